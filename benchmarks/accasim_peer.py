@@ -45,13 +45,13 @@ class Textbook(SchedulerBase):  # type: ignore[misc]
     def get_id(self) -> str:
         return self.name
 
-    def scheduling_method(self, now: float, jobs: Any, known: Any) -> Any:
+    def scheduling_method(self, now: float, jobs: Any, existing: Any) -> Any:
         if not self.bound:
             self.nodes.set_resource_manager(self.resource_manager)
             self.bound = True
         running = self.resource_manager.current_allocations
         ends = [
-            (known[i].start_time + known[i].expected_duration, len(nodes))
+            (existing[i].start_time + existing[i].expected_duration, len(nodes))
             for i, nodes in running.items()
         ]
         free = self.procs - sum(width for _, width in ends)

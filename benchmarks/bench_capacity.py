@@ -31,13 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.api.bags.guests import invitation
-from vgrads.api.bags.work import BagWork, Wishes
+from vgrads.api.bags.ad_hoc_agents import invitation
+from vgrads.api.bags.execution import BagWork, ControlRequests
 from vgrads.api.pools.adverts import Advertiser
-from vgrads.api.pools.ledger import Standing
-from vgrads.dispatch.core.records import End
+from vgrads.api.pools.ledger import LedgerEntries
 from vgrads.dispatch.document import load_bag
-from vgrads.dispatch.storage.kept import keep_bag
+from vgrads.dispatch.storage.folder import keep_bag
+from vgrads.exchange.values import AttemptEnd
 from vgrads.vgrid.catalog import Catalog
 
 _PIECE = 8 * 2**10
@@ -133,14 +133,14 @@ class Book:
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
 
-    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> Standing:  # noqa: ARG002
+    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> LedgerEntries:  # noqa: ARG002
         self.entries.append(dict(entry))
-        return Standing()
+        return LedgerEntries()
 
     def publish_pool(self, name: str, entry: Mapping[str, Any]) -> None: ...
 
-    def read(self) -> Standing:
-        return Standing()
+    def read(self) -> LedgerEntries:
+        return LedgerEntries()
 
     def withdraw(self, kind: str, name: str) -> None: ...
 
@@ -149,15 +149,15 @@ class Book:
 class Watching(Advertiser):
     """Keeps the ends as well."""
 
-    ends: list[End] = field(default_factory=list)
+    ends: list[AttemptEnd] = field(default_factory=list)
 
-    def told(self, bag: int, end: End) -> None:
+    def on_end(self, bag: int, end: AttemptEnd) -> None:
         self.ends.append(end)
-        super().told(bag, end)
+        super().on_end(bag, end)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class ObservedCapacity:
     """One number of workers on a link: tasks/s once all were there, mean seconds of a task at its
     worker with its transfers, and the capacity that stood in the ledger."""
 
@@ -186,7 +186,7 @@ def _bag(folder: Path, link: Link, tasks: int) -> None:
     keep_bag(folder / "work", 0, load_bag(path)[0], source)
 
 
-def seen(link: Link, workers: int, seconds: float) -> Seen:
+def observe(link: Link, workers: int, seconds: float) -> ObservedCapacity:
     """Let so many work on a link for a while."""
     size_mb = max(link.in_kb, link.out_kb) / 1000
     expected = min(workers / _TASK_S, link.mb_s / size_mb)
@@ -194,10 +194,14 @@ def seen(link: Link, workers: int, seconds: float) -> Seen:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _bag(folder, link, int(expected * (ramp_s + seconds) * 1.2) + 3 * workers)
-        proxy, book = Proxy(link.mb_s), Book()
-        watching = Watching(book, "load", "load")
+        proxy, execution = Proxy(link.mb_s), Book()
+        watching = Watching(execution, "load", "load")
         work = BagWork(
-            folder / "work", Catalog(sites=(), links={}), "load", Wishes, beside=watching
+            folder / "work",
+            Catalog(sites=(), links={}),
+            "load",
+            ControlRequests,
+            extension=watching,
         )
         manager = threading.Thread(target=work.carry_out)
         manager.start()
@@ -215,7 +219,7 @@ def seen(link: Link, workers: int, seconds: float) -> Seen:
             begin = len(watching.ends)
             time.sleep(seconds)
             ends = watching.ends[begin:]
-            capacity = next(e["capacity"] for e in reversed(book.entries) if e["capacity"])
+            capacity = next(e["capacity"] for e in reversed(execution.entries) if e["capacity"])
         finally:
             work.end()
             for agent in agents:
@@ -226,7 +230,7 @@ def seen(link: Link, workers: int, seconds: float) -> Seen:
             proxy.close()
     at = [end.at_s for end in ends]
     each = [end.ran_s + end.fetched_s + end.sent_s for end in ends]
-    return Seen(
+    return ObservedCapacity(
         workers=workers,
         tasks_s=float(np.polyfit(at, np.arange(len(at)), 1)[0]),
         task_s=sum(each) / len(each),
@@ -243,7 +247,7 @@ def _agent(script: Path, number: int, procs: int) -> subprocess.Popen[bytes]:
 def swept(name: str, seconds: float) -> dict[str, Any]:
     """One link: all numbers of workers, the knee, and how far what was published is from it."""
     link = LINKS[name]
-    rows = [seen(link, workers, seconds) for workers in link.workers]
+    rows = [observe(link, workers, seconds) for workers in link.workers]
     flat = max(rows[-2].tasks_s, rows[-1].tasks_s)  # well beyond the knee
     alone_s = rows[0].task_s
     knee = flat * alone_s
@@ -254,8 +258,8 @@ def swept(name: str, seconds: float) -> dict[str, Any]:
         "flat_tasks_s": flat,
         "alone_s": alone_s,
         "knee": knee,
-        "rows": [asdict(row) | {"off": one} for row, one in zip(rows, off, strict=True)],
-        "good": all(abs(one) <= _WITHIN for one in off)
+        "rows": [asdict(row) | {"off": item} for row, item in zip(rows, off, strict=True)],
+        "good": all(abs(row) <= _WITHIN for row in off)
         and all(r.capacity["bottleneck"] == link.hinders for r in rows),
     }
 
@@ -266,29 +270,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=16.0, help="of each measurement")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    found = []
+    results = []
     if not chosen.json:
         print(
             "| link, MB/s | workers | tasks/s | knee | capacity published (90 %) | off | "
             "hindered by | |\n|---|--:|--:|--:|--:|--:|---|---|"
         )
     for name in chosen.only:
-        told = swept(name, chosen.seconds)
-        found.append(told)
-        for row in () if chosen.json else told["rows"]:
+        payload = swept(name, chosen.seconds)
+        results.append(payload)
+        for row in () if chosen.json else payload["rows"]:
             capacity = row["capacity"]
-            good = abs(row["off"]) <= _WITHIN and capacity["bottleneck"] == told["hinders"]
+            good = abs(row["off"]) <= _WITHIN and capacity["bottleneck"] == payload["hinders"]
             print(
-                f"| {name}, {told['mb_s']:g} | {row['workers']} | {row['tasks_s']:.2f} | "
-                f"{told['knee']:.1f} | "
+                f"| {name}, {payload['mb_s']:g} | {row['workers']} | {row['tasks_s']:.2f} | "
+                f"{payload['knee']:.1f} | "
                 f"{capacity['value']:.1f} ({capacity['low']:.1f}–{capacity['high']:.1f}) | "
                 f"{row['off']:+.0%} | "
                 f"{capacity['bottleneck']} | {'' if good else 'missed'} |",
                 flush=True,
             )
     if chosen.json:
-        print(json.dumps(found, indent=1))
-    sys.exit(0 if all(one["good"] for one in found) else 1)
+        print(json.dumps(results, indent=1))
+    sys.exit(0 if all(item["good"] for item in results) else 1)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from typing import Any
 
 from immutables import Map
 
-from vgrads.dispatch.core.tasks import DONE, GIVEN, Tasks
+from vgrads.dispatch.core.tasks import ASSIGNED, DONE, TaskColumns
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ImmutableStatus:
     """A task as an immutable value: how it stands, which attempt, where."""
 
     status: int
@@ -27,25 +27,25 @@ class Standing:
     host: int
 
 
-def columns(count: int) -> Tasks:
-    return Tasks(count)
+def columns(count: int) -> TaskColumns:
+    return TaskColumns(count)
 
 
-def change_columns(tasks: Tasks) -> Tasks:
+def change_columns(tasks: TaskColumns) -> TaskColumns:
     for task in range(len(tasks)):
         tasks.give((task,), 1)
         tasks.end(task, DONE)
     return tasks
 
 
-def immutable(count: int) -> Map[int, Standing]:
-    return Map({task: Standing(0, 0, -1) for task in range(count)})
+def immutable(count: int) -> Map[int, ImmutableStatus]:
+    return Map({task: ImmutableStatus(0, 0, -1) for task in range(count)})
 
 
-def change_immutable(state: Map[int, Standing]) -> Map[int, Standing]:
+def change_immutable(state: Map[int, ImmutableStatus]) -> Map[int, ImmutableStatus]:
     for task in range(len(state)):
-        state = state.set(task, Standing(GIVEN, 1, 1))
-        state = state.set(task, Standing(DONE, 1, 1))
+        state = state.set(task, ImmutableStatus(ASSIGNED, 1, 1))
+        state = state.set(task, ImmutableStatus(DONE, 1, 1))
     return state
 
 
@@ -55,11 +55,11 @@ def measure(
     """Bytes a task, microseconds a change (two of each task)."""
     tracemalloc.start()
     state = make(count)
-    held = tracemalloc.get_traced_memory()[0] / count
+    reserved = tracemalloc.get_traced_memory()[0] / count
     tracemalloc.stop()
     begun = time.perf_counter()
     change(state)
-    return held, 1e6 * (time.perf_counter() - begun) / (2 * count)
+    return reserved, 1e6 * (time.perf_counter() - begun) / (2 * count)
 
 
 def main(count: int) -> None:
@@ -68,8 +68,8 @@ def main(count: int) -> None:
         ("columns", columns, change_columns),
         ("immutable map", immutable, change_immutable),
     ):
-        held, change_us = measure(make, change, count)
-        print(f"{name}: {held:.1f} bytes a task, {change_us:.2f} µs a change ({count:,} tasks)")
+        reserved, change_us = measure(make, change, count)
+        print(f"{name}: {reserved:.1f} bytes a task, {change_us:.2f} µs a change ({count:,} tasks)")
 
 
 if __name__ == "__main__":

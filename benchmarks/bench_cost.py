@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator
 
 from tests.planner.plan_judge import judge
-from tests.planner.told_true import by_past_waits, shipped
+from tests.planner.promise_truth import by_past_waits, shipped
 from vgrads.api.config import embedded_data
-from vgrads.api.plans.planning import Grid, take_snapshot
+from vgrads.api.plans.planning import GridSnapshot, take_snapshot
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
 from vgrads.planner.snapshot import Snapshot
@@ -54,7 +54,7 @@ def questions() -> Iterator[WorkflowSet]:
         )
 
 
-def grid_of(day: str) -> Grid:
+def grid_of(day: str) -> GridSnapshot:
     """The shipped sites at an instant."""
     if day == "past":
         return by_past_waits()
@@ -66,20 +66,20 @@ def planned_hours(plan: Plan) -> float:
     return sum((use.end_s - use.start_s) * use.slot.procs for use in plan.uses) / 3600.0
 
 
-def row(snapshot: Snapshot, day: str, policy: str, plays: int) -> str:
+def row(snapshot: Snapshot, day: str, policy: str, simulations: int) -> str:
     """One plan, judged."""
     begun = time.perf_counter()
     plan = make_plan(snapshot, POLICIES[policy])
     seconds = time.perf_counter() - begun
     plan.check(snapshot)
-    found = judge(snapshot, plan, plays)
+    judged = judge(snapshot, plan, simulations)
     return (
-        f"| {plan.set_name} | {day} | {policy} | {plan.asked_probability} | "
+        f"| {plan.set_name} | {day} | {policy} | {plan.requested_probability} | "
         f"{plan.promise.probability:.3f} | "
-        f"{found.probability:.3f} ± {found.standard_error:.3f} | {plan.cost_usd:.2f} | "
-        f"{found.usd:.2f} | {planned_hours(plan):.0f} | "
-        f"{found.hours:.0f} | {found.useful_hours:.0f} | {found.further_hours:.0f} | "
-        f"{found.lost_hours:.0f} | {seconds:.2f} |"
+        f"{judged.probability:.3f} ± {judged.standard_error:.3f} | {plan.cost_usd:.2f} | "
+        f"{judged.usd:.2f} | {planned_hours(plan):.0f} | "
+        f"{judged.hours:.0f} | {judged.useful_hours:.0f} | {judged.further_hours:.0f} | "
+        f"{judged.lost_hours:.0f} | {seconds:.2f} |"
     )
 
 
@@ -100,8 +100,8 @@ def main() -> None:
     print("| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
     for day in options.days:
         grid = grid_of(day)
-        for wanted in questions():
-            snapshot = take_snapshot(wanted, grid, 0)
+        for workflow_set in questions():
+            snapshot = take_snapshot(workflow_set, grid, 0)
             for policy in options.policies:
                 print(row(snapshot, day, policy, options.plays), flush=True)
 

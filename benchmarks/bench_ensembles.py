@@ -30,9 +30,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.planner.plan_judge import Futures, play
-from vgrads.api.plans.planning import Grid, take_snapshot
-from vgrads.execmgr.core.book import make_book
+from tests.planner.plan_judge import Futures, simulate
+from vgrads.api.plans.planning import GridSnapshot, take_snapshot
+from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.kernel.files import read_text
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
@@ -114,7 +114,7 @@ def other_cells(options: argparse.Namespace) -> Iterator[Cell]:
 def snapshot_of(shape: Workflow, cell: Cell, needed: int, single: bool) -> Snapshot:
     """Virtual machines of one core, in slots as ``vgrads plan`` asks for them; ``single``: each a
     slot of its own."""
-    wanted = WorkflowSet(
+    workflow_set = WorkflowSet(
         name=shape.name,
         workflows=tuple(shape.renamed(f"w{n:02}") for n in range(COUNT)),
         deadline_s=cell.deadline_s,
@@ -128,8 +128,10 @@ def snapshot_of(shape: Workflow, cell: Cell, needed: int, single: bool) -> Snaps
     catalog = Catalog(sites=(site,), links={})
     if single:
         request = OfferRequest(procs=1, count=MOST_VMS, until_s=cell.deadline_s)
-        return Snapshot(wanted=wanted, slots=offer_slots(catalog, Knowledge(), request))
-    return take_snapshot(wanted, Grid(catalog=catalog, logs={}, instants={}, forecasts={}), 0)
+        return Snapshot(workflow_set=workflow_set, slots=offer_slots(catalog, Knowledge(), request))
+    return take_snapshot(
+        workflow_set, GridSnapshot(catalog=catalog, logs={}, instants={}, forecasts={}), 0
+    )
 
 
 def carried_out(snapshot: Snapshot, plan: Plan) -> tuple[int, float]:
@@ -138,12 +140,12 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> tuple[int, float]:
     plan.check(snapshot)
     if not plan.placements:
         return 0, 0.0
-    played = play(make_book(plan, snapshot), Futures(snapshot, plan, 1)[0])
-    assert len(played.done_s) == plan.scheduled, (
-        f"{len(played.done_s)} of {plan.scheduled} are done"
+    simulated = simulate(make_execution(plan, snapshot), Futures(snapshot, plan, 1)[0])
+    assert len(simulated.done_s) == plan.scheduled, (
+        f"{len(simulated.done_s)} of {plan.scheduled} are done"
     )
-    within = played.usd <= (snapshot.wanted.budget_usd or 0.0) + 1e-9
-    return (len(played.done_s) if within else 0), played.usd
+    within = simulated.usd <= (snapshot.workflow_set.budget_usd or 0.0) + 1e-9
+    return (len(simulated.done_s) if within else 0), simulated.usd
 
 
 def ask(cell: Cell, options: argparse.Namespace) -> str:
@@ -167,7 +169,7 @@ def ask(cell: Cell, options: argparse.Namespace) -> str:
 def best_of_fewer(snapshot: Snapshot, least: int, options: argparse.Namespace) -> str:
     """The largest number that is promised where that number is asked for."""
     for needed in range(COUNT, least, -1):
-        fewer = replace(snapshot, wanted=replace(snapshot.wanted, needed=needed))
+        fewer = replace(snapshot, workflow_set=replace(snapshot.workflow_set, needed=needed))
         plan = make_plan(fewer, Options(policy=options.policy))
         done, _ = carried_out(fewer, plan)
         if plan.feasible and done >= needed:

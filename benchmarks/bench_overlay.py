@@ -54,35 +54,35 @@ def columns(case: Case) -> tuple[list[tuple[int, int, float]], list[tuple[int, i
     demands, grids, fits = case
     parts = sorted((o, g, n * r.procs) for g, r in enumerate(grids) for o, n in r.parts if n)
     ranks = {order: n for n, order in enumerate(sorted({o for o, _, _ in parts}))}
-    found = [
+    results = [
         (b, k, demands[b].weight * 4 * len(ranks) - ranks[order])
         for k, (order, g, _) in enumerate(parts)
         for b in np.flatnonzero(fits[:, g])
     ]
-    return found, [(g, procs) for _, g, procs in parts]
+    return results, [(g, procs) for _, g, procs in parts]
 
 
 def by_highs(case: Case) -> float:
     """The best sum, by HiGHS."""
-    found, parts = columns(case)
-    rows = np.array([[b, len(case[0]) + k] for b, k, _ in found])
+    result, parts = columns(case)
+    rows = np.array([[b, len(case[0]) + k] for b, k, _ in result])
     matrix = csr_matrix(
-        (np.ones(2 * len(found)), (rows.ravel(), np.repeat(np.arange(len(found)), 2)))
+        (np.ones(2 * len(result)), (rows.ravel(), np.repeat(np.arange(len(result)), 2)))
     )
     bounds = [d.procs for d in case[0]] + [procs for _, procs in parts]
-    worth = np.array([w for _, _, w in found])
+    worth = np.array([w for _, _, w in result])
     solved = linprog(-worth, A_ub=matrix, b_ub=bounds[: matrix.shape[0]], method="highs")
     return -float(solved.fun)
 
 
 def by_cbc(case: Case) -> float:
     """The same through PuLP."""
-    found, parts = columns(case)
+    result, parts = columns(case)
     model = pulp.LpProblem("overlay", pulp.LpMaximize)
-    x = [model.add_variable(f"x{n}", lowBound=0, cat="Integer") for n in range(len(found))]
-    model.setObjective(pulp.LpAffineExpression([(x[n], w) for n, (_, _, w) in enumerate(found)]))
+    x = [model.add_variable(f"x{n}", lowBound=0, cat="Integer") for n in range(len(result))]
+    model.setObjective(pulp.LpAffineExpression([(x[n], w) for n, (_, _, w) in enumerate(result)]))
     of: dict[int, list[tuple[pulp.LpVariable, int]]] = {}
-    for n, (b, k, _) in enumerate(found):
+    for n, (b, k, _) in enumerate(result):
         of.setdefault(b, []).append((x[n], 1))
         of.setdefault(len(case[0]) + k, []).append((x[n], 1))
     bounds = [d.procs for d in case[0]] + [procs for _, procs in parts]
@@ -109,8 +109,8 @@ def worth(case: Case, procs: NDArray[np.int64]) -> float:
 def timed(call, case: Case) -> tuple[float, float]:  # type: ignore[no-untyped-def]
     """Milliseconds, and what came out."""
     began = time.perf_counter()
-    found = call(case)
-    return 1e3 * (time.perf_counter() - began), found
+    result = call(case)
+    return 1e3 * (time.perf_counter() - began), result
 
 
 def main() -> None:
@@ -131,16 +131,16 @@ def main() -> None:
         f"{statistics.median(ms):.1f} ms, worst {max(ms):.1f} ms"
     )
     for name, peer in (("HiGHS, LP", by_highs), ("CBC by PuLP, integer", by_cbc)):
-        found = [timed(peer, case) for case in cases[: args.peers]]
-        for (_, value), (_, procs), case in zip(found, ours, cases, strict=False):
+        results = [timed(peer, case) for case in cases[: args.peers]]
+        for (_, value), (_, procs), case in zip(results, ours, cases, strict=False):
             assert abs(value - worth(case, procs)) <= 1e-6 * max(1.0, value), (
                 value,
                 worth(case, procs),
             )
-        ratio = statistics.median(t / ms[n] for n, (t, _) in enumerate(found))
+        ratio = statistics.median(t / ms[n] for n, (t, _) in enumerate(results))
         print(
-            f"{name}: median {statistics.median(t for t, _ in found):.0f} ms on "
-            f"{len(found)} of them, {ratio:.0f} times ours, the same optimum"
+            f"{name}: median {statistics.median(t for t, _ in results):.0f} ms on "
+            f"{len(results)} of them, {ratio:.0f} times ours, the same optimum"
         )
 
 

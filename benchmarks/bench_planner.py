@@ -38,13 +38,13 @@ PEER = Path(__file__).with_name("saga_peer.py")
 def random_workflow(tasks: int, seed: int, widest: int = 2) -> Workflow:
     """Tasks with up to two parents among the ten before them, and data between them."""
     draws = stream(seed, "bench planner")
-    found, files = [], {}
+    results, files = [], {}
     for n in range(tasks):
         parents = (
             tuple(sorted({f"t{int(p)}" for p in draws.integers(max(0, n - 10), n, 2)})) if n else ()
         )
         files[f"f{n}"] = float(draws.integers(1, 200))
-        found.append(
+        results.append(
             Task(
                 id=f"t{n}",
                 runtime_s=float(draws.integers(10, 100)),
@@ -54,7 +54,7 @@ def random_workflow(tasks: int, seed: int, widest: int = 2) -> Workflow:
                 outputs=(f"f{n}",),
             )
         )
-    return make_workflow("w", found, files)
+    return make_workflow("w", results, files)
 
 
 def large_set(workflows: int, tasks: int, slots: int) -> Snapshot:
@@ -79,17 +79,17 @@ def large_set(workflows: int, tasks: int, slots: int) -> Snapshot:
         )
         for n in range(slots)
     )
-    wanted = WorkflowSet(
+    workflow_set = WorkflowSet(
         name="b", workflows=chosen, deadline_s=deadline_s, needed=int(0.8 * workflows)
     )
-    return Snapshot(wanted=wanted, slots=offers)
+    return Snapshot(workflow_set=workflow_set, slots=offers)
 
 
 def bench_lead() -> None:
     grid = open_grid(load_catalog(embedded_data() / "sites.toml"))
     for name in ("lead.yaml", "lead-storm.yaml"):
-        wanted, _ = load_set(embedded_data() / name)
-        snapshot = take_snapshot(wanted, grid, 0)
+        workflow_set, _ = load_set(embedded_data() / name)
+        snapshot = take_snapshot(workflow_set, grid, 0)
         seconds = []
         for _ in range(5):
             begin = time.perf_counter()
@@ -138,15 +138,15 @@ def bench_joint(tasks: int = 10_000, scenarios: int = 10_000) -> None:
         )
         for n in range(100)
     )
-    wanted = WorkflowSet(name="j", workflows=tuple(names), deadline_s=1e6, needed=1)
-    snapshot = Snapshot(wanted=wanted, slots=slots, scenarios=scenarios)
+    workflow_set = WorkflowSet(name="j", workflows=tuple(names), deadline_s=1e6, needed=1)
+    snapshot = Snapshot(workflow_set=workflow_set, slots=slots, scenarios=scenarios)
     placed = {
         w.name: {
             t: [
                 Placement(
                     workflow=w.name,
                     task=t,
-                    copy=0,
+                    replica=0,
                     slot=f"s{n % 100}",
                     start_s=200.0 * k,
                     end_s=200.0 * k + 100,
@@ -198,9 +198,9 @@ def bench_heft() -> None:
 
     def ours(workflow: Workflow) -> tuple[float, float]:
         fresh = Workflow(name="h", tasks=workflow.tasks, file_mib=workflow.file_mib)
-        wanted = WorkflowSet(name="h", workflows=(fresh,), deadline_s=1e9, needed=1)
+        workflow_set = WorkflowSet(name="h", workflows=(fresh,), deadline_s=1e9, needed=1)
         begin = time.perf_counter()
-        draft = Draft(Snapshot(wanted=wanted, slots=slots, links=links, scenarios=64))
+        draft = Draft(Snapshot(workflow_set=workflow_set, slots=slots, links=links, scenarios=64))
         place_heft(draft, fresh.name, slots)
         return time.perf_counter() - begin, max(p.end_s for p in draft.placements)
 
@@ -240,8 +240,8 @@ def saga(workflow: Workflow, speeds: list[float], bandwidth: float) -> dict[str,
     if done.returncode:
         print(f"  anrg-saga takes no part: {done.stderr.strip().splitlines()[-1]}")
         return None
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def main() -> None:

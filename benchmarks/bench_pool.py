@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from vgrads.pool.decide import PoolNow, PoolPolicy, WorkerNow, decide
+from vgrads.pool.decide import PoolPolicy, PoolSnapshot, WorkerView, decide
 from vgrads.pool.share import ManagerAd, SharePolicy, default_most, fill, needs
 
 MANAGERS, WORKERS = 1000, 50
@@ -25,12 +25,12 @@ def best_s(what: Callable[[], object], times: int = 7) -> float:
     return min(took)
 
 
-def bisected(wanted: Mapping[str, int], weights: Mapping[str, float], total: int) -> float:
+def bisected(required: Mapping[str, int], weights: Mapping[str, float], total: int) -> float:
     """The level to which water rises, by 60 halvings."""
-    low, high = 0.0, max(wanted[name] / weights[name] for name in wanted)
+    low, high = 0.0, max(required[name] / weights[name] for name in required)
     for _ in range(60):
         middle = (low + high) / 2
-        filled = sum(min(wanted[name], middle * weights[name]) for name in wanted)
+        filled = sum(min(required[name], middle * weights[name]) for name in required)
         low, high = (middle, high) if filled < total else (low, middle)
     return high
 
@@ -42,21 +42,21 @@ def main() -> None:
         for n in range(MANAGERS)
     ]
     policy = SharePolicy(max_workers=50_000, distribution=((".*[05]", 3), (".*", 1)))
-    wanted, weights = needs(ads, policy, "p"), default_most([ad.name for ad in ads], policy)
-    rounds_s = best_s(lambda: fill(wanted, weights, 50_000))
-    halvings_s = best_s(lambda: bisected(wanted, weights, 50_000))
+    required, weights = needs(ads, policy, "p"), default_most([ad.name for ad in ads], policy)
+    rounds_s = best_s(lambda: fill(required, weights, 50_000))
+    halvings_s = best_s(lambda: bisected(required, weights, 50_000))
     print(
         f"{MANAGERS} managers shared out: {rounds_s * 1e3:.2f} ms, bisection "
         f"{halvings_s * 1e3:.2f} ms, {halvings_s / rounds_s:.1f} x"
     )
-    view = PoolNow(
+    view = PoolSnapshot(
         now_s=1000.0,
         pool="p",
         managers=tuple(ads),
         wait_s=60.0,
         wait_low_s=30.0,
         workers=tuple(
-            WorkerNow(id=f"{ad.name}.{k}", joined_s=0.0, manager=ad.name)
+            WorkerView(id=f"{ad.name}.{k}", joined_s=0.0, manager=ad.name)
             for ad in ads
             for k in range(WORKERS)
         ),

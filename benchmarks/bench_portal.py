@@ -90,13 +90,13 @@ async def load(
     port: int, paths: list[str], clients: int, seconds: float, pause_s: float
 ) -> np.ndarray:
     """What all clients saw."""
-    found = await asyncio.gather(
+    result = await asyncio.gather(
         *(poll(port, paths, seconds, pause_s, i / clients) for i in range(clients))
     )
-    return 1000 * np.array([one for many in found for one in many])
+    return 1000 * np.array([value for many in result for value in many])
 
 
-def told(name: str, ms: np.ndarray, seconds: float) -> str:
+def describe(name: str, ms: np.ndarray, seconds: float) -> str:
     p50, p99 = np.percentile(ms, [50, 99])
     return f"| {name} | {len(ms) / seconds:.0f} | {p50:.1f} | {p99:.1f} | {ms.max():.0f} |"
 
@@ -130,14 +130,14 @@ def lost_events(client: Client) -> tuple[int, int]:
     """Events of a run, and how many of them a listener missed or saw twice that breaks off after
     every third."""
     run = client.run(client.submit(STORM), speed=1200)
-    seen: list[str] = []
-    while not seen or not seen[-1].endswith(":end"):
-        for number, event in enumerate(client.events(run, after=seen[-1] if seen else "")):
-            seen.append(event["id"])
+    observed: list[str] = []
+    while not observed or not observed[-1].endswith(":end"):
+        for number, event in enumerate(client.events(run, after=observed[-1] if observed else "")):
+            observed.append(event["id"])
             if number == 2 or event["event"] == "end":
                 break
     whole = [event["id"] for event in client.events(run)]
-    return len(whole), len(set(whole) ^ set(seen)) + len(seen) - len(set(seen))
+    return len(whole), len(set(whole) ^ set(observed)) + len(observed) - len(set(observed))
 
 
 def measure(clients: int, seconds: float, home: Path) -> list[str]:
@@ -175,14 +175,14 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
     try:
         run = asyncio.run
         rows.append(
-            told(
+            describe(
                 f"plain, {clients} clients, 1 a second",
                 run(load(plain_port, ["/same"], clients, seconds, 1.0)),
                 seconds,
             )
         )
         rows.append(
-            told(
+            describe(
                 "vgrads at rest, the same",
                 run(load(port, [gantt, bound], clients, seconds, 1.0)),
                 seconds,
@@ -192,7 +192,7 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
         worker = threading.Thread(target=keep_planning, args=(client, stop, counts), daemon=True)
         worker.start()
         rows.append(
-            told(
+            describe(
                 "vgrads while sets are planned and run",
                 run(load(port, [gantt, bound], clients, seconds, 1.0)),
                 seconds,
@@ -201,10 +201,14 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
         stop.set()
         worker.join(60)
         rows.append(
-            told("plain, 8 clients without pause", run(load(plain_port, ["/same"], 8, 5, 0.0)), 5)
+            describe(
+                "plain, 8 clients without pause", run(load(plain_port, ["/same"], 8, 5, 0.0)), 5
+            )
         )
-        rows.append(told("vgrads, chart (304), the same", run(load(port, [gantt], 8, 5, 0.0)), 5))
-        rows.append(told("vgrads, bound, the same", run(load(port, [bound], 8, 5, 0.0)), 5))
+        rows.append(
+            describe("vgrads, chart (304), the same", run(load(port, [gantt], 8, 5, 0.0)), 5)
+        )
+        rows.append(describe("vgrads, bound, the same", run(load(port, [bound], 8, 5, 0.0)), 5))
         events, lost = lost_events(client)
         rows += [
             "",

@@ -92,28 +92,28 @@ class PlainStream:
 
 def plain_backtest(log: JobLog) -> np.ndarray:
     """Bounds issued by one plain stream, misses judged early as ours are."""
-    one, issued, waiting, expiries = PlainStream(), np.full(len(log), np.nan), {}, []
+    plain_stream, issued, waiting, expiries = PlainStream(), np.full(len(log), np.nan), {}, []
     for at_s, kind, row in queue_events(log):
         while expiries and expiries[0][0] < at_s:
             _, late = heapq.heappop(expiries)
             if late in waiting:
                 waiting[late][1] = True
-                one.judge(True)
+                plain_stream.judge(True)
         if kind == 0:
             waiting[row] = [at_s, False]
-            if one.bound is not None:
-                issued[row] = one.bound
-                heapq.heappush(expiries, (at_s + one.bound, row))
+            if plain_stream.bound is not None:
+                issued[row] = plain_stream.bound
+                heapq.heappush(expiries, (at_s + plain_stream.bound, row))
             continue
         submit_s, judged = waiting.pop(row)
         if log.started[row]:
             if not np.isnan(issued[row]) and not judged:
-                one.judge(False)
-            one.add(at_s - submit_s)
+                plain_stream.judge(False)
+            plain_stream.add(at_s - submit_s)
     return issued
 
 
-def made_up(count: int) -> JobLog:
+def synthetic(count: int) -> JobLog:
     """A generated log with correlated waits."""
     draws = stream(1, "bench")
     level = np.cumsum(draws.standard_normal(count)) * 0.02
@@ -150,7 +150,7 @@ def compare(log: JobLog, name: str) -> None:
 def growth() -> None:
     """Exponent of time against the number of jobs, clusters on."""
     sizes = (20_000, 200_000)
-    seconds = [backtest(made_up(n), "grow").seconds for n in sizes]
+    seconds = [backtest(synthetic(n), "grow").seconds for n in sizes]
     exponent = np.log(seconds[1] / seconds[0]) / np.log(sizes[1] / sizes[0])
     print(
         f"growth: {sizes[0]:,} jobs {seconds[0]:.2f} s, {sizes[1]:,} jobs {seconds[1]:.2f} "
@@ -160,20 +160,20 @@ def growth() -> None:
 
 def answers() -> None:
     """One question to a warm forecast, and a trajectory."""
-    known = forecast(made_up(50_000), 1e12)
+    existing = forecast(synthetic(50_000), 1e12)
     rounds = 5000
     begin = time.perf_counter()
     for _ in range(rounds):
-        known.bound(16, 7200.0, 0.95)
+        existing.bound(16, 7200.0, 0.95)
     bound_s = (time.perf_counter() - begin) / rounds
     begin = time.perf_counter()
     for n in range(rounds):
-        known.probability(16, 7200.0, float(n))
+        existing.probability(16, 7200.0, float(n))
     chance_s = (time.perf_counter() - begin) / rounds
     begin = time.perf_counter()
     for _ in range(20):
         trajectory(
-            known, Reservation(procs=16, walltime_s=7200.0, start_by_s=21600.0, probability=0.9)
+            existing, Reservation(procs=16, walltime_s=7200.0, start_by_s=21600.0, probability=0.9)
         )
     path_s = (time.perf_counter() - begin) / 20
     print(
@@ -184,7 +184,7 @@ def answers() -> None:
 
 def main() -> None:
     logs = [(history_name(path), read_history(path)) for path in sys.argv[1:]] or [
-        ("generated", made_up(30_000))
+        ("generated", synthetic(30_000))
     ]
     for name, log in logs:
         compare(log, name)

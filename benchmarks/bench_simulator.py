@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.kernel.streams import stream
-from vgrads.simulator.backfill import Job
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.simulator.replay import Workload, replay_starts
 from vgrads.traces.history import history_name, read_history
@@ -31,7 +31,7 @@ PEER = Path(__file__).with_name("accasim_peer.py")
 SIZES = (56_250, 112_500, 225_000, 450_000)
 
 
-def made_up(count: int, procs: int = 256, load: float = 0.8) -> JobLog:
+def synthetic(count: int, procs: int = 256, load: float = 0.8) -> JobLog:
     """Jobs of all widths at a load that keeps a queue."""
     draws = stream(3, "bench simulator")
     width = np.minimum(2 ** draws.integers(0, 8, count), procs)
@@ -71,7 +71,7 @@ def step_by_step(log: JobLog, procs: int, policy: str) -> tuple[np.ndarray, floa
         strict=True,
     )
     for number, (width, request_s, run_s, submit_s) in enumerate(rows):
-        cluster.submit(Job(str(number), width, request_s, run_s), submit_s)
+        cluster.submit(BatchJob(str(number), width, request_s, run_s), submit_s)
     starts = np.full(len(log), np.inf)
     for happening in cluster.advance(np.inf):
         if happening.kind == "started":
@@ -118,32 +118,32 @@ def compare(log: JobLog, name: str) -> None:
             f"starts equal: {np.array_equal(ours, stepped)}, mean wait {mean_s:,.1f} s"
         )
         for peer in peers:
-            found = accasim(log, procs, peer)
-            if found is not None:
-                _show_peer(peer, log, (ours, seconds, slow_s), found)
+            result = accasim(log, procs, peer)
+            if result is not None:
+                _show_peer(peer, log, (ours, seconds, slow_s), result)
 
 
 def _show_peer(
-    peer: str, log: JobLog, ours: tuple[np.ndarray, float, float], found: tuple[np.ndarray, float]
+    peer: str, log: JobLog, ours: tuple[np.ndarray, float, float], result: tuple[np.ndarray, float]
 ) -> None:
-    (starts, seconds, slow_s), (theirs, their_s) = ours, found
-    told = ~np.isnan(theirs)
-    mine_s, theirs_s = ((s[told] - log.submit_s[told]).mean() for s in (starts, theirs))
+    (starts, seconds, slow_s), (theirs, their_s) = ours, result
+    message = ~np.isnan(theirs)
+    mine_s, theirs_s = ((s[message] - log.submit_s[message]).mean() for s in (starts, theirs))
     print(
         f"    AccaSim {peer}: {len(log) / their_s:,.0f} jobs/s, ours is "
         f"{their_s / seconds:,.0f}× (step by step "
         f"{their_s / slow_s:.0f}×); mean wait {theirs_s:,.1f} s (ours "
         f"{mine_s / theirs_s - 1:+.3%}), "
-        f"{np.mean(theirs[told] == starts[told]):.2%} of {told.sum()} starts equal"
+        f"{np.mean(theirs[message] == starts[message]):.2%} of {message.sum()} starts equal"
     )
 
 
 def growth() -> None:
     """Seconds against jobs, and what memory it took."""
     seconds = []
-    replay_starts(workload(made_up(10)), 256)  # compiled now, not while the clock runs
+    replay_starts(workload(synthetic(10)), 256)  # compiled now, not while the clock runs
     for count in SIZES:
-        log = made_up(count)
+        log = synthetic(count)
         begin = time.perf_counter()
         replay_starts(workload(log), 256)
         compiled_s = time.perf_counter() - begin
@@ -173,7 +173,7 @@ def main() -> None:
         log = read_history(path)
         compare(log.select(np.arange(len(log)) < (chosen.jobs or len(log))), history_name(path))
     if not chosen.logs:
-        compare(made_up(chosen.jobs or 5_000), "generated")
+        compare(synthetic(chosen.jobs or 5_000), "generated")
 
 
 if __name__ == "__main__":

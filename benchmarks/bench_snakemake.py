@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, default in (("jobs", 200), ("seconds", 2), ("peer-jobs", 16), ("respawn", 16)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, _Surrounded(Path(folder) / "slurm"):
         print(
             f"{'way':34} {'jobs':>5} {'floor':>7} {'window':>8} {'ratio':>6} "
@@ -75,13 +75,19 @@ def main() -> None:
             "--vgrads-deadline",
             "30m",
         ]
-        _row("snakemake --cores 8", here / "local", asked.jobs, asked.seconds, ["--cores", "8"])
-        _row("--executor vgrads", here / "vgrads", asked.jobs, asked.seconds, vgrads)
+        _row(
+            "snakemake --cores 8",
+            here / "local",
+            requested.jobs,
+            requested.seconds,
+            ["--cores", "8"],
+        )
+        _row("--executor vgrads", here / "vgrads", requested.jobs, requested.seconds, vgrads)
         _row(
             "--executor vgrads, rules in Python",
             here / "respawn",
-            asked.respawn,
-            asked.seconds,
+            requested.respawn,
+            requested.seconds,
             vgrads,
             _RUN,
         )
@@ -95,7 +101,7 @@ def main() -> None:
                 "slurm_partition=batch",
                 "runtime=5",
             ]
-            _row("--executor slurm", here / "peer", asked.peer_jobs, asked.seconds, slurm)
+            _row("--executor slurm", here / "peer", requested.peer_jobs, requested.seconds, slurm)
         else:
             print("--executor slurm: its plugin is not installed beside Snakemake")
 
@@ -115,12 +121,12 @@ class _Surrounded:
 
 
 def _has_slurm_plugin() -> bool:
-    found = subprocess.run(
+    process = subprocess.run(
         [SNAKEMAKE.with_name("python"), "-c", "import snakemake_executor_plugin_slurm"],
         capture_output=True,
         check=False,
     )
-    return found.returncode == 0
+    return process.returncode == 0
 
 
 def _row(
@@ -161,7 +167,7 @@ def _row(
 def _busy_s() -> float:
     """Processor seconds that this machine has used since it was started."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    user, nice, system = (int(one) for one in fields[:3])
+    user, nice, system = (int(name) for name in fields[:3])
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 

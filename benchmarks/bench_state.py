@@ -34,13 +34,13 @@ _MOST = 20_000
 
 def states(log: JobLog) -> tuple[np.ndarray, float]:
     """Features of every submission, and microseconds a job."""
-    state, found = QueueState(), []
+    state, result = QueueState(), []
     arrivals, started = arrivals_of(log, Settings()), log.started.tolist()
     state.features(arrivals[0], 0.0)  # compiled before the clock runs
     begin = time.perf_counter()
     for at_s, kind, row in queue_events(log, ends=True):
         if kind == SUBMIT:
-            found.append(state.features(arrivals[row], at_s, log.unix_start_s))
+            result.append(state.features(arrivals[row], at_s, log.unix_start_s))
             state.submit(row, at_s, arrivals[row])
         elif kind != LEAVE:
             state.end(row, at_s)
@@ -48,14 +48,14 @@ def states(log: JobLog) -> tuple[np.ndarray, float]:
             state.start(row, at_s)
         else:
             state.withdraw(row)
-    return np.array(found), (time.perf_counter() - begin) / len(log) * 1e6
+    return np.array(result), (time.perf_counter() - begin) / len(log) * 1e6
 
 
 def bench_model(name: str, log: JobLog) -> None:
     """Pinball loss at .95 and seconds of learning, trees on a base against linear quantiles."""
     features, each_us = states(log)
-    known = log.started
-    rows, waits = features[known], log.wait_s[known]
+    existing = log.started
+    rows, waits = features[existing], log.wait_s[existing]
     split = len(rows) * 2 // 3
     teach = slice(max(0, split - _MOST), split)
     ask = slice(split, split + len(rows) // 6)
@@ -97,12 +97,12 @@ def bench_answer(log: JobLog) -> None:
         f"\nSeven quantiles of one job: {compiled * 1e6:.0f} µs, {library * 1e3:.2f} ms by "
         f"seven forests of scikit-learn's: {library / compiled:.0f} times as long."
     )
-    known = forecast_state(log, log.end_s, Settings(method="state"))
-    known.bound(8, 7200.0, 0.95)
+    existing = forecast_state(log, log.end_s, Settings(method="state"))
+    existing.bound(8, 7200.0, 0.95)
     walltimes = iter(
         np.arange(1.0, 1000.0)
     )  # never the same question twice: answers are remembered
-    whole = _each(lambda: known.bound(8, 7200.0 + next(walltimes), 0.95))
+    whole = _each(lambda: existing.bound(8, 7200.0 + next(walltimes), 0.95))
     print(f"A whole answer, state and simulated starts included: {whole * 1e3:.2f} ms.")
 
 
@@ -115,21 +115,21 @@ def _each(work: object, count: int = 200) -> float:
 
 def bench_growth() -> None:
     """Ten times the queue: how long the features take, and the exponent."""
-    from vgrads.qbets.predictor import Arrival  # noqa: PLC0415
+    from vgrads.qbets.predictor import JobArrival  # noqa: PLC0415
 
     sizes, seconds = (30, 300, 3000), []
     for waiting in sizes:
         state = QueueState()
         for n in range(waiting + 20):
-            state.submit(n, float(n), Arrival(1 + n % 16, 3600.0, n % 9))
+            state.submit(n, float(n), JobArrival(1 + n % 16, 3600.0, n % 9))
             if n < 20:
                 state.start(n, float(n))
-        job = Arrival(8, 3600.0, 3)
+        job = JobArrival(8, 3600.0, 3)
         state.features(job, 1e4)
         seconds.append(_each(lambda state=state, job=job: state.features(job, 1e4), 20))
     exponent = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
-    told = ", ".join(f"{n:,}: {s * 1e3:.2f} ms" for n, s in zip(sizes, seconds, strict=True))
-    print(f"State of a queue with so many waiting jobs: {told}; exponent {exponent:.2f}.")
+    text = ", ".join(f"{n:,}: {s * 1e3:.2f} ms" for n, s in zip(sizes, seconds, strict=True))
+    print(f"State of a queue with so many waiting jobs: {text}; exponent {exponent:.2f}.")
 
 
 def main() -> None:

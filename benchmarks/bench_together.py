@@ -3,8 +3,8 @@
 
 Pairs and fours of real jobs that one user submitted within five minutes, of any shapes and of one
 shape (as offers are). Just before the first of them each is asked about: P(start within T of its
-own submission) for five T, in each way of ``ASKED``. Whether all of them, half of them, one of them
-starts within T is then foretold from these by every way of ``WAYS``, and compared with what
+own submission) for five T, in each way of ``QUESTIONS``. Whether all of them, half of them, one of
+them starts within T is then foretold from these by every way of ``WAYS``, and compared with what
 happened: the mean over the groups of a log, missed where it is off by more than .03 and two
 standard errors.
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.kernel.streams import stream
-from vgrads.qbets.predictor import NOBODY, Arrival, Settings
-from vgrads.qbets.replay import Replay, make_predictor
+from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
+from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import freeze_state
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
@@ -29,7 +29,7 @@ from vgrads.traces.records import JobLog
 WITHIN_S = np.array([300.0, 1800.0, 3600.0, 7200.0, 21600.0])
 KINDS = {"pairs": (2, False), "fours": (4, False), "like pairs": (2, True), "like fours": (4, True)}
 """How many, and whether all of one shape."""
-ASKED = {"nothing ahead": (False, 0), "as offers ask": (False, 1), "named": (True, 1)}
+QUESTIONS = {"nothing ahead": (False, 0), "as offers ask": (False, 1), "named": (True, 1)}
 """Whether the asker is known, and how many more of the asker's jobs each one finds ahead than the
 one before it."""
 _SOON_S = 300.0
@@ -40,7 +40,7 @@ Way = Callable[[np.ndarray, int], np.ndarray]
 """Marginals (a row a job, a column a T), how many are needed: P(so many start within T)."""
 
 
-def one_draw(marginals: np.ndarray, needed: int) -> np.ndarray:
+def single_draw(marginals: np.ndarray, needed: int) -> np.ndarray:
     """One draw for all, they come early or late together: what plans reckon with."""
     return np.asarray(np.sort(marginals, axis=0)[-needed])
 
@@ -55,31 +55,33 @@ def independent(marginals: np.ndarray, needed: int) -> np.ndarray:
     return np.asarray(exactly[needed:].sum(axis=0))
 
 
-WAYS: dict[str, Way] = {"one draw": one_draw, "independent": independent}
+WAYS: dict[str, Way] = {"one draw": single_draw, "independent": independent}
 
 
 def groups_of(log: JobLog, size: int, alike: bool) -> list[list[int]]:
     """So many started jobs of one user in a row, the last within five minutes of the first."""
-    found = []
+    results = []
     rows = np.flatnonzero(log.started & (log.user >= 0))
     rows = rows[rows >= min(_WARM, len(log) // 3)]
     for user in np.unique(log.user[rows]):
         own = rows[log.user[rows] == user]
         if len(own) >= size:
             close = log.submit_s[own[size - 1 :]] - log.submit_s[own[: 1 - size]] <= _SOON_S
-            found += [own[n : n + size].tolist() for n in np.flatnonzero(close)]
+            results += [own[n : n + size].tolist() for n in np.flatnonzero(close)]
     if alike:
-        return [r for r in found if np.ptp(log.procs[r]) == 0 and np.ptp(log.request_s[r]) == 0]
-    return found
+        return [r for r in results if np.ptp(log.procs[r]) == 0 and np.ptp(log.request_s[r]) == 0]
+    return results
 
 
-def foretell(log: JobLog, groups: list[list[int]], known: bool, step: int) -> Iterator[np.ndarray]:
+def predict(
+    log: JobLog, groups: list[list[int]], existing: bool, step: int
+) -> Iterator[np.ndarray]:
     """Of each group, in the order of time: P(each starts within T)."""
-    passing = Replay(log, make_predictor(Settings(method="state", knows_user=known), log))
+    passing = HistoryReplay(log, make_predictor(Settings(method="state", knows_user=existing), log))
     for rows in groups:
         at_s = float(log.submit_s[rows[0]])
         passing.to(float(np.nextafter(at_s, -np.inf)))
-        asker = Arrival(user=int(log.user[rows[0]])) if known else NOBODY
+        asker = JobArrival(user=int(log.user[rows[0]])) if existing else NOBODY
         forecast = freeze_state(passing.predictor, at_s, float(log.submit_s[0]), asker)
         yield np.array(
             [
@@ -101,18 +103,18 @@ def measure(path: Path, how: Namespace) -> str:
         draws = stream(7, "together", history_name(path), f"{size}{' alike' * alike}")
         taken = draws.choice(len(groups), min(how.sample, len(groups)), replace=False)
         chosen += [(kind, groups[n]) for n in taken]
-    chosen.sort(key=lambda one: one[1][0])
+    chosen.sort(key=lambda item: item[1][0])
     lines = [history_name(path)]
-    for asked, (known, step) in ASKED.items():
-        told = list(foretell(log, [rows for _, rows in chosen], known, step))
+    for requested, (existing, step) in QUESTIONS.items():
+        message = list(predict(log, [rows for _, rows in chosen], existing, step))
         for kind, (size, _) in KINDS.items():
-            part = [n for n, one in enumerate(chosen) if one[0] == kind]
+            part = [n for n, item in enumerate(chosen) if item[0] == kind]
             waits = np.array([log.wait_s[chosen[n][1]] for n in part])
             came = (waits[:, :, None] <= WITHIN_S).sum(axis=1)
             for needed in sorted({size, size // 2, 1}, reverse=True):
                 for name, way in WAYS.items():
-                    chances = np.array([way(told[n], needed) for n in part])
-                    title = f"{needed} of {kind}, {asked}, {name}"
+                    chances = np.array([way(message[n], needed) for n in part])
+                    title = f"{needed} of {kind}, {requested}, {name}"
                     lines.append(_line(title, chances, came >= needed))
     return "\n".join(lines)
 
@@ -121,10 +123,10 @@ def _line(title: str, chances: np.ndarray, happened: np.ndarray) -> str:
     """For each T: foretold → happened, a star where it misses; the Brier score over all."""
     cells = []
     for column in range(len(WITHIN_S)):
-        share, said = float(happened[:, column].mean()), float(chances[:, column].mean())
+        share, text = float(happened[:, column].mean()), float(chances[:, column].mean())
         error = np.sqrt(share * (1 - share) / len(happened))
-        star = "*" if abs(said - share) > _ALLOWED + 2 * error else ""
-        cells.append(f"{said:.3f}→{share:.3f}{star}")
+        star = "*" if abs(text - share) > _ALLOWED + 2 * error else ""
+        cells.append(f"{text:.3f}→{share:.3f}{star}")
     brier = float(((chances - happened) ** 2).mean())
     return (
         f"  {title:<46} {len(happened):4} | {'  '.join(f'{c:<13}' for c in cells)} | Brier "

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
-from benchmarks.bench_execution import WORKERS
-from vgrads.api.plans.execution import RunOptions, run_plan
+from vgrads.api.plans.execution import run_plan
 from vgrads.api.plans.planning import open_grid, plan_set
-from vgrads.api.plans.up_to_date import Earlier, up_to_date
-from vgrads.execmgr.tasks import witness
+from vgrads.api.plans.run_setup import RunOptions
+from vgrads.api.plans.up_to_date import EarlierRun, up_to_date
+from vgrads.execmgr.tasks import provenance_recorder
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
@@ -25,11 +25,13 @@ from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
+WORKERS = 8
+
 _SNAKEMAKE = Path(".venv/snakemake/bin/snakemake")
 _PAIRS = 3
 
 
-def _wanted(folder: Path, count: int) -> WorkflowSet:
+def _workflow_set(folder: Path, count: int) -> WorkflowSet:
     tasks = [
         Task(
             id=f"t{n}",
@@ -60,7 +62,7 @@ def _catalog() -> Catalog:
 def _run(base: Path, count: int) -> float:
     """Tasks a second of a whole run, with a durable journal."""
     (base / "set").mkdir(parents=True)
-    planned = plan_set(_wanted(base / "set", count), open_grid(_catalog()))
+    planned = plan_set(_workflow_set(base / "set", count), open_grid(_catalog()))
     with Store(f"sqlite:///{base}/bench.db") as store:
         run_id = store.add_run(store.add_set("bench", {}, {"slots": []}, {}))
         record = RunRecord(store.engine, run_id)
@@ -73,7 +75,7 @@ def _run(base: Path, count: int) -> float:
 
 def _run_without(base: Path, count: int) -> float:
     never = lambda _: False  # noqa: E731
-    with patch.object(witness, "can_stand", never):
+    with patch.object(provenance_recorder, "can_stand", never):
         return _run(base, count)
 
 
@@ -110,9 +112,9 @@ def main() -> None:
             f"a run of {count} tasks that each make a file: {sorted(with_s)[1]:.0f}/s with "
             f"records, {sorted(without)[1]:.0f}/s without: {ratio:.2f}"
         )
-        wanted = _wanted(base / "with0" / "set", count)
+        workflow_set = _workflow_set(base / "with0" / "set", count)
         begin = time.perf_counter()
-        done = up_to_date(wanted, _catalog(), [Earlier("run", base / "with0" / "run")])
+        done = up_to_date(workflow_set, _catalog(), [EarlierRun("run", base / "with0" / "run")])
         look_s = time.perf_counter() - begin
         assert len(done) == count
         print(f"to find that nothing is left: {look_s:.2f} s, {1e3 * look_s / count:.2f} ms a task")

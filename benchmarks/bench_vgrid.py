@@ -37,14 +37,16 @@ def best_of(call: Callable[[], Any], times: int = 5) -> float:
     return min(seconds)
 
 
-def one_by_one(known: QueueForecast, wanted: Reservation) -> np.ndarray:
+def in_sequence(forecast: QueueForecast, reservation: Reservation) -> np.ndarray:
     """The same trajectory, a GETPROB for every instant."""
-    submits = np.arange(0.0, wanted.start_by_s + 15.0, 30.0)
+    submits = np.arange(0.0, reservation.start_by_s + 15.0, 30.0)
     return np.array(
         [
             float(
-                known.probability(
-                    wanted.procs, wanted.walltime_s + wanted.start_by_s - t, wanted.start_by_s - t
+                forecast.probability(
+                    reservation.procs,
+                    reservation.walltime_s + reservation.start_by_s - t,
+                    reservation.start_by_s - t,
                 )
             )
             for t in submits
@@ -52,13 +54,13 @@ def one_by_one(known: QueueForecast, wanted: Reservation) -> np.ndarray:
     )
 
 
-def bench_trajectory(known: QueueForecast, name: str) -> None:
-    wanted = Reservation(procs=8, walltime_s=7200.0, start_by_s=DAY_S, probability=0.9)
-    path = trajectory(known, wanted)
-    same = np.allclose(path.probabilities, one_by_one(known, wanted))
+def bench_trajectory(forecast: QueueForecast, name: str) -> None:
+    reservation = Reservation(procs=8, walltime_s=7200.0, start_by_s=DAY_S, probability=0.9)
+    path = trajectory(forecast, reservation)
+    same = np.allclose(path.probabilities, in_sequence(forecast, reservation))
     ours, plain = (
-        best_of(lambda: trajectory(known, wanted)),
-        best_of(lambda: one_by_one(known, wanted), 2),
+        best_of(lambda: trajectory(forecast, reservation)),
+        best_of(lambda: in_sequence(forecast, reservation), 2),
     )
     print(
         f"{name}: trajectory over 24 h, {len(path.submit_s)} instants: {ours * 1e3:.1f} "
@@ -67,7 +69,7 @@ def bench_trajectory(known: QueueForecast, name: str) -> None:
     )
 
 
-def bench_query(known: list[QueueForecast]) -> None:
+def bench_query(forecasts: list[QueueForecast]) -> None:
     """Offers of many queues and clouds, with their probabilities; then a whole procurement."""
     queue = Queue(
         name="q", history=None, log_queue=None, max_procs=64, max_walltime_s=DAY_S, max_jobs=8
@@ -79,7 +81,7 @@ def bench_query(known: list[QueueForecast]) -> None:
         for n in range(CLOUDS)
     ]
     catalog = Catalog(sites=(*batch, *clouds), links={})
-    oracles = {(site.name, "q"): known[n % len(known)] for n, site in enumerate(batch)}
+    oracles = {(site.name, "q"): forecasts[n % len(forecasts)] for n, site in enumerate(batch)}
     knowledge, request = (
         Knowledge(oracles=oracles),
         OfferRequest(procs=16, count=8, until_s=6 * 3600.0),
@@ -90,11 +92,11 @@ def bench_query(known: list[QueueForecast]) -> None:
         f"query of {QUEUES} queues and {CLOUDS} clouds: {len(offers)} offers in "
         f"{seconds * 1e3:.1f} ms"
     )
-    wanted = parse_request(
+    required = parse_request(
         "grid b for 2h by 6h { x = tight 16..32 nodes y = loose 8 nodes [cores >= 8] }", "bench"
     )
-    offer = procure(catalog, knowledge, wanted)
-    seconds = best_of(lambda: procure(catalog, knowledge, wanted), 2)
+    offer = procure(catalog, knowledge, required)
+    seconds = best_of(lambda: procure(catalog, knowledge, required), 2)
     considered = sum(group.considered for group in offer.groups)
     print(
         f"procurement among {considered} slots: {seconds * 1e3:.0f} ms, probability "
@@ -106,12 +108,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("logs", nargs="*", type=Path)
     logs = parser.parse_args().logs or sorted(DATA.glob("*.swf.gz"))
-    known = []
+    existing = []
     for path in logs:
         log = read_history(path)
-        known.append(forecast(log, log.end_s, Settings()))
-        bench_trajectory(known[-1], history_name(path))
-    bench_query(known)
+        existing.append(forecast(log, log.end_s, Settings()))
+        bench_trajectory(existing[-1], history_name(path))
+    bench_query(existing)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The edge: how a slot is acquired and given back at each kind of site."""
+"""Drivers: acquire and release slots at each kind of site."""

@@ -1,12 +1,13 @@
-"""What every driver does: submit a slot request, say how many of them stand, cancel.
+"""The interface of all drivers: submit a slot request, report the states of slots, cancel.
 
-Nothing waits in here. Whoever owns the loop asks, one call for all slots of a site. In virtual time
-:meth:`Driver.wake_at` tells when asking again can bring news; a real site cannot know.
+No call waits. The loop that owns the driver polls it, with one call for all slots of a site. In
+virtual time :meth:`Driver.wake_at` returns when the next change is due; for a real site that is not
+known.
 
-A site that refuses a request (unknown queue, quota, no capacity) makes the slot FAILED with the
-site's own words, and says whether that is for good; the run goes on without it. A site that does
-not answer is a :class:`vgrads.kernel.errors.SiteError` with ``transient`` set: whether the call had
-an effect is not known, and the same call again is safe.
+If a site refuses a request (unknown queue, quota, no capacity), the slot becomes FAILED with the
+site's message and a flag for permanent refusals; the run continues without it. If a site does not
+answer, the call raises :class:`vgrads.kernel.errors.SiteError` with ``transient`` set: it is not
+known whether the call had an effect, and repeating it is safe.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from enum import IntEnum
 from typing import Protocol
 
 SPOT = "spot"
-"""The queue of a slot that is asked for on a cloud's spot market."""
+"""Queue name of slots that are requested on a cloud's spot market."""
 
 
 class SlotState(IntEnum):
-    """Ordered: a slot never goes back, so late news is recognised by its rank.
+    """State of a slot. States are ordered and never decrease, so late updates are recognised by
+    rank.
 
-    The last three end a slot: given back, lost before its end, or run to its end.
+    The last three are terminal: released, lost before its end, or expired at its end.
     """
 
     REQUESTED = 0
@@ -37,22 +39,22 @@ class SlotState(IntEnum):
 
     @property
     def ended(self) -> bool:
-        """True for a slot that can take no task any more."""
+        """True if the slot accepts no more tasks."""
         return self >= SlotState.RELEASED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotSpec:
-    """What is asked of a site: ``procs`` processors for ``duration_s``, under an id of ours.
+    """A slot request: ``procs`` processors for ``duration_s``, under an id that vgrads chose.
 
-    Submitting the same id again asks for nothing more. ``name`` is the slot's name within its run:
-    what a person reads, and what a simulated site draws the slot's fate from. ``begin_s`` and
+    Submitting the same id again has no effect. ``name`` is the slot's name within its run: it is
+    shown to users, and seeds the availability sample of a simulated site. ``begin_s`` and
     ``end_by_s`` (seconds of the run's clock) keep the site from starting the slot too early, or at
-    all where it could not end in time. ``pilot`` is a shell command that runs in the slot, on its
-    first node, with ``environment``; without one the slot is only held. When the pilot ends, so
-    does the slot. With ``every_node`` the pilot runs once on each node, told by ``VGRADS_NODE``
-    (from 0) which of ``VGRADS_NODES`` it is; the slot ends when the last of them has, and fails if
-    one of them has.
+    all if it could not end in time. ``pilot`` is a shell command that runs in the slot, on its
+    first node, with ``environment``; without a pilot the slot is only held. The slot ends with its
+    pilot. With ``every_node`` the pilot runs once on each node, with its index (from 0) in
+    ``VGRADS_NODE`` and the number of nodes in ``VGRADS_NODES``; the slot ends when all pilots have
+    ended, and fails if a pilot failed.
     """
 
     id: str
@@ -72,10 +74,10 @@ class SlotSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotStatus:
-    """How a slot stands, since when, and why if it went wrong.
+    """State of a slot, since when, and the reason if it failed.
 
-    ``permanent``: it failed for what is written down wrong, here or at the site, not by bad luck;
-    asking for the like again would end alike.
+    ``permanent``: it failed because of a configuration error, here or at the site; a repeated
+    request would fail in the same way.
     """
 
     id: str
@@ -86,35 +88,37 @@ class SlotStatus:
 
 
 class Driver(Protocol):
-    """Three verbs. Errors are :class:`vgrads.kernel.errors.SiteError`, transient or not."""
+    """A driver: submit, status, cancel. Errors are :class:`vgrads.kernel.errors.SiteError`,
+    transient or not."""
 
     def submit(self, spec: SlotSpec) -> None:
-        """Ask for a slot."""
+        """Submit a slot request."""
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
-        """How these slots stand now; unknown ids are FAILED. One call to the site."""
+        """Return the current states of these slots, with one call to the site; unknown ids are
+        FAILED."""
 
     def cancel(self, slot: str) -> None:
-        """Give a slot back, whatever its state; unknown or ended ones are no error."""
+        """Release a slot in any state; unknown and terminal slots are no error."""
 
     def wake_at(self) -> float:
-        """When news can be expected in virtual time; ``inf`` where nothing is due or knowable."""
+        """Return when the next change is due in virtual time; ``inf`` if none is due or known."""
 
     def close(self) -> None:
-        """Give back everything that this driver holds."""
+        """Release all slots of this driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
-    """How a real site is reached, and what every request there carries.
+class SiteAccess:
+    """Access to a real site, and parameters that every request there carries.
 
-    ``host``: where the batch commands are, over SSH; empty: here. ``folder``: where slots leave
-    their marks and output on the site, empty: ``.vgrads/slots`` in the home there. ``shared_home``:
-    False where compute nodes do not see that folder; a slot is then ready as soon as it runs.
-    ``python``: the interpreter there that has vgrads; ``contact``: the address under which slots
-    reach the manager. ``shared_files``: whether slots see the manager's files under the same paths;
-    None: not in clouds and not over SSH. ``poll_s``: how often a run asks how its slots stand;
-    batch systems are everybody's.
+    ``host``: node with the batch commands, reached over SSH; empty: this machine. ``folder``: where
+    slots write their marks and output at the site; empty: ``.vgrads/slots`` in the home there.
+    ``shared_home``: False if compute nodes do not see that folder; a slot is then ready as soon as
+    it runs. ``python``: the interpreter there that has vgrads; ``contact``: the address at which
+    slots reach the manager. ``shared_files``: whether slots see the manager's files under the same
+    paths; None: not in clouds and not over SSH. ``poll_s``: interval at which a run polls its
+    slots; batch systems are shared.
     """
 
     host: str = ""
@@ -142,7 +146,7 @@ class Access:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLimits:
-    """A queue as its site describes it; None where the site names no limit."""
+    """Limits of a queue as its site describes them; None for no limit."""
 
     name: str
     max_walltime_s: float | None = None
@@ -152,7 +156,7 @@ class QueueLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What a site says of itself: its software, its queues, what works and what does not."""
+    """Result of a survey of a site: software version, queues, working features and problems."""
 
     version: str
     queues: tuple[QueueLimits, ...] = ()
@@ -162,8 +166,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
-    """Somebody's job in a queue: processors, requested seconds, and since when (``waited_s``) or
-    for how long yet by request (``left_s``; None while it waits)."""
+    """A job of any user in a queue: processors, requested seconds, time waited so far
+    (``waited_s``), or remaining requested time (``left_s``; None while it waits)."""
 
     queue: str
     user: str
@@ -174,9 +178,9 @@ class QueuedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Something at a site that bears our mark: a job or an instance, and whose slot it is (if it
-    says so)."""
+class MarkedJob:
+    """A job or an instance at a site that carries a mark of vgrads, and its slot (if the site
+    reports it)."""
 
     handle: str
     name: str
@@ -187,9 +191,9 @@ class Held:
 
 
 def mark(slot: str) -> str:
-    """The name under which a site knows a slot: the same for the same id, and plain letters.
+    """Return the name of a slot at its site: the same for the same id, in plain letters.
 
-    Fifteen characters, the most that Torque takes; so submitting is idempotent wherever names can
-    be listed, and no id can break a command.
+    Fifteen characters, the most that Torque accepts. Submission is therefore idempotent wherever
+    names can be listed, and no id can break a command.
     """
     return f"vg-{hashlib.sha256(slot.encode()).hexdigest()[:12]}"

@@ -1,8 +1,8 @@
 """Slots as jobs of a real batch system: one driver, and a dialect for each system
 (:mod:`vgrads.drivers.dialect`).
 
-What is common stands here: names that make submission idempotent, states that only go forward, and
-what to believe when the batch system forgets a job or a call ends without an answer.
+Contains the common part: names that make submission idempotent, states that only increase, and the
+handling of jobs that the batch system forgot and of calls that ended without an answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from vgrads.drivers.api import Held, SlotSpec, SlotState, SlotStatus, Survey, mark
+from vgrads.drivers.api import MarkedJob, SlotSpec, SlotState, SlotStatus, Survey, mark
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.drivers.dialect import JobReport, order_of
 from vgrads.drivers.every_node import Launch, only_node
@@ -31,48 +31,48 @@ _PASSING = re.compile(
     r"|temporar|try again|not available now",
     re.IGNORECASE,
 )
-"""What refusals say that time mends: too many jobs at once, a service that is busy."""
-_PATIENCE = 3  # looks without a trace of a job before it counts as lost
+"""Matches refusals that time cures: too many jobs at once, a busy service."""
+_PATIENCE = 3  # polls without a trace of a job until it counts as lost
 
 
 class BatchDriver(LedgerDriver):
-    """The driver of one batch site."""
+    """Driver of one batch site."""
 
     def __init__(self, site: BatchSite, clock: Clock) -> None:
         super().__init__(clock)
         self._site, self._dialect, self._access = site, site.dialect, site.access
-        self._jobs: dict[str, str] = {}  # slot → its job
-        self._missing: dict[str, int] = {}  # slot → looks in which its job was not there
-        self._listed: set[str] = set()  # names of all our jobs at the last look
-        self._lingering: dict[str, str] = {}  # ended slot → its job, which runs on
-        self._unsure = True  # jobs may be there that are not known here: see submit
+        self._jobs: dict[str, str] = {}  # job of each slot
+        self._missing: dict[str, int] = {}  # polls in which the job of a slot was missing
+        self._listed: set[str] = set()  # names of all our jobs at the last poll
+        self._lingering: dict[str, str] = {}  # jobs that still run although their slot has ended
+        self._uncertain = True  # jobs may be there that are not known here: see submit
 
-    # the three verbs
+    # driver interface
 
     def submit(self, spec: SlotSpec) -> None:
-        """Ask for a slot; look first where it may have been asked for, by an earlier manager or a
-        lost call."""
+        """Submit a slot request. First check whether an earlier manager or a lost call submitted
+        it."""
         if self._settled(spec.id):
             return
-        if self._unsure or mark(spec.id) in self._listed:
+        if self._uncertain or mark(spec.id) in self._listed:
             self._look([spec.id])
-            self._unsure = False
+            self._uncertain = False
         if self._settled(spec.id):
             return
         self._ledger.move(spec.id, SlotState.REQUESTED, self._clock.now())
         command = self._dialect.submit(order_of(spec, self._clock.now()), self._access)
         launch = self._launch(spec)
         if launch and launch.tidy and not self._access.shared_home:
-            said = "a pilot on every node needs a home that all nodes share (access.shared_home)"
-            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), said, True)
+            problem = "a pilot on every node needs a home that all nodes share (access.shared_home)"
+            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), problem, True)
             return
         script = here_document(command, slot_script(spec, self._access.folder, launch))
-        self._unsure = True
+        self._uncertain = True
         answer = self._site.call(script)
-        self._unsure = False
+        self._uncertain = False
         if answer.code:
-            said, passing = f"refused: {answer.said}", bool(_PASSING.search(answer.said))
-            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), said, not passing)
+            problem, passing = f"refused: {answer.text}", bool(_PASSING.search(answer.text))
+            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), problem, not passing)
             return
         job = self._jobs[spec.id] = self._dialect.job_id(answer.out)
         self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now(), f"job {job}")
@@ -90,22 +90,21 @@ class BatchDriver(LedgerDriver):
             self._look([slot])
         if slot in self._jobs and not self._ended(slot):
             self._site.sweep([self._jobs[slot]])
-        if slot in self._ledger:  # without a job: its submission never arrived
+        if slot in self._ledger:  # without a job: the submission never arrived
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
 
     def close(self) -> None:
-        """Give back everything that is still held, and what is held by nobody but the batch
-        system."""
+        """Release all open slots, and remove jobs that only the batch system still holds."""
         super().close()
         self._end(self._lingering)
 
     def survey(self) -> Survey:
-        """Reach the site and say what it can do."""
+        """Contact the site and report its features."""
         return self._site.survey()
 
-    def held(self) -> list[Held]:
-        """Jobs that bear our mark and have not ended."""
-        return self._site.held()
+    def marked_jobs(self) -> list[MarkedJob]:
+        """Return the jobs that carry a mark of vgrads and are not terminal."""
+        return self._site.marked_jobs()
 
     def sweep(self, handles: Sequence[str]) -> None:
         """Remove these jobs."""
@@ -114,11 +113,11 @@ class BatchDriver(LedgerDriver):
     # inside
 
     def _settled(self, slot: str) -> bool:
-        """True where there is nothing to ask for: the slot has its job, or has ended."""
+        """True if nothing needs to be submitted: the slot has its job, or is terminal."""
         return slot in self._jobs or self._ended(slot)
 
     def _launch(self, spec: SlotSpec) -> Launch | None:
-        """How the pilot starts; None: once, as ever."""
+        """Return how the pilot starts; None: once, the default."""
         if not spec.every_node or not spec.pilot:
             return None
         if spec.nodes == 1:
@@ -126,8 +125,7 @@ class BatchDriver(LedgerDriver):
         return self._dialect.launch(spec, environment_exports(spec))
 
     def _look(self, slots: Sequence[str]) -> None:
-        """One call: the jobs of this user and the marks of these slots, taken over into the
-        ledger."""
+        """Update the ledger from this user's jobs and the marks of these slots, in one call."""
         listing = f"{self._dialect.listing()} || exit $?\n"
         answer = self._site.command(
             listing + marks_command(self._access.folder, [mark(s) for s in slots])
@@ -147,16 +145,16 @@ class BatchDriver(LedgerDriver):
             self._note(slot, report, marks.get(name, Mark()))
 
     def _end(self, lingering: Mapping[str, str]) -> None:
-        """Remove jobs that run on although their slots have ended: a batch system that lost sight
-        of a job's processes does not know that they are gone, and keeps its processors for it up to
-        its time limit."""
+        """Remove jobs that still run although their slots have ended. A batch system that lost
+        track of a job's processes does not know that they are gone, and reserves the processors
+        until the time limit."""
         self._site.sweep(list(lingering.values()))
 
-    def _single(self, reports: list[JobReport], known: str | None) -> JobReport | None:
-        """The slot's job; a second one, from a call that was repeated unawares, is removed."""
+    def _single(self, reports: list[JobReport], handle: str | None) -> JobReport | None:
+        """Return the slot's job; remove duplicates that repeated calls submitted."""
         if not reports:
             return None
-        mine = [r for r in reports if r.job == known] or sorted(
+        mine = [r for r in reports if r.job == handle] or sorted(
             reports, key=lambda r: (r.state.ended, r.job)
         )
         doubles = [r.job for r in reports if r.job != mine[0].job and not r.state.ended]
@@ -164,7 +162,7 @@ class BatchDriver(LedgerDriver):
         return mine[0]
 
     def _note(self, slot: str, report: JobReport | None, noted: Mark) -> None:
-        """The one place where what was heard becomes a state."""
+        """Derive the state of a slot from its job report and its mark."""
         now = self._clock.now()
         if report is not None:
             self._jobs[slot] = report.job
@@ -184,7 +182,8 @@ class BatchDriver(LedgerDriver):
             self._ledger.move(slot, report.state, now, report.reason)
 
     def _note_absence(self, slot: str, now: float) -> None:
-        """A job that is neither listed nor has left an end mark: patience, then lost."""
+        """Count a poll in which the job is neither listed nor has an end mark; after several, it is
+        lost."""
         if slot not in self._ledger or slot not in self._jobs:
             return
         self._missing[slot] = self._missing.get(slot, 0) + 1
@@ -193,12 +192,12 @@ class BatchDriver(LedgerDriver):
                 slot,
                 SlotState.FAILED,
                 now,
-                f"job {self._jobs[slot]} left the queue without a trace",
+                f"job {self._jobs[slot]} disappeared from the queue",
             )
 
 
 def _by_name(reports: Sequence[JobReport]) -> dict[str, list[JobReport]]:
-    found: dict[str, list[JobReport]] = {}
+    results: dict[str, list[JobReport]] = {}
     for report in reports:
-        found.setdefault(report.name, []).append(report)
-    return found
+        results.setdefault(report.name, []).append(report)
+    return results

@@ -1,34 +1,54 @@
-"""A batch system to talk to, through its dialect: what it tells whether or not slots of ours are
-there."""
+"""Access to a batch system through its dialect: requests that need no slot of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vgrads.drivers.api import Access, Held, QueuedJob, SlotSpec, Survey
+from vgrads.drivers.api import MarkedJob, QueuedJob, SiteAccess, SlotSpec, Survey
 from vgrads.drivers.dialect import Dialect, JobReport, order_of
-from vgrads.drivers.shell import Output, Shell
+from vgrads.drivers.shell import Output, Shell, quote
 from vgrads.kernel.errors import SiteError
+
+_OLDEST = (3, 8)  # of agents
 
 
 class BatchSite:
-    """One batch site. ``shell`` reaches it, ``dialect`` speaks its language."""
+    """A batch site. ``shell`` reaches it, ``dialect`` builds its commands and parses their
+    output."""
 
     def __init__(
-        self, name: str, dialect: Dialect, shell: Shell, access: Access | None = None
+        self, name: str, dialect: Dialect, shell: Shell, access: SiteAccess | None = None
     ) -> None:
         self.name, self.dialect, self._shell = name, dialect, shell
-        self.access = access or Access()
+        self.access = access or SiteAccess()
 
     def survey(self) -> Survey:
-        """Reach the site and say what it can do."""
+        """Contact the site and report its features."""
         return self.dialect.surveyed(self.command(self.dialect.survey(self.access)).out)
 
-    def held(self) -> list[Held]:
-        """Jobs that bear our mark and have not ended."""
+    def python_problem(self, pythons: Sequence[str]) -> str:
+        """Return why none of these interpreters can run an agent where jobs are submitted; empty if
+        one can."""
+        names = " ".join(quote(name) for name in pythons)
+        text = (
+            f"for python in {names}; do\n"
+            '  "$python" -c "import sys; print(*sys.version_info[:2])" 2>/dev/null && break\n'
+            "done\ntrue\n"
+        )
+        printed = self.command(text).out.split()
+        if len(printed) != 2:
+            return f"no {' or '.join(pythons)} there: set access.python"
+        version = (int(printed[0]), int(printed[1]))
+        if version < _OLDEST:
+            stated = ".".join(printed)
+            return f"Python {stated} there is older than 3.8: set access.python to a newer one"
+        return ""
+
+    def marked_jobs(self) -> list[MarkedJob]:
+        """Return the jobs that carry a mark of vgrads and are not terminal."""
         reports = self.reports(self.command(self.dialect.listing()).out)
         return [
-            Held(
+            MarkedJob(
                 handle=r.job, name=r.name, slot=r.slot, state=r.state, run=r.slot.partition(".")[0]
             )
             for r in reports
@@ -41,70 +61,74 @@ class BatchSite:
             self._check(self.call(self.dialect.cancel(handles)))
 
     def accounting(self, from_ago_s: float, until_ago_s: float = 0.0) -> dict[str, tuple[str, str]]:
-        """Jobs between two instants, in seconds before now: key → (queue, line as the site prints
-        it).
+        """Return the jobs between two instants, in seconds before now: key → (queue, line as the
+        site prints it).
 
-        SiteError where the site has no accounting that can be read from here. The line under the
-        empty key is the header, where there is one.
+        SiteError if the site has no accounting that is readable from here. The line under the empty
+        key is the header, if there is one.
         """
         command = self.dialect.accounting(from_ago_s, until_ago_s)
         if not command:
             raise SiteError(
-                "its accounting cannot be asked for",
+                "its accounting cannot be queried",
                 site=self.name,
                 transient=False,
                 fix="copy its accounting files and name them as the queue's history",
             )
         answer = self._check(self.call(command, timeout_s=max(600.0, self.access.timeout_s)))
-        found: dict[str, tuple[str, str]] = {}
+        entries: dict[str, tuple[str, str]] = {}
         for line in answer.out.splitlines():
             who = self.dialect.accounted(line)
-            found[who[0] if who else ""] = (who[1] if who else "", line)
-        return found
+            entries[who[0] if who else ""] = (who[1] if who else "", line)
+        return entries
 
     def start_estimate_s(self, spec: SlotSpec) -> float | None:
-        """Seconds until the site itself expects such a slot to start; None where it does not say.
+        """Return the seconds until the site's own start estimate for such a slot; None if it
+        reports none.
 
-        SiteError, not transient, in the site's words where it would refuse the slot.
+        SiteError, not transient, with the site's message if it would refuse the slot.
         """
         command = self.dialect.forecast(order_of(spec), self.access)
         if not command:
             return None
         answer = self.call(command)
-        found = self.dialect.forecast_in_s(answer.out)
-        if answer.code and found is None:
-            said = " ".join(line for line in answer.out.splitlines() if not line.isdigit())
+        value = self.dialect.forecast_in_s(answer.out)
+        if answer.code and value is None:
+            text = " ".join(line for line in answer.out.splitlines() if not line.isdigit())
             raise SiteError(
-                f"would refuse a slot of {spec.procs} processors in '{spec.queue}': {said}",
+                f"would refuse a slot of {spec.procs} processors in '{spec.queue}': {text}",
                 site=self.name,
                 transient=False,
-                fix=f"vgrads sites check {self.name} tells its queues and limits",
+                fix=f"show its queues and limits with 'vgrads sites check {self.name}'",
             )
-        return found
+        return value
 
     def queue(self) -> list[QueuedJob]:
-        """Everybody's jobs that wait or run."""
+        """Return the waiting and running jobs of all users."""
         return self.dialect.queued(self.command(self.dialect.everybody()).out)
 
     def call(self, script: str, timeout_s: float | None = None) -> Output:
-        """An answer that came; SiteError (transient) where the service did not answer."""
+        """Run a script and return its output; SiteError (transient) if the service did not
+        answer."""
         answer = self._shell.command(script, timeout_s)
         if answer.code and self.dialect.transient(answer.err):
-            raise SiteError(answer.said, site=self.name, transient=True, fix="asked again later")
+            raise SiteError(
+                answer.text, site=self.name, transient=True, fix="the request is repeated later"
+            )
         return answer
 
     def command(self, script: str) -> Output:
-        """The same; SiteError also where the command failed."""
+        """Run a script as :meth:`call` does; SiteError also if the command failed."""
         return self._check(self.call(script))
 
     def _check(self, answer: Output) -> Output:
         if answer.code:
-            raise SiteError(answer.said or "failed", site=self.name, transient=False)
+            raise SiteError(answer.text or "failed", site=self.name, transient=False)
         return answer
 
     def past(self, names: list[str]) -> list[JobReport]:
-        """What accounting says of jobs that the batch system lists no more; nothing where there is
-        none."""
+        """Return accounting reports of jobs that the batch system no longer lists; empty if there
+        is no accounting."""
         command = self.dialect.past(names) if names else ""
         if not command:
             return []
@@ -112,5 +136,5 @@ class BatchSite:
         return [] if answer.code else self.dialect.past_jobs(answer.out)
 
     def reports(self, listed: str) -> list[JobReport]:
-        """Jobs that bear our mark, of a listing."""
+        """Return the jobs of a listing that carry a mark of vgrads."""
         return [r for r in self.dialect.jobs(listed) if r.name.startswith("vg-")]

@@ -1,9 +1,8 @@
 """Slots as sets of instances of an EC2-compatible cloud: all of a slot's nodes, or none.
 
-The cloud keeps no time limit, so this driver does: what has lived its duration is given back when
-the next question is asked, and the instance shuts itself down a little later if nobody asks any
-more. Tags say whose slot an instance is, so nothing is lost or bought twice when the manager
-restarts.
+The cloud enforces no time limit, so this driver does: instances that have reached their duration
+are terminated at the next poll, and shut themselves down a little later if polling stops. Tags name
+the slot of each instance, so a restarted manager neither loses instances nor buys them twice.
 """
 
 from __future__ import annotations
@@ -14,7 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from vgrads.drivers.api import SPOT, Access, Held, SlotSpec, SlotState, SlotStatus, Survey, mark
+from vgrads.drivers.api import (
+    SPOT,
+    MarkedJob,
+    SiteAccess,
+    SlotSpec,
+    SlotState,
+    SlotStatus,
+    Survey,
+    mark,
+)
 from vgrads.drivers.ledger import LedgerDriver
 from vgrads.drivers.pilot import environment_exports
 from vgrads.kernel.clock import Clock
@@ -28,7 +36,7 @@ TAG_SLOT, TAG_RUN, TAG_SECONDS, TAG_USD = (
     "vgrads-usd",
 )
 _WRONG = re.compile(r"Invalid|NotFound|Malformed|Unsupported|MissingParameter|Unknown|disabled")
-_GUARD_S = 120  # the instance's own end comes this much after ours
+_GUARD_S = 120  # instances shut themselves down this much later
 _LARGEST_USER_DATA = 16384
 _USER_DATA = """\
 #!/bin/sh
@@ -44,28 +52,29 @@ T=$(curl -sf -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$M/api/t
 VGRADS_NODE=$(curl -sf -m 5 ${T:+-H "X-aws-ec2-metadata-token: $T"} "$M/meta-data/ami-launch-index")
 [ -n "$VGRADS_NODE" ] || { echo 'the cloud does not tell which node this is'; exit 69; }
 export VGRADS_NODE"""
-"""All instances of a purchase get one script; the cloud itself tells each its number."""
+"""All instances of a purchase run one script; the cloud's metadata service returns the number of
+each."""
 
 
 class CapacityError(Exception):
-    """The cloud refuses a request, in its own words: no capacity, a quota, an unknown image."""
+    """The cloud refuses a request, with its message: no capacity, a quota, an unknown image."""
 
     @property
     def permanent(self) -> bool:
-        """True for what is not about how much there is: no such image, type, key or group."""
+        """True unless the refusal is about capacity: no such image, type, key or group."""
         return bool(_WRONG.search(str(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What a node costs, and in which units it is billed."""
+class NodePrice:
+    """Price of a node, and the units in which it is billed."""
 
     usd_per_hour: float = 0.0
     spot_usd_per_hour: float | None = None
     billing_s: float = 3600.0
 
     def cost_usd(self, nodes: int, seconds: float, spot: bool) -> float:
-        """The most that holding these nodes this long can cost."""
+        """Return the maximum cost of holding these nodes for this time."""
         rate = (
             self.spot_usd_per_hour
             if spot and self.spot_usd_per_hour is not None
@@ -76,7 +85,7 @@ class Price:
 
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
-    """A request for instances. ``token`` makes it one purchase, however often it is sent."""
+    """A request for instances. ``token`` makes it one purchase, even if it is sent repeatedly."""
 
     name: str
     token: str
@@ -89,7 +98,7 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """An instance that bears our tags. ``state`` in EC2's words; ``ok``: it has booted."""
+    """An instance with tags of vgrads. ``state``: as EC2 names it; ``ok``: it has booted."""
 
     id: str
     state: str
@@ -100,29 +109,30 @@ class Instance:
 
     @property
     def alive(self) -> bool:
-        """True where it costs money."""
+        """True if the instance costs money."""
         return self.state in ("pending", "running")
 
 
 class CloudApi(Protocol):
-    """What is needed of a cloud. Errors: SiteError, and CapacityError where it refuses."""
+    """The interface of a cloud. Errors: SiteError, and CapacityError for a refusal."""
 
     def buy(self, purchase: Purchase) -> list[str]:
-        """Start instances, all or none; their ids."""
+        """Start instances, all or none; return their ids."""
 
     def instances(self) -> list[Instance]:
-        """All that bear our tags, ended ones as long as the cloud tells of them."""
+        """Return all instances with tags of vgrads; terminated ones as long as the cloud lists
+        them."""
 
     def terminate(self, ids: Sequence[str]) -> None:
-        """End these; ended and unknown ones are no error."""
+        """Terminate these instances; terminated and unknown ones are no error."""
 
     def survey(self, node_types: Sequence[str]) -> Survey:
-        """Whether image, key, security groups and these types are there."""
+        """Check that image, key, security groups and these node types exist."""
 
 
 @dataclass(slots=True)
-class _Slot:
-    """A slot at the cloud: what was bought, and since when it runs."""
+class _CloudSlot:
+    """A slot at the cloud: its purchase, and when it started."""
 
     seconds: float
     usd: float
@@ -132,27 +142,31 @@ class _Slot:
 
 
 class CloudDriver(LedgerDriver):
-    """The driver of one cloud. ``prices``: node type → price; limits count what may be spent at
-    most."""
+    """Driver of one cloud. ``prices``: node type → price; limits apply to the maximum cost."""
 
     def __init__(
-        self, site: str, api: CloudApi, clock: Clock, access: Access, prices: Mapping[str, Price]
+        self,
+        site: str,
+        api: CloudApi,
+        clock: Clock,
+        access: SiteAccess,
+        prices: Mapping[str, NodePrice],
     ) -> None:
         super().__init__(clock)
         self.site, self.access = site, access
         self._api, self._prices = api, prices
-        self._slots: dict[str, _Slot] = {}
-        self._seen: set[str] = set()  # slots of all our instances at the last look
-        self._unsure = True  # instances may be there that an earlier manager bought
+        self._slots: dict[str, _CloudSlot] = {}
+        self._listed: set[str] = set()  # slots of all our instances at the last poll
+        self._uncertain = True  # instances may be there that an earlier manager bought
 
-    # the three verbs
+    # driver interface
 
     def submit(self, spec: SlotSpec) -> None:
         if spec.id in self._slots or self._ended(spec.id):
             return
-        if self._unsure or spec.id in self._seen:
+        if self._uncertain or spec.id in self._listed:
             self._look([spec.id])
-            self._unsure = False
+            self._uncertain = False
         if spec.id in self._slots or self._ended(spec.id):
             return
         usd = self._price(spec).cost_usd(spec.nodes, spec.duration_s, spec.queue == SPOT)
@@ -167,10 +181,10 @@ class CloudDriver(LedgerDriver):
             self._fail(spec.id, f"refused: {error}", error.permanent)
             return
         except SiteError as error:
-            self._unsure = self._unsure or error.transient
+            self._uncertain = self._uncertain or error.transient
             self._ledger.forget(spec.id)
             raise
-        self._slots[spec.id] = _Slot(seconds=spec.duration_s, usd=usd, ids=ids)
+        self._slots[spec.id] = _CloudSlot(seconds=spec.duration_s, usd=usd, ids=ids)
         self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now())
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
@@ -185,29 +199,29 @@ class CloudDriver(LedgerDriver):
             self._api.terminate(self._slots[slot].ids)
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
 
-    # what else a real site can tell
+    # further requests to a real site
 
     def survey(self) -> Survey:
-        """Whether everything that a purchase needs is there."""
+        """Check that everything a purchase needs exists."""
         return self._api.survey(sorted(self._prices))
 
-    def held(self) -> list[Held]:
-        """Instances that bear our tags and cost money."""
+    def marked_jobs(self) -> list[MarkedJob]:
+        """Return the instances with tags of vgrads that cost money."""
         return [
-            Held(
-                handle=one.id,
-                name=mark(one.tags[TAG_SLOT]),
-                slot=one.tags[TAG_SLOT],
-                run=one.tags.get(TAG_RUN, ""),
-                state=SlotState.READY if one.ok else SlotState.GRANTED,
-                age_s=one.age_s,
+            MarkedJob(
+                handle=instance.id,
+                name=mark(instance.tags[TAG_SLOT]),
+                slot=instance.tags[TAG_SLOT],
+                run=instance.tags.get(TAG_RUN, ""),
+                state=SlotState.READY if instance.ok else SlotState.GRANTED,
+                age_s=instance.age_s,
             )
-            for one in self._api.instances()
-            if one.alive
+            for instance in self._api.instances()
+            if instance.alive
         ]
 
     def sweep(self, handles: Sequence[str]) -> None:
-        """End these instances."""
+        """Terminate these instances."""
         if handles:
             self._api.terminate(handles)
 
@@ -216,7 +230,7 @@ class CloudDriver(LedgerDriver):
     def _fail(self, slot: str, reason: str, permanent: bool = False) -> None:
         self._ledger.move(slot, SlotState.FAILED, self._clock.now(), reason, permanent)
 
-    def _price(self, spec: SlotSpec) -> Price:
+    def _price(self, spec: SlotSpec) -> NodePrice:
         if spec.node_type not in self._prices:
             raise SiteError(f"no node type '{spec.node_type}'", site=self.site, transient=False)
         return self._prices[spec.node_type]
@@ -248,41 +262,42 @@ class CloudDriver(LedgerDriver):
             spot=spec.queue == SPOT,
         )
 
-    def _look(self, asked: Sequence[str]) -> None:
-        """One question: all our instances, taken over into the ledger; what has lived its time
-        ends.
+    def _look(self, slots: Sequence[str]) -> None:
+        """Update the ledger from all our instances, in one call; release slots that have reached
+        their duration.
 
-        Instances of slots that nobody asked about here belong to somebody else and are left alone.
+        Instances of slots that were not requested here belong to other managers and are ignored.
         """
         now = self._clock.now()
-        found: dict[str, list[Instance]] = {}
-        for one in self._api.instances():
-            found.setdefault(one.tags[TAG_SLOT], []).append(one)
-        self._seen = set(found)
-        for slot_id in asked:
-            if slot_id in found:
-                self._adopt(slot_id, found[slot_id], now)
+        results: dict[str, list[Instance]] = {}
+        for instance in self._api.instances():
+            results.setdefault(instance.tags[TAG_SLOT], []).append(instance)
+        self._listed = set(results)
+        for slot_id in slots:
+            if slot_id in results:
+                self._adopt(slot_id, results[slot_id], now)
         for slot_id, slot in self._slots.items():
             if not self._ended(slot_id):
-                self._note(slot_id, slot, found.get(slot_id, []), now)
+                self._note(slot_id, slot, results.get(slot_id, []), now)
 
     def _adopt(self, slot_id: str, instances: list[Instance], now: float) -> None:
-        """Take over what an earlier manager bought, if this slot is asked for again."""
+        """Take over the instances that an earlier manager bought, if this slot is requested
+        again."""
         if slot_id not in self._slots:
             tags = instances[0].tags
             usd, seconds = float(tags.get(TAG_USD, 0.0)), float(tags.get(TAG_SECONDS, math.inf))
-            began_s = now - max(one.age_s for one in instances)
-            self._slots[slot_id] = _Slot(
+            began_s = now - max(instance.age_s for instance in instances)
+            self._slots[slot_id] = _CloudSlot(
                 seconds=seconds, usd=usd, ids=[i.id for i in instances], began_s=began_s
             )
 
-    def _note(self, slot_id: str, slot: _Slot, instances: list[Instance], now: float) -> None:
-        """What the instances of one slot say about it."""
+    def _note(self, slot_id: str, slot: _CloudSlot, instances: list[Instance], now: float) -> None:
+        """Derive the state of a slot from its instances."""
         if len(instances) < len(slot.ids):
             self._note_absence(slot_id, slot)
             return
-        slot.ids = [one.id for one in instances]
-        dead = [one for one in instances if not one.alive]
+        slot.ids = [instance.id for instance in instances]
+        dead = [instance for instance in instances if not instance.alive]
         if slot.began_s is not None and now >= slot.began_s + slot.seconds:
             self._end(slot_id, slot, SlotState.EXPIRED, "reached its end")
         elif dead:
@@ -291,23 +306,24 @@ class CloudDriver(LedgerDriver):
         else:
             slot.began_s = now if slot.began_s is None else slot.began_s
             self._ledger.move(slot_id, SlotState.GRANTED, slot.began_s)
-            if all(one.ok for one in instances):
+            if all(instance.ok for instance in instances):
                 self._ledger.move(slot_id, SlotState.READY, now)
 
-    def _note_absence(self, slot_id: str, slot: _Slot) -> None:
-        """Clouds show new instances late and ended ones for a while only: patience, then lost."""
+    def _note_absence(self, slot_id: str, slot: _CloudSlot) -> None:
+        """Count a poll without instances; after several, the slot is lost. Clouds list new
+        instances late, and terminated ones only for a while."""
         slot.vanished += 1
         if slot.vanished >= 5:
-            self._end(slot_id, slot, SlotState.FAILED, "instances are gone without a trace")
+            self._end(slot_id, slot, SlotState.FAILED, "instances disappeared")
 
-    def _end(self, slot_id: str, slot: _Slot, state: SlotState, reason: str) -> None:
-        """Give back what is left of a slot, all of it, then note its end."""
+    def _end(self, slot_id: str, slot: _CloudSlot, state: SlotState, reason: str) -> None:
+        """Terminate all remaining instances of a slot, then record its end."""
         self._api.terminate(slot.ids)
         self._ledger.move(slot_id, state, self._clock.now(), reason)
 
 
 def user_data(spec: SlotSpec) -> str:
-    """The script that an instance runs when it has booted; SiteError where it is too long for
+    """Return the script that an instance runs after booting; SiteError if it is too long for
     EC2."""
     exports = environment_exports(spec)
     if spec.every_node:
@@ -320,6 +336,6 @@ def user_data(spec: SlotSpec) -> str:
     )
     if len(text.encode()) > _LARGEST_USER_DATA:
         raise SiteError(
-            "the pilot is over EC2's 16 KiB of user data", site=spec.site, transient=False
+            "the pilot exceeds EC2's limit of 16 KiB of user data", site=spec.site, transient=False
         )
     return text

@@ -1,12 +1,12 @@
-"""What every driver must do, as checks that run against a real site or a simulated one.
+"""Conformance checks for drivers, to run against a real or a simulated site.
 
-Ships with the package, so that somebody else's driver can be held to it::
+Part of the package, so that drivers of other authors can be checked::
 
     for check in CHECKS:
         check(bench)
 
-A :class:`Bench` says how to open the driver, how to let time pass, and what the site can do. Checks
-raise AssertionError with what was seen.
+A :class:`Bench` defines how to open the driver, how to let time pass, and what the site can do.
+Checks raise AssertionError with the observed states.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vgrads.drivers.api import Driver, Held, SlotSpec, SlotState, SlotStatus, mark
+from vgrads.drivers.api import Driver, MarkedJob, SlotSpec, SlotState, SlotStatus, mark
 from vgrads.kernel.errors import SiteError
 
 
@@ -23,11 +23,11 @@ from vgrads.kernel.errors import SiteError
 class Bench:
     """A site under test.
 
-    ``open`` makes a new driver that knows nothing of earlier ones; ``elapse`` lets seconds pass (or
-    a little less, where something has happened). ``slot`` are the site's fields of a spec,
-    ``nodes`` how many a slot can have. ``read`` returns what a pilot has written to a file that it
-    was told by name, None where pilots do not run. ``patience_s``: how long the site may take for
-    anything.
+    ``open`` returns a new driver without knowledge of earlier ones; ``elapse`` lets seconds pass
+    (or fewer, if something has happened). ``slot`` holds the site's fields of a spec, ``nodes`` the
+    maximum number of nodes of a slot. ``read`` returns the content of a file, given by name, that a
+    pilot has written; None if pilots do not run. ``patience_s``: the longest time that the site may
+    take for any step.
     """
 
     open: Callable[[], Driver]
@@ -43,14 +43,14 @@ class Bench:
     lose_answer: Callable[[], None] | None = None
 
     def spec(self, duration_s: float = 600.0, **changes: object) -> SlotSpec:
-        """A slot of one processor under an id of its own."""
+        """Return the spec of a slot of one processor with a new id."""
         fields = {name: getattr(self.slot, name) for name in SlotSpec.__slots__}
         name = f"t{uuid.uuid4().hex[:10]}"
         fields |= {"id": f"run-{name}.a", "name": name, "duration_s": duration_s}
         return SlotSpec(**{**fields, **changes})
 
     def wide(self, pilot: str, environment: Mapping[str, str] | None = None) -> SlotSpec:
-        """A slot over all nodes, with its pilot on each."""
+        """Return the spec of a slot over all nodes, with a pilot on each."""
         return self.spec(
             pilot=pilot,
             environment=environment or {},
@@ -62,7 +62,7 @@ class Bench:
     def until(
         self, driver: Driver, slots: Sequence[str], done: Callable[[SlotState], bool]
     ) -> list[SlotStatus]:
-        """Ask until all slots are where they should be; states must never go back meanwhile."""
+        """Poll until all slots satisfy ``done``; no state may decrease in the process."""
         last: dict[str, SlotStatus] = {}
         waited_s = 0.0
         while True:
@@ -90,8 +90,8 @@ def has_ended(state: SlotState) -> bool:
     return state.ended
 
 
-def opens_and_is_given_back(bench: Bench) -> None:
-    """submit → granted → ready → released; the pilot has run with its environment."""
+def opens_and_releases(bench: Bench) -> None:
+    """Check submit → granted → ready → released, and that the pilot ran with its environment."""
     driver = bench.open()
     pilot, value = "", "spaces, 'quotes', \"more\", $(false) `x` \\ and\na second line"
     if bench.read:
@@ -118,13 +118,15 @@ def _await_text(bench: Bench, name: str, expected: str) -> None:
 
 
 def runs_on_every_node(bench: Bench) -> None:
-    """With ``every_node`` each node has a pilot, which knows its index, how many there are, and the
-    environment."""
+    """Check that with ``every_node`` each node has a pilot with its index, the number of nodes, and
+    the environment."""
     driver = bench.open()
     pilot, value = "", "spaces, 'quotes', \"more\", $(false) `x` \\ and\na second line"
     if bench.read:
-        told = '"$VGRADS_NODES $VGRADS_PROCS $GREETING"'
-        pilot = f'printf %s {told} > {bench.folder}/"$VGRADS_SLOT.$VGRADS_NODE"; exec sleep 500'
+        variables = '"$VGRADS_NODES $VGRADS_PROCS $GREETING"'
+        pilot = (
+            f'printf %s {variables} > {bench.folder}/"$VGRADS_SLOT.$VGRADS_NODE"; exec sleep 500'
+        )
     spec = bench.wide(pilot, {"GREETING": value})
     driver.submit(spec)
     (status,) = bench.until(driver, [spec.id], is_ready)
@@ -138,7 +140,7 @@ def runs_on_every_node(bench: Bench) -> None:
 
 
 def expires_at_its_end(bench: Bench) -> None:
-    """A slot of a few seconds reaches its end by itself, and stays there."""
+    """Check that a slot of a few seconds expires, and remains expired."""
     driver = bench.open()
     spec = bench.spec(duration_s=3.0)
     driver.submit(spec)
@@ -149,21 +151,21 @@ def expires_at_its_end(bench: Bench) -> None:
 
 
 def cancels_in_every_state(bench: Bench) -> None:
-    """Given back at once, while it waits or boots, and when it is ready: released each time."""
+    """Cancel at once, while waiting or booting, and when ready: the slot is released each time."""
     driver = bench.open()
-    for wanted in (SlotState.REQUESTED, SlotState.QUEUED, SlotState.READY):
+    for required in (SlotState.REQUESTED, SlotState.QUEUED, SlotState.READY):
         spec = bench.spec()
         driver.submit(spec)
-        if wanted != SlotState.REQUESTED:
-            bench.until(driver, [spec.id], lambda state, least=wanted: state >= least)  # type: ignore[misc]
+        if required != SlotState.REQUESTED:
+            bench.until(driver, [spec.id], lambda state, least=required: state >= least)  # type: ignore[misc]
         driver.cancel(spec.id)
         (status,) = bench.until(driver, [spec.id], has_ended)
-        assert status.state == SlotState.RELEASED, (wanted, status)
+        assert status.state == SlotState.RELEASED, (required, status)
 
 
-def tells_of_a_failing_pilot(bench: Bench) -> None:
-    """A pilot that ends with an error fails its slot, with its last words; one that ends well
-    releases it."""
+def reports_a_failing_pilot(bench: Bench) -> None:
+    """Check that a pilot with an error fails its slot, with its last line of output, and that a
+    successful pilot releases it."""
     driver = bench.open()
     bad = bench.spec(pilot="echo the disk is full >&2; exit 3")
     good = bench.spec(pilot="true")
@@ -176,7 +178,7 @@ def tells_of_a_failing_pilot(bench: Bench) -> None:
 
 
 def ends_with_its_last_pilot(bench: Bench) -> None:
-    """A slot with a pilot on every node lasts until the last of them has ended, and fails if one
+    """Check that a slot with a pilot on every node lasts until all have ended, and fails if a pilot
     failed."""
     assert bench.read is not None
     driver = bench.open()
@@ -197,7 +199,7 @@ def ends_with_its_last_pilot(bench: Bench) -> None:
 
 
 def submits_once(bench: Bench) -> None:
-    """Asking again, also by a driver that knows nothing of the first, asks for nothing more."""
+    """Check that a repeated submission has no effect, also by a new driver."""
     driver = bench.open()
     spec = bench.spec()
     driver.submit(spec)
@@ -209,18 +211,18 @@ def submits_once(bench: Bench) -> None:
     assert status.state == SlotState.READY, status
     later.cancel(spec.id)
     (status,) = bench.until(driver, [spec.id], has_ended)
-    assert not _held(later, spec.id)
+    assert not _marked_jobs(later, spec.id)
 
 
-def _held(driver: Driver, slot: str) -> list[Held]:
-    """What the site still has of a slot; nothing where the driver cannot tell."""
-    if not hasattr(driver, "held"):
+def _marked_jobs(driver: Driver, slot: str) -> list[MarkedJob]:
+    """Return the jobs of a slot that remain at the site; empty if the driver cannot list them."""
+    if not hasattr(driver, "marked_jobs"):
         return []
-    return [one for one in driver.held() if one.name == mark(slot)]
+    return [job for job in driver.marked_jobs() if job.name == mark(slot)]
 
 
 def finds_its_slots_again(bench: Bench) -> None:
-    """A driver that is new finds open slots by their ids alone, and can give them back."""
+    """Check that a new driver finds open slots by their ids alone, and can release them."""
     first = bench.open()
     spec = bench.spec()
     first.submit(spec)
@@ -234,7 +236,7 @@ def finds_its_slots_again(bench: Bench) -> None:
 
 
 def survives_a_lost_answer(bench: Bench) -> None:
-    """A purchase whose answer is lost is one purchase when it is repeated."""
+    """Check that a purchase whose answer was lost and that is repeated is one purchase."""
     if bench.lose_answer is None:
         return
     driver = bench.open()
@@ -247,13 +249,14 @@ def survives_a_lost_answer(bench: Bench) -> None:
     driver.submit(spec)
     (status,) = bench.until(driver, [spec.id], is_ready)
     assert status.state == SlotState.READY, status
-    assert len(_held(driver, spec.id)) <= 1
+    assert len(_marked_jobs(driver, spec.id)) <= 1
     driver.cancel(spec.id)
     bench.until(driver, [spec.id], has_ended)
 
 
 def holds_many(bench: Bench) -> None:
-    """Many slots at once, more than fit: each is told of, none twice, and all can be given back."""
+    """Check many simultaneous slots, more than fit: each is reported, none twice, and all can be
+    released."""
     driver = bench.open()
     specs = [bench.spec() for _ in range(bench.many)]
     for spec in specs:
@@ -267,8 +270,8 @@ def holds_many(bench: Bench) -> None:
     assert all(s.state in (SlotState.RELEASED, SlotState.FAILED) for s in statuses)
 
 
-def knows_no_strangers(bench: Bench) -> None:
-    """An id that was never submitted has failed; giving it back is no error."""
+def reports_unknown_slots(bench: Bench) -> None:
+    """Check that an id that was never submitted is FAILED; releasing it is no error."""
     driver = bench.open()
     driver.cancel("run-nobody.x")
     (status,) = driver.status(["run-nobody.x"])
@@ -276,17 +279,17 @@ def knows_no_strangers(bench: Bench) -> None:
 
 
 CHECKS: tuple[Callable[[Bench], None], ...] = (
-    opens_and_is_given_back,
+    opens_and_releases,
     runs_on_every_node,
     expires_at_its_end,
     cancels_in_every_state,
     submits_once,
     survives_a_lost_answer,
     holds_many,
-    knows_no_strangers,
+    reports_unknown_slots,
 )
-"""For every driver."""
-PILOT_CHECKS = (tells_of_a_failing_pilot, ends_with_its_last_pilot)
-"""For drivers whose slots end with their pilots, which clouds' do not."""
+"""Checks for every driver."""
+PILOT_CHECKS = (reports_a_failing_pilot, ends_with_its_last_pilot)
+"""Checks for drivers whose slots end with their pilots; slots of clouds do not."""
 REAL_CHECKS = (*CHECKS, *PILOT_CHECKS, finds_its_slots_again)
-"""For drivers of sites that outlive the manager and run pilots; clouds do without PILOT_CHECKS."""
+"""Checks for drivers of sites that outlive the manager and run pilots; clouds omit PILOT_CHECKS."""

@@ -1,4 +1,4 @@
-"""Keys of EC2-compatible clouds: from the environment or the standard file, never kept, never
+"""Keys of EC2-compatible clouds: from the environment or the standard file; never stored, never
 shown."""
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from vgrads.kernel.errors import SiteError
 
 _NAMES = (
     ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
-    ("EC2_ACCESS_KEY", "EC2_SECRET_KEY"),  # what Eucalyptus' eucarc exports
+    ("EC2_ACCESS_KEY", "EC2_SECRET_KEY"),  # exported by Eucalyptus' eucarc
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An access key; only its identifier shows in a repr."""
+    """An access key; its repr shows only the identifier."""
 
     key: str
     secret: str = field(repr=False)
@@ -26,7 +26,7 @@ class Credentials:
 
 
 def find_credentials(site: str, profile: str = "default") -> Credentials:
-    """The keys for a site; SiteError says where they were looked for."""
+    """Return the keys for a site; SiteError lists the places that were searched."""
     for key_name, secret_name in _NAMES:
         key, secret = os.environ.get(key_name), os.environ.get(secret_name)
         if key and secret:
@@ -34,8 +34,8 @@ def find_credentials(site: str, profile: str = "default") -> Credentials:
     file = Path(
         os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
     )
-    found = _from_file(file, profile)
-    if found is None:
+    credentials = _from_file(file, profile)
+    if credentials is None:
         raise SiteError(
             "no credentials",
             site=site,
@@ -44,7 +44,7 @@ def find_credentials(site: str, profile: str = "default") -> Credentials:
                 f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write [{profile}] into {file}"
             ),
         )
-    return found
+    return credentials
 
 
 def _from_file(file: Path, profile: str) -> Credentials | None:

@@ -1,9 +1,8 @@
-"""Slots on the workers of a Dask cluster that somebody already has: a pilot on each, as a task that
-lasts.
+"""Slots on the workers of an existing Dask cluster: a pilot on each, as a long-running task.
 
-The scheduler knows a pilot by a name made from its slot's, so asking again is asking once, and a
-manager that comes later finds what runs. A pilot occupies one thread of its worker; how many
-processors it may use is what the site's ``cores_per_node`` says.
+The scheduler identifies a pilot by a name that is derived from its slot's, so submission is
+idempotent, and a later manager finds running pilots. A pilot occupies one thread of its worker; the
+site's ``cores_per_node`` is the number of processors that it may use.
 """
 
 from __future__ import annotations
@@ -13,46 +12,42 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-import cloudpickle
-import distributed
-
-from vgrads.agent import dask_pilot
+from vgrads.agent.programs import dask_pilot
 from vgrads.drivers.api import (
-    Access,
-    Held,
+    MarkedJob,
     QueueLimits,
+    SiteAccess,
     SlotSpec,
     SlotState,
     SlotStatus,
     Survey,
     mark,
 )
-from vgrads.drivers.dask_clock import count_steadily
 from vgrads.drivers.ledger import LedgerDriver
 from vgrads.drivers.pilot import Mark
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
+from vgrads.kernel.extras import require_at
 
-cloudpickle.register_pickle_by_value(dask_pilot)  # workers need nothing of vgrads
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
-class _Slot:
-    """The futures of a slot's pilots by node, and the workers that they were put on."""
+class _DaskSlot:
+    """The futures of a slot's pilots by node, and the workers assigned to them."""
 
     futures: list[Any] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
 
 
 class DaskCluster(LedgerDriver):
-    """The workers behind one scheduler (``access.endpoint``)."""
+    """Driver of the workers behind one scheduler (``access.endpoint``)."""
 
-    def __init__(self, site: str, access: Access, clock: Clock) -> None:
+    def __init__(self, site: str, access: SiteAccess, clock: Clock) -> None:
         super().__init__(clock)
         self.site, self._access = site, access
         self._client: Any = None
-        self._slots: dict[str, _Slot] = {}
+        self._slots: dict[str, _DaskSlot] = {}
 
     def submit(self, spec: SlotSpec) -> None:
         if spec.id in self._slots or self._ended(spec.id):
@@ -60,12 +55,12 @@ class DaskCluster(LedgerDriver):
         nodes = spec.nodes if spec.every_node else 1
         workers = self._free(spec, nodes)
         if len(workers) < nodes:
-            reason = f"{len(workers)} of its workers are free, {nodes} are asked for"
+            reason = f"{len(workers)} of its workers are free, {nodes} are requested"
             self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), reason)
             return
-        self._slots[spec.id] = slot = _Slot(workers=workers)
+        self._slots[spec.id] = slot = _DaskSlot(workers=workers)
         for node, worker in enumerate(workers):
-            environment = {**spec.environment, **_told(spec, node, nodes)}
+            environment = {**spec.environment, **_pilot_environment(spec, node, nodes)}
             slot.futures.append(
                 self._ask(
                     partial(_start, spec=spec, environment=environment, worker=worker, node=node)
@@ -74,8 +69,8 @@ class DaskCluster(LedgerDriver):
         self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now())
 
     def _free(self, spec: SlotSpec, nodes: int) -> list[str]:
-        """Workers for a slot's pilots: those that run its pilots already, then those that run none
-        of ours."""
+        """Return workers for a slot's pilots: first those that run its pilots already, then those
+        without a pilot of ours."""
         holding = self._running()
         busy = {worker for key, worker in holding.items() if key.startswith("vg-")}
         busy |= {
@@ -87,13 +82,13 @@ class DaskCluster(LedgerDriver):
             if w not in busy
         ]
         names = [f"{mark(spec.id)}.{node}" for node in range(nodes)]
-        found = []
+        workers = []
         for name in names:
             if name in holding:
-                found.append(holding[name])
+                workers.append(holding[name])
             elif free:
-                found.append(free.pop(0))
-        return found
+                workers.append(free.pop(0))
+        return workers
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
         now = self._clock.now()
@@ -106,16 +101,16 @@ class DaskCluster(LedgerDriver):
         return self._ledger.status(slots, now)
 
     def _running(self) -> dict[str, str]:
-        """Pilots that run, and the worker of each."""
-        found: Mapping[str, Sequence[Any]] = self._ask(lambda c: c.processing())
-        return {str(key): worker for worker, keys in found.items() for key in keys}
+        """Return the running pilots, and the worker of each."""
+        processing: Mapping[str, Sequence[Any]] = self._ask(lambda c: c.processing())
+        return {str(key): worker for worker, keys in processing.items() for key in keys}
 
     def _find(self, slot: str, running: Mapping[str, str]) -> bool:
-        """Know a slot again that another manager asked for."""
+        """Find the pilots of a slot that another manager requested."""
         keys = sorted(key for key in running if key.startswith(f"{mark(slot)}."))
         if keys:
-            futures = [self._ask(partial(distributed.Future, key)) for key in keys]
-            self._slots[slot] = _Slot(futures, [running[key] for key in keys])
+            futures = [self._ask(partial(_future, key)) for key in keys]
+            self._slots[slot] = _DaskSlot(futures, [running[key] for key in keys])
         return bool(keys)
 
     def _look(self, slot: str, running: Mapping[str, str], now: float) -> None:
@@ -133,9 +128,9 @@ class DaskCluster(LedgerDriver):
 
     def _end_of(self, future: Any) -> Mark:
         if future.status == "finished":
-            code, said = self._ask(lambda _: future.result(timeout=self._access.timeout_s))
-            return Mark(ready=True, code=code, said=said)
-        return Mark(ready=True, code=1, said=f"its task is {future.status} at the scheduler")
+            code, text = self._ask(lambda _: future.result(timeout=self._access.timeout_s))
+            return Mark(ready=True, code=code, message=text)
+        return Mark(ready=True, code=1, message=f"its task is {future.status} at the scheduler")
 
     def cancel(self, slot: str) -> None:
         if slot not in self._slots or self._ended(slot):
@@ -157,21 +152,21 @@ class DaskCluster(LedgerDriver):
             self._client.close()
             self._client = None
 
-    def held(self) -> list[Held]:
-        """What runs there and bears our mark."""
+    def marked_jobs(self) -> list[MarkedJob]:
+        """Return the running pilots that carry a mark of vgrads."""
         keys = (key for key in self._running() if key.startswith("vg-"))
         return [
-            Held(handle=key, name=key.partition(".")[0], slot="", state=SlotState.READY)
+            MarkedJob(handle=key, name=key.partition(".")[0], slot="", state=SlotState.READY)
             for key in sorted(keys)
         ]
 
     def sweep(self, handles: Sequence[str]) -> None:
-        """End these."""
+        """Cancel these pilots."""
         for name in {handle.partition(".")[0] for handle in handles}:
             self._ask(lambda c, n=name: c.run(dask_pilot.give_back, n, on_error="ignore"))  # type: ignore[misc]
 
     def survey(self) -> Survey:
-        """What the cluster says of itself."""
+        """Return the cluster's version, workers and problems."""
         info = self._ask(lambda c: c.scheduler_info(n_workers=-1))
         threads = sum(worker["nthreads"] for worker in info["workers"].values())
         works = (f"{len(info['workers'])} workers with {threads} threads",)
@@ -181,30 +176,46 @@ class DaskCluster(LedgerDriver):
             works=works,
         )
 
-    def _ask(self, call: Callable[[Any], _Found]) -> _Found:
-        """An answer of the scheduler; SiteError (transient) where it does not answer."""
+    def _ask(self, call: Callable[[Any], _Result]) -> _Result:
+        """Call the scheduler and return its answer; SiteError (transient) if it does not answer."""
         try:
             if self._client is None:
-                count_steadily()
-                self._client = distributed.Client(  # type: ignore[no-untyped-call]
-                    self._access.endpoint,
-                    timeout=self._access.timeout_s,
-                    set_as_default=False,
-                    name="vgrads",
-                )
+                self._client = self._connect()
             return call(self._client)
         except (OSError, TimeoutError, RuntimeError) as error:
             raise SiteError(
                 f"the scheduler does not answer: {error}",
                 site=self.site,
                 transient=True,
-                fix="access.endpoint names its address",
+                fix="set access.endpoint to its address",
             ) from error
+
+    def _connect(self) -> Any:
+        require_at("dask", "the driver 'dask'", self.site)
+        import cloudpickle  # noqa: PLC0415 of an extra
+        import distributed  # noqa: PLC0415
+
+        cloudpickle.register_pickle_by_value(dask_pilot)  # workers do not need vgrads
+        return distributed.Client(  # type: ignore[no-untyped-call]
+            self._access.endpoint,
+            timeout=self._access.timeout_s,
+            set_as_default=False,
+            name="vgrads",
+        )
+
+
+def _future(key: str, client: Any) -> Any:
+    """Return the future of a task that another client submitted."""
+    from distributed import Future  # noqa: PLC0415 of an extra
+
+    return Future(key, client)
 
 
 def _start(
     client: Any, spec: SlotSpec, environment: Mapping[str, str], worker: str, node: int
 ) -> Any:
+    from distributed import fire_and_forget  # noqa: PLC0415 of an extra
+
     name = mark(spec.id)
     pilot = spec.pilot or f"exec sleep {round(spec.duration_s) + 60}"
     future = client.submit(
@@ -218,13 +229,13 @@ def _start(
         pure=False,
         retries=0,
     )
-    distributed.fire_and_forget(future)  # type: ignore[no-untyped-call]  # it outlives this manager
+    fire_and_forget(future)  # type: ignore[no-untyped-call]  # it outlives this manager
     return future
 
 
-def _told(spec: SlotSpec, node: int, nodes: int) -> dict[str, str]:
-    found = {"VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
-    return found | (
+def _pilot_environment(spec: SlotSpec, node: int, nodes: int) -> dict[str, str]:
+    variables = {"VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
+    return variables | (
         {"VGRADS_NODE": str(node), "VGRADS_NODES": str(nodes)} if spec.every_node else {}
     )
 
@@ -234,6 +245,6 @@ def _workers(info: Mapping[str, Any]) -> list[str]:
 
 
 def _here(client: Any, workers: Sequence[str]) -> list[str]:
-    """Those of these workers that are still there."""
-    known = client.scheduler_info(n_workers=-1)["workers"]
-    return [worker for worker in workers if worker in known]
+    """Return those of these workers that still exist."""
+    existing = client.scheduler_info(n_workers=-1)["workers"]
+    return [worker for worker in workers if worker in existing]

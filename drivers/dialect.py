@@ -1,7 +1,5 @@
-"""What one kind of batch system understands and says: text in and text out.
-
-Which command submits, lists and cancels, and what its answers mean.
-"""
+"""Dialect of a batch system, text in and text out: commands that submit, list and cancel, and the
+parsing of their output."""
 
 from __future__ import annotations
 
@@ -9,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vgrads.drivers.api import Access, QueuedJob, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.api import QueuedJob, SiteAccess, SlotSpec, SlotState, Survey, mark
 from vgrads.drivers.every_node import Launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """A job as its batch system tells of it. ``ran_s``: how long it has run, where that is told.
+    """A job as its batch system reports it. ``ran_s``: run time so far, if reported.
 
-    ``slot``: our own id, where the system keeps it beside the name. ``ending``: it is being
-    removed.
+    ``slot``: the slot id of vgrads, if the system stores it in addition to the name. ``ending``: it
+    is being removed.
     """
 
     job: str
@@ -31,13 +29,13 @@ class JobReport:
 
     @property
     def goes_on(self) -> bool:
-        """True where it holds processors, or waits for some, and nobody has ended it yet."""
+        """True if the job holds or waits for processors and is not being removed."""
         return not self.state.ended and not self.ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A job to be submitted, with times from now: what a dialect turns into options."""
+class JobSubmission:
+    """A job to be submitted, with times from now; a dialect converts it into options."""
 
     name: str
     slot: str
@@ -50,9 +48,9 @@ class Order:
     end_in_s: float | None = None
 
 
-def order_of(spec: SlotSpec, now_s: float = 0.0) -> Order:
-    """The job that holds a slot."""
-    return Order(
+def order_of(spec: SlotSpec, now_s: float = 0.0) -> JobSubmission:
+    """Return the job that holds a slot."""
+    return JobSubmission(
         name=mark(spec.id),
         slot=spec.id,
         queue=spec.queue,
@@ -66,58 +64,60 @@ def order_of(spec: SlotSpec, now_s: float = 0.0) -> Order:
 
 
 class Dialect(Protocol):
-    """What one kind of batch system understands and says."""
+    """Commands and output formats of one kind of batch system."""
 
-    def submit(self, order: Order, access: Access) -> str:
-        """The command that submits the script on its standard input and prints the job's id."""
+    def submit(self, order: JobSubmission, access: SiteAccess) -> str:
+        """Return the command that submits the script on its standard input and prints the job's
+        id."""
 
     def job_id(self, printed: str) -> str:
-        """The id within what that command printed."""
+        """Parse the job id from the output of that command."""
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:
-        """How the script of a job of several nodes starts its pilot on each; ``exports``: the
-        environment."""
+        """Return how the script of a job of several nodes starts its pilot on each; ``exports``:
+        the environment."""
 
     def listing(self) -> str:
-        """Commands that list all jobs of this user, ended ones as far as they are known."""
+        """Return commands that list all jobs of this user, including ended ones that are still
+        known."""
 
     def jobs(self, printed: str) -> list[JobReport]:
-        """Those jobs."""
+        """Parse these jobs."""
 
     def past(self, names: Sequence[str]) -> str:
-        """Commands that tell of ended jobs that the listing forgot; empty where there is no such
-        place."""
+        """Return commands that report ended jobs that the listing omits; empty if the system has
+        none."""
 
     def past_jobs(self, printed: str) -> list[JobReport]:
-        """Those jobs."""
+        """Parse these jobs."""
 
     def cancel(self, jobs: Sequence[str]) -> str:
-        """The command that removes jobs; ones that have ended are no error."""
+        """Return the command that removes jobs; ended jobs are no error."""
 
-    def transient(self, said: str) -> bool:
-        """True where a complaint means that the service does not answer, not that it refuses."""
+    def transient(self, text: str) -> bool:
+        """True if an error message means that the service does not answer, not that it refuses."""
 
-    def survey(self, access: Access) -> str:
-        """Commands that tell version, queues and limits."""
+    def survey(self, access: SiteAccess) -> str:
+        """Return commands that print version, queues and limits."""
 
     def surveyed(self, printed: str) -> Survey:
-        """What they told."""
+        """Parse the survey from their output."""
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
-        """Commands that print accounting of what happened between two instants before now; empty:
-        cannot."""
+        """Return commands that print the accounting between two instants before now; empty if not
+        supported."""
 
     def accounted(self, line: str) -> tuple[str, str] | None:
-        """(key of the job, its queue) of a line of accounting; None for a header."""
+        """Parse (key of the job, its queue) from a line of accounting; None for a header."""
 
     def everybody(self) -> str:
-        """Commands that list the jobs of all users that wait or run."""
+        """Return commands that list the waiting and running jobs of all users."""
 
     def queued(self, printed: str) -> list[QueuedJob]:
-        """Those jobs."""
+        """Parse these jobs."""
 
-    def forecast(self, order: Order, access: Access) -> str:
-        """Commands that ask when such a job would start; empty where the system does not tell."""
+    def forecast(self, order: JobSubmission, access: SiteAccess) -> str:
+        """Return commands that print the start estimate of such a job; empty if not supported."""
 
     def forecast_in_s(self, printed: str) -> float | None:
-        """Seconds until then; None where it did not say."""
+        """Parse the seconds until that start; None if there is no estimate."""

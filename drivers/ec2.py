@@ -1,9 +1,9 @@
 """EC2 and Eucalyptus through apache-libcloud.
 
-libcloud's default signature of EC2 is version 2, which newer services route astray: version 4 is
-asked for. Eucalyptus signs with version 2 and answers under ``/services/Eucalyptus``. What libcloud
-has no verb for (status checks, ending many instances at once) goes through its connection as a
-plain query.
+libcloud's default signature of EC2 is version 2, which newer services misroute: version 4 is
+requested. Eucalyptus signs with version 2 and answers under ``/services/Eucalyptus``. Calls that
+libcloud lacks (status checks, terminating many instances at once) are sent through its connection
+as plain queries.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from libcloud.compute.base import NodeImage, NodeSize
 from libcloud.compute.drivers.ec2 import EC2NodeDriver, EucNodeDriver
 from requests.exceptions import RequestException
 
-from vgrads.drivers.api import Access, Survey
+from vgrads.drivers.api import SiteAccess, Survey
 from vgrads.drivers.cloud import TAG_SLOT, CapacityError, Instance, Purchase
 from vgrads.drivers.credentials import Credentials
 from vgrads.kernel.errors import SiteError
 
 LibcloudDriver = Any
 LibcloudNode = Any
-"""Of apache-libcloud, which has no annotations."""
+"""Node of apache-libcloud, which has no annotations."""
 
 _TRANSIENT = re.compile(
     r"RequestLimitExceeded|Throttling|InternalError|InternalFailure|Unavailable|RequestTimeout|\b50[0234]\b"
@@ -43,10 +43,10 @@ _GONE = "InvalidInstanceID"
 class Ec2Api:
     """:class:`vgrads.drivers.cloud.CloudApi` over a libcloud driver."""
 
-    def __init__(self, site: str, node_driver: LibcloudDriver, access: Access) -> None:
+    def __init__(self, site: str, node_driver: LibcloudDriver, access: SiteAccess) -> None:
         self.site, self._driver, self._access = site, node_driver, access
         self._driver.connection.timeout = access.timeout_s
-        # the one that its constructor opened has libcloud's own timeout
+        # the connection that its constructor opened has libcloud's own timeout
         self._driver.connection.connect()
         self._checks_status = True
 
@@ -54,7 +54,7 @@ class Ec2Api:
         access = self._access
         size = NodeSize(purchase.node_type, purchase.node_type, 0, 0, 0, 0.0, self._driver)
         image = NodeImage(access.image, access.image, self._driver)
-        nodes = self._asked(
+        nodes = self._request(
             self._driver.create_node,
             name=purchase.name,
             size=size,
@@ -72,13 +72,14 @@ class Ec2Api:
         return [node.id for node in (nodes if isinstance(nodes, list) else [nodes])]
 
     def instances(self) -> list[Instance]:
-        nodes = self._asked(self._driver.list_nodes, ex_filters={"tag-key": TAG_SLOT})
+        nodes = self._request(self._driver.list_nodes, ex_filters={"tag-key": TAG_SLOT})
         ours = [node for node in nodes if TAG_SLOT in node.extra.get("tags", {})]
         booted = self._booted() if ours else set()
         return [_instance(node, booted) for node in ours]
 
     def _booted(self) -> set[str] | None:
-        """Instances whose status check is passed; None where the cloud knows no such checks."""
+        """Return the instances that passed their status check; None if the cloud has no such
+        checks."""
         if not self._checks_status:
             return None
         try:
@@ -102,30 +103,31 @@ class Ec2Api:
                 self._terminate_singly(group)
 
     def _terminate_singly(self, ids: Sequence[str]) -> None:
-        """One unknown id spoils a call for many; alone it is no error."""
-        for one in ids if len(ids) > 1 else ():
-            self.terminate([one])
+        """Terminate instances one by one: one unknown id fails a call for many; alone it is no
+        error."""
+        for name in ids if len(ids) > 1 else ():
+            self.terminate([name])
 
     def survey(self, node_types: Sequence[str]) -> Survey:
         access, problems, works = self._access, [], ["reach, list instances"]
         self.instances()
-        wanted: dict[str, dict[str, str]] = {}
+        filters: dict[str, dict[str, str]] = {}
         if access.image:
-            wanted[f"image {access.image}"] = {
+            filters[f"image {access.image}"] = {
                 "Action": "DescribeImages",
                 **_numbered("ImageId", [access.image]),
             }
         if access.key_name:
-            wanted[f"key {access.key_name}"] = {
+            filters[f"key {access.key_name}"] = {
                 "Action": "DescribeKeyPairs",
                 **_numbered("KeyName", [access.key_name]),
             }
         for group in access.security_groups:
-            wanted[f"security group {group}"] = {
+            filters[f"security group {group}"] = {
                 "Action": "DescribeSecurityGroups",
                 **_numbered("GroupName", [group]),
             }
-        for what, question in wanted.items():
+        for what, question in filters.items():
             try:
                 self._query(question)
                 works.append(what)
@@ -137,16 +139,17 @@ class Ec2Api:
         return Survey(version=self._driver.name, works=tuple(works), problems=tuple(problems))
 
     def _unknown_types(self, node_types: Sequence[str]) -> list[str]:
-        known = {size.id for size in self._asked(self._driver.list_sizes)}
-        return [f"node type '{one}' is not known there" for one in node_types if one not in known]
+        sizes = {size.id for size in self._request(self._driver.list_sizes)}
+        return [
+            f"node type '{name}' is not known there" for name in node_types if name not in sizes
+        ]
 
     def _query(self, params: Mapping[str, str]) -> Any:
         path = self._driver.path
-        return self._asked(self._driver.connection.request, path, params=dict(params)).object
+        return self._request(self._driver.connection.request, path, params=dict(params)).object
 
-    def _asked(self, call: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call to the cloud, with its errors in our terms: SiteError, or CapacityError for a
-        refusal."""
+    def _request(self, call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the cloud and convert its errors: SiteError, or CapacityError for a refusal."""
         try:
             return call(*args, **kwargs)
         except InvalidCredsError as error:
@@ -156,39 +159,41 @@ class Ec2Api:
                 f"no answer: {type(error).__name__}",
                 site=self.site,
                 transient=True,
-                fix="asked again later",
+                fix="the request is repeated later",
             ) from error
-        except MalformedResponseError as error:  # a proxy's page, or nothing, where XML should be
+        except MalformedResponseError as error:  # a proxy's page, or nothing, instead of XML
             raise SiteError(
-                "the answer is no XML",
+                "the answer is not valid XML",
                 site=self.site,
                 transient=True,
-                fix="asked again later; is access.endpoint right?",
+                fix="the request is repeated later; check access.endpoint",
             ) from error
         except (BaseHTTPError, LibcloudError) as error:
             raise self._translated(" ".join(str(error).split())[:300]) from error
 
-    def _translated(self, said: str) -> Exception:
-        if _SKEWED.search(said):
+    def _translated(self, text: str) -> Exception:
+        if _SKEWED.search(text):
             fix = "compare this machine's clock with the cloud's"
-            return SiteError(said, site=self.site, transient=False, fix=fix)
-        if _DENIED.search(said):
-            return self._denied(said)
-        if _TRANSIENT.search(said):
-            return SiteError(said, site=self.site, transient=True, fix="asked again later")
-        return CapacityError(said)
+            return SiteError(text, site=self.site, transient=False, fix=fix)
+        if _DENIED.search(text):
+            return self._denied(text)
+        if _TRANSIENT.search(text):
+            return SiteError(
+                text, site=self.site, transient=True, fix="the request is repeated later"
+            )
+        return CapacityError(text)
 
-    def _denied(self, said: str) -> SiteError:
+    def _denied(self, text: str) -> SiteError:
         fix = (
             "the keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from access.profile"
         )
         return SiteError(
-            f"credentials are refused: {said}", site=self.site, transient=False, fix=fix
+            f"credentials are refused: {text}", site=self.site, transient=False, fix=fix
         )
 
 
-def open_ec2(site: str, access: Access, credentials: Credentials) -> Ec2Api:
-    """EC2 itself, or with ``access.endpoint`` a service that speaks its language."""
+def open_ec2(site: str, access: SiteAccess, credentials: Credentials) -> Ec2Api:
+    """Open EC2 itself, or with ``access.endpoint`` a compatible service."""
     host, port, secure = _endpoint(access)
     try:
         node_driver = EC2NodeDriver(  # type: ignore[no-untyped-call]
@@ -206,8 +211,8 @@ def open_ec2(site: str, access: Access, credentials: Credentials) -> Ec2Api:
     return Ec2Api(site, node_driver, access)
 
 
-def open_eucalyptus(site: str, access: Access, credentials: Credentials) -> Ec2Api:
-    """A Eucalyptus cloud at ``access.endpoint``."""
+def open_eucalyptus(site: str, access: SiteAccess, credentials: Credentials) -> Ec2Api:
+    """Open a Eucalyptus cloud at ``access.endpoint``."""
     host, port, secure = _endpoint(access)
     if host is None:
         raise SiteError("access.endpoint is not set", site=site, transient=False)
@@ -216,7 +221,7 @@ def open_eucalyptus(site: str, access: Access, credentials: Credentials) -> Ec2A
     return Ec2Api(site, node_driver, access)
 
 
-def _endpoint(access: Access) -> tuple[str | None, int | None, bool]:
+def _endpoint(access: SiteAccess) -> tuple[str | None, int | None, bool]:
     if not access.endpoint:
         return None, None, True
     parts = urlsplit(access.endpoint)
@@ -243,7 +248,7 @@ def _numbered(name: str, values: Sequence[str]) -> dict[str, str]:
 
 
 def _items(element: Element, name: str) -> list[Element]:
-    """Items of a set, whichever namespace the service writes."""
+    """Return the items of a set in any namespace."""
     return [
         item
         for part in element.iter()
@@ -255,10 +260,10 @@ def _items(element: Element, name: str) -> list[Element]:
 
 def _text(element: Element, path: str) -> str:
     for name in path.split("/"):
-        found = [child for child in element if _local(child) == name]
-        if not found:
+        children = [child for child in element if _local(child) == name]
+        if not children:
             return ""
-        element = found[0]
+        element = children[0]
     return str(element.text or "").strip()
 
 

@@ -1,10 +1,10 @@
-"""A slot's pilot on every node of its job: what the batch systems' own launchers are told.
+"""A slot's pilot on every node of its job, started by the batch system's own launcher.
 
-Each copy is told its node's index (``VGRADS_NODE``, from 0) and how many there are
-(``VGRADS_NODES``). The job's script ends when the last copy has. ``srun`` hands the environment on;
-``pbsdsh`` and ``qrsh`` do not, and what stands on a command line is seen by everybody on the node,
-so there a file that only its owner can read lies beside the slot's marks and is removed when the
-slot ends.
+Each pilot gets its node's index (``VGRADS_NODE``, from 0) and the number of nodes
+(``VGRADS_NODES``). The job's script ends when the last pilot has ended. ``srun`` passes the
+environment on; ``pbsdsh`` and ``qrsh`` do not, and every user of the node can read a command line.
+There the script is written to a file that only its owner can read, in the folder of the slot's
+marks; it is removed when the slot ends.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SRUN = (
     "--kill-on-bad-exit=0 --wait=0 "
     "--mpi=none --cpu-bind=none --input=none --quiet"
 )
-"""Beside the script's own step and with all that the job has on a node; a node that fails ends no
-other.
+"""Runs in parallel to the script's own step, with all resources of the job on a node; a failed node
+ends no other.
 
-``--overlap``: since 20.11 a step has its processors for itself, and another would wait for ever.
-Steps ask for no processors by ``-c``, which from 22.05 on would confine them to those.
+``--overlap``: since 20.11 a step has exclusive processors, and another step would wait for ever.
+Steps do not request processors by ``-c``, which since 22.05 would confine them to those.
 """
 PBSDSH = """\
 nodes=$(sort -u "$PBS_NODEFILE" | grep -c .)
@@ -55,7 +55,7 @@ while read -r host; do
   line=$((line + 1))
 done <"$PBS_NODEFILE"
 """
-"""The line of each host's first processor is its number for ``pbsdsh -n``, in OpenPBS and in
+"""The line number of each node's first processor is its number for ``pbsdsh -n``, in OpenPBS and in
 Torque."""
 QRSH = """\
 PATH="$PATH${SGE_BINARY_PATH:+:$SGE_BINARY_PATH}"
@@ -71,13 +71,13 @@ for host in $hosts; do
   started="$started $!" node=$((node + 1))
 done
 """
-"""The first host of the file is the one where the job's script runs: it needs no ``qrsh``."""
+"""The job's script runs on the first node of the file: it needs no ``qrsh``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a slot's script starts its pilot: ``words`` of the shell, after what ``prepare`` has laid
-    out."""
+    """Start of a pilot in a slot's script: ``words`` of the shell, after the lines in
+    ``prepare``."""
 
     words: str
     prepare: str = ""
@@ -85,17 +85,20 @@ class Launch:
 
 
 def alone(pilot: str, exports: str = "") -> Launch:
-    """Once, where the job's script runs."""
-    return Launch(words=f"/bin/sh -c {quote(pilot)}", prepare=exports)
+    """Start the pilot once, where the job's script runs; it ends with the script, which may be
+    killed before the pilot can look for it."""
+    script = 'export VGRADS_SCRIPT="$$ $PPID"\n'
+    return Launch(words=f"/bin/sh -c {quote(pilot)}", prepare=exports + script)
 
 
 def only_node(pilot: str) -> Launch:
-    """Every node of a job that has one."""
+    """Start the pilot on the only node of a job."""
     return alone(pilot, _HERE.format(node=0, nodes=1) + "\n")
 
 
 def by_environment(launcher: str, index: str, pilot: str, nodes: int) -> Launch:
-    """Through a launcher that hands the environment on and names the node's index in ``index``."""
+    """Start the pilot through a launcher that passes the environment on and sets the node's index
+    in ``index``."""
     command = _HERE.format(node=f'"${index}"', nodes=nodes)
     return Launch(
         words=f"{launcher.format(nodes=nodes)} /bin/sh -c {quote(f'{command}{chr(10)}{pilot}')}"
@@ -103,8 +106,8 @@ def by_environment(launcher: str, index: str, pilot: str, nodes: int) -> Launch:
 
 
 def by_file(launcher: str, exports: str, pilot: str, name: str) -> Launch:
-    """Through a launcher that hands nothing on; the folder of the marks must be seen from all
-    nodes."""
+    """Start the pilot through a launcher that passes nothing on; all nodes must see the folder of
+    the marks."""
     body = _NODE_SCRIPT.format(exports=exports, pilot=quote(pilot))
     written = here_document(f"( umask 077; cat >{name}.node )", body)
     return Launch(

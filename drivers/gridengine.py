@@ -1,5 +1,5 @@
-"""Grid Engine's commands (SGE 6.2, Son of Grid Engine, Univa, Open Cluster Scheduler) and what they
-say.
+"""Commands of Grid Engine (SGE 6.2, Son of Grid Engine, Univa, Open Cluster Scheduler) and the
+parsing of their output.
 
 States: the letters of qstat(1), where ``E`` marks an error and ``d`` a job that is being removed.
 """
@@ -11,8 +11,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from datetime import datetime
 
-from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.dialect import JobReport, Order
+from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.dialect import JobReport, JobSubmission
 from vgrads.drivers.every_node import QRSH, Launch, by_file
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
@@ -30,9 +30,9 @@ _LIMIT_ENFORCED = "37"  # accounting(5), failed: the execution daemon killed it 
 class GridEngine:
     """Dialect of Grid Engine."""
 
-    def submit(self, order: Order, access: Access) -> str:
-        """``-w e`` refuses at once what no queue could ever run; ``-R y`` reserves for wide
-        jobs."""
+    def submit(self, order: JobSubmission, access: SiteAccess) -> str:
+        """``-w e`` rejects at submission a job that no queue could ever run; ``-R y`` reserves for
+        wide jobs."""
         options = [
             "-terse",
             "-N",
@@ -61,7 +61,7 @@ class GridEngine:
         return " ".join(map(quote, ["qsub", *options, *access.options])) + begin
 
     def job_id(self, printed: str) -> str:
-        """The last line is the number; warnings may stand before it."""
+        """Parse the number on the last line; warnings may precede it."""
         return printed.strip().splitlines()[-1]
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:
@@ -71,16 +71,16 @@ class GridEngine:
         return 'qstat -xml -u "$(id -un)"'
 
     def jobs(self, printed: str) -> list[JobReport]:
-        """Jobs that wait or run; ended ones are in the accounting."""
+        """Parse the waiting and running jobs; ended ones are in the accounting."""
         return [_report(element) for element in _parse(printed).iter("job_list")]
 
     def past(self, names: Sequence[str]) -> str:
-        """One look-up for each name: ``qacct`` takes no list. A name without a job is no error."""
+        """Query each name: ``qacct`` accepts no list. A name without a job is no error."""
         asks = [f"qacct -j {quote(name)} 2>/dev/null" for name in names]
         return "\n".join([*asks, "true"])
 
     def past_jobs(self, printed: str) -> list[JobReport]:
-        """Blocks of ``key value`` lines between double rules."""
+        """Parse blocks of ``key value`` lines between double rules."""
         blocks = re.split(r"^=+$", printed, flags=re.MULTILINE)
         records = [dict(_PAIR.findall(block)) for block in blocks]
         return [_ended(record) for record in records if "jobnumber" in record]
@@ -88,10 +88,10 @@ class GridEngine:
     def cancel(self, jobs: Sequence[str]) -> str:
         return forgiving(f"qdel {' '.join(map(quote, jobs))}", _GONE)
 
-    def transient(self, said: str) -> bool:
-        return bool(_NO_ANSWER.search(said))
+    def transient(self, text: str) -> bool:
+        return bool(_NO_ANSWER.search(text))
 
-    def survey(self, access: Access) -> str:
+    def survey(self, access: SiteAccess) -> str:
         environment = quote(access.parallel_environment)
         return (
             "qstat -help 2>&1 | head -n 1; queues=$(qconf -sql) || exit $?\n"
@@ -109,8 +109,8 @@ class GridEngine:
             works.append("several processors in one slot")
         else:
             problems.append(
-                "the parallel environment is not there: access.parallel_environment names "
-                "one (qconf -spl)"
+                "the parallel environment does not exist: set access.parallel_environment to "
+                "an existing one (qconf -spl)"
             )
         if "accounting" in accounting:
             works.append("history (qacct)")
@@ -124,7 +124,7 @@ class GridEngine:
         )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
-        """The accounting file's lines by the time of the end, which newer dialects give in
+        """Select lines of the accounting file by the time of the end, which newer versions write in
         milliseconds."""
         return (
             f"now=$(date +%s); from=$((now - {round(from_ago_s)})); until=$((now - "
@@ -141,8 +141,8 @@ class GridEngine:
             return None
         return f"{fields[5]}.{fields[35]}.{fields[8]}", fields[0]
 
-    def forecast(self, order: Order, access: Access) -> str:  # noqa: ARG002 the protocol's
-        """Grid Engine does not tell."""
+    def forecast(self, order: JobSubmission, access: SiteAccess) -> str:  # noqa: ARG002 the protocol's
+        """Not supported by Grid Engine."""
         return ""
 
     def forecast_in_s(self, printed: str) -> float | None:  # noqa: ARG002 the protocol's
@@ -161,13 +161,14 @@ _PAIR = re.compile(r"^(\w+)[ \t]+(.*?)[ \t]*$", re.MULTILINE)
 
 
 def local_time(in_s: float) -> str:
-    """An instant some seconds ahead by the site's own clock and zone, as ``qsub -a`` takes it."""
+    """Return the instant ``in_s`` seconds ahead by the site's own clock and zone, in the format of
+    ``qsub -a``."""
     return f"\"$(date -d '+{round(in_s)} seconds' +%Y%m%d%H%M.%S)\""
 
 
 def forgiving(command: str, pattern: str) -> str:
-    """A command whose complaint is none where all of it matches ``pattern``: what is gone is
-    gone."""
+    """Return a command that ignores error messages that match ``pattern``, such as jobs that no
+    longer exist."""
     return (
         f"said=$({command} 2>&1); code=$?\n"
         f'[ $code -eq 0 ] || case "$said" in {pattern}) code=0;; *) echo "$said" >&2;; '
@@ -192,8 +193,8 @@ def _report(element: ET.Element) -> JobReport:
         else SlotState.QUEUED
     )
     reason = ""
-    if "E" in letters:  # it will never start by itself
-        state, reason = SlotState.FAILED, "in error at the site (qstat -j says why)"
+    if "E" in letters:  # it never starts without help
+        state, reason = SlotState.FAILED, "in error state at the site (see qstat -j)"
     return JobReport(
         job=element.findtext("JB_job_number", ""),
         name=element.findtext("JB_name", ""),
@@ -261,5 +262,6 @@ def _queued(element: ET.Element, now: datetime) -> QueuedJob:
 
 
 def _limit(seconds: float) -> str:
-    """Whole seconds, and a few more: the script ends the slot, the limit is the net below it."""
+    """Return whole seconds, plus a margin: the script ends the slot; the limit applies only if that
+    fails."""
     return str(round(seconds) + 30)

@@ -1,5 +1,5 @@
-"""The states of a driver's slots: forward only, with the instant and the reason of the last
-step."""
+"""States of a driver's slots: they only increase, with the instant and the reason of the last
+transition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vgrads.kernel.clock import Clock
 
 
 class SlotLedger:
-    """States by slot id; steps backwards are dropped as late news."""
+    """States by slot id; transitions to a lower state are ignored as late."""
 
     def __init__(self) -> None:
         self._status: dict[str, SlotStatus] = {}
@@ -22,9 +22,9 @@ class SlotLedger:
     def move(
         self, slot: str, state: SlotState, at_s: float, reason: str = "", permanent: bool = False
     ) -> bool:
-        """Record a step; False where the slot has ended or is already further."""
-        known = self._status.get(slot)
-        if known is not None and (known.state.ended or state <= known.state):
+        """Record a transition; return False if the slot is terminal or already further."""
+        status = self._status.get(slot)
+        if status is not None and (status.state.ended or state <= status.state):
             return False
         self._status[slot] = SlotStatus(
             id=slot, state=state, since_s=at_s, reason=reason, permanent=permanent
@@ -32,17 +32,16 @@ class SlotLedger:
         return True
 
     def forget(self, slot: str) -> None:
-        """As if the slot had never been asked for: the request did not arrive, as far as is
-        known."""
+        """Remove a slot whose request did not arrive, as far as is known."""
         self._status.pop(slot, None)
 
     def state(self, slot: str) -> SlotState | None:
-        """The state of a slot, None if it was never seen."""
-        known = self._status.get(slot)
-        return known.state if known else None
+        """Return the state of a slot; None if it is unknown."""
+        status = self._status.get(slot)
+        return status.state if status else None
 
     def status(self, slots: Sequence[str], now_s: float) -> list[SlotStatus]:
-        """The status of each; an unknown id has failed."""
+        """Return the status of each; an unknown id is FAILED."""
         lost = SlotState.FAILED
         return [
             self._status.get(
@@ -52,13 +51,12 @@ class SlotLedger:
         ]
 
     def open_slots(self) -> list[str]:
-        """Slots that have not ended."""
+        """Return the slots that are not terminal."""
         return [slot for slot, status in self._status.items() if not status.state.ended]
 
 
 class LedgerDriver(ABC):
-    """What drivers of real sites have in common: a ledger, a clock, and no idea when news will
-    come."""
+    """Base of drivers of real sites: a ledger, a clock, no predictable changes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -66,14 +64,14 @@ class LedgerDriver(ABC):
 
     @abstractmethod
     def cancel(self, slot: str) -> None:
-        """Give a slot back."""
+        """Release a slot."""
 
     def wake_at(self) -> float:
-        """A real site cannot know."""
+        """Return ``inf``: not known at a real site."""
         return float("inf")
 
     def close(self) -> None:
-        """Give back everything that is still held."""
+        """Release all open slots."""
         for slot in self._ledger.open_slots():
             self.cancel(slot)
 

@@ -1,7 +1,7 @@
-"""Cores of this machine as slots: granted at once while cores are left, until their time is up.
+"""Cores of this machine as slots: granted at once while cores are free, until their time limit.
 
-Cores are counted, nothing is pinned. Tasks are run by the engine; a slot's own pilot, if it has
-one, runs as a process group that ends with the slot.
+Cores are counted, not pinned. The engine runs the tasks; a slot's own pilot, if it has one, runs as
+a process group that ends with the slot.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from vgrads.drivers.ledger import SlotLedger
 from vgrads.drivers.pilot import Mark
 from vgrads.kernel.clock import Clock
 
-_DEATH_S, _GRACE_S = 10.0, 4.0
+_DEATH_S = 10.0
+_GRACE_S = 7.0  # agents take up to five seconds to report what they ended
 
 
 class _Pilot(Protocol):
-    """A pilot that was started here, by this process or by one before it."""
+    """A pilot on this machine, started by this process or an earlier one."""
 
     pid: int
 
@@ -37,8 +38,8 @@ class _Pilot(Protocol):
 
 
 class _Adopted:
-    """A pilot that an earlier manager started: whether it goes on is told by the system, how it
-    ended by nobody."""
+    """A pilot that an earlier manager started: the system reports whether it runs; its exit status
+    is not known."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -64,14 +65,14 @@ class _Hold:
     output: IO[bytes] | None = None
 
     def code(self) -> int | None:
-        """The worst exit status of the pilots; None while one runs, or where there is none."""
+        """Return the worst exit status of the pilots; None while any runs, or if there is none."""
         codes = [pilot.poll() for pilot in self.pilots]
         ended = [abs(code) for code in codes if code is not None]
         return max(ended) if ended and len(ended) == len(codes) else None
 
     def stop(self) -> None:
-        """End the pilots with all their children: asked first, as a batch system asks, for what
-        their tasks began stands in sessions of its own and only they know it."""
+        """Terminate the pilots with all their children. SIGTERM is sent first, as batch systems do:
+        processes of their tasks are in separate sessions that only the pilots know."""
         self._signal(signal.SIGTERM)
         end_s = time.monotonic() + _GRACE_S
         while any(pilot.poll() is None for pilot in self.pilots) and time.monotonic() < end_s:
@@ -88,7 +89,7 @@ class _Hold:
                 os.killpg(pilot.pid, number)
 
     def last_words(self) -> str:
-        """The last line that the pilot printed."""
+        """Return the last line that the pilot printed."""
         if self.output is None:
             return ""
         self.output.seek(0)
@@ -97,8 +98,8 @@ class _Hold:
 
 
 class LocalDriver:
-    """``procs`` cores of this machine. ``environment``: of pilots, beside what their slots say;
-    None: this process's."""
+    """Driver of ``procs`` cores of this machine. ``environment``: of pilots, in addition to that of
+    their slots; None: this process's."""
 
     def __init__(
         self, procs: int, clock: Clock, environment: Mapping[str, str] | None = None
@@ -106,14 +107,14 @@ class LocalDriver:
         self.procs, self._environment = procs, environment
         self._clock = clock
         self._ledger = SlotLedger()
-        self._held: dict[str, _Hold] = {}
+        self._holds: dict[str, _Hold] = {}
 
     def submit(self, spec: SlotSpec) -> None:
         if spec.id in self._ledger:
             return
         self._advance()
         now = self._clock.now()
-        if spec.procs > self.procs - sum(hold.procs for hold in self._held.values()):
+        if spec.procs > self.procs - sum(hold.procs for hold in self._holds.values()):
             reason = f"fewer than {spec.procs} of {self.procs} cores are free"
             self._ledger.move(spec.id, SlotState.FAILED, now, reason)
             return
@@ -121,7 +122,7 @@ class LocalDriver:
         if spec.pilot:
             hold.output = tempfile.TemporaryFile()  # noqa: SIM115 closed with the slot
             hold.pilots = _running(spec.id) or _start(spec, hold.output, self._environment)
-        self._held[spec.id] = hold
+        self._holds[spec.id] = hold
         self._ledger.move(spec.id, SlotState.READY, now)
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
@@ -129,51 +130,51 @@ class LocalDriver:
         return self._ledger.status(slots, self._clock.now())
 
     def cancel(self, slot: str) -> None:
-        if slot in self._held:
+        if slot in self._holds:
             self._end(slot, SlotState.RELEASED, "released")
 
     def wake_at(self) -> float:
-        return min((hold.end_s for hold in self._held.values()), default=float("inf"))
+        return min((hold.end_s for hold in self._holds.values()), default=float("inf"))
 
     def close(self) -> None:
-        for slot in list(self._held):
+        for slot in list(self._holds):
             self.cancel(slot)
 
     def _advance(self) -> None:
-        """End what has reached its end, and what its pilot has ended."""
+        """End slots that have reached their end, or whose pilot has ended."""
         now = self._clock.now()
-        for slot, hold in list(self._held.items()):
+        for slot, hold in list(self._holds.items()):
             code = hold.code()
             if hold.end_s <= now:
                 self._end(slot, SlotState.EXPIRED, "reached its end")
             elif code is not None:
-                outcome = Mark(ready=True, code=code, said=hold.last_words()).outcome
+                outcome = Mark(ready=True, code=code, message=hold.last_words()).outcome
                 if outcome is not None:
                     self._end(slot, *outcome)
 
     def _end(self, slot: str, state: SlotState, reason: str) -> None:
-        self._held.pop(slot).stop()
+        self._holds.pop(slot).stop()
         self._ledger.move(slot, state, self._clock.now(), reason)
 
 
 def _running(slot: str) -> tuple[_Pilot, ...]:
-    """The pilots of a slot that an earlier manager left running: the processes that lead its
+    """Return the pilots of a slot that an earlier manager left running: the leaders of its
     sessions."""
-    wanted = f"VGRADS_SLOT={slot}".encode()
-    found = []
+    variable = f"VGRADS_SLOT={slot}".encode()
+    results = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             pid = int(folder.name)
-            if wanted in (folder / "environ").read_bytes().split(b"\0") and os.getsid(pid) == pid:
-                found.append(_Adopted(pid))
-    return tuple(found)
+            if variable in (folder / "environ").read_bytes().split(b"\0") and os.getsid(pid) == pid:
+                results.append(_Adopted(pid))
+    return tuple(results)
 
 
 def _start(
     spec: SlotSpec, output: IO[bytes], environment: Mapping[str, str] | None
 ) -> tuple[_Pilot, ...]:
-    """The pilot, or one for every node: processes here, so that several can be had on one
-    machine."""
+    """Start the pilot, or one for every node: processes on this machine, so that it can emulate
+    several nodes."""
     common = {
         **(os.environ if environment is None else environment),
         **spec.environment,

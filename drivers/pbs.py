@@ -1,8 +1,8 @@
-"""Commands of PBS Professional, OpenPBS and Torque, and what they say.
+"""Commands of PBS Professional, OpenPBS and Torque, and the parsing of their output.
 
 States: the letters of qstat(1B); ``Exit_status`` below zero and above 255 as in the administrators'
-guides (256 + signal). Torque knows neither JSON nor ``qselect -x``; each command falls back to what
-it has.
+guides (256 + signal). Torque has neither JSON nor ``qselect -x``; each command falls back to the
+options that it has.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.dialect import JobReport, Order
+from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.dialect import JobReport, JobSubmission
 from vgrads.drivers.every_node import PBSDSH, Launch, by_file
 from vgrads.drivers.gridengine import forgiving, local_time
 from vgrads.drivers.shell import quote
@@ -49,8 +49,8 @@ Fields = Mapping[str, Any]
 class Pbs:
     """Dialect of the PBS family."""
 
-    def submit(self, order: Order, access: Access) -> str:
-        """``nodes=…:ppn=…`` is understood by all three, ``select`` is not."""
+    def submit(self, order: JobSubmission, access: SiteAccess) -> str:
+        """All three understand ``nodes=…:ppn=…``, but not ``select``."""
         each = -(-order.procs // order.nodes)
         options = [
             "-N",
@@ -92,7 +92,7 @@ class Pbs:
         return [_report(job, fields) for job, fields in _parse(printed).items()]
 
     def past(self, names: Sequence[str]) -> str:  # noqa: ARG002 the protocol's
-        """The listing has all that there is."""
+        """The listing is complete."""
         return ""
 
     def past_jobs(self, printed: str) -> list[JobReport]:  # noqa: ARG002 the protocol's
@@ -101,33 +101,33 @@ class Pbs:
     def cancel(self, jobs: Sequence[str]) -> str:
         return forgiving(f"qdel {' '.join(map(quote, jobs))}", _GONE)
 
-    def transient(self, said: str) -> bool:
-        return bool(_NO_ANSWER.search(said))
+    def transient(self, text: str) -> bool:
+        return bool(_NO_ANSWER.search(text))
 
-    def survey(self, access: Access) -> str:  # noqa: ARG002 the protocol's
+    def survey(self, access: SiteAccess) -> str:  # noqa: ARG002 the protocol's
         return f"qstat --version 2>&1 | head -n 1; echo {_NEXT}; qstat -Q -f"
 
     def surveyed(self, printed: str) -> Survey:
         version, _, queues = printed.partition(_NEXT)
-        found = tuple(_queue(name, fields) for name, fields in _blocks(queues, "Queue").items())
+        limits = tuple(_queue(name, fields) for name, fields in _blocks(queues, "Queue").items())
         return Survey(
             version=version.strip(),
-            queues=found,
+            queues=limits,
             works=("submit, list, cancel",),
             problems=(
-                "history: the accounting files lie at the server; add one with 'vgrads sites add'",
+                "history: the accounting files are on the server; add one with 'vgrads sites add'",
             ),
         )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:  # noqa: ARG002 the protocol's
-        """The files lie on the server, closed to users."""
+        """Not supported: the files are on the server, unreadable for users."""
         return ""
 
     def accounted(self, line: str) -> tuple[str, str] | None:  # noqa: ARG002 the protocol's
         return None
 
-    def forecast(self, order: Order, access: Access) -> str:  # noqa: ARG002 the protocol's
-        """``estimated.start_time`` exists for submitted jobs only."""
+    def forecast(self, order: JobSubmission, access: SiteAccess) -> str:  # noqa: ARG002 the protocol's
+        """Not supported: ``estimated.start_time`` exists for submitted jobs only."""
         return ""
 
     def forecast_in_s(self, printed: str) -> float | None:  # noqa: ARG002 the protocol's
@@ -146,7 +146,7 @@ class Pbs:
 
 
 def _parse(text: str) -> dict[str, Fields]:
-    """Jobs by id, of JSON or of plain ``qstat -f``."""
+    """Parse jobs by id from JSON or from plain ``qstat -f``."""
     text = text.strip()
     if not text.startswith("{"):
         return _blocks(text, "Job Id")
@@ -160,7 +160,7 @@ def _parse(text: str) -> dict[str, Fields]:
 
 
 def _flat(fields: Fields) -> Fields:
-    """``{"Resource_List": {"walltime": …}}`` as plain ``qstat -f`` writes it: dots in the names."""
+    """Flatten ``{"Resource_List": {"walltime": …}}`` to the dotted names of plain ``qstat -f``."""
     flat: dict[str, Any] = {}
     for key, value in fields.items():
         if isinstance(value, Mapping):
@@ -171,22 +171,22 @@ def _flat(fields: Fields) -> Fields:
 
 
 def _blocks(text: str, title: str) -> dict[str, Fields]:
-    """``Title: name`` followed by indented ``key = value`` lines; a tab continues the value
-    before."""
-    found: dict[str, Fields] = {}
+    """Parse ``Title: name`` followed by indented ``key = value`` lines; a tab continues the
+    previous value."""
+    jobs: dict[str, Fields] = {}
     current: dict[str, Any] = {}
     key = ""
     for line in text.splitlines():
         if line.startswith(f"{title}: "):
             current = {}
-            found[line.partition(": ")[2].strip()] = current
+            jobs[line.partition(": ")[2].strip()] = current
         elif line.startswith("\t") and key:
             current[key] += line.strip()
         elif " = " in line:
             name, _, value = line.partition(" = ")
             key = name.strip()
             current[key] = value.strip()
-    return found
+    return jobs
 
 
 def _report(job: str, fields: Fields) -> JobReport:

@@ -1,8 +1,8 @@
-"""Shell scripts at a site: here, or on its login node over SSH.
+"""Shell scripts at a site: on this machine, or on the site's login node over SSH.
 
 A call is one script on the standard input of one ``sh``, so local and remote sites are quoted
-alike. OpenSSH's own client carries it: its keys, agents, jump hosts and ``~/.ssh/config`` count; it
-shares one connection between calls and never asks for a password.
+alike. It uses the OpenSSH client with its keys, agents, jump hosts and ``~/.ssh/config``; calls
+share one connection and never prompt for a password.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgrads.agent.environment import is_secret
-from vgrads.drivers.api import Access
+from vgrads.drivers.api import SiteAccess
 from vgrads.kernel.errors import SiteError
 
-NOT_FOUND = 127
+NO_SUCH_COMMAND = 127
 _SSH_FAILED = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a script left behind."""
+    """Exit status and output of a script."""
 
     code: int
     out: str
     err: str
 
     @property
-    def said(self) -> str:
-        """What it complained of, on one line."""
+    def text(self) -> str:
+        """The error message, on one line."""
         return " ".join((self.err.strip() or self.out.strip()).split())[:400]
 
 
 class Shell:
     """Runs scripts at one site; every call ends within its timeout."""
 
-    def __init__(self, site: str, access: Access | None = None) -> None:
-        access = access or Access()
+    def __init__(self, site: str, access: SiteAccess | None = None) -> None:
+        access = access or SiteAccess()
         self.site, self.host, self.timeout_s = site, access.host, access.timeout_s
         self._ssh_options = access.ssh_options
 
     def run(self, script: str, timeout_s: float | None = None) -> Output:
-        """The output of a script; SiteError (transient) where no answer came in time.
+        """Run a script and return its output; SiteError (transient) if no answer arrived in time.
 
         Output goes to files, not pipes: a connection that OpenSSH keeps open for the next call must
-        not keep this one waiting.
+        not block this one.
         """
         limit_s = timeout_s or self.timeout_s
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -69,7 +69,7 @@ class Shell:
                     f"no answer within {limit_s:g} s",
                     site=self.site,
                     transient=True,
-                    fix="asked again later; access.timeout sets the limit",
+                    fix="the request is repeated later; access.timeout sets the limit",
                 ) from error
             finally:
                 _kill(process)
@@ -79,15 +79,15 @@ class Shell:
         return self._reached(answer)
 
     def command(self, script: str, timeout_s: float | None = None) -> Output:
-        """As :meth:`run`; SiteError where the site has no such command."""
+        """Run a script as :meth:`run` does; SiteError if the site has no such command."""
         answer = self.run(script, timeout_s)
-        if answer.code == NOT_FOUND:
+        if answer.code == NO_SUCH_COMMAND:
             place = f"on {self.host}" if self.host else "on this machine"
             raise SiteError(
-                f"a command is missing {place}: {answer.said}",
+                f"a command is missing {place}: {answer.text}",
                 site=self.site,
                 transient=False,
-                fix="access.host names the login node that has it",
+                fix="set access.host to the login node that has it",
             )
         return answer
 
@@ -109,7 +109,7 @@ class Shell:
         if self.host and answer.code == _SSH_FAILED:
             refused = "Permission denied" in answer.err or "verification failed" in answer.err
             raise SiteError(
-                f"ssh {self.host}: {answer.said or 'failed'}",
+                f"ssh {self.host}: {answer.text or 'failed'}",
                 site=self.site,
                 transient=not refused,
                 fix=f"try 'ssh -o BatchMode=yes {self.host} true' by hand" if refused else "",
@@ -118,14 +118,15 @@ class Shell:
 
 
 def quote(value: str) -> str:
-    """A value as one word of a shell script; SiteError for what no shell can carry."""
+    """Quote a value as one word of a shell script; SiteError for characters that no shell can
+    pass."""
     if "\0" in value:
         raise SiteError("a value contains a NUL character", site="command", transient=False)
     return shlex.quote(value)
 
 
 def here_document(command: str, body: str) -> str:
-    """A command that reads ``body`` from its standard input."""
+    """Return a command that reads ``body`` from its standard input."""
     end = "VGRADS-END"
     while end in body:
         end += "-"
@@ -137,12 +138,13 @@ def _text(raw: bytes) -> str:
 
 
 def _without_secrets() -> dict[str, str]:
-    """What commands of batch systems find: jobs may inherit it. Slurm's own token is theirs."""
+    """Return the environment for commands of batch systems: jobs may inherit it. Slurm's own token
+    is kept."""
     return {n: v for n, v in os.environ.items() if n == "SLURM_JWT" or not is_secret(n)}
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a call that is still running, with all its children; a finished one is left alone."""
+    """Kill a running call with all its children; a finished one is left alone."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -150,9 +152,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _control_folder() -> Path:
-    """Where shared connections have their sockets: short, and closed to others."""
+    """Return the folder for the sockets of shared connections: a short path, closed to other
+    users."""
     folder = Path(tempfile.gettempdir()) / f"vgrads-ssh-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise SiteError(f"{folder} belongs to somebody else", site="ssh", transient=False)
+        raise SiteError(f"{folder} belongs to another user", site="ssh", transient=False)
     return folder

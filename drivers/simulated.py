@@ -1,7 +1,7 @@
 """Slots at simulated sites, in virtual time: batch clusters under load, and clouds.
 
-What can go wrong does, with the probabilities of the site catalogue, drawn from named streams: the
-fate of a slot depends on the seed and its own name only.
+Failures occur with the probabilities of the site catalogue, drawn from named streams: the
+availability sample of a slot depends only on the seed and its name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from vgrads.drivers.ledger import SlotLedger
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.events import EventQueue
 from vgrads.kernel.streams import stream
-from vgrads.simulator.backfill import Job
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cloud import CloudRegion, boot_time
 from vgrads.simulator.cluster import BatchCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteBehaviour:
-    """How a simulated site treats slots; probabilities and boot times as in the catalogue."""
+    """Behaviour of a simulated site; probabilities and boot times as in the catalogue."""
 
     slot_up: float = 1.0
     slot_acquire: float = 1.0
@@ -32,7 +32,7 @@ class SiteBehaviour:
 
 
 class _SlotLife:
-    """What happens to a slot from the grant on: boots, is ready, breaks or runs to its end."""
+    """Events of a slot after its grant: it boots, becomes ready, fails or reaches its end."""
 
     def __init__(self, behaviour: SiteBehaviour, on_end: Callable[[str], None]) -> None:
         self.ledger = SlotLedger()
@@ -41,7 +41,7 @@ class _SlotLife:
         self._on_end = on_end
 
     def grant(self, spec: SlotSpec, at_s: float) -> None:
-        """The slot was granted; its future is drawn now."""
+        """Grant the slot and draw its later events."""
         draws = stream(self.behaviour.seed, "slot", spec.name)
         self.ledger.move(spec.id, SlotState.GRANTED, at_s)
         ready_s = at_s + boot_time(self.behaviour.boot_s, self.behaviour.boot_spread, draws)
@@ -49,26 +49,26 @@ class _SlotLife:
         self._due.push(at_s + spec.duration_s, (spec.id, SlotState.EXPIRED, "reached its end"))
         if draws.random() >= self.behaviour.slot_up:
             breaks_s = ready_s + draws.random() * max(0.0, at_s + spec.duration_s - ready_s)
-            self._due.push(breaks_s, (spec.id, SlotState.FAILED, "the slot broke down"))
+            self._due.push(breaks_s, (spec.id, SlotState.FAILED, "the slot failed"))
         if spec.queue == SPOT and self.behaviour.spot_interruptions_per_hour > 0:
             nodes_hours = 3600.0 / self.behaviour.spot_interruptions_per_hour / spec.nodes
             taken_s = at_s + draws.exponential(nodes_hours)
-            self._due.push(taken_s, (spec.id, SlotState.FAILED, "the spot market took it back"))
+            self._due.push(taken_s, (spec.id, SlotState.FAILED, "interrupted by the spot market"))
 
     def refused(self, spec: SlotSpec) -> bool:
-        """True where the site refuses this request outright."""
+        """True if the site refuses this request."""
         return bool(
             stream(self.behaviour.seed, "acquire", spec.name).random()
             >= self.behaviour.slot_acquire
         )
 
     def end(self, slot: str, state: SlotState, at_s: float, reason: str) -> None:
-        """End a slot, once, and give its processors back."""
+        """End a slot, once, and free its processors."""
         if self.ledger.move(slot, state, at_s, reason):
             self._on_end(slot)
 
     def advance(self, now_s: float) -> None:
-        """Carry out what is due."""
+        """Process the events that are due."""
         for at_s, (slot, state, reason) in self._due.pop_until(now_s):
             if state.ended:
                 self.end(slot, state, at_s, reason)
@@ -80,11 +80,11 @@ class _SlotLife:
 
 
 class SimulatedBatch:
-    """Slots as jobs of a simulated batch cluster, waiting among other people's."""
+    """Slots as jobs of a simulated batch cluster, which wait among jobs of other users."""
 
     def __init__(self, cluster: BatchCluster, clock: Clock, behaviour: SiteBehaviour) -> None:
         self._cluster, self._clock = cluster, clock
-        self._life = _SlotLife(behaviour, self._leave)
+        self._lifetime = _SlotLife(behaviour, self._leave)
         self._specs: dict[str, SlotSpec] = {}
 
     def submit(self, spec: SlotSpec) -> None:
@@ -93,32 +93,32 @@ class SimulatedBatch:
         self._advance()
         now = self._clock.now()
         self._specs[spec.id] = spec
-        if spec.procs > self._cluster.procs or self._life.refused(spec):
-            self._life.ledger.move(spec.id, SlotState.FAILED, now, "refused by the site")
+        if spec.procs > self._cluster.procs or self._lifetime.refused(spec):
+            self._lifetime.ledger.move(spec.id, SlotState.FAILED, now, "refused by the site")
             return
-        self._life.ledger.move(spec.id, SlotState.QUEUED, now)
-        self._cluster.submit(Job(spec.id, spec.procs, spec.duration_s, spec.duration_s), now)
+        self._lifetime.ledger.move(spec.id, SlotState.QUEUED, now)
+        self._cluster.submit(BatchJob(spec.id, spec.procs, spec.duration_s, spec.duration_s), now)
         self._advance()
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
         self._advance()
-        return self._life.ledger.status(slots, self._clock.now())
+        return self._lifetime.ledger.status(slots, self._clock.now())
 
     def cancel(self, slot: str) -> None:
         self._advance()
         if slot in self._specs:
-            self._life.end(slot, SlotState.RELEASED, self._clock.now(), "released")
+            self._lifetime.end(slot, SlotState.RELEASED, self._clock.now(), "released")
             self._advance()
 
     def wake_at(self) -> float:
-        return min(self._cluster.next_time(), self._life.wake_at())
+        return min(self._cluster.next_time(), self._lifetime.wake_at())
 
     def close(self) -> None:
-        for slot in self._life.ledger.open_slots():
+        for slot in self._lifetime.ledger.open_slots():
             self.cancel(slot)
 
     def _advance(self) -> None:
-        """Step the cluster and the slots' lives together, instant by instant, up to now."""
+        """Advance the cluster and the slots together, instant by instant, to now."""
         now = self._clock.now()
         while self.wake_at() <= now < float("inf"):
             instant = self.wake_at()
@@ -127,53 +127,53 @@ class SimulatedBatch:
                 if spec is None:
                     continue
                 if happening.kind == "started":
-                    self._life.grant(spec, happening.time_s)
+                    self._lifetime.grant(spec, happening.time_s)
                 elif happening.kind == "killed":
-                    self._life.end(spec.id, SlotState.FAILED, happening.time_s, "a node failed")
-            self._life.advance(instant)
+                    self._lifetime.end(spec.id, SlotState.FAILED, happening.time_s, "a node failed")
+            self._lifetime.advance(instant)
         self._cluster.advance(now)
 
     def _leave(self, slot: str) -> None:
-        self._cluster.withdraw(slot)
+        self._cluster.cancel(slot)
 
 
 class SimulatedCloud:
-    """Slots as sets of virtual machines: at once or refused, ready after a boot.
+    """Slots as sets of virtual machines: granted at once or refused, ready after booting.
 
-    The spot market is a quota of its own, as large as the region.
+    The spot market has a separate quota, as large as the region's.
     """
 
     def __init__(self, region: CloudRegion, clock: Clock, behaviour: SiteBehaviour) -> None:
         self._region, self._clock = region, clock
         self._spot = CloudRegion(region.procs)
-        self._life = _SlotLife(behaviour, self._release)
+        self._lifetime = _SlotLife(behaviour, self._release)
 
     def submit(self, spec: SlotSpec) -> None:
-        if spec.id in self._life.ledger:
+        if spec.id in self._lifetime.ledger:
             return
         now = self._clock.now()
-        self._life.advance(now)
-        self._life.ledger.move(spec.id, SlotState.REQUESTED, now)
+        self._lifetime.advance(now)
+        self._lifetime.ledger.move(spec.id, SlotState.REQUESTED, now)
         region = self._spot if spec.queue == SPOT else self._region
-        if self._life.refused(spec) or not region.acquire(spec.id, spec.procs):
-            self._life.ledger.move(spec.id, SlotState.FAILED, now, "refused: no capacity")
+        if self._lifetime.refused(spec) or not region.acquire(spec.id, spec.procs):
+            self._lifetime.ledger.move(spec.id, SlotState.FAILED, now, "refused: no capacity")
         else:
-            self._life.grant(spec, now)
+            self._lifetime.grant(spec, now)
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
-        self._life.advance(self._clock.now())
-        return self._life.ledger.status(slots, self._clock.now())
+        self._lifetime.advance(self._clock.now())
+        return self._lifetime.ledger.status(slots, self._clock.now())
 
     def cancel(self, slot: str) -> None:
-        self._life.advance(self._clock.now())
-        if slot in self._life.ledger:
-            self._life.end(slot, SlotState.RELEASED, self._clock.now(), "released")
+        self._lifetime.advance(self._clock.now())
+        if slot in self._lifetime.ledger:
+            self._lifetime.end(slot, SlotState.RELEASED, self._clock.now(), "released")
 
     def wake_at(self) -> float:
-        return self._life.wake_at()
+        return self._lifetime.wake_at()
 
     def close(self) -> None:
-        for slot in self._life.ledger.open_slots():
+        for slot in self._lifetime.ledger.open_slots():
             self.cancel(slot)
 
     def _release(self, slot: str) -> None:

@@ -1,4 +1,4 @@
-"""Slurm's commands and what they say.
+"""Commands of Slurm and the parsing of their output.
 
 Explicit columns between bars, not ``--json``: its documents change with every release and, before
 23.02, ignore the filters (decision 0010). States: the list under JOB STATE CODES in squeue(1).
@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey
-from vgrads.drivers.dialect import JobReport, Order
+from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey
+from vgrads.drivers.dialect import JobReport, JobSubmission
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
 from vgrads.drivers.shell import quote
 
@@ -82,8 +82,8 @@ _ACCOUNTING = "--accounting--"
 class Slurm:
     """Dialect of Slurm 20.11 and later."""
 
-    def submit(self, order: Order, access: Access) -> str:
-        """Times count from now by the controller's clock, so neither zone nor skew matters."""
+    def submit(self, order: JobSubmission, access: SiteAccess) -> str:
+        """Times are relative to now by the controller's clock, so zone and skew do not matter."""
         options = [
             "--parsable",
             "--no-requeue",
@@ -106,28 +106,28 @@ class Slurm:
         return " ".join(map(quote, ["sbatch", *options, *access.options]))
 
     def job_id(self, printed: str) -> str:
-        """``id`` or ``id;cluster``."""
+        """Parse ``id`` or ``id;cluster``."""
         return printed.strip().splitlines()[-1].partition(";")[0]
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:  # noqa: ARG002 srun hands them on
         return by_environment(SRUN, "SLURM_NODEID", spec.pilot, spec.nodes)
 
     def listing(self) -> str:
-        """The controller's jobs; ended ones stay there for MinJobAge."""
+        """List the controller's jobs; ended ones remain for MinJobAge."""
         return 'squeue --noheader --states=all --user="$(id -un)" --format="%i|%j|%T|%M|%r|%k"'
 
     def jobs(self, printed: str) -> list[JobReport]:
-        """One job a line."""
-        found = []
+        """Parse one job per line."""
+        results = []
         for line in printed.splitlines():
             fields = line.split("|", 5)
             if len(fields) == 6:
                 job, name, word, ran, reason, comment = fields
-                found.append(_report((job, name, comment), word, ran, reason))
-        return found
+                results.append(_report((job, name, comment), word, ran, reason))
+        return results
 
     def past(self, names: Sequence[str]) -> str:
-        """Accounting, where the controller has forgotten."""
+        """Query the accounting for jobs that the controller has forgotten."""
         columns = "JobIDRaw,JobName,State,ElapsedRaw,Reason,Comment"
         return (
             "sacct --noheader --parsable2 --allocations --duplicates --starttime=now-30days "
@@ -135,25 +135,25 @@ class Slurm:
         )
 
     def past_jobs(self, printed: str) -> list[JobReport]:
-        """As the controller's lines, but seconds, and ``CANCELLED by 1000``."""
-        found = []
+        """Parse lines like the controller's, but with seconds and ``CANCELLED by 1000``."""
+        results = []
         for line in printed.splitlines():
             fields = line.split("|", 5)
             if len(fields) == 6:
                 job, name, word, ran, reason, comment = fields
                 report = _report((job, name, comment), word.partition(" ")[0], "", reason)
-                found.append(replace(report, ran_s=float(ran) if ran.isdigit() else None))
-        return found
+                results.append(replace(report, ran_s=float(ran) if ran.isdigit() else None))
+        return results
 
     def cancel(self, jobs: Sequence[str]) -> str:
-        """Jobs that have ended already are no error."""
+        """Ended jobs are no error."""
         return f"scancel --quiet {' '.join(map(quote, jobs))}"
 
-    def transient(self, said: str) -> bool:
-        return bool(_NO_ANSWER.search(said))
+    def transient(self, text: str) -> bool:
+        return bool(_NO_ANSWER.search(text))
 
-    def survey(self, access: Access) -> str:
-        """``sacct`` fails where no accounting is configured; that is a finding, not an error."""
+    def survey(self, access: SiteAccess) -> str:
+        """``sacct`` fails if no accounting is configured; that is reported, not an error."""
         account = f"--account={quote(access.account)} " if access.account else ""
         return (
             'sinfo --version && sinfo --noheader --format="%R|%a|%l|%C" || exit $?\n'
@@ -185,8 +185,8 @@ class Slurm:
         )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
-        """``sacct`` selects what was in any state in that time, so jobs that waited before come
-        again."""
+        """``sacct`` selects jobs that were in any state in that time, so jobs that waited before
+        are repeated."""
         return (
             "SLURM_TIME_FORMAT=%s sacct --parsable2 --allusers --allocations --duplicates --format="
             f"{','.join(_COLUMNS)} --starttime=now-{round(from_ago_s)}seconds "
@@ -200,7 +200,7 @@ class Slurm:
         return f"{fields[0]}@{fields[4]}", fields[3]
 
     def everybody(self) -> str:
-        """Relative times only; submission in seconds since 1970 where the version knows the
+        """Relative times only; submission in seconds since 1970 if the version supports the
         format."""
         columns = "%P|%u|%T|%C|%l|%L|%V"
         return f'date +%s && SLURM_TIME_FORMAT=%s squeue --noheader --format="{columns}"'
@@ -210,9 +210,9 @@ class Slurm:
         now_s = float(first) if first.strip().isdigit() else math.nan
         return [job for line in rest.splitlines() if (job := _queued(line, now_s))]
 
-    def forecast(self, order: Order, access: Access) -> str:
-        """Now and the start that ``--test-only`` announces, by the site's own clock; it stands
-        among the errors."""
+    def forecast(self, order: JobSubmission, access: SiteAccess) -> str:
+        """Print now and the start that ``--test-only`` announces, by the site's own clock; it
+        appears on standard error."""
         test = self.submit(order, access).replace("sbatch ", "sbatch --test-only ", 1)
         return (
             f"date +%s\nsaid=$(echo '#!/bin/sh' | {test} 2>&1)\ncode=$?\necho \"$said\"\n"
@@ -221,8 +221,8 @@ class Slurm:
         )
 
     def forecast_in_s(self, printed: str) -> float | None:
-        """Seconds until the forecast start; None where there is no forecast. Both by the site's
-        clock."""
+        """Parse the seconds until the estimated start, both by the site's clock; None without an
+        estimate."""
         first, _, rest = printed.partition("\n")
         match = _FORECAST.search(rest)
         when = re.search(r"^at (\d+)$", rest, re.MULTILINE)
@@ -234,14 +234,14 @@ class Slurm:
 def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobReport:
     job, name, comment = who
     state = STATES.get(word, SlotState.GRANTED)
-    said = _WORDS.get(word, word.lower().replace("_", " ")) if state.ended else ""
-    if said and reason not in ("None", "", "NonZeroExitCode", "TimeLimit", "DeadLine"):
-        said += f" ({reason})"
+    text = _WORDS.get(word, word.lower().replace("_", " ")) if state.ended else ""
+    if text and reason not in ("None", "", "NonZeroExitCode", "TimeLimit", "DeadLine"):
+        text += f" ({reason})"
     return JobReport(
         job=job,
         name=name,
         state=state,
-        reason=said,
+        reason=text,
         ran_s=_seconds(ran),
         slot="" if comment == "(null)" else comment,
         ending=word == "COMPLETING",
@@ -287,7 +287,7 @@ def _queued(line: str, now_s: float) -> QueuedJob | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Slurm's ``[days-][hours:]minutes:seconds``; None for unlimited and unknown."""
+    """Parse Slurm's ``[days-][hours:]minutes:seconds``; None for unlimited and unknown."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
         return None

@@ -1,1 +1,1 @@
-"""Make it happen, in order, and survive: the one place that acts."""
+"""Execution manager: carries out a plan in order and survives failures. The only part that acts."""

@@ -1,8 +1,8 @@
-"""Between a run and whoever releases its tasks one by one: what was told, and what is answered.
+"""Mailbox between a run and the program that releases its tasks one by one: messages and answers.
 
-A workflow engine that knows only when a task is ready what exactly it is to run (as Snakemake)
-hands over a set that is ``released``: it is planned as a whole, its slots are held, and a task
-begins in its turn as soon as it was released. The graph may grow while it runs.
+A workflow engine that knows the command of a task only when it is ready (such as Snakemake) submits
+a set that is ``released``: it is planned as a whole, its slots are held, and a task starts in order
+once it is released. The graph may grow while it runs.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
-from vgrads.execmgr.core.book import Book
-from vgrads.execmgr.core.states import CopyState, Release, RunState
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
+from vgrads.execmgr.core.states import Release, ReplicaState, RunState
 from vgrads.kernel.clock import Clock
 from vgrads.planner.snapshot import TaskKey
 from vgrads.workflows.task import Task
 
 SILENCE_S = 600.0
-"""After which a run whose tasks are released one by one is given up: whoever releases them says
-something each minute."""
+"""Silence after which a run whose tasks are released one by one is cancelled: the releasing program
+sends a message each minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """What was told since the mailbox was read last; ``added``: (workflow, task), parents before
+    """Messages since the last read of the mailbox; ``added``: (workflow, task), parents before
     children."""
 
     upto: int
     released: tuple[tuple[TaskKey, Release], ...] = ()
-    given_up: tuple[tuple[TaskKey, str], ...] = ()
+    abandoned: tuple[tuple[TaskKey, str], ...] = ()
     added: tuple[tuple[str, Task], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """How a task stands: running, done, failed (it may be released again) or lost (never in this
+class TaskUpdate:
+    """State of a task: running, done, failed (it may be released again) or lost (never in this
     run).
 
-    ``release``: the number of the release that it answers, 0 where there was none; ``code``: the
-    exit code that its command chose.
+    ``release``: the number of the release that it answers, 0 if there was none; ``code``: the exit
+    code of its command.
     """
 
     task: TaskKey
@@ -53,83 +53,92 @@ class Answer:
 
 
 class Mailbox(Protocol):
-    """Kept where it survives both ends."""
+    """Storage that survives both ends."""
 
     def take(self, after: int) -> Mail | None:
-        """What was told behind this number; None where there is nothing."""
+        """Return the messages after this number; None if there are none."""
 
-    def answer(self, answers: Sequence[Answer]) -> None:
-        """Tell these, in this order."""
+    def answer(self, answers: Sequence[TaskUpdate]) -> None:
+        """Send these updates, in this order."""
 
 
-class Releases:
-    """What whoever releases the tasks of a run tells, and is told; says nothing where nobody
-    does."""
+class ReleaseMailbox:
+    """Messages of the program that releases the tasks of a run, and updates to it; empty without
+    one."""
 
     def __init__(self, box: Mailbox | None, clock: Clock) -> None:
-        self._box, self._clock, self._heard_s = box, clock, clock.now()
-        self._told: dict[TaskKey, Answer] = {}
+        self._box, self._clock, self._last_message_s = box, clock, clock.now()
+        self._sent_updates: dict[TaskKey, TaskUpdate] = {}
 
     def take(self, after: int) -> Mail | None:
-        """What was told behind this number; None where there is nothing."""
+        """Return the messages after this number; None if there are none."""
         mail = self._box.take(after) if self._box is not None else None
         if mail is not None:
-            self._heard_s = self._clock.now()
+            self._last_message_s = self._clock.now()
         return mail
 
-    def answer(self, answers: Sequence[Answer]) -> None:
-        """Tell these, in this order."""
+    def answer(self, answers: Sequence[TaskUpdate]) -> None:
+        """Send these updates, in this order."""
         if self._box is not None:
             self._box.answer(answers)
 
-    def tell(self, book: Book, state: RunState) -> None:
-        """Tell how tasks stand now, where that has changed since the last call."""
+    def report(self, execution: ExecutionPlan, state: RunState) -> None:
+        """Send the states of tasks that changed since the last call."""
         if self._box is not None:
-            self._box.answer(self._news(book, state))
+            self._box.answer(self._news(execution, state))
 
     def left_alone(self) -> str:
-        """Why the run is to stop: whoever was to release tasks is gone, so what is held is given
-        back."""
-        if self._box is None or self._clock.now() - self._heard_s < SILENCE_S:
+        """Return why the run is to be cancelled: the releasing program is gone, so all resources
+        are released."""
+        if self._box is None or self._clock.now() - self._last_message_s < SILENCE_S:
             return ""
-        return f"nobody has released a task, or given a sign, for {SILENCE_S / 60:.0f} minutes"
+        return (
+            f"no task was released, and no heartbeat was received, for {SILENCE_S / 60:.0f} minutes"
+        )
 
-    def _news(self, book: Book, state: RunState) -> list[Answer]:
-        """Nothing while a plan is awaited, which may change it again."""
+    def _news(self, execution: ExecutionPlan, state: RunState) -> list[TaskUpdate]:
+        """Return no updates while a plan is pending, which may change them again."""
         if state.replanning:
             return []
-        found = []
+        updates = []
         for task in chain(state.released, state.lost):
-            before = self._told.get(task)
+            before = self._sent_updates.get(task)
             if before is None or before.state != "done":
-                one = _answer(book, state, task)
-                if one is not None and one != before:
-                    self._told[task] = one
-                    found.append(one)
-        return found
+                update = _answer(execution, state, task)
+                if update is not None and update != before:
+                    self._sent_updates[task] = update
+                    updates.append(update)
+        return updates
 
 
-def _answer(book: Book, state: RunState, task: TaskKey) -> Answer | None:
+def _answer(execution: ExecutionPlan, state: RunState, task: TaskKey) -> TaskUpdate | None:
     leave = state.released.get(task)
     number = leave.number if leave is not None else 0
     if task in state.done:
-        return Answer(task=task, state="done", release=number, site=state.done[task].site)
+        return TaskUpdate(task=task, state="done", release=number, site=state.done[task].site)
     if task in state.lost:
-        return Answer(task=task, state="lost", release=number, reason=state.lost[task])
-    records = {key: state.copies[key] for key in book.copies[task]}
+        return TaskUpdate(task=task, state="lost", release=number, reason=state.lost[task])
+    records = {key: state.replicas[key] for key in execution.replicas[task]}
     for key, record in records.items():
-        if record.state == CopyState.RUNNING:
-            site, slot = book.site_of(key), book.slot_of(key)
-            return Answer(task=task, state="running", release=number, site=site, slot=slot)
+        if record.state == ReplicaState.RUNNING:
+            site, slot = execution.site_of(key), execution.slot_of(key)
+            return TaskUpdate(task=task, state="running", release=number, site=site, slot=slot)
     if leave is not None and leave.used:
-        last = max(records.values(), key=lambda one: (one.code is not None, one.attempt))
-        return Answer(task=task, state="failed", release=number, reason=last.reason, code=last.code)
+        last = max(
+            records.values(),
+            key=lambda replica_record: (replica_record.code is not None, replica_record.attempt),
+        )
+        return TaskUpdate(
+            task=task, state="failed", release=number, reason=last.reason, code=last.code
+        )
     return None
 
 
-def added_to(book: Book, added: Sequence[tuple[str, Task]]) -> Iterator[tuple[str, Task]]:
-    """Those of the added tasks that the book does not know yet, as they can stand in it."""
-    known = book.snapshot.workflow_by_name
+def added_to(
+    execution: ExecutionPlan, added: Sequence[tuple[str, Task]]
+) -> Iterator[tuple[str, Task]]:
+    """Return the added tasks that the execution plan does not contain yet, in the form it needs."""
+    by_name = execution.snapshot.workflow_by_name
     for workflow, task in added:
-        if workflow in known and task.id not in known[workflow].tasks:
+        if workflow in by_name and task.id not in by_name[workflow].tasks:
             yield workflow, replace(task, command="")

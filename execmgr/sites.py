@@ -1,8 +1,8 @@
-"""The sites of a run, through their drivers: slots opened, watched and given back, however often a
-site is silent.
+"""The sites of a run, through their drivers: slots are requested, polled and released, even if a
+site is silent for a while.
 
-A site that does not answer is asked again, less and less often; a slot that could not be given back
-is given back later. A site that refuses for good makes its slot fail.
+Calls to a site that does not answer are retried with backoff; a slot that could not be released is
+released later. A permanent refusal makes the slot fail.
 """
 
 from __future__ import annotations
@@ -12,142 +12,140 @@ from dataclasses import replace
 from typing import Protocol
 
 from vgrads.drivers.api import Driver, SlotSpec, SlotState, SlotStatus
-from vgrads.execmgr.core.states import Event, SlotNews
-from vgrads.execmgr.engines.base import Pilot, Reach
+from vgrads.execmgr.core.states import Event, SlotUpdate
+from vgrads.execmgr.engines.base import Pilot, SitePolling
 from vgrads.execmgr.pilot_reports import PilotReports
-from vgrads.execmgr.silent_sites import SilentSites
+from vgrads.execmgr.site_backoff import SiteBackoff
 from vgrads.execmgr.slot_names import SlotNames
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
 
-_AT_ONCE = Reach()
+_AT_ONCE = SitePolling()
 _SOON_S = 1.0
 
 
 class Slots(Protocol):
-    """What slots are to be asked for, by name: of a plan (:class:`vgrads.execmgr.core.book.Book`)
-    or of a pool of hosts."""
+    """Slots to request, by name: of a plan
+    (:class:`vgrads.execmgr.core.execution_plan.ExecutionPlan`) or of a pool of nodes."""
 
     def place(self, slot: str) -> str:
-        """The site of a slot."""
+        """Return the site of a slot."""
 
     def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
-        """What to ask it for."""
+        """Return the request for a slot."""
 
 
 class Sites:
-    """What is asked of the drivers, and what they told last."""
+    """Requests to the drivers, and the last reported states of slots that are not terminal."""
 
     def __init__(
-        self, run: str, drivers: Mapping[str, Driver], clock: Clock, reach: Mapping[str, Reach]
+        self,
+        run: str,
+        drivers: Mapping[str, Driver],
+        clock: Clock,
+        polling: Mapping[str, SitePolling],
     ) -> None:
-        self._run, self._drivers, self._clock, self._reach = run, drivers, clock, reach
-        self._seen: dict[str, SlotState] = {}
+        self._run, self._drivers, self._clock, self._polling = run, drivers, clock, polling
+        self._states: dict[str, SlotState] = {}
         self._to_open: set[str] = set()
         self._to_close: set[str] = set()
         self._to_look: set[str] = set()
-        self._silent = SilentSites(clock)
+        self._silent = SiteBackoff(clock)
+        self.reasons = self._silent.reasons  # why sites do not answer
         self._looked_s: dict[str, float] = {}
-        self._pilots = PilotReports(clock, reach)
-        self._names = SlotNames(run)
+        self._pilots, self._names = PilotReports(clock, polling), SlotNames(run)
 
-    def rename(self, book: Slots, slot: str, again: int) -> None:
-        """A slot was asked for anew so often: under its new name, once what bears the ones before
-        is given back."""
-        self._names.rename(slot, again, book.place(slot))
+    def rename(self, execution: Slots, slot: str, again: int) -> None:
+        """Use the slot's new name; slots under earlier names are released first."""
+        self._names.rename(slot, again, execution.place(slot))
 
-    def find(self, book: Slots, slot: str, state: SlotState) -> list[Event]:
-        """Watch a slot that an earlier manager asked for: asking again is asking once, and finds
-        it.
-
-        At once, where its site answers: what a slot holds is not to be given to another one before.
-        """
-        self._seen[slot] = state
+    def find(self, execution: Slots, slot: str, state: SlotState) -> list[Event]:
+        """Watch a slot that an earlier manager requested: submission is idempotent, and finds it;
+        at once, so that no other slot gets its resources first."""
+        self._states[slot] = state
         self._to_open.add(slot)
-        return self._retry(book, book.place(slot))
+        return self._retry(execution, execution.place(slot))
 
     def know(self, slot: str, state: SlotState) -> list[Event]:
-        """A slot that an earlier manager asked for and that is only to be given back: nothing is
-        asked for."""
-        self._seen[slot] = state
+        """Record a slot of an earlier manager that is only to be released: nothing is requested."""
+        self._states[slot] = state
         return []
 
-    def open(self, book: Slots, slot: str) -> list[Event]:
-        """Ask for a slot, now or when its site answers again."""
-        self._seen[slot] = SlotState.REQUESTED
+    def open(self, execution: Slots, slot: str) -> list[Event]:
+        """Request a slot, now or when its site answers again."""
+        self._states[slot] = SlotState.REQUESTED
         self._to_open.add(slot)
-        return self._retry(book, book.place(slot))
+        return self._retry(execution, execution.place(slot))
 
-    def close(self, book: Slots, slot: str) -> list[Event]:
-        """Give a slot back, now or when its site answers again."""
+    def close(self, execution: Slots, slot: str) -> list[Event]:
+        """Release a slot, now or when its site answers again."""
         self._to_close.add(slot)
-        return self._retry(book, book.place(slot))
+        return self._retry(execution, execution.place(slot))
 
-    def news(self, book: Slots) -> list[Event]:
-        """What moved on, one call to each site with open slots; a slot known to have ended is asked
-        no more."""
-        found: list[Event] = []
+    def news(self, execution: Slots) -> list[Event]:
+        """Return state changes: one call to each site that has slots that are not terminal."""
+        waiting = (slot for slot in self._states if slot not in self._to_open)
+        ready = self._pilots.ready(waiting, self._states, execution.place)
+        self._states.update(dict.fromkeys((event.slot for event in ready), SlotState.READY))
+        events: list[Event] = list(ready)
         for site, driver in self._drivers.items():
             if not self._silent.may_ask(site):
                 continue
-            found += self._retry(book, site)
-            asked = self._open_slots(book, site)
-            if asked and self._silent.may_ask(site) and self._is_time(site):
-                self._to_look.discard(site)
-                self._looked_s[site] = self._clock.now()
-                found += self._asked(site, driver, asked)
-        return found
+            events += self._retry(execution, site)
+            if self._silent.may_ask(site) and self._is_time(site, driver):
+                opened = self._open_slots(execution, site)
+                events += self._query(site, driver, opened) if opened else []
+        return events
 
-    def _asked(self, site: str, driver: Driver, asked: list[str]) -> list[Event]:
+    def _query(self, site: str, driver: Driver, requested: list[str]) -> list[Event]:
+        self._to_look.discard(site)
+        self._looked_s[site] = self._clock.now()
         try:
-            answers = driver.status([self._names.of(slot) for slot in asked])
+            answers = driver.status([self._names.of(slot) for slot in requested])
         except SiteError as error:
+            if self._clock.virtual:
+                self._to_look.add(site)
             return self._silent.note(site, error)
-        self._silent.heard(site)
-        found: list[Event] = []
-        for slot, status in zip(asked, answers, strict=True):
-            told = self._reported(site, slot, status)
-            if told.state > self._seen[slot]:
-                self._seen[slot] = told.state
-                found.append(
-                    SlotNews(
-                        at_s=told.since_s,
-                        slot=slot,
-                        state=told.state,
-                        reason=told.reason,
-                        permanent=told.permanent,
-                    )
-                )
-        return found
+        self._silent.record_answer(site)
+        events: list[Event] = []
+        for slot, status in zip(requested, answers, strict=True):
+            reported = self._reported(site, slot, status)
+            if reported.state > self._states[slot]:
+                self._states[slot] = reported.state
+                if reported.state.ended:
+                    del self._states[slot]
+                events.append(_update(reported, slot))
+        return events
 
     def _reported(self, site: str, slot: str, status: SlotStatus) -> SlotStatus:
-        """A slot is ready when its pilot is there for tasks too."""
-        if status.state != SlotState.READY or self._seen[slot] == SlotState.READY:
+        """Return the status of a slot, which is ready only when its pilot also accepts tasks."""
+        if status.state != SlotState.READY or self._states[slot] == SlotState.READY:
             return status
-        told = self._pilots.confirmed(site, slot, status)
-        if told.state == SlotState.GRANTED:
+        confirmed = self._pilots.confirmed(site, slot, status)
+        if confirmed.state == SlotState.GRANTED:
             self._to_look.add(site)
-        elif told.state == SlotState.FAILED:
+        elif confirmed.state == SlotState.FAILED:
             self._to_close.add(slot)
-        return told
+        return confirmed
 
-    def _retry(self, book: Slots, site: str) -> list[Event]:
-        """Requests to a site that are still to be made."""
-        if not self._silent.may_ask(site):
+    def _retry(self, execution: Slots, site: str) -> list[Event]:
+        """Make the pending requests to a site."""
+        requested = self._to_close or self._to_open or self._names.any_outdated
+        if not requested or not self._silent.may_ask(site):
             return []
-        found = self._give_back_outdated(site)
+        events = self._release_outdated(site)
         if self._names.outdated(site):
-            return found
-        for slot in sorted(s for s in self._to_close if book.place(s) == site):
-            found += self._try(site, slot, book, closing=True)
-        for slot in sorted(s for s in self._to_open if book.place(s) == site):
+            return events
+        for slot in sorted(s for s in self._to_close if execution.place(s) == site):
+            events += self._try(site, slot, execution, closing=True)
+        for slot in sorted(s for s in self._to_open if execution.place(s) == site):
             if self._silent.may_ask(site):
-                found += self._try(site, slot, book, closing=False)
-        return found
+                events += self._try(site, slot, execution, closing=False)
+        return events
 
-    def _give_back_outdated(self, site: str) -> list[Event]:
-        """Before anything else is asked of a site: a pilot of before would take the place of the
-        one that is asked for now."""
+    def _release_outdated(self, site: str) -> list[Event]:
+        """Release slots under earlier names before any other request to a site: an earlier pilot
+        would take the place of the new one."""
         for name in self._names.outdated(site):
             try:
                 self._drivers[site].cancel(name)
@@ -155,76 +153,70 @@ class Sites:
                 if error.transient:
                     return self._silent.note(site, error)
             self._names.drop(name)
+            self._to_look.add(site)
         return []
 
-    def _try(self, site: str, slot: str, book: Slots, closing: bool) -> list[Event]:
+    def _try(self, site: str, slot: str, execution: Slots, closing: bool) -> list[Event]:
         pending = self._to_close if closing else self._to_open
         try:
             if closing:
                 self._to_open.discard(slot)
                 self._drivers[site].cancel(self._names.of(slot))
             else:
-                spec = book.spec(slot, self._run, self._pilot(site))
-                self._drivers[site].submit(replace(spec, id=self._names.of(slot)))
+                name, pilot = self._names.of(slot), self._polling.get(site, _AT_ONCE).new_pilot()
+                spec = execution.spec(slot, self._run, pilot)
+                self._drivers[site].submit(named_spec(spec, slot, name, pilot))
         except SiteError as error:
             if error.transient:
                 return self._silent.note(site, error)
             pending.discard(slot)
-            self._seen[slot] = SlotState.FAILED
-            news = SlotNews(
-                at_s=self._clock.now(),
-                slot=slot,
-                state=SlotState.FAILED,
-                reason=str(error),
-                permanent=not closing,
+            self._states.pop(slot, None)
+            failed = SlotStatus(
+                id=slot, state=SlotState.FAILED, since_s=self._clock.now(), reason=str(error)
             )
-            return [news]
+            return [_update(replace(failed, permanent=not closing), slot)]
         pending.discard(slot)
-        self._silent.heard(site)
-        self._to_look.add(site)  # what was asked shows at once, or later
+        self._silent.record_answer(site)
+        self._to_look.add(site)  # effects of the request show at once, or later
         return []
 
-    def _is_time(self, site: str) -> bool:
-        """True where a look is due: after its pause, and a second after something was asked for."""
-        pause_s = self._reach.get(site, _AT_ONCE).poll_s
+    def _is_time(self, site: str, driver: Driver) -> bool:
+        """True if a poll is due: after its interval, a second after a request, or when the driver
+        may report a change in virtual time."""
+        now, pause_s = self._clock.now(), self._polling.get(site, _AT_ONCE).poll_s
         if site in self._to_look:
             pause_s = min(pause_s, _SOON_S)
-        return self._clock.now() >= self._looked_s.get(site, -pause_s) + pause_s
+        elif self._clock.virtual and pause_s == 0 and now < driver.wake_at() < float("inf"):
+            return False
+        return now >= self._looked_s.get(site, -pause_s) + pause_s
 
-    def _pilot(self, site: str) -> Pilot | None:
-        make = self._reach.get(site, _AT_ONCE).pilot
-        return make() if make else None
-
-    def _open_slots(self, book: Slots, site: str) -> list[str]:
-        """Slots asked of a site that are not known to have ended."""
+    def _open_slots(self, execution: Slots, site: str) -> list[str]:
+        """Return the requested slots of a site that are not known to be terminal."""
         return [
             slot
-            for slot, state in self._seen.items()
-            if not state.ended and slot not in self._to_open and book.place(slot) == site
+            for slot in self._states
+            if slot not in self._to_open and execution.place(slot) == site
         ]
 
-    def wake_at(self, book: Slots) -> float:
-        """When asking can bring news in virtual time."""
+    def wake_at(self, execution: Slots) -> float:
+        """Return when a poll can report a change in virtual time."""
+        pending = {execution.place(slot) for slot in (*self._to_open, *self._to_close)}
+        watched = pending | {execution.place(slot) for slot in self._states}
+        at_once = pending | self._to_look
         due = []
-        for site, driver in self._drivers.items():
-            pending = any(book.place(slot) == site for slot in (*self._to_open, *self._to_close))
-            if not pending and not self._open_slots(book, site):
-                continue
+        for site in watched & self._drivers.keys():
             if not self._silent.may_ask(site):
                 due.append(self._silent.next_s(site))
             else:
-                due.append(
-                    self._clock.now() if pending or site in self._to_look else driver.wake_at()
-                )
+                due.append(self._clock.now() if site in at_once else self._drivers[site].wake_at())
         return min(due, default=float("inf"))
 
     def forget(self) -> None:
-        """Ask nothing more and give nothing back."""
+        """Make no more requests and release nothing."""
         self._drivers = {}
 
     def leave(self) -> None:
-        """Give back everything that is held; what a silent site keeps is told by ``vgrads sites
-        sweep``."""
+        """Release all slots; those left at a silent site are listed by ``vgrads sites sweep``."""
         errors = []
         for driver in self._drivers.values():
             try:
@@ -233,3 +225,19 @@ class Sites:
                 errors.append(error)
         if errors and not self._clock.virtual:
             raise errors[0]
+
+
+def _update(status: SlotStatus, slot: str) -> SlotUpdate:
+    return SlotUpdate(
+        at_s=status.since_s,
+        slot=slot,
+        state=status.state,
+        reason=status.reason,
+        permanent=status.permanent,
+    )
+
+
+def named_spec(spec: SlotSpec, slot: str, name: str, pilot: Pilot | None) -> SlotSpec:
+    """Return the request for a slot under this name at its site."""
+    more = pilot.of_slot(slot, name) if pilot else {}
+    return replace(spec, id=name, environment={**spec.environment, **more})

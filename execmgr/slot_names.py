@@ -1,32 +1,37 @@
-"""What slots are called at their sites: a slot that is asked for anew gets a new name."""
+"""Names of slots at their sites: a slot that is requested again gets a new name."""
 
 from __future__ import annotations
 
-from vgrads.execmgr.core.book import spec_id
+from vgrads.execmgr.core.execution_plan import spec_id
 
 
 class SlotNames:
-    """Names of a run's slots, and those of before under which something may still be held."""
+    """Names of a run's slots, and earlier names under which resources may still be held."""
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._again: dict[str, int] = {}  # slots that were asked for anew, and how often
-        self._outdated: dict[str, str] = {}  # what they were called before, and at which site
+        self._again: dict[str, int] = {}  # how often a slot was requested again
+        self._outdated: dict[str, str] = {}  # earlier names, and their sites
 
     def of(self, slot: str) -> str:
-        """What a slot is called at its site."""
+        """Return the name of a slot at its site."""
         return spec_id(slot, self._run, self._again.get(slot, 0))
 
     def rename(self, slot: str, again: int, site: str) -> None:
-        """The slot was asked for anew so often."""
+        """Record how often the slot was requested again."""
         self._again[slot] = again
         for before in range(again):
             self._outdated[spec_id(slot, self._run, before)] = site
 
+    @property
+    def any_outdated(self) -> bool:
+        """True if resources may still be held under an earlier name."""
+        return bool(self._outdated)
+
     def outdated(self, site: str) -> list[str]:
-        """Names of before at a site, of which nothing is known to be given back."""
+        """Return earlier names at a site that are not known to be released."""
         return [name for name, where in self._outdated.items() if where == site]
 
     def drop(self, name: str) -> None:
-        """What had this name is given back."""
+        """Remove a name whose slot is released."""
         del self._outdated[name]

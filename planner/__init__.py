@@ -1,1 +1,1 @@
-"""Which task, and which copy of it, runs in which slot? Pure functions of a frozen snapshot."""
+"""The planner: assigns tasks and their replicas to slots. Pure functions of a frozen snapshot."""

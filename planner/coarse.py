@@ -1,8 +1,8 @@
-"""The four phases for large sets: workflows are placed and copied whole
-(:mod:`vgrads.planner.placement.gang`).
+"""The four phases for large sets: workflows are placed and replicated whole
+(:mod:`vgrads.planner.placement.single_slot`).
 
-The same questions in the same order as :mod:`vgrads.planner.phases`, asked of workflows instead of
-tasks, and in batches, so that planning grows with the number of tasks and no faster.
+The same steps in the same order as :mod:`vgrads.planner.phases`, for workflows instead of tasks,
+and in batches, so that planning time is linear in the number of tasks.
 """
 
 from __future__ import annotations
@@ -12,102 +12,112 @@ from collections.abc import Sequence
 
 from vgrads.planner.phases import Phase, Steps, free_slots
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.gang import Gangs
 from vgrads.planner.placement.pack import pack_batch, pack_minimum
+from vgrads.planner.placement.single_slot import SingleSlotPlacements
 from vgrads.vgrid.slot import Slot
 
 LARGE = 3_000
-"""Tasks from which on a set is planned whole workflows at a time."""
-_BATCHES = 24  # steps of a phase: each looks at one more part of what is left
+"""Number of tasks from which a set is planned by whole workflows."""
+_BATCHES = 24  # steps of a phase; each handles one part of the rest
 
 
 def coarse_pipeline(draft: Draft) -> tuple[tuple[str, Phase], ...]:
-    """The phases, sharing what they remember of workflows and slots."""
-    gangs = Gangs(draft)
+    """Return the phases, which share cached data of workflows and slots."""
+    single_slot_placements = SingleSlotPlacements(draft)
     return (
-        ("minimal", lambda _: _minimal(draft, gangs)),
-        ("trade-off", lambda _: _trade_off(draft, gangs)),
-        ("additional", lambda _: _additional(draft, gangs)),
+        ("minimal", lambda _: _minimal(draft, single_slot_placements)),
+        ("trade-off", lambda _: _trade_off(draft, single_slot_placements)),
+        ("additional", lambda _: _additional(draft, single_slot_placements)),
         ("cloud", _cloud),
     )
 
 
-def _minimal(draft: Draft, gangs: Gangs) -> Steps:
-    """The needed number of workflows on free sites: whole in one slot, else spread over several."""
+def _minimal(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
+    """Place the needed number of workflows on free sites: whole in one slot, otherwise spread over
+    several."""
     failed: set[int] = set()
     for name in draft.snapshot.by_length:
-        if len(draft.done) >= draft.snapshot.wanted.needed:
+        if len(draft.done) >= draft.snapshot.workflow_set.needed:
             break
         shape = id(draft.snapshot.workflow_by_name[name].tasks)
-        if shape not in failed and not gangs.place(name, free_slots(draft)):
-            failed.add(shape)  # its equals would not fit either
-    missing = draft.snapshot.wanted.needed - len(draft.done)
+        if shape not in failed and not single_slot_placements.place(name, free_slots(draft)):
+            failed.add(shape)  # workflows of the same shape would not fit either
+    missing = draft.snapshot.workflow_set.needed - len(draft.done)
     if missing > 0:
-        names = [name for name in draft.snapshot.by_length if name not in draft.copies]
+        names = [name for name in draft.snapshot.by_length if name not in draft.replicas]
         pack_batch(draft, names, missing, free_slots(draft), 0.0)
     return [{"workflows": len(draft.done), "promise": draft.promise}]
 
 
-def _trade_off(draft: Draft, gangs: Gangs) -> Steps:
-    """A batch of further workflows against a batch of copies of the weakest, while one helps."""
+def _trade_off(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
+    """Compare a batch of further workflows with a batch of replicas of the weakest, while either
+    helps."""
     steps: Steps = []
-    size = max(1, len(draft.snapshot.wanted.workflows) // _BATCHES)
+    size = max(1, len(draft.snapshot.workflow_set.workflows) // _BATCHES)
     while draft.promise < 1.0 and len(steps) < 2 * _BATCHES:
         before = draft.promise, draft.expected_done
         with draft.trial() as mark:
-            _next_workflows(draft, gangs, size)
+            _next_workflows(draft, single_slot_placements, size)
             more, with_more = (draft.promise, draft.expected_done), draft.since(mark)
         with draft.trial() as mark:
-            _copies(draft, gangs, size)
-            copy, with_copy = (draft.promise, draft.expected_done), draft.since(mark)
-        if max(more, copy) <= before:
+            _replicas(draft, single_slot_placements, size)
+            replica, with_copy = (draft.promise, draft.expected_done), draft.since(mark)
+        if max(more, replica) <= before:
             break
-        draft.replay_whole(with_more if more >= copy else with_copy)
+        draft.replay_whole(with_more if more >= replica else with_copy)
         steps.append(
             {
-                "chosen": "workflows" if more >= copy else "copies",
+                "chosen": "workflows" if more >= replica else "copies",
                 "before": before[0],
                 "with_workflow": more[0],
-                "with_copy": copy[0],
+                "with_copy": replica[0],
             }
         )
     return steps
 
 
-def _additional(draft: Draft, gangs: Gangs) -> Steps:
-    """All other workflows, then one more copy of each that could still gain by it."""
-    every = len(draft.snapshot.wanted.workflows)
-    steps: Steps = [{"workflows": _next_workflows(draft, gangs, every), "promise": draft.promise}]
+def _additional(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
+    """Place all other workflows, then one more replica of each that can still gain from it."""
+    every = len(draft.snapshot.workflow_set.workflows)
+    steps: Steps = [
+        {
+            "workflows": _next_workflows(draft, single_slot_placements, every),
+            "promise": draft.promise,
+        }
+    ]
     if draft.promise < 1.0:
-        steps.append({"copies": _copies(draft, gangs, every), "promise": draft.promise})
+        steps.append(
+            {"copies": _replicas(draft, single_slot_placements, every), "promise": draft.promise}
+        )
     return steps
 
 
-def _next_workflows(draft: Draft, gangs: Gangs, most: int) -> int:
-    """Place up to so many of the workflows that are not in the plan yet; how many were."""
+def _next_workflows(draft: Draft, single_slot_placements: SingleSlotPlacements, most: int) -> int:
+    """Place at most ``most`` workflows that are not in the plan yet; return how many were
+    placed."""
     placed, failed = 0, set[int]()
     for name in draft.snapshot.by_length:
         shape = id(draft.snapshot.workflow_by_name[name].tasks)
         if placed >= most:
             break
-        if name not in draft.copies and shape not in failed:
-            if gangs.place(name, free_slots(draft)):
+        if name not in draft.replicas and shape not in failed:
+            if single_slot_placements.place(name, free_slots(draft)):
                 placed += 1
             else:
                 failed.add(shape)
-    names = [name for name in draft.snapshot.by_length if name not in draft.copies]
+    names = [name for name in draft.snapshot.by_length if name not in draft.replicas]
     if placed < most and names:
         placed += pack_batch(draft, names, most - placed, free_slots(draft), 0.0)
     return placed
 
 
-def _copies(draft: Draft, gangs: Gangs, most: int) -> int:
-    """Copy up to so many of the workflows, the weakest first; how many were."""
+def _replicas(draft: Draft, single_slot_placements: SingleSlotPlacements, most: int) -> int:
+    """Replicate at most ``most`` workflows, the weakest first; return how many were replicated."""
     share, copied, failed = draft.scenarios.share, 0, set[int]()
     for name in sorted(draft.done, key=lambda name: share(draft.done[name]))[:most]:
         shape = id(draft.snapshot.workflow_by_name[name].tasks)
         if share(draft.done[name]) < 0.999 and shape not in failed:
-            if gangs.place(name, free_slots(draft)):
+            if single_slot_placements.place(name, free_slots(draft)):
                 copied += 1
             else:
                 failed.add(shape)
@@ -115,14 +125,14 @@ def _copies(draft: Draft, gangs: Gangs, most: int) -> int:
 
 
 def _cloud(draft: Draft) -> Steps:
-    """What the minimum lacks in paid slots; then further workflows and copies of the weakest, as
-    few as make the promise as sure as asked, or as many as there is money for."""
+    """Place the missing part of the minimum in paid slots; then further workflows and replicas of
+    the weakest, as few as reach the requested probability, or as many as the budget permits."""
     steps = pack_minimum(draft, draft.snapshot.slots)
     paid = [slot for slot in draft.snapshot.slots if slot.paid]
-    while paid and len(draft.done) >= draft.snapshot.wanted.needed and len(steps) < _BATCHES:
-        if draft.promise >= draft.snapshot.wanted.probability:
+    while paid and len(draft.done) >= draft.snapshot.workflow_set.needed and len(steps) < _BATCHES:
+        if draft.promise >= draft.snapshot.workflow_set.probability:
             break
-        best = _surest_batch(draft, paid)
+        best = _most_probable_batch(draft, paid)
         if best is None:
             steps += _refused(draft, paid)
             break
@@ -134,21 +144,21 @@ def _cloud(draft: Draft) -> Steps:
 
 
 Batch = tuple[Sequence[str], int, Sequence[Slot], float]
-"""Workflows, so many of which go into slots for so much money."""
+"""Workflows, how many of them to place, in which slots, at which maximum cost."""
 
 
-def _surest_batch(draft: Draft, paid: Sequence[Slot]) -> Batch | None:
-    """The smallest batch that makes the promise as sure as asked, among doubled sizes; else the one
-    that raises it most."""
-    wanted, best = draft.snapshot.wanted, None
-    names, left_usd = _missing_then_weakest(draft), wanted.most_usd - draft.cost_usd
+def _most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Batch | None:
+    """Return the smallest batch that reaches the requested probability, among doubled sizes;
+    otherwise the one that raises it most."""
+    workflow_set, best = draft.snapshot.workflow_set, None
+    names, left_usd = _missing_then_weakest(draft), workflow_set.most_usd - draft.cost_usd
     promise, size = (draft.promise, draft.expected_done), 1
-    while size <= len(names) and promise[0] < wanted.probability:
+    while size <= len(names) and promise[0] < workflow_set.probability:
         with draft.trial():
             placed = pack_batch(draft, names[:size], size, paid, left_usd)
-            found = draft.promise, draft.expected_done
-        if found > promise:
-            promise, best = found, (names[:size], size, paid, left_usd)
+            before = draft.promise, draft.expected_done
+        if before > promise:
+            promise, best = before, (names[:size], size, paid, left_usd)
         if placed < size:
             break
         size = min(2 * size, len(names)) if size < len(names) else size + 1
@@ -156,12 +166,12 @@ def _surest_batch(draft: Draft, paid: Sequence[Slot]) -> Batch | None:
 
 
 def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:
-    """What a batch would cost that the budget does not allow."""
-    wanted = draft.snapshot.wanted
-    if math.isinf(wanted.most_usd):
+    """Return the cost of a batch that the budget does not permit."""
+    workflow_set = draft.snapshot.workflow_set
+    if math.isinf(workflow_set.most_usd):
         return []
     with draft.trial():
-        names = _missing_then_weakest(draft)[: max(1, wanted.needed)]
+        names = _missing_then_weakest(draft)[: max(1, workflow_set.needed)]
         before = draft.promise
         pack_batch(draft, names, len(names), paid, math.inf)
         if draft.promise <= before:
@@ -169,7 +179,7 @@ def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:
         return [
             {
                 "refused": "budget",
-                "budget_usd": wanted.most_usd,
+                "budget_usd": workflow_set.most_usd,
                 "would_cost_usd": round(draft.cost_usd, 2),
                 "would_promise": draft.promise,
             }
@@ -178,5 +188,5 @@ def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:
 
 def _missing_then_weakest(draft: Draft) -> list[str]:
     share = draft.scenarios.share
-    missing = [name for name in draft.snapshot.by_length if name not in draft.copies]
+    missing = [name for name in draft.snapshot.by_length if name not in draft.replicas]
     return [*missing, *sorted(draft.done, key=lambda name: share(draft.done[name]))]

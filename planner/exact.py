@@ -1,9 +1,9 @@
-"""The best plan there is, for small sets: an integer programme over sampled scenarios.
+"""The optimal plan for small sets: an integer programme over sampled scenarios.
 
-Binary: a task starts in a slot at one of its possible instants (in several slots: copies). In every
-scenario a copy succeeds where its slot is there and, for each parent, a copy that ended early
-enough succeeded; a workflow is done where all its tasks are; the objective is the share of
-scenarios in which enough workflows are. Exact for these scenarios and instants; the oracle for
+Binary: a task starts in a slot at one of its possible instants (in several slots: replicas). In a
+scenario, a replica succeeds if its slot is available and, for each parent, a replica that ended
+early enough succeeded; a workflow is done if all its tasks are; the objective is the share of
+scenarios in which enough workflows are done. Exact for these scenarios and instants; the oracle for
 :mod:`vgrads.planner.phases`.
 """
 
@@ -19,15 +19,16 @@ from vgrads.kernel.errors import InputError
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Placement
 from vgrads.planner.snapshot import Snapshot, TaskKey
-from vgrads.vgrid.fate import slot_fate
+from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import Slot
+from vgrads.vgrid.solver import Highs
 
 MOST_TASKS = 10
 MOST_SLOTS = 4
 _SCENARIOS = 48
-_INSTANTS = 14  # starts that are considered in each slot, the earliest
+_INSTANTS = 14  # starts considered in each slot, the earliest
 _SECONDS = 30.0
-_CHEAP = 1e-4  # a dollar against the probability: only among equals
+_CHEAP = 1e-4  # weight of a dollar against the probability: breaks ties only
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,13 @@ class _Start:
 
 
 def place_optimal(draft: Draft) -> float | None:
-    """Place the best plan into an empty draft; the solver's gap, None where nothing can be placed.
+    """Place the best plan into an empty draft; return the solver's gap, None if nothing can be
+    placed.
 
-    InputError where the set is too large for it.
+    InputError if the set is too large.
     """
     snapshot = draft.snapshot
-    tasks = sum(len(workflow.tasks) for workflow in snapshot.wanted.workflows)
+    tasks = sum(len(workflow.tasks) for workflow in snapshot.workflow_set.workflows)
     if tasks > MOST_TASKS or len(snapshot.slots) > MOST_SLOTS:
         raise InputError(
             f"{tasks} tasks over {len(snapshot.slots)} slots are too many for the policy 'optimal'",
@@ -63,42 +65,44 @@ def place_optimal(draft: Draft) -> float | None:
     model.setObjective(
         pulp.lpSum(enough) * (1.0 / len(enough)) - _CHEAP * spent - 1e-7 * pulp.lpSum(take.values())
     )
-    model.solve(pulp.HiGHS(msg=False, timeLimit=_SECONDS, threads=1))
+    solver = Highs(_SECONDS)
+    model.solve(solver)
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return None
     chosen = [start for start, x in take.items() if (x.value() or 0.0) > 0.5]
-    gap = float(model.solverModel.getInfo().mip_gap)
+    gap = solver.gap or 0.0
     _put(draft, chosen, gap)
     return gap if draft.scheduled else None
 
 
 def _starts(snapshot: Snapshot) -> list[_Start]:
-    """Every task in every slot at instants where it may be sure, or where others have ended."""
-    found = []
+    """Return every task in every slot at milestones of the slot and at possible ends of other
+    tasks."""
+    starts = []
     for slot in snapshot.slots:
         durations = [
             snapshot.duration_s(task, slot)
-            for workflow in snapshot.wanted.workflows
+            for workflow in snapshot.workflow_set.workflows
             for task in workflow.tasks.values()
         ]
-        instants = _instants(slot, durations, snapshot.wanted.deadline_s)
-        for workflow in snapshot.wanted.workflows:
+        instants = _instants(slot, durations, snapshot.workflow_set.deadline_s)
+        for workflow in snapshot.workflow_set.workflows:
             for task in workflow.tasks.values():
                 length_s = snapshot.duration_s(task, slot)
                 if not slot.holds(task.needs):
                     continue
                 for at_s in instants:
-                    if at_s + length_s <= min(slot.end_s, snapshot.wanted.deadline_s) + 1e-9:
-                        found.append(
+                    if at_s + length_s <= min(slot.end_s, snapshot.workflow_set.deadline_s) + 1e-9:
+                        starts.append(
                             _Start(
                                 (workflow.name, task.id), slot.id, at_s, at_s + length_s, task.procs
                             )
                         )
-    return found
+    return starts
 
 
 def _instants(slot: Slot, durations: Sequence[float], deadline_s: float) -> list[float]:
-    """Milestones of the slot, each plus run times of up to four tasks in a row."""
+    """Return the milestones of the slot, each plus run times of up to four tasks in a row."""
     sums = {0.0}
     for size in range(1, 5):
         sums.update(sum(chosen) for chosen in combinations(durations, size))
@@ -110,7 +114,7 @@ def _instants(slot: Slot, durations: Sequence[float], deadline_s: float) -> list
 def _add_room(
     model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]
 ) -> None:
-    """One copy of a task a slot; no more processors than there are, at any start."""
+    """Limit each task to one replica per slot, and the processors in use at any start."""
     for slot in snapshot.slots:
         here = [start for start in take if start.slot == slot.id]
         for key in {start.key for start in here}:
@@ -123,7 +127,7 @@ def _add_room(
 def _add_money(
     model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]
 ) -> pulp.LpAffineExpression:
-    """Every paid slot costs what holding it to its last end costs."""
+    """Charge every paid slot for the time until its last end."""
     costs = []
     for n, slot in enumerate(slot for slot in snapshot.slots if slot.paid):
         cost = model.add_variable(f"cost{n}", 0)
@@ -131,16 +135,18 @@ def _add_money(
             if start.slot == slot.id:
                 model.addConstraint(cost >= slot.cost_usd(start.end_s) * x)
         costs.append(cost)
-    if snapshot.wanted.budget_usd is not None and costs:
-        model.addConstraint(pulp.lpSum(costs) <= snapshot.wanted.budget_usd)
+    if snapshot.workflow_set.budget_usd is not None and costs:
+        model.addConstraint(pulp.lpSum(costs) <= snapshot.workflow_set.budget_usd)
     return pulp.lpSum(costs)
 
 
 def _add_scenarios(
     model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]
 ) -> list[pulp.LpVariable]:
-    """For each scenario: is the minimum done?"""
-    fates = {slot.id: slot_fate(slot, _SCENARIOS, snapshot.seed) for slot in snapshot.slots}
+    """Define for each scenario whether the minimum is done."""
+    fates = {
+        slot.id: sample_availability(slot, _SCENARIOS, snapshot.seed) for slot in snapshot.slots
+    }
     enough = []
     for n in range(_SCENARIOS):
         works = {
@@ -153,21 +159,23 @@ def _add_scenarios(
             for supply in _suppliers(snapshot, start, list(works)):
                 model.addConstraint(u <= pulp.lpSum(works[s] for s in supply))
         done = []
-        for w, workflow in enumerate(snapshot.wanted.workflows):
+        for w, workflow in enumerate(snapshot.workflow_set.workflows):
             d = model.add_variable(f"d{n}_{w}", cat="Binary")
             for task_id in workflow.tasks:
-                copies = [u for start, u in works.items() if start.key == (workflow.name, task_id)]
-                model.addConstraint(d <= pulp.lpSum(copies))
+                replicas = [
+                    u for start, u in works.items() if start.key == (workflow.name, task_id)
+                ]
+                model.addConstraint(d <= pulp.lpSum(replicas))
             done.append(d)
         z = model.add_variable(f"z{n}", cat="Binary")
-        model.addConstraint(snapshot.wanted.needed * z <= pulp.lpSum(done))
+        model.addConstraint(snapshot.workflow_set.needed * z <= pulp.lpSum(done))
         enough.append(z)
     return enough
 
 
 def _suppliers(snapshot: Snapshot, start: _Start, others: Sequence[_Start]) -> list[list[_Start]]:
-    """For each parent, the starts whose data can be there in time."""
-    workflow, found = snapshot.workflow_by_name[start.key[0]], []
+    """Return for each parent the starts whose data can arrive in time."""
+    workflow, result = snapshot.workflow_by_name[start.key[0]], []
     site = snapshot.slot_by_id[start.slot].site
     for parent in workflow.tasks[start.key[1]].parents:
         in_time = []
@@ -177,25 +185,25 @@ def _suppliers(snapshot: Snapshot, start: _Start, others: Sequence[_Start]) -> l
                 moved_s = snapshot.transfer_s(workflow, parent, start.key[1], (source, site))
                 if other.end_s + moved_s <= start.start_s + 1e-9:
                     in_time.append(other)
-        found.append(in_time)
-    return found
+        result.append(in_time)
+    return result
 
 
 def _put(draft: Draft, chosen: Sequence[_Start], gap: float) -> None:
-    """Place what was chosen, parents first; workflows that are not whole are left out."""
+    """Place the chosen starts, parents first; incomplete workflows are omitted."""
     tasks = {start.key for start in chosen}
-    for workflow in draft.snapshot.wanted.workflows:
+    for workflow in draft.snapshot.workflow_set.workflows:
         if not all((workflow.name, task_id) in tasks for task_id in workflow.tasks):
             continue
         for task_id in workflow.order:
             starts = sorted(
                 (s for s in chosen if s.key == (workflow.name, task_id)), key=lambda s: s.start_s
             )
-            for copy, s in enumerate(starts):
+            for replica, s in enumerate(starts):
                 p = Placement(
                     workflow=workflow.name,
                     task=task_id,
-                    copy=copy,
+                    replica=replica,
                     slot=s.slot,
                     start_s=s.start_s,
                     end_s=s.end_s,

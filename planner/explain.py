@@ -1,4 +1,4 @@
-"""Why there? What the record of a plan says about one task."""
+"""Explanation of a placement, from the record of a plan."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ Json = Mapping[str, Any]
 
 
 def explain(plan: Json, task: str) -> dict[str, Any]:
-    """The copies of a task in a plan (as JSON) with the numbers that decided; ``workflow/task``, or
-    a task's id alone where only one workflow has it."""
+    """Return the replicas of a task in a plan (as JSON) with the numbers that decided;
+    ``workflow/task``, or a task's id alone if it is unique."""
     name, _, task_id = task.rpartition("/")
-    found = [p for p in plan["placements"] if p["task"] == task_id and name in ("", p["workflow"])]
-    owners = sorted({p["workflow"] for p in found})
-    if not found:
-        known = sorted({p["task"] for p in plan["placements"]})[:8]
+    results = [
+        p for p in plan["placements"] if p["task"] == task_id and name in ("", p["workflow"])
+    ]
+    owners = sorted({p["workflow"] for p in results})
+    if not results:
+        existing = sorted({p["task"] for p in plan["placements"]})[:8]
         raise InputError(
-            f"no task '{task}' in the plan", where="TASK", fix=f"for example {', '.join(known)}"
+            f"no task '{task}' in the plan", where="TASK", fix=f"for example {', '.join(existing)}"
         )
     if len(owners) > 1:
         raise InputError(
@@ -30,39 +32,42 @@ def explain(plan: Json, task: str) -> dict[str, Any]:
         )
     reasons = {(r["workflow"], r["task"], r["copy"]): r for r in plan.get("reasons", ())}
     slots = {slot["id"]: slot for slot in plan["slots"]}
-    copies = [
+    replicas = [
         {
             **p,
             "slot_probability": slots[p["slot"]]["probability"],
             "why": reasons.get((p["workflow"], p["task"], p["copy"])),
         }
-        for p in sorted(found, key=lambda p: p["copy"])
+        for p in sorted(results, key=lambda p: p["copy"])
     ]
     return {
         "workflow": owners[0],
         "task": task_id,
-        "copies": copies,
+        "copies": replicas,
         "promise": plan["promise"]["probability"],
     }
 
 
-def explain_text(told: Json) -> str:
-    """The same in sentences."""
-    lines = [f"{told['workflow']}/{told['task']} in a plan with promise {told['promise']:.3f}:"]
-    for copy in told["copies"]:
+def explain_text(payload: Json) -> str:
+    """Return the same as text."""
+    lines = [
+        f"{payload['workflow']}/{payload['task']} in a plan with promise {payload['promise']:.3f}:"
+    ]
+    for replica in payload["copies"]:
         lines.append(
-            f"  copy {copy['copy']}: slot {copy['slot']}, "
-            f"{format_duration(copy['start_s'])} to {format_duration(copy['end_s'])}, "
-            f"{copy['procs']} processors, succeeds with {copy['probability']:.3f}."
+            f"  replica {replica['copy']}: slot {replica['slot']}, "
+            f"{format_duration(replica['start_s'])} to {format_duration(replica['end_s'])}, "
+            f"{replica['procs']} processors, succeeds with probability "
+            f"{replica['probability']:.3f}."
         )
-        lines += [f"    {line}" for line in why(copy["why"])]
+        lines += [f"    {line}" for line in why(replica["why"])]
     return "\n".join(lines)
 
 
 def why(reason: Json | None) -> list[str]:
-    """What the record of a placement says, in sentences."""
+    """Return the record of a placement as text."""
     if reason is None:
-        return ["The plan does not record why."]
+        return ["The plan records no reason."]
     lines = [f"Phase {reason['phase']}: {reason['rule']}."]
     if "considered" in reason:
         lines.append(f"{reason['considered']} mappings were considered.")
@@ -73,7 +78,7 @@ def why(reason: Json | None) -> list[str]:
         )
     if "task_before" in reason:
         lines.append(
-            f"The task was {reason['task_before']:.3f} sure before and "
+            f"The probability of the task was {reason['task_before']:.3f} before and "
             f"{reason['task_after']:.3f} after."
         )
     if "rank_s" in reason:
@@ -81,7 +86,7 @@ def why(reason: Json | None) -> list[str]:
     for other in reason.get("others", ()):
         lines.append(
             f"Not {other['slot']}: from {format_duration(other['start_s'])} to "
-            f"{format_duration(other['end_s'])} it would "
-            f"have been {other['probability']:.3f} sure, against {reason['probability']:.3f}."
+            f"{format_duration(other['end_s'])} its probability would "
+            f"have been {other['probability']:.3f}, against {reason['probability']:.3f}."
         )
     return lines

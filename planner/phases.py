@@ -1,7 +1,7 @@
-"""The four phases (SC'09 §3.2): minimum, trade-off, additional, paid cloud. Each says what it did.
+"""The four phases (SC'09 §3.2): minimum, trade-off, additional, paid cloud. Each returns its steps.
 
-Where the free sites cannot hold the minimum, the cloud phase may still complete it within the
-budget; the paper gives up there. Decision 0004 has the reasons.
+If the free sites cannot hold the minimum, the cloud phase may still complete it within the budget;
+the paper stops there. Decision 0004 has the reasons.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.placement.pack import pack_minimum
-from vgrads.planner.placement.replicate import add_copy, add_twin_workflow
+from vgrads.planner.placement.replicate import add_replica, add_workflow_replica
 from vgrads.planner.plan import PhaseReport, Placement
 from vgrads.planner.snapshot import TaskKey
 from vgrads.vgrid.slot import Slot
 
 Steps = list[Mapping[str, Any]]
-_MOST_STEPS = 1000  # of one phase: keeps planning of large sets bounded
-_TWINS = 2  # further copies of a whole workflow in free slots
-_TRIED_WEAK = 4  # weakest workflows that each cloud step looks at
+_MOST_STEPS = 1000  # of one phase: limits planning time of large sets
+_TWINS = 2  # further replicas of a whole workflow in free slots
+_TRIED_WEAK = 4  # weakest workflows considered in each cloud step
 
 
 def minimal(draft: Draft) -> Steps:
-    """Place the needed number of workflows on sites that cost nothing."""
+    """Place the needed number of workflows on sites without cost."""
     steps: Steps = []
     for name in draft.snapshot.by_length:
-        if len(draft.scheduled) >= draft.snapshot.wanted.needed:
+        if len(draft.scheduled) >= draft.snapshot.workflow_set.needed:
             break
         placed = place_workflow(draft, name, free_slots(draft))
         steps.append({"workflow": name, "placed": placed, "promise": draft.promise})
@@ -39,7 +39,7 @@ def minimal(draft: Draft) -> Steps:
 
 
 def trade_off(draft: Draft) -> Steps:
-    """Another workflow or a copy of the weakest task: whichever raises the promise more,
+    """Add another workflow or a replica of the weakest task, whichever raises the promise more,
     repeatedly."""
     steps: Steps = []
     checked: set[TaskKey] = set()
@@ -47,79 +47,83 @@ def trade_off(draft: Draft) -> Steps:
     while draft.promise < 1.0 and len(steps) < _MOST_STEPS and draft.scheduled:
         before = draft.promise
         more, with_more = _try(draft, partial(_workflow_option, draft, with_more))
-        copy, with_copy = _copy_weakest(draft, checked)
-        if max(more, copy) <= before:
+        replica, with_copy = _replica_weakest(draft, checked)
+        if max(more, replica) <= before:
             break
-        draft.replay(with_more if more > copy else with_copy)
-        chosen = "workflow" if more > copy else "copy"
-        with_more = [] if more > copy else with_more
-        steps.append({"chosen": chosen, "before": before, "with_workflow": more, "with_copy": copy})
+        draft.replay(with_more if more > replica else with_copy)
+        chosen = "workflow" if more > replica else "copy"
+        with_more = [] if more > replica else with_more
+        steps.append(
+            {"chosen": chosen, "before": before, "with_workflow": more, "with_copy": replica}
+        )
     return steps
 
 
 def additional(draft: Draft) -> Steps:
-    """Use the space left: the other workflows, then copies of tasks that still gain by one."""
+    """Use the remaining space: the other workflows, then replicas of tasks that still gain from
+    one."""
     steps = more_workflows(draft)
     for key in _weakest_first(draft)[:_MOST_STEPS]:
-        if len(draft.copies[key[0]][key[1]]) > 1 or draft.task_probability(key) >= 0.999:
+        if len(draft.replicas[key[0]][key[1]]) > 1 or draft.task_probability(key) >= 0.999:
             continue
         mark, before = draft.mark(), draft.promise
-        copy = add_copy(draft, key, free_slots(draft))
-        if (
-            draft.promise < before
-        ):  # by the paper's rule a copy can do harm to those that read of it
+        replica = add_replica(draft, key, free_slots(draft))
+        if draft.promise < before:  # by the paper's rule, a replica can harm its dependents
             draft.back_to(mark)
-        elif copy is not None:
-            steps.append({"copy_of": list(key), "slot": copy.slot, "promise": draft.promise})
+        elif replica is not None:
+            steps.append({"copy_of": list(key), "slot": replica.slot, "promise": draft.promise})
     return steps + _twins(draft)
 
 
 def _twins(draft: Draft) -> Steps:
-    """Second and third copies of whole workflows, the weakest first, while less is sure than asked:
-    single copies must end before the first of what needs them starts, whole ones need not."""
+    """Add second and third replicas of whole workflows, the weakest first, until the requested
+    probability is reached: replicas of single tasks must end before the first of their dependents
+    starts, whole ones need not."""
     steps: Steps = []
     for name in [*_weakest_workflows(draft)] * _TWINS:
-        if draft.promise >= draft.snapshot.wanted.probability:
+        if draft.promise >= draft.snapshot.workflow_set.probability:
             break
-        if add_twin_workflow(draft, name, free_slots(draft)):
-            steps.append({"twin_of": name, "promise": draft.promise})
+        if add_workflow_replica(draft, name, free_slots(draft)):
+            steps.append({"replica_of": name, "promise": draft.promise})
     return steps
 
 
 def more_workflows(draft: Draft) -> Steps:
-    """Use the space left for the other workflows; no copies."""
+    """Use the remaining space for the other workflows; no replicas."""
     steps: Steps = []
     for name in draft.snapshot.by_length:
-        if name not in draft.copies and place_workflow(draft, name, free_slots(draft)):
+        if name not in draft.replicas and place_workflow(draft, name, free_slots(draft)):
             steps.append({"workflow": name, "promise": draft.promise})
     return steps
 
 
 def cloud_for_minimum(draft: Draft) -> Steps:
-    """Paid slots only for workflows that the minimum lacks, within the budget."""
+    """Use paid slots only for workflows that the minimum lacks, within the budget."""
     return pack_minimum(draft, draft.snapshot.slots)
 
 
 def cloud(draft: Draft) -> Steps:
-    """Paid slots for the risk that is left, most promise per dollar first, within the budget.
+    """Use paid slots for the remaining risk, most promise per dollar first, within the budget.
 
-    What the minimum lacks comes first. Stops when the promise is as sure as asked; the last step
-    says what more would have cost.
+    Missing workflows of the minimum come first. Stops at the requested probability; the last step
+    reports the cost of more.
     """
-    return _surer(draft, pack_minimum(draft, draft.snapshot.slots))
+    return _raise_probability(draft, pack_minimum(draft, draft.snapshot.slots))
 
 
 def cloud_first(draft: Draft) -> Steps:
-    """The same with the minimum in paid slots alone."""
-    return _surer(draft, pack_minimum(draft, [s for s in draft.snapshot.slots if s.paid]))
+    """The same, with the minimum in paid slots alone."""
+    return _raise_probability(
+        draft, pack_minimum(draft, [s for s in draft.snapshot.slots if s.paid])
+    )
 
 
-def _surer(draft: Draft, steps: Steps) -> Steps:
-    wanted = draft.snapshot.wanted
-    budget = wanted.most_usd
-    if len(draft.scheduled) < wanted.needed:
+def _raise_probability(draft: Draft, steps: Steps) -> Steps:
+    workflow_set = draft.snapshot.workflow_set
+    budget = workflow_set.most_usd
+    if len(draft.scheduled) < workflow_set.needed:
         return steps
-    while draft.promise < wanted.probability and len(steps) < _MOST_STEPS:
+    while draft.promise < workflow_set.probability and len(steps) < _MOST_STEPS:
         options = _cloud_options(draft)
         affordable = [o for o in options if o[1] <= budget + 1e-9]
         best = max(affordable, key=lambda o: _gain_per_usd(draft, o), default=None)
@@ -133,11 +137,11 @@ def _surer(draft: Draft, steps: Steps) -> Steps:
     return steps
 
 
-Option = tuple[float, float, list[Placement]]  # promise, cost of the whole draft, what to place
+Option = tuple[float, float, list[Placement]]  # promise, cost of the whole draft, placements
 
 
 def _cloud_options(draft: Draft) -> list[Option]:
-    """Trials that raise the promise."""
+    """Return the trials that raise the promise."""
     paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
     every = draft.snapshot.slots
     trials: list[Callable[[], object]] = []
@@ -145,16 +149,16 @@ def _cloud_options(draft: Draft) -> list[Option]:
         trials.append(lambda: _add_next_workflow(draft, paid) or _add_next_workflow(draft, every))
         tasks = _weakest_first(draft)
         for name in _weakest_workflows(draft)[:_TRIED_WEAK]:
-            trials.append(partial(add_twin_workflow, draft, name, paid))
+            trials.append(partial(add_workflow_replica, draft, name, paid))
             weakest = [key for key in tasks if key[0] == name][:2]
-            trials += [partial(add_copy, draft, key, paid) for key in weakest]
-    found: list[Option] = []
+            trials += [partial(add_replica, draft, key, paid) for key in weakest]
+    options: list[Option] = []
     promise = draft.promise
     for trial in trials:
         with draft.trial() as mark:
             if trial() and draft.promise > promise:
-                found.append((draft.promise, draft.cost_usd, draft.since(mark)))
-    return found
+                options.append((draft.promise, draft.cost_usd, draft.since(mark)))
+    return options
 
 
 def _gain_per_usd(draft: Draft, option: Option) -> float:
@@ -177,33 +181,32 @@ def _refused_by_budget(options: list[Option], budget: float) -> Steps:
 
 
 def free_slots(draft: Draft) -> tuple[Slot, ...]:
-    """Slots that cost nothing."""
+    """Return the slots without cost."""
     return tuple(slot for slot in draft.snapshot.slots if not slot.paid)
 
 
 def _add_next_workflow(draft: Draft, slots: tuple[Slot, ...] | None = None) -> bool:
     for name in draft.snapshot.by_length:
-        if name not in draft.copies:
+        if name not in draft.replicas:
             return place_workflow(draft, name, slots or free_slots(draft))
     return False
 
 
 def _try(draft: Draft, act: Callable[[], object]) -> tuple[float, list[Placement]]:
-    """The promise after an act and what it placed; −1 where it could place nothing."""
+    """Return the promise after an act and its placements; −1 if it could place nothing."""
     with draft.trial() as mark:
         if not act():
             return -1.0, []
         return draft.promise, draft.since(mark)
 
 
-def _workflow_option(draft: Draft, kept: list[Placement]) -> bool:
-    """One more workflow: as it was last tried, where that still fits, else placed anew."""
-    return _again(draft, kept) or _add_next_workflow(draft)
+def _workflow_option(draft: Draft, placements: list[Placement]) -> bool:
+    """Add one more workflow: as tried last if that still fits, otherwise placed again."""
+    return _again(draft, placements) or _add_next_workflow(draft)
 
 
 def _again(draft: Draft, placements: list[Placement]) -> bool:
-    """Place these once more on a draft that has changed since they were found; False if they no
-    longer fit."""
+    """Repeat these placements on a draft that has changed; return False if they no longer fit."""
     mark = draft.mark()
     for p in placements:
         start_s = draft.slots.calendar(p.slot).earliest_fit(
@@ -218,14 +221,14 @@ def _again(draft: Draft, placements: list[Placement]) -> bool:
     return bool(placements)
 
 
-def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Placement]]:
-    """A copy of the weakest task that gains by one; those that do not are checked off."""
+def _replica_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Placement]]:
+    """Replicate the weakest task that gains from it; others are added to ``checked``."""
     before = draft.promise
     for key in _weakest_first(draft):
         if len(checked) >= _MOST_STEPS:
             break
         if key not in checked:
-            promise, placed = _try(draft, partial(add_copy, draft, key, free_slots(draft)))
+            promise, placed = _try(draft, partial(add_replica, draft, key, free_slots(draft)))
             if promise > before:
                 return promise, placed
             checked.add(key)
@@ -233,8 +236,8 @@ def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Plac
 
 
 def _weakest_first(draft: Draft) -> list[TaskKey]:
-    """Tasks of scheduled workflows by probability; among equals the longest first."""
-    keys = [(name, task_id) for name in draft.scheduled for task_id in draft.copies[name]]
+    """Return the tasks of scheduled workflows by probability; among equals the longest first."""
+    keys = [(name, task_id) for name in draft.scheduled for task_id in draft.replicas[name]]
     rank = {
         key: (round(draft.task_probability(key), 4), -draft.snapshot.task(key).runtime_s)
         for key in keys
@@ -259,7 +262,7 @@ PIPELINE: Pipeline = (
 def run_phases(
     draft: Draft, pipeline: Iterable[tuple[str, Phase]] = PIPELINE
 ) -> tuple[PhaseReport, ...]:
-    """Run the phases in order and report what each changed."""
+    """Run the phases in order and report the changes of each."""
     reports = []
     for name, phase in pipeline:
         begin, before, placed = time.perf_counter(), draft.promise, draft.mark()

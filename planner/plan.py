@@ -1,4 +1,4 @@
-"""A plan: which copy of which task runs where and when, what is promised, and why."""
+"""A plan: replicas of tasks with their slots and times, the promise, and the reasons."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
+from vgrads.kernel.stored import stored_as
 from vgrads.planner.rules import EVERYTHING
-from vgrads.planner.snapshot import PLACES, CopyKey, Snapshot, TaskKey
+from vgrads.planner.snapshot import QUANTILE_LEVELS, ReplicaKey, Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot
 
 _TOLERANCE_S = 1e-6
@@ -17,11 +18,11 @@ _TOLERANCE_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """One copy of one task, in a slot, from ``start_s`` to ``end_s`` on ``procs`` processors."""
+    """One replica of one task, in a slot, from ``start_s`` to ``end_s`` on ``procs`` processors."""
 
     workflow: str
     task: str
-    copy: int
+    replica: int = stored_as("copy")
     slot: str
     start_s: float
     end_s: float
@@ -29,16 +30,16 @@ class Placement:
     probability: float = 0.0
 
     @property
-    def key(self) -> CopyKey:
-        return self.workflow, self.task, self.copy
+    def key(self) -> ReplicaKey:
+        return self.workflow, self.task, self.replica
 
-    def as_sure(self, probability: float) -> Placement:
-        """The same with its probability; ``dataclasses.replace`` takes five times as long, and
+    def with_probability(self, probability: float) -> Placement:
+        """Return the same with a probability; ``dataclasses.replace`` takes five times as long, and
         there are very many."""
         return Placement(
             workflow=self.workflow,
             task=self.task,
-            copy=self.copy,
+            replica=self.replica,
             slot=self.slot,
             start_s=self.start_s,
             end_s=self.end_s,
@@ -55,7 +56,8 @@ class Placement:
 class Promise:
     """Probability that at least the needed number of workflows is done by the deadline.
 
-    ``cautious`` counts as lost whatever is not ready at its planned instant: the phases reckon so.
+    ``cautious`` counts a task as lost if its slot is not ready at its planned start: the phases
+    compute in this way.
     """
 
     probability: float
@@ -66,7 +68,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseReport:
-    """What a phase did, with the numbers that decided."""
+    """Changes made by a phase, with the numbers that decided."""
 
     name: str
     seconds: float
@@ -78,7 +80,7 @@ class PhaseReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotUse:
-    """A slot that the plan uses: when to ask for it, from when to when, how sure, at what cost."""
+    """A slot that the plan uses: when to request it, start, end, probability and cost."""
 
     slot: Slot
     submit_s: float
@@ -102,7 +104,7 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A task that need not run: ``run`` made what it would make, and ``folder`` holds it."""
+    """A task that need not run: ``run`` produced its outputs, and ``folder`` holds them."""
 
     workflow: str
     task: str
@@ -112,29 +114,29 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not;
-    ``spare``: how many workflows beyond the needed must stand whole in slots that are there before
-    the rest is withdrawn; ``places``: for which quantile of run times it was made
-    (:class:`vgrads.planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task rest
-    on; ``notes``: what it does not cover, as its workflows' files say; ``done``: tasks that an
-    earlier run did, and that it does not hold; ``expected_usd``, ``expected_hours``: money and
-    processor-hours of the slots on average, given back when nothing is left for them."""
+    """The decision for a whole set. ``lacking``: why a plan is not feasible; ``spare_workflows``:
+    number of workflows beyond the needed that must be complete in ready slots before early release;
+    ``places``: the quantile of run times that it was made for
+    (:class:`vgrads.planner.snapshot.Snapshot`); ``run_times``: basis of the run times of each kind
+    of task; ``notes``: limitations, from its workflows' files; ``done``: tasks that an earlier run
+    completed and that the plan omits; ``expected_usd``, ``expected_hours``: money and
+    processor-hours of the slots on average, released when nothing is left for them."""
 
     set_name: str
     deadline_s: float
     needed: int
-    asked_probability: float
+    requested_probability: float = stored_as("asked_probability")
     feasible: bool
     lacking: str
     promise: Promise
     placements: tuple[Placement, ...]
     uses: tuple[SlotUse, ...]
     phases: tuple[PhaseReport, ...]
-    reasons: Mapping[CopyKey, Mapping[str, Any]] = field(default_factory=dict)
+    reasons: Mapping[ReplicaKey, Mapping[str, Any]] = field(default_factory=dict)
     relaxations: tuple[Relaxation, ...] = ()
     policy: str = "vgrads"
-    spare: int = EVERYTHING
-    places: float = PLACES[0]
+    spare_workflows: int = stored_as("spare", default=EVERYTHING)
+    quantile: float = stored_as("places", default=QUANTILE_LEVELS[0])
     run_times: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     done: tuple[Done, ...] = ()
@@ -144,28 +146,29 @@ class Plan:
 
     @property
     def scheduled(self) -> int:
-        """Workflows that stand in the plan as a whole."""
+        """Number of workflows that are completely in the plan."""
         return len({placement.workflow for placement in self.placements})
 
     @property
     def cost_usd(self) -> float:
-        """What counts against the budget: money for the slots as planned, or on average where that
-        is more, as where tasks may take longer than planned."""
+        """Cost that counts against the budget: of the slots as planned, or on average if that is
+        more, for example if tasks may take longer than planned."""
         return round(max(sum(use.cost_usd for use in self.uses), self.expected_usd), 2)
 
     @property
-    def kept_as_asked(self) -> bool:
-        """True where the promise is at least as sure as was asked."""
-        return self.feasible and self.promise.probability >= self.asked_probability
+    def meets_request(self) -> bool:
+        """True if the promise reaches the requested probability."""
+        return self.feasible and self.promise.probability >= self.requested_probability
 
     def check(self, snapshot: Snapshot) -> None:
-        """Precedence with transfers, capacity, slot bounds, twins apart, deadline, budget."""
+        """Check precedence with transfers, capacity, slot bounds, separation of replicas, deadline,
+        budget."""
         for problem in self.problems(snapshot):
             raise AssertionError(problem)
 
     def problems(self, snapshot: Snapshot) -> list[str]:
-        """Everything that :meth:`check` would complain of."""
-        snapshot = replace(snapshot, places=self.places)
+        """Return all violations that :meth:`check` would report."""
+        snapshot = replace(snapshot, quantile=self.quantile)
         return [
             *_whole_workflows(self, snapshot),
             *_bounds(self, snapshot),
@@ -177,8 +180,8 @@ class Plan:
 
 
 def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placement]:
-    """The order in which slots take copies: by planned start and end, and what lasts no time behind
-    what it needs."""
+    """Return the order in which slots start replicas: by planned start and end, and tasks of zero
+    length after their parents."""
     ranks = {name: flow.shape.rank for name, flow in snapshot.workflow_by_name.items()}
     turns = [
         (
@@ -187,7 +190,7 @@ def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placem
             ranks[p.workflow][p.task],
             p.workflow,
             p.task,
-            p.copy,
+            p.replica,
             p,
         )
         for p in placements
@@ -199,36 +202,34 @@ def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placem
 def _whole_workflows(plan: Plan, snapshot: Snapshot) -> list[str]:
     placed = {p.task_key for p in plan.placements}
     names = {workflow for workflow, _ in placed}
-    wanted = {(name, task) for name in names for task in snapshot.workflow_by_name[name].tasks}
-    return [
-        f"task {key} of a scheduled workflow is placed nowhere" for key in sorted(wanted - placed)
-    ]
+    keys = {(name, task) for name in names for task in snapshot.workflow_by_name[name].tasks}
+    return [f"task {key} of a scheduled workflow is not placed" for key in sorted(keys - placed)]
 
 
 def _bounds(plan: Plan, snapshot: Snapshot) -> list[str]:
-    found = []
+    results = []
     for p in plan.placements:
         slot, task = snapshot.slot_by_id[p.slot], snapshot.task(p.task_key)
         if not slot.holds(task.needs):
-            found.append(f"{p.key} does not fit into its slot")
+            results.append(f"{p.key} does not fit into its slot")
         if p.start_s < -_TOLERANCE_S or p.end_s > min(slot.end_s, plan.deadline_s) + _TOLERANCE_S:
-            found.append(f"{p.key} runs {p.start_s}–{p.end_s}, beyond its slot or the deadline")
+            results.append(f"{p.key} runs {p.start_s}–{p.end_s}, beyond its slot or the deadline")
         if (
             abs(p.end_s - p.start_s - snapshot.duration_s(task, slot)) > _TOLERANCE_S
             or p.procs != task.procs
         ):
-            found.append(f"{p.key} is planned for another run time or width than its task has")
-    return found
+            results.append(f"{p.key} is planned for another run time or width than its task has")
+    return results
 
 
 def _twins(plan: Plan) -> list[str]:
-    seen = set()
-    found = []
+    names = set()
+    results = []
     for p in plan.placements:
-        if (p.task_key, p.slot) in seen:
-            found.append(f"two copies of {p.task_key} in slot {p.slot}")
-        seen.add((p.task_key, p.slot))
-    return found
+        if (p.task_key, p.slot) in names:
+            results.append(f"two replicas of {p.task_key} in slot {p.slot}")
+        names.add((p.task_key, p.slot))
+    return results
 
 
 def _capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
@@ -236,22 +237,22 @@ def _capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
     for p in plan.placements:
         if p.end_s > p.start_s:
             steps[p.slot] += [(p.start_s + _TOLERANCE_S, p.procs), (p.end_s, -p.procs)]
-    found = []
+    results = []
     for slot_id, changes in steps.items():
         used = 0
         for instant_s, change in sorted(changes):
             used += change
             if used > snapshot.slot_by_id[slot_id].procs:
-                found.append(f"slot {slot_id} holds {used} processors at {instant_s:.1f} s")
+                results.append(f"slot {slot_id} holds {used} processors at {instant_s:.1f} s")
                 break
-    return found
+    return results
 
 
 def _precedence(plan: Plan, snapshot: Snapshot) -> list[str]:
-    copies: dict[TaskKey, list[Placement]] = defaultdict(list)
+    replicas: dict[TaskKey, list[Placement]] = defaultdict(list)
     for p in plan.placements:
-        copies[p.task_key].append(p)
-    found = []
+        replicas[p.task_key].append(p)
+    results = []
     for p in plan.placements:
         workflow, site = snapshot.workflow_by_name[p.workflow], snapshot.slot_by_id[p.slot].site
         for parent in workflow.tasks[p.task].parents:
@@ -260,15 +261,15 @@ def _precedence(plan: Plan, snapshot: Snapshot) -> list[str]:
                 + snapshot.transfer_s(
                     workflow, parent, p.task, (snapshot.slot_by_id[q.slot].site, site)
                 )
-                for q in copies[p.workflow, parent]
+                for q in replicas[p.workflow, parent]
             ]
             if not arrivals or min(arrivals) > p.start_s + _TOLERANCE_S:
-                found.append(f"{p.key} starts before the data of {parent} can be there")
-    return found
+                results.append(f"{p.key} starts before the data of {parent} can be available")
+    return results
 
 
 def _budget(plan: Plan, snapshot: Snapshot) -> list[str]:
-    budget = snapshot.wanted.budget_usd
+    budget = snapshot.workflow_set.budget_usd
     if budget is not None and plan.cost_usd > budget + 1e-9:
         return [f"the plan costs {plan.cost_usd} of a budget of {budget}"]
     return []

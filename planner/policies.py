@@ -1,4 +1,4 @@
-"""Ways of planning by name: which phases, in which order, by which rule of probability."""
+"""Planning policies by name: phases, their order, and the probability rule."""
 
 from __future__ import annotations
 
@@ -27,41 +27,44 @@ MakePipeline = Callable[[Draft], Pipeline]
 
 
 def _vgrads(draft: Draft) -> Pipeline:
-    """The four phases, task by task; workflow by workflow where there are very many tasks."""
-    tasks = sum(len(workflow.tasks) for workflow in draft.snapshot.wanted.workflows)
+    """Return the four phases, task by task; workflow by workflow if there are very many tasks."""
+    tasks = sum(len(workflow.tasks) for workflow in draft.snapshot.workflow_set.workflows)
     return coarse_pipeline(draft) if tasks > LARGE else PIPELINE
 
 
 def _heft(draft: Draft) -> Steps:
-    """Every workflow by HEFT, the shortest first, on slots that cost nothing."""
+    """Place every workflow by HEFT, the shortest first, on slots without cost."""
     placed = [n for n in draft.snapshot.by_length if place_heft(draft, n, free_slots(draft))]
     return [{"workflows": len(placed), "promise": draft.promise}]
 
 
 def _cloud_only(draft: Draft) -> Steps:
-    """Every workflow needed, on paid slots alone, within the budget."""
+    """Place every needed workflow on paid slots alone, within the budget."""
     paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
     for name in draft.snapshot.by_length:
-        if len(draft.done) >= draft.snapshot.wanted.needed:
+        if len(draft.done) >= draft.snapshot.workflow_set.needed:
             break
         mark = draft.mark()
-        if place_workflow(draft, name, paid) and draft.cost_usd > draft.snapshot.wanted.most_usd:
+        if (
+            place_workflow(draft, name, paid)
+            and draft.cost_usd > draft.snapshot.workflow_set.most_usd
+        ):
             draft.back_to(mark)
             break
     return [{"workflows": len(draft.done), "promise": draft.promise}]
 
 
 def _optimal(draft: Draft) -> Steps:
-    """All at once, by an integer programme."""
+    """Place all at once, by an integer programme."""
     from vgrads.planner.exact import place_optimal  # noqa: PLC0415  # the solver takes its time to load
 
     return [{"gap": place_optimal(draft), "promise": draft.promise}]
 
 
 POLICIES: dict[str, tuple[str, MakePipeline]] = {
-    "vgrads": ("the four phases; sets of very many tasks whole workflows at a time", _vgrads),
+    "vgrads": ("the four phases; very large sets are placed one whole workflow at a time", _vgrads),
     "cloud-first": (
-        "paid slots until the promise is as asked, then what costs nothing",
+        "paid slots until the requested promise is reached, then slots that cost nothing",
         lambda _: (
             ("cloud", cloud_first),
             ("minimal", minimal),
@@ -70,7 +73,7 @@ POLICIES: dict[str, tuple[str, MakePipeline]] = {
         ),
     ),
     "cost-first": (
-        "money only where the minimum cannot be placed without",
+        "paid slots only if the needed workflows cannot be placed without them",
         lambda _: (
             ("minimal", minimal),
             ("trade-off", trade_off),
@@ -79,36 +82,40 @@ POLICIES: dict[str, tuple[str, MakePipeline]] = {
         ),
     ),
     "no-replication": (
-        "no copies: further workflows are the only reserve",
+        "no replicas: further workflows are the only reserve",
         lambda _: (
             ("minimal", minimal),
             ("additional", more_workflows),
             ("cloud", cloud_for_minimum),
         ),
     ),
-    "heft": ("HEFT onto the earliest slots, blind to probabilities", lambda _: (("heft", _heft),)),
-    "optimal": ("an integer programme, for small sets", lambda _: (("optimal", _optimal),)),
-    "cloud-only": ("paid slots alone", lambda _: (("cloud", _cloud_only),)),
+    "heft": ("HEFT on the earliest slots, ignoring probabilities", lambda _: (("heft", _heft),)),
+    "optimal": ("integer programming, for small sets", lambda _: (("optimal", _optimal),)),
+    "cloud-only": ("paid slots only", lambda _: (("cloud", _cloud_only),)),
 }
 RULES = ("joint", "paper")
 
 
 def make_pipeline(name: str) -> MakePipeline:
-    """A policy by name."""
+    """Return a planning policy by name."""
     if name not in POLICIES:
         raise InputError(
-            f"no policy '{name}'", where="--policy", fix=f"one of {', '.join(POLICIES)}"
+            f"unknown planning policy '{name}'",
+            where="--policy",
+            fix=f"choose one of {', '.join(POLICIES)}",
         )
     return POLICIES[name][1]
 
 
 def check_rule(rule: str) -> None:
-    """InputError for an unknown rule of probability."""
+    """Raise InputError for an unknown probability rule."""
     if rule not in RULES:
-        raise InputError(f"no rule '{rule}'", where="--reckon", fix=f"one of {', '.join(RULES)}")
+        raise InputError(
+            f"unknown rule '{rule}'", where="--reckon", fix=f"choose one of {', '.join(RULES)}"
+        )
 
 
 def make_draft(snapshot: Snapshot, rule: str) -> Draft:
-    """An empty plan that reckons by a rule of probability."""
+    """Return an empty draft with a probability rule."""
     check_rule(rule)
     return PaperDraft(snapshot) if rule == "paper" else Draft(snapshot)

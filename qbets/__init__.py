@@ -1,1 +1,1 @@
-"""How long will this queue make this job wait? Bounds on quantiles of waits, from history."""
+"""Prediction of queue waits: bounds on quantiles of waits, from history."""

@@ -1,9 +1,8 @@
-"""Arrays of jobs: hundreds of equal jobs of one user in one minute are one observation, not
-hundreds.
+"""Arrays of jobs: hundreds of equal jobs of one user in one minute are one observation.
 
 Jobs of one user with the same processors and requested time, submitted within a minute of the
-first, form an array. Its waits count once a minute of starts, and it votes once for "kept" and once
-for "missed" when change points are judged. The backtest still scores every job of it.
+first, form an array. Its waits count once per minute of starts, and it votes once for "kept" and
+once for "missed" when change points are judged. The backtest still scores each of its jobs.
 """
 
 from __future__ import annotations
@@ -20,59 +19,59 @@ Shape = tuple[int, int, float]
 
 @dataclass(slots=True)
 class Array:
-    """One array: when its first job came, what it has voted, the minute of its last counted
+    """One array: the submission of its first job, its votes, the minute of its last counted
     start."""
 
     first_s: float
-    kept: bool = False
+    retained: bool = False
     missed: bool = False
     minute: float = -1.0
 
     def may_vote(self, missed: bool) -> bool:
-        """True the first time that this outcome is told."""
-        told = self.missed if missed else self.kept
+        """Return True the first time that this outcome is reported."""
+        message = self.missed if missed else self.retained
         if missed:
             self.missed = True
         else:
-            self.kept = True
-        return not told
+            self.retained = True
+        return not message
 
     def counts(self, start_s: float) -> bool:
-        """True for the first start within a minute."""
+        """Return True for the first start within a minute."""
         minute = start_s // GAP_S
         fresh = minute != self.minute
         self.minute = minute
         return fresh
 
 
-class Arrays:
-    """The newest array of every shape; older ones live as long as a job of theirs waits."""
+class JobArrays:
+    """The newest array of every shape; older ones live while any of their jobs waits."""
 
     def __init__(self) -> None:
         self.newest: dict[Shape, Array] = {}
 
     def join(self, shape: Shape, at_s: float) -> Array:
-        """The array that a job of this shape, submitted now, belongs to."""
+        """Return the array of a job of this shape that is submitted now."""
         array = self.newest.get(shape)
         if array is None or at_s - array.first_s > GAP_S:
             array = self.newest[shape] = Array(at_s)
         return array
 
     def forget(self, before_s: float) -> None:
-        """Drop arrays that no new job can join; keeps memory bounded over months."""
+        """Remove arrays that no new job can join; bounds memory over months."""
         self.newest = {s: a for s, a in self.newest.items() if a.first_s >= before_s - GAP_S}
 
 
 def distinct_starts(log: JobLog, until_s: float) -> tuple[int, int]:
-    """Jobs that had started by an instant, and how many of their starts count as observations of
-    their own."""
-    arrays, joined = Arrays(), []
+    """Return the number of jobs that had started by an instant, and the number of their starts that
+    count as separate observations."""
+    arrays, joined = JobArrays(), []
     columns = (log.user, log.procs, log.request_s, log.submit_s)
     for user, procs, request_s, submit_s in zip(*(c.tolist() for c in columns), strict=True):
         shape = (user, procs, request_s)
         joined.append(arrays.join(shape, submit_s) if user >= 0 else Array(submit_s))
-    known = np.flatnonzero(log.started & (log.start_s <= until_s))
-    order = known[np.argsort(log.start_s[known], kind="stable")]
+    existing = np.flatnonzero(log.started & (log.start_s <= until_s))
+    order = existing[np.argsort(log.start_s[existing], kind="stable")]
     counted = sum(
         joined[row].counts(at_s)
         for row, at_s in zip(order.tolist(), log.start_s[order].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Would the bounds have held? A history replayed with nothing known before its time."""
+"""Backtest of bounds: replay a history without using information before its time."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 
 from vgrads.qbets.clusters import SIZES, bin_of
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.replay import Learner, Replay, make_predictor
+from vgrads.qbets.replay import HistoryReplay, Learner, make_predictor
 from vgrads.traces.records import JobLog
 
-WINDOW = 500  # consecutive scored jobs over which the worst coverage is looked for
+WINDOW = 500  # consecutive scored jobs for the worst coverage
 QUICK_S = 3600.0
-_STEP = 2000  # jobs between two words of progress
+_STEP = 2000  # jobs between progress callbacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestRow:
-    """One line of the table; the fields are those of the contracts. ``known_as``: what questions
-    knew of a job."""
+    """One row of the table; the fields are those of the contracts. ``question``: the properties of
+    a job that questions had."""
 
     history: str
     queue: str
     method: str
-    known_as: str
+    question: str
     jobs: int
     scored: int
     unscored: int
@@ -47,12 +47,12 @@ class BacktestRow:
 
     def as_json(self) -> dict[str, Any]:
         row = asdict(self)
-        return {"as" if name == "known_as" else name: value for name, value in row.items()}
+        return {"as" if name == "question" else name: value for name, value in row.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A whole backtest of one history: the bound that every job was given, and what was found."""
+    """A complete backtest of one history: the bound issued to every job, and the results."""
 
     history: str
     queue: str
@@ -63,16 +63,15 @@ class Trial:
 
     @property
     def scored(self) -> NDArray[np.bool_]:
-        """Every started job that was given a bound: all of them from the first on."""
+        """Every started job with an issued bound: all of them from the first on."""
         return self.log.started & ~np.isnan(self.issued_s)
 
     def row(self) -> BacktestRow:
-        """The line of the table for all jobs."""
+        """Return the row of the table for all jobs."""
         return self._row(self.queue, np.ones(len(self.log), dtype=bool))
 
     def cluster_rows(self) -> list[BacktestRow]:
-        """A line for each cluster as it stood at the end; sizes without what the user had
-        waiting."""
+        """Return a row for each cluster at the end; sizes without the user's waiting jobs."""
         settings = self.predictor.settings
         size = SIZES[settings.cluster_size]
         shapes = zip(self.log.procs.tolist(), self.log.request_s.tolist(), strict=True)
@@ -98,7 +97,7 @@ class Trial:
             history=self.history,
             queue=name,
             method=settings.method,
-            known_as="known" if settings.knows_user else "asked",
+            question="known" if settings.knows_user else "asked",
             jobs=int(started.sum()),
             scored=int(scored.sum()),
             unscored=int(started.sum() - scored.sum()),
@@ -116,17 +115,17 @@ def backtest(
     history: str,
     queue: str = "*",
     settings: Settings | None = None,
-    told: Callable[[float, float], None] | None = None,
+    callback: Callable[[float, float], None] | None = None,
 ) -> Trial:
-    """Replay ``log`` with nothing known before its time; ``told`` hears of jobs done, and of how
-    many."""
+    """Replay ``log`` without using information before its time; ``callback`` receives the number of
+    jobs done, and the total."""
     begin = time.perf_counter()
     predictor = make_predictor(settings or Settings(), log)
-    passing = Replay(log, predictor)
-    if told is not None:
+    passing = HistoryReplay(log, predictor)
+    if callback is not None:
         for row in range(_STEP, len(log), _STEP):
             passing.to(float(log.submit_s[row]))
-            told(row, len(log))
+            callback(row, len(log))
     passing.to()
     seconds = time.perf_counter() - begin
     return Trial(
@@ -142,7 +141,7 @@ def backtest(
 def score(
     waits_s: NDArray[np.float64], bounds_s: NDArray[np.float64], quantile: float
 ) -> dict[str, float | None]:
-    """Coverage and tightness of bounds against the waits that came; None where nothing was scored.
+    """Return coverage and tightness of bounds for the actual waits; None if nothing was scored.
 
     A wait or bound of 0 counts as 1 s in ``median_ratio``, which is wait over bound.
     """
@@ -157,11 +156,11 @@ def score(
             "quick_bounded",
         )
         return dict.fromkeys(names)
-    kept = waits_s <= bounds_s
+    retained = waits_s <= bounds_s
     quick = waits_s <= QUICK_S
     return {
-        "coverage": float(kept.mean()),
-        "worst_window_coverage": worst_window(kept),
+        "coverage": float(retained.mean()),
+        "worst_window_coverage": worst_window(retained),
         "pinball_s": pinball(waits_s, bounds_s, quantile),
         "median_bound_s": float(np.median(bounds_s)),
         "mean_bound_s": float(bounds_s.mean()),
@@ -171,20 +170,22 @@ def score(
 
 
 def pinball(waits_s: NDArray[np.float64], bounds_s: NDArray[np.float64], quantile: float) -> float:
-    """Mean pinball (quantile) loss in seconds: q·(w−b) above the bound, (1−q)·(b−w) below."""
+    """Return the mean pinball (quantile) loss in seconds: q·(w−b) above the bound, (1−q)·(b−w)
+    below."""
     over = waits_s - bounds_s
     return float(np.maximum(quantile * over, (quantile - 1) * over).mean())
 
 
-def worst_window(kept: NDArray[np.bool_], window: int = WINDOW) -> float:
-    """Lowest coverage of any ``window`` consecutive jobs; of all of them where there are fewer."""
-    return float(rolling_coverage(kept, window).min())
-
-
-def rolling_coverage(kept: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
-    """Coverage of every ``window`` consecutive jobs; one value, that of all, where there are
+def worst_window(retained: NDArray[np.bool_], window: int = WINDOW) -> float:
+    """Return the lowest coverage of any ``window`` consecutive jobs; of all of them if there are
     fewer."""
-    width = min(window, len(kept))
-    total = np.concatenate([[0], np.cumsum(kept)])
+    return float(rolling_coverage(retained, window).min())
+
+
+def rolling_coverage(retained: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
+    """Return the coverage of every ``window`` consecutive jobs; one value, that of all, if there
+    are fewer."""
+    width = min(window, len(retained))
+    total = np.concatenate([[0], np.cumsum(retained)])
     shares: NDArray[np.float64] = (total[width:] - total[:-width]) / width
     return shares

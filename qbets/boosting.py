@@ -1,10 +1,11 @@
-"""Boosted trees for several quantiles at once: one tree a step, its leaves a number for each level.
+"""Boosted trees for several quantiles at once: one tree per step, with one number per level in each
+leaf.
 
 Trees are grown on histograms, the best leaf first (Friedman 2001, doi:10.1214/aos/1013203451; Ke et
-al., NeurIPS 2017). Each step is shaped by the gradient of one level's quantile loss, the levels
-taking turns, and serves them all: in every leaf each level moves towards that quantile of what is
-left there. Levels share what tells jobs apart, and learning costs a seventh of a forest for each.
-Compiled; one thread.
+al., NeurIPS 2017). Each step follows the gradient of one level's quantile loss, with the levels in
+turn, and serves them all: in every leaf each level moves towards that quantile of its residuals
+there. Levels share the splits, and learning costs a seventh of a forest for each. Compiled; one
+thread.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from vgrads.kernel.arrays import Bins, Floats, Ints
 from vgrads.kernel.compiled import compiled
 
 _BINS = 64  # of each column
-_STEPS = 8  # of a row through a tree, and of adding up its leaf
-_SAMPLE = 10_000  # rows from which a column's bins are found
+_STEPS = 8  # of a row through a tree, including the sum of its leaf
+_SAMPLE = 10_000  # rows from which a column's bins are computed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """How many trees of how many leaves; ``rate`` of each step; fewest rows of a leaf."""
+    """Number of trees and of leaves; ``rate`` of each step; fewest rows of a leaf."""
 
     trees: int
     leaves: int
@@ -46,27 +47,27 @@ class Trees:
     start: Floats
 
     def of(self, rows: Floats) -> Floats:
-        """The levels of each row: rows × levels."""
+        """Return the levels of each row: rows × levels."""
         shape = (self.feature, self.threshold, self.left, self.right)
-        walk = _walk.after(len(rows) * len(self.roots) * _STEPS)
+        walk = _walk_trees.after(len(rows) * len(self.roots) * _STEPS)
         return np.asarray(walk(rows, self.roots, shape, self.value, self.start))
 
 
 def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth) -> Trees:
     """Learn quantiles of a target at ascending levels from rows without NaN."""
     edges = [_edges(column) for column in rows.T]
-    width = max(1, *(len(known) for known in edges))
+    width = max(1, *(len(existing) for existing in edges))
     table = np.full((len(edges), width), np.inf)
-    for number, known in enumerate(edges):
-        table[number, : len(known)] = known
-    found = _grow(
+    for number, current in enumerate(edges):
+        table[number, : len(current)] = current
+    result = _grow(
         _binned(rows, table),
         np.ascontiguousarray(target, dtype=np.float64),
         np.array(levels),
         (growth.trees, growth.leaves, growth.rate, growth.per_leaf),
         table,
     )
-    feature, threshold, left, right, value, start = found
+    feature, threshold, left, right, value, start = result
     size = 2 * growth.leaves - 1
     return Trees(
         feature=feature,
@@ -80,8 +81,8 @@ def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth
 
 
 def _edges(column: Floats) -> Floats:
-    """Upper ends of all bins of a column but the last: halfway between values, at most as many as
-    quantiles."""
+    """Return the upper ends of all bins of a column but the last: halfway between values, at most
+    as many as quantiles."""
     step = max(1, len(column) // _SAMPLE)
     values = np.unique(column[::step])
     if len(values) > _BINS:
@@ -93,10 +94,10 @@ def _edges(column: Floats) -> Floats:
 
 @compiled
 def _binned(rows: Floats, edges: Floats) -> Bins:
-    found = np.empty(rows.shape, dtype=np.uint8)
+    result = np.empty(rows.shape, dtype=np.uint8)
     for column in range(rows.shape[1]):
-        found[:, column] = np.searchsorted(edges[column], rows[:, column])
-    return found
+        result[:, column] = np.searchsorted(edges[column], rows[:, column])
+    return result
 
 
 @compiled
@@ -110,7 +111,7 @@ def _grow(
     left, right = np.zeros(trees * size, dtype=np.int64), np.zeros(trees * size, dtype=np.int64)
     value = np.zeros((trees * size, len(levels)))
     start = np.empty(len(levels))
-    rest = np.empty((len(levels), count))  # what each level leaves of the target
+    rest = np.empty((len(levels), count))  # residual of the target at each level
     for level in range(len(levels)):
         start[level] = _quantile(target.copy(), levels[level])
         rest[level] = target - start[level]
@@ -118,7 +119,7 @@ def _grow(
     for tree in range(trees):
         turn = tree % len(levels)
         for row in range(count):
-            short = rest[turn, row]  # where a level meets its target, nothing draws it either way
+            short = rest[turn, row]  # no gradient where a level equals its target
             slope[row] = 0.0 if short == 0 else levels[turn] - (1.0 if short < 0 else 0.0)
         base = tree * size
         order = np.arange(count)
@@ -139,7 +140,7 @@ def _grow(
 
 @compiled
 def _quantile(values: Floats, level: float) -> float:
-    """Between neighbours, as numpy; values are put into another order."""
+    """Return a quantile between neighbours, as numpy does; values are reordered."""
     place = level * (len(values) - 1)
     low = int(place)
     if low + 1 >= len(values):
@@ -192,19 +193,19 @@ def _split_all(
 
 
 @compiled
-def _histogram(bins: Bins, slope: Floats, rows: Ints, found: Floats) -> None:
+def _histogram(bins: Bins, slope: Floats, rows: Ints, result: Floats) -> None:
     columns = bins.shape[1]
     for row in rows:
         s = slope[row]
         for column in range(columns):
             spot = bins[row, column]
-            found[column, spot, 0] += s
-            found[column, spot, 1] += 1.0
+            result[column, spot, 0] += s
+            result[column, spot, 1] += 1.0
 
 
 @compiled
 def _best_split(sums: Floats, per_leaf: int, best: Floats) -> None:
-    """The split of a node that gains most of the squared gradient, its column and its bin."""
+    """Find the split of a node that gains most of the squared gradient, with its column and bin."""
     best[0] = 0.0
     total, count = sums[0, :, 0].sum(), sums[0, :, 1].sum()
     if count < 2 * per_leaf:
@@ -227,8 +228,8 @@ def _best_split(sums: Floats, per_leaf: int, best: Floats) -> None:
 
 @compiled
 def _part(bins: Bins, order: Ints, low: int, high: int, column: int, cut: int) -> int:
-    """Rows of a node up to the cut first; where the others begin."""
-    kept = np.empty(high - low, dtype=np.int64)
+    """Move rows of a node up to the cut to the front; return where the others begin."""
+    retained = np.empty(high - low, dtype=np.int64)
     middle, others = low, 0
     for spot in range(low, high):
         row = order[spot]
@@ -236,25 +237,25 @@ def _part(bins: Bins, order: Ints, low: int, high: int, column: int, cut: int) -
             order[middle] = row
             middle += 1
         else:
-            kept[others] = row
+            retained[others] = row
             others += 1
-    order[middle:high] = kept[:others]
+    order[middle:high] = retained[:others]
     return middle
 
 
 @compiled
-def _walk(
+def _walk_trees(
     rows: Floats, roots: Ints, shape: tuple[Ints, Floats, Ints, Ints], value: Floats, start: Floats
 ) -> Floats:
     feature, threshold, left, right = shape
-    found = np.empty((len(rows), len(start)))
+    result = np.empty((len(rows), len(start)))
     for row in range(len(rows)):
-        found[row] = start
+        result[row] = start
         for root in roots:
             node = root
             while feature[node] >= 0:
                 below = rows[row, feature[node]] <= threshold[node]
                 node = left[node] if below else right[node]
             for level in range(len(start)):
-                found[row, level] += value[node, level]
-    return found
+                result[row, level] += value[node, level]
+    return result

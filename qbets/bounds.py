@@ -3,8 +3,8 @@
 Of n past waits the count below the true q-quantile is Binomial(n, q). The k-th smallest (1-based)
 with the smallest k such that P(Bin(n, q) ≤ k−1) ≥ C is an upper confidence bound on that quantile;
 it exists only if 1 − qⁿ ≥ C. (Brevik, Nurmi, Wolski, "Predicting bounds on queuing delay for
-batch-scheduled parallel machines", PPoPP 2006, doi:10.1145/1122971.1122989.) The inverse, with how
-much probability a job waits at most d, is the lower Clopper–Pearson limit (Biometrika 1934,
+batch-scheduled parallel machines", PPoPP 2006, doi:10.1145/1122971.1122989.) The inverse, the
+probability that a job waits at most d, is the lower Clopper–Pearson limit (Biometrika 1934,
 doi:10.1093/biomet/26.4.404).
 """
 
@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.units import parse_probability
 
-_SLACK = 1e-12  # rounding of the incomplete beta function; far below any difference between ranks
+_SLACK = 1e-12  # rounding of the incomplete beta; far below rank steps
 
 
 def upper_rank(count: int, quantile: float, confidence: float) -> int | None:
-    """1-based rank of the upper bound among ``count`` sorted waits; None if there are too few.
+    """Return the 1-based rank of the upper bound among ``count`` sorted waits; None if there are
+    too few.
 
     >>> upper_rank(59, 0.95, 0.95), upper_rank(58, 0.95, 0.95), upper_rank(1000, 0.95, 0.95)
     (59, None, 962)
@@ -35,7 +36,7 @@ def upper_rank(count: int, quantile: float, confidence: float) -> int | None:
 
 @lru_cache(maxsize=65536)
 def _upper_rank(count: int, quantile: float, confidence: float) -> int:
-    """Bisection over k as in :func:`rank_table`, for one n."""
+    """Bisect over k as in :func:`rank_table`, for one n."""
     from scipy.special import betainc  # noqa: PLC0415 late: see _binomial_cdf
 
     low, high = 1, count
@@ -49,7 +50,8 @@ def _upper_rank(count: int, quantile: float, confidence: float) -> int:
 
 
 def upper_rank_of_misses(count: int, chance: float, confidence: float) -> int:
-    """Smallest m with P(Bin(count, chance) ≤ m) ≥ confidence: more misses than m are no bad luck.
+    """Return the smallest m with P(Bin(count, chance) ≤ m) ≥ confidence: more misses than m are not
+    chance.
 
     >>> upper_rank_of_misses(100, 0.05, 0.999)
     13
@@ -60,7 +62,8 @@ def upper_rank_of_misses(count: int, chance: float, confidence: float) -> int:
 
 
 def lower_rank(count: int, quantile: float, confidence: float) -> int | None:
-    """1-based rank of the lower bound: the largest k with P(Bin(n, q) ≥ k) ≥ C; None if none.
+    """Return the 1-based rank of the lower bound: the largest k with P(Bin(n, q) ≥ k) ≥ C; None if
+    none.
 
     Mirror image of the upper bound: the j-th smallest of n waits is the (n+1−j)-th largest.
     """
@@ -69,7 +72,7 @@ def lower_rank(count: int, quantile: float, confidence: float) -> int | None:
 
 
 def minimum_history(quantile: float, confidence: float) -> int:
-    """Fewest waits for which an upper bound exists: the smallest n with 1 − qⁿ ≥ C.
+    """Return the fewest waits for which an upper bound exists: the smallest n with 1 − qⁿ ≥ C.
 
     >>> [minimum_history(q, 0.95) for q in (0.5, 0.75, 0.9, 0.95, 0.99)]
     [5, 11, 29, 59, 299]
@@ -83,8 +86,8 @@ def minimum_history(quantile: float, confidence: float) -> int:
 
 
 def rank_table(quantile: float, confidence: float, count: int) -> NDArray[np.int64]:
-    """Ranks for 0 … at least ``count`` waits (rank n + 1 means: none). Grown by doubling,
-    cached."""
+    """Return the ranks for 0 … at least ``count`` waits (rank n + 1 means: none). Grown by
+    doubling, cached."""
     parse_probability(quantile, "quantile")
     parse_probability(confidence, "confidence")
     size = 1024
@@ -95,7 +98,7 @@ def rank_table(quantile: float, confidence: float, count: int) -> NDArray[np.int
 
 @lru_cache(maxsize=256)
 def _rank_table(quantile: float, confidence: float, size: int) -> NDArray[np.int64]:
-    """Bisection over k for all n at once: P(Bin(n, q) ≤ k−1) rises with k. O(size · log size)."""
+    """Bisect over k for all n at once: P(Bin(n, q) ≤ k−1) rises with k. O(size · log size)."""
     counts = np.arange(size, dtype=np.int64)
     low, high = np.ones(size, dtype=np.int64), counts + 1
     while np.any(low < high):
@@ -112,7 +115,7 @@ def _rank_table(quantile: float, confidence: float, size: int) -> NDArray[np.int
 def _binomial_cdf(
     successes: NDArray[np.int64], trials: NDArray[np.int64], chance: float
 ) -> NDArray[np.float64]:
-    """P(Bin(n, q) ≤ k) = I_{1−q}(n−k, k+1); 1 where k ≥ n."""
+    """Return P(Bin(n, q) ≤ k) = I_{1−q}(n−k, k+1); 1 where k ≥ n."""
     from scipy.special import betainc  # noqa: PLC0415 late: a sixth of a second, and a kept forecast needs none
 
     inside = successes < trials
@@ -120,15 +123,17 @@ def _binomial_cdf(
     return np.where(inside, betainc(n - k, k + 1.0, 1 - chance), 1.0)
 
 
-def probability_within(known: ArrayLike, total: int, confidence: float) -> NDArray[np.float64]:
-    """Lower confidence limit on P(wait ≤ d) when ``known`` of ``total`` past waits were ≤ d.
+def probability_within(array_like: ArrayLike, total: int, confidence: float) -> NDArray[np.float64]:
+    """Return the lower confidence limit on P(wait ≤ d) when ``array_like`` of ``total`` past waits
+    were ≤ d.
 
-    GETPROB in closed form: Beta⁻¹(1−C; m, n−m+1), 0 where m = 0. Any shape; same shape back.
+    GETPROB in closed form: Beta⁻¹(1−C; m, n−m+1), 0 where m = 0. Any shape; the result has the same
+    shape.
     """
     from scipy.special import betaincinv  # noqa: PLC0415 late: see _binomial_cdf
 
     parse_probability(confidence, "confidence")
-    m = np.asarray(known, dtype=np.float64)
+    m = np.asarray(array_like, dtype=np.float64)
     limit = (
         betaincinv(np.maximum(m, 1), total - np.maximum(m, 1) + 1, 1 - confidence)
         if total

@@ -1,4 +1,4 @@
-"""When does history stop applying? Runs of misses, judged by how correlated the waits are.
+"""Change points of history: runs of misses, judged by the correlation of the waits.
 
 A bound on the q-quantile is missed by a share 1 − q of jobs. Independent waits would hardly ever be
 missed several times in a row; correlated ones are. The run length that is "too many" is the
@@ -22,7 +22,7 @@ _LONGEST = 200
 
 @lru_cache(maxsize=4096)
 def run_length(quantile: float, autocorrelation: float) -> int:
-    """Misses in a row that mean a change point, for an autocorrelation in [0, .95].
+    """Return the misses in a row that mean a change point, for an autocorrelation in [0, .95].
 
     >>> [run_length(0.95, rho) for rho in (0.0, 0.5, 0.9)]
     [3, 6, 23]
@@ -36,7 +36,7 @@ def run_length(quantile: float, autocorrelation: float) -> int:
 
 
 def _run_chances(quantile: float, rho: float) -> Iterator[float]:
-    """P(r misses in a row) for r = 1, 2, …: the AR(1) kernel applied to the part above the
+    """Return P(r misses in a row) for r = 1, 2, …: the AR(1) kernel applied to the part above the
     quantile.
 
     Gauss–Legendre over [z_q, z_q + 12]; f₁ = φ on it, f_{r+1}(y) = ∫ f_r(x) φ((y − ρx)/s)/s dx.
@@ -67,7 +67,8 @@ def _density(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def autocorrelation(waits: NDArray[np.float64]) -> float:
-    """Lag-1 autocorrelation of the normal scores of a series of waits; 0 where it has no spread.
+    """Return the lag-1 autocorrelation of the normal scores of a series of waits; 0 if it has no
+    spread.
 
     Ranks with ties shared, scores Φ⁻¹((rank − ½)/n): the marginal distribution does not matter.
     """
@@ -82,14 +83,15 @@ def autocorrelation(waits: NDArray[np.float64]) -> float:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1-based ranks, ties sharing their mean rank (as ``scipy.stats.rankdata``, whose import is
-    slow)."""
+    """Return 1-based ranks; ties share their mean rank (as in ``scipy.stats.rankdata``, whose
+    import is slow)."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2.0)[inverse]
 
 
 def change_run(quantile: float, recent_waits: NDArray[np.float64]) -> int:
-    """Run length that means a change point, given the most recent waits (rounded to .01 of ρ)."""
+    """Return the run length that means a change point, given the most recent waits (rounded to .01
+    of ρ)."""
     rho = autocorrelation(recent_waits[-WINDOW:])
     return run_length(quantile, round(min(max(rho, 0.0), 0.95), 2))

@@ -1,15 +1,15 @@
-"""Like jobs: intervals of a job's size, found by merging neighbours under BIC.
+"""Clusters of similar jobs: intervals of a job's size, found by merging neighbours under BIC.
 
 QBETS (Nurmi, Brevik, Wolski, JSSPP 2007, doi:10.1007/978-3-540-78699-3_5) groups the jobs of a
-queue by what they request, because wide and long jobs wait longer. Values start as bins of their
-own (64 quantiles where there are more); the two neighbours whose merger costs the exponential
-likelihood least are merged as long as that lowers BIC = k·ln n − 2·ln L, and any bin thinner than
-the least history is merged whatever it costs: it borrows from its neighbour.
+queue by their requests, because wide and long jobs wait longer. Values start as separate bins (64
+quantiles if there are more); the two neighbours whose merger costs the exponential likelihood least
+are merged as long as that lowers BIC = k·ln n − 2·ln L, and any bin with less than the minimum
+history is merged at any cost: it borrows from its neighbour.
 
-Which size? Chosen by backtest (``docs/backtest.md``): the **backlog**, processors × time × (1 +
-jobs of the same user already waiting). It departs from QBETS in the last factor: the k-th job that
+The size was chosen by backtest (``docs/backtest.md``): the **backlog**, processors × time × (1 +
+jobs of the same user already waiting). It differs from QBETS in the last factor: the k-th job that
 a user puts into the queue waits like one job of k times the work, and an array of hundreds is then
-covered where every other choice fails.
+covered, while every other choice fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MOST_BINS = 64
-_THIN = 1e15  # gain of merging a bin thinner than the minimum, above any difference of likelihoods
+_THIN = 1e15  # gain of merging a thin bin, above any likelihood difference
 
 Size = Callable[[int, float, int], float]
 SIZES: dict[str, Size] = {
@@ -32,13 +32,13 @@ SIZES: dict[str, Size] = {
     "product": lambda procs, request_s, ahead: procs * max(request_s, 1.0),
     "backlog": lambda procs, request_s, ahead: procs * max(request_s, 1.0) * (1 + ahead),
 }
-"""Size of a job by processors, requested time and jobs of the same user that wait already."""
+"""Size of a job by processors, requested time and waiting jobs of the same user."""
 
 
 def find_edges(
     sizes: NDArray[np.float64], waits_s: NDArray[np.float64], minimum: int
 ) -> list[float]:
-    """Upper edges (inclusive) of all bins but the last. O(n log n)."""
+    """Return the upper edges (inclusive) of all bins but the last. O(n log n)."""
     values = _first_values(sizes)
     place = np.searchsorted(values, sizes, side="left")
     counts = np.bincount(place, minlength=len(values)).astype(np.float64).tolist()
@@ -66,7 +66,7 @@ def _first_values(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _cost(counts: list[float], sums: list[float], i: int, minimum: int) -> float:
-    """2·(ln L apart − ln L together) for exponential waits; very low where one of the two is
+    """Return 2·(ln L apart − ln L together) for exponential waits; very low if either bin is
     thin."""
     apart = _likelihood(counts[i], sums[i]) + _likelihood(counts[i + 1], sums[i + 1])
     together = _likelihood(counts[i] + counts[i + 1], sums[i] + sums[i + 1])
@@ -75,10 +75,10 @@ def _cost(counts: list[float], sums: list[float], i: int, minimum: int) -> float
 
 
 def _likelihood(count: float, total_s: float) -> float:
-    """Largest log-likelihood of ``count`` exponential waits that sum to ``total_s``."""
+    """Return the largest log-likelihood of ``count`` exponential waits that sum to ``total_s``."""
     return -count * (math.log(total_s / count) + 1.0) if count else 0.0
 
 
 def bin_of(edges: Sequence[float], size: float) -> int:
-    """Index of the bin that a size falls into. O(log bins)."""
+    """Return the index of the bin of a size. O(log bins)."""
     return bisect_left(edges, size)

@@ -1,11 +1,11 @@
-"""Quantiles of a wait given the state of the queue: a base that extrapolates, and boosted trees on
-it.
+"""Quantiles of a wait given the state of the queue: a base that extrapolates, and boosted trees for
+its residuals.
 
-Trees (:mod:`vgrads.qbets.boosting`) know nothing beyond what they have seen, and a queue keeps
-getting longer than ever before. So a non-negative least-squares fit on work ahead, simulated starts
-and ages comes first, and the trees learn the quantiles of what it leaves. All in cube roots of
-seconds: between seconds, where few long waits rule, and logarithms, where the difference between
-one second and ten counts like that between one day and ten.
+Trees (:mod:`vgrads.qbets.boosting`) do not extrapolate, and a queue can become longer than ever
+before. So a non-negative least-squares fit on work ahead, simulated starts and ages comes first,
+and the trees learn the quantiles of its residuals. All in cube roots of seconds: a compromise
+between seconds, where few long waits dominate, and logarithms, where the difference between one
+second and ten counts like that between one day and ten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vgrads.qbets.boosting import Growth, Trees, grow
 from vgrads.qbets.queue_state import FEATURES, USUAL
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-LEAST = 200  # rows that a model can be learned from
+LEAST = 200  # minimum number of rows to learn a model
 _GROWTH = Growth(trees=50, leaves=15, rate=0.1, per_leaf=60)
 _RIDGE = 0.03
 _LOGS = np.array(
@@ -52,33 +52,34 @@ _MOST_LOG = 25.0  # no time is longer than e^25 seconds
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionalModel:
-    """Base weights and trees; ``typical`` is a job as usual, for explanations."""
+    """Base weights and trees; ``typical`` is a usual job, for explanations."""
 
     weights: Floats
     trees: Trees
     typical: Floats
 
     def knots(self, features: Floats) -> Floats:
-        """Cube roots of the waits at :data:`LEVELS`, ascending, for each row of features."""
+        """Return cube roots of the waits at :data:`LEVELS`, ascending, for each row of features."""
         rows = clean(np.atleast_2d(features))
-        found = self.trees.of(rows) + (base_columns(rows) @ self.weights)[:, None]
-        return np.maximum.accumulate(np.maximum(found, 0.0), axis=1)
+        result = self.trees.of(rows) + (base_columns(rows) @ self.weights)[:, None]
+        return np.maximum.accumulate(np.maximum(result, 0.0), axis=1)
 
 
 def clean(features: Floats) -> Floats:
-    """What is unknown is −1, as everywhere in logs; trees tell it apart from every value."""
+    """Replace unknown values by −1, as in logs; trees distinguish it from every value."""
     rows = features.astype(np.float64)
     rows[np.isnan(rows)] = USUAL
     return rows
 
 
 def base_columns(rows: Floats) -> Floats:
-    """What the base rests on, in cube roots of seconds (one column a constant)."""
+    """Return the inputs of the base, in cube roots of seconds (one column a constant)."""
     seconds = np.expm1(np.minimum(np.maximum(rows[:, _LOGS], 0.0), _MOST_LOG))
-    seconds[:, -1] *= np.maximum(rows[:, _OWN], 0.0)  # each of one's own waits as one's jobs do
-    found = np.ones((len(rows), len(_LOGS) + 1), order="F")
-    np.cbrt(seconds, out=found[:, :-1])
-    return found
+    # the user's waits, multiplied by the user's jobs
+    seconds[:, -1] *= np.maximum(rows[:, _OWN], 0.0)
+    result = np.ones((len(rows), len(_LOGS) + 1), order="F")
+    np.cbrt(seconds, out=result[:, :-1])
+    return result
 
 
 def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
@@ -97,8 +98,8 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
 
 @compiled
 def _non_negative(gram: Floats, target: Floats) -> Floats:
-    """The non-negative weights nearest to the normal equations, one after the other until none
-    moves."""
+    """Return the non-negative weights nearest to the normal equations, by coordinate descent to
+    convergence."""
     weights = np.zeros(len(target))
     for _ in range(10_000):
         moved = 0.0

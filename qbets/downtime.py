@@ -1,6 +1,6 @@
-"""Is the queue down? Nothing starts for longer than ever lately, although jobs keep coming.
+"""Detection of downtimes: nothing has started for longer than any recent gap, although jobs arrive.
 
-Reported beside an answer, never used to leave jobs out of a score.
+Reported with a forecast, never used to omit jobs from a score.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-GAPS = 1000  # recent gaps between starts that "lately" means
+GAPS = 1000  # recent gaps between starts
 _LEAST_GAPS = 50
 _LEAST_SUBMISSIONS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Downtime:
-    """Since when nothing has started, until when (None: still), and how many jobs came
-    meanwhile."""
+    """Since when nothing has started, until when (None: still), and the number of submissions in
+    that time."""
 
     since_s: float
     until_s: float | None
@@ -24,7 +24,7 @@ class Downtime:
 
 
 class DowntimeWatch:
-    """Fed with submissions and starts; knows the present stall and past ones."""
+    """Updated with submissions and starts; stores the present stall and past ones."""
 
     def __init__(self) -> None:
         self.gaps: deque[float] = deque(maxlen=GAPS)
@@ -33,11 +33,11 @@ class DowntimeWatch:
         self.past: list[Downtime] = []
 
     def submitted(self) -> None:
-        """A job came."""
+        """Record a submission."""
         self.submissions += 1
 
     def started(self, at_s: float) -> None:
-        """A job started: a stall, if there was one, is over."""
+        """Record a start, which ends a stall if there was one."""
         stall = self.at(at_s)
         if stall is not None:
             self.past.append(
@@ -48,8 +48,8 @@ class DowntimeWatch:
         self.last_start_s, self.submissions = at_s, 0
 
     def at(self, now_s: float) -> Downtime | None:
-        """The stall as of now: longer than every recent gap, with jobs coming in. None if there is
-        none."""
+        """Return the current stall: longer than every recent gap, with submissions. None if there
+        is none."""
         if (
             self.last_start_s is None
             or len(self.gaps) < _LEAST_GAPS

@@ -1,4 +1,5 @@
-"""Why this bound? What it would be if one side of the queue's state were as usual, side by side."""
+"""Explanation of a bound: its value if one side of the queue's state were as usual, for each
+side."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from vgrads.qbets.queue_state import FEATURES
 from vgrads.qbets.state_forecast import StateForecast
 
 SIDES = {
-    "the size of the job": (
+    "size of the job": (
         "processors",
         "requested time",
         "processors × time",
         "share of the machine",
     ),
-    "the hour and the weekday": ("hour", "weekday"),
-    "who and how much waits already": (
+    "hour and weekday": ("hour", "weekday"),
+    "waiting jobs": (
         "jobs waiting",
         "processors waiting",
         "work waiting",
@@ -29,7 +30,7 @@ SIDES = {
         "jobs of this queue waiting",
         "same waiting",
     ),
-    "what runs and how much is free": (
+    "running jobs and free processors": (
         "jobs running",
         "free share",
         "free beyond this job",
@@ -38,13 +39,13 @@ SIDES = {
         "room by request",
         "room by expectation",
     ),
-    "when schedulers' rules would start it": (
+    "start times under scheduling rules": (
         "start by FCFS",
         "start by EASY",
         "start by conservative",
         "start by expected runs",
     ),
-    "how long jobs waited lately": (
+    "recent waits": (
         "last 10 waits",
         "last 100 waits",
         "longest of 30 waits",
@@ -54,14 +55,14 @@ SIDES = {
         "last wait of the same",
         "longest wait of the same",
     ),
-    "for how long others wait already": (
+    "waits of the jobs still in the queue": (
         "oldest waiting",
         "mean age waiting",
         "oldest as small waiting",
         "like jobs waiting for long",
         "oldest same waiting",
     ),
-    "how fast jobs come and start": (
+    "rates of arrivals and starts": (
         "since the last start",
         "starts lately",
         "arrivals lately",
@@ -69,88 +70,89 @@ SIDES = {
         "since the same started",
     ),
 }
-"""Side of a queue's state, in words → its features; the rest is not known of a job that nobody
-submitted."""
-_TOLD = {
-    "who and how much waits already": ("jobs waiting", "{:.0f} jobs wait, usually {:.0f}"),
-    "what runs and how much is free": (
+"""Side of a queue's state, as text → its features; the other features are not known for a job that
+was not submitted."""
+_DESCRIPTIONS = {
+    "waiting jobs": ("jobs waiting", "{:.0f} jobs wait, usually {:.0f}"),
+    "running jobs and free processors": (
         "free share",
         "{:.0%} of the machine is free, usually {:.0%}",
     ),
-    "how fast jobs come and start": (
+    "rates of arrivals and starts": (
         "starts lately",
         "{:.0f} jobs started within the last hour, usually {:.0f}",
     ),
-    "the hour and the weekday": ("hour", "it is {:.0f} o'clock of the log, usually {:.0f}"),
+    "hour and weekday": ("hour", "it is {:.0f} o'clock of the log, usually {:.0f}"),
 }
 _TIMES = {
-    "when schedulers' rules would start it": "start by EASY",
-    "how long jobs waited lately": "waits of like jobs",
-    "for how long others wait already": "oldest waiting",
+    "start times under scheduling rules": "start by EASY",
+    "recent waits": "waits of like jobs",
+    "waits of the jobs still in the queue": "oldest waiting",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """One side of the state: the bound if it were as usual, the bound as it is, and what is
-    unusual.
+class BoundReason:
+    """One side of the state: the bound if it were as usual, the bound as it is, and the unusual
+    values.
 
-    ``seconds``: the same as times (now, usually), None where ``told`` says it.
+    ``seconds``: the values as times (now, usually), None if ``text`` has them.
     """
 
     side: str
     bound_s: float
     usual_bound_s: float
-    told: str | None
+    text: str | None
     seconds: tuple[float, float] | None
 
     @property
     def moved_s(self) -> float:
-        """By how much this side moved the bound up (or, negative, down)."""
+        """Amount by which this side moved the bound up (or, negative, down)."""
         return self.bound_s - self.usual_bound_s
 
 
 def explain(
-    known: StateForecast, procs: int, walltime_s: float, probability: float
-) -> list[Reason]:
-    """The sides of the state, the one that moved the bound most first. The size is that of the job.
+    forecast: StateForecast, procs: int, walltime_s: float, probability: float
+) -> list[BoundReason]:
+    """Return the sides of the state, the one that moved the bound most first. The size is that of
+    the job.
 
-    Sides act together, so what they moved does not add up to the whole. Nothing moved a bound that
-    past waits gave.
+    Sides interact, so their amounts do not add up to the whole. A bound from past waits has no such
+    reasons.
     """
-    if known.bound(procs, walltime_s, probability).method == "qbets":
+    if forecast.bound(procs, walltime_s, probability).method == "qbets":
         return []
-    features, usual = known.features(procs, walltime_s), known.model.typical
-    score, shape = known.curve(procs, walltime_s).score(probability), (procs, walltime_s, 0)
-    bound_s = float(wait_at(known.blend(features, shape), score))
+    features, usual = forecast.features(procs, walltime_s), forecast.model.typical
+    score, shape = forecast.curve(procs, walltime_s).score(probability), (procs, walltime_s, 0)
+    bound_s = float(wait_at(forecast.blend(features, shape), score))
     reasons = []
     for side, names in SIDES.items():
         columns = [FEATURES.index(name) for name in names]
         other = features.copy()
         other[columns] = usual[columns]
-        usual_s = float(wait_at(known.blend(other, shape), score))
+        usual_s = float(wait_at(forecast.blend(other, shape), score))
         reasons.append(
-            Reason(
+            BoundReason(
                 side=side,
                 bound_s=bound_s,
                 usual_bound_s=usual_s,
-                told=_told(side, features, usual),
+                text=_describe_side(side, features, usual),
                 seconds=_seconds(side, features, usual),
             )
         )
     return sorted(reasons, key=lambda reason: -abs(reason.moved_s))
 
 
-def _told(side: str, now: np.ndarray, usual: np.ndarray) -> str | None:
-    if side not in _TOLD:
+def _describe_side(side: str, now: np.ndarray, usual: np.ndarray) -> str | None:
+    if side not in _DESCRIPTIONS:
         return None
-    name, sentence = _TOLD[side]
+    name, sentence = _DESCRIPTIONS[side]
     column = FEATURES.index(name)
     return sentence.format(now[column], usual[column])
 
 
 def _seconds(side: str, now: np.ndarray, usual: np.ndarray) -> tuple[float, float] | None:
-    """Times are kept as log(1 + seconds)."""
+    """Convert times, which are stored as log(1 + seconds)."""
     if side not in _TIMES:
         return None
     column = FEATURES.index(_TIMES[side])

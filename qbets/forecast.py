@@ -1,4 +1,4 @@
-"""What a queue's history says about the next job, frozen at one instant: GETBOUND and GETPROB."""
+"""Forecast for the next job from a queue's history, frozen at one instant: GETBOUND and GETPROB."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vgrads.qbets.adaptive_correction import looser, stricter
 from vgrads.qbets.bounds import minimum_history, probability_within
 from vgrads.qbets.clusters import SIZES, bin_of
 from vgrads.qbets.downtime import Downtime
-from vgrads.qbets.predictor import NOBODY, Arrival, QueuePredictor, Settings
-from vgrads.qbets.referee import looser, stricter
+from vgrads.qbets.predictor import NOBODY, JobArrival, QueuePredictor, Settings
 from vgrads.qbets.replay import learn
 from vgrads.qbets.stream import bounds_of
 from vgrads.traces.records import JobLog
@@ -19,7 +19,7 @@ from vgrads.traces.records import JobLog
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Like jobs: by what size, from (exclusive) and up to (inclusive) which value of it."""
+    """Similar jobs: the size, its lower (exclusive) and upper (inclusive) limit."""
 
     by: str
     above: float | None
@@ -28,7 +28,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """An answer of GETBOUND with what it rests on; ``bound_s`` is None with a ``reason``."""
+    """A result of GETBOUND with its basis; ``bound_s`` is None with a ``reason``."""
 
     bound_s: float | None
     probability: float
@@ -44,9 +44,9 @@ class Bound:
 class QueueForecast:
     """For each cluster the waits that still apply, ascending, and since when; clusters by size.
 
-    ``caution`` is what the referee asks for: misses are taken to be 1 ÷ caution times as frequent
-    as history says. ``ahead`` is, in every question, the number of jobs that the asker has waiting
-    in the queue beyond the ``own`` that were there already.
+    ``correction_factor`` is that of the adaptive correction: misses are assumed to be 1 ÷
+    correction factor times as frequent as in history. ``ahead`` is, in every question, the number
+    of waiting jobs of the user in the queue beyond the ``own`` that were already there.
     """
 
     edges: tuple[float, ...]
@@ -54,32 +54,33 @@ class QueueForecast:
     since_s: float
     settings: Settings
     downtime: Downtime | None = None
-    caution: float = 1.0
+    correction_factor: float = 1.0
     own: int = 0
 
     @property
     def method(self) -> str:
-        """Whose answers these are."""
+        """The method of the forecast."""
         return self.settings.method
 
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
-        """Number of the cluster that a job of this shape belongs to."""
+        """Return the number of the cluster of a job of this shape."""
         shape = self.settings.shape(procs, walltime_s)
         return bin_of(self.edges, SIZES[self.settings.cluster_size](*shape, self.own + ahead))
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> NDArray[np.float64]:
-        """The waits, ascending, that speak about a job of this shape."""
+        """Return the waits, ascending, that apply to a job of this shape."""
         return self.waits_s[self.group(procs, walltime_s, ahead)]
 
     def cluster(self, procs: int, walltime_s: float) -> Cluster:
-        """The jobs that a job of this shape counts among."""
+        """Return the cluster of a job of this shape."""
         group, edges = self.group(procs, walltime_s), (None, *self.edges, None)
         return Cluster(by=self.settings.cluster_size, above=edges[group], up_to=edges[group + 1])
 
     def bound(
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
     ) -> Bound:
-        """With this confidence a job like this waits no longer with this probability."""
+        """Return the wait that such a job does not exceed with this probability, at this
+        confidence."""
         waits = self.waits(procs, walltime_s)
         bound = float(self.bounds(procs, walltime_s, probability, confidence))
         needed = minimum_history(probability, confidence)
@@ -97,15 +98,15 @@ class QueueForecast:
     def bounds(
         self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
     ) -> NDArray[np.float64]:
-        """GETBOUND for many probabilities at once; NaN where history is too short. Same shape
-        back."""
+        """Return GETBOUND for many probabilities at once; NaN if history is too short. The result
+        has the same shape."""
         waits, levels = self.waits(procs, walltime_s), np.asarray(probabilities, dtype=np.float64)
         plain = bounds_of(waits, levels, confidence)
-        if self.caution >= 1.0 or not len(waits):
+        if self.correction_factor >= 1.0 or not len(waits):
             return plain
-        # NaN where history is too short for the stricter level: then the longest wait of all
-        asked = stricter(levels, self.caution, self.settings.quantile)
-        strict = bounds_of(waits, asked, confidence)
+        # NaN if history is too short for the stricter level: then the longest wait of all
+        requested = stricter(levels, self.correction_factor, self.settings.quantile)
+        strict = bounds_of(waits, requested, confidence)
         return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), waits[-1], strict))
 
     def probability(
@@ -117,28 +118,30 @@ class QueueForecast:
         ahead: int = 0,
         submit_in_s: float = 0.0,  # noqa: ARG002 past waits know no instant
     ) -> NDArray[np.float64]:
-        """With this confidence the least probability of waiting at most ``within_s``; same shape.
+        """Return the least probability, at this confidence, of waiting at most ``within_s``; same
+        shape.
 
-        The inverse of :meth:`bounds`: under caution the odds shrink
-        (:func:`vgrads.qbets.referee.looser`), but not beyond the longest wait, which is the bound
-        wherever history is too short for a stricter one.
+        The inverse of :meth:`bounds`: with a correction factor the odds shrink
+        (:func:`vgrads.qbets.adaptive_correction.looser`), but not beyond the longest wait, which is
+        the bound if history is too short for a stricter one.
         """
         waits = self.waits(procs, walltime_s, ahead)
-        known = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
-        plain = probability_within(known, len(waits), confidence)
-        if self.caution >= 1.0:
+        existing = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
+        plain = probability_within(existing, len(waits), confidence)
+        if self.correction_factor >= 1.0:
             return plain
-        wary = looser(plain, self.caution, self.settings.quantile)
-        return np.where(known == len(waits), plain, wary)
+        wary = looser(plain, self.correction_factor, self.settings.quantile)
+        return np.where(existing == len(waits), plain, wary)
 
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
-        """P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from now."""
+        """Return P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from
+        now."""
         return float(self.probability(procs, walltime_s, by_s - submit_in_s))
 
 
-def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -> QueueForecast:
-    """What a predictor knows now; ``first_s`` is the beginning of its history, ``asker`` who
-    asks."""
+def freeze(predictor: QueuePredictor, first_s: float, asker: JobArrival = NOBODY) -> QueueForecast:
+    """Freeze the current knowledge of a predictor; ``first_s`` is the beginning of its history,
+    ``asker`` the user of the question."""
     changes = predictor.change_points
     return QueueForecast(
         edges=tuple(predictor.edges),
@@ -146,13 +149,13 @@ def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -
         since_s=changes[-1] if changes else first_s,
         settings=predictor.settings,
         downtime=predictor.downtime.at(predictor.now_s),
-        caution=predictor.caution,
+        correction_factor=predictor.correction_factor,
         own=predictor.ahead[asker.user] if asker.user >= 0 else 0,
     )
 
 
 def forecast(
-    log: JobLog, at_s: float, settings: Settings | None = None, asker: Arrival = NOBODY
+    log: JobLog, at_s: float, settings: Settings | None = None, asker: JobArrival = NOBODY
 ) -> QueueForecast:
-    """What was known at ``at_s``; change points are judged at the settings' quantile."""
+    """Return the forecast at ``at_s``; change points are judged at the settings' quantile."""
     return freeze(learn(log, settings or Settings(), at_s), float(log.submit_s[0]), asker)

@@ -1,7 +1,8 @@
-"""A distribution of a wait by five quantiles: from a level to a wait and back, monotone both ways.
+"""A distribution of a wait as five quantiles: conversion from level to wait and back, monotone both
+ways.
 
-Levels are scores, −log(1 − level); waits are cube roots of seconds. Between knots it is linear,
-below the first it goes to 0, beyond the last it rises on.
+Levels are scores, −log(1 − level); waits are cube roots of seconds. Linear between knots, falling
+to 0 below the first, still rising beyond the last.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from vgrads.qbets.conformal import HIGHEST
 Floats = NDArray[np.float64]
 SCORES = -np.log1p(-np.array(LEVELS))
 _ALL_SCORES = np.concatenate([[0.0], SCORES, [HIGHEST]])
-_LEAST_RISE = 0.1  # of the last knot, for each unit of score beyond it
+_LEAST_RISE = 0.1  # share of the last knot per unit of score beyond it
 _ROUNDING = 1e-9  # of a cube and its root
 _LEAST_ROOT = 0.5  # the same in cube roots of seconds
 
 
 def extended(knots: Floats) -> tuple[Floats, Floats]:
-    """Scores and cube roots with both ends: (0, 0) before, and the highest score after."""
+    """Return scores and cube roots with both ends: (0, 0) before, and the highest score after."""
     last = (knots[-1] - knots[-2]) / (SCORES[-1] - SCORES[-2])
     rise = max(last, _LEAST_RISE * knots[-1], _LEAST_ROOT)
     top = knots[-1] + rise * (HIGHEST - SCORES[-1])
@@ -33,20 +34,21 @@ def extended(knots: Floats) -> tuple[Floats, Floats]:
 
 
 def _extended_lists(knots: Floats) -> tuple[list[float], list[float]]:
-    """The same for one wait, of which Python's own numbers are looked up faster than numpy's."""
+    """Return the same for one wait as Python lists, whose look-up is faster than numpy's."""
     scores, roots = extended(knots)
     return scores.tolist(), roots.tolist()
 
 
 def wait_at(knots: Floats, score: ArrayLike) -> Floats:
-    """The waits in seconds at these scores; that of the highest score beyond it. Same shape."""
+    """Return the waits in seconds at these scores; that of the highest score beyond it. Same
+    shape."""
     scores, roots = extended(knots)
     root = np.interp(np.asarray(score, dtype=np.float64), scores, roots)
     return np.asarray(root * root * root, dtype=np.float64)
 
 
 def score_within(knots: Floats, wait_s: float) -> float:
-    """The highest score whose wait is at most this: the inverse of :func:`wait_at`."""
+    """Return the highest score whose wait is at most this: the inverse of :func:`wait_at`."""
     scores, roots = _extended_lists(knots)
     root = float(np.cbrt(wait_s)) * (1 + _ROUNDING)
     spot = min(max(bisect_right(roots, root), 1), len(roots) - 1)
@@ -56,19 +58,19 @@ def score_within(knots: Floats, wait_s: float) -> float:
 
 
 def score_among(knots: Floats, wait_s: float, share: float) -> float:
-    """The score of a wait; inside a flat stretch, where many scores mean the same wait, the one at
-    ``share`` of it.
+    """Return the score of a wait; inside a flat stretch, where many scores mean the same wait, the
+    one at ``share`` of it.
 
-    With a share drawn at random the scores of waits that follow the distribution are exponential
-    also where it has atoms (randomised probability integral transform: Czado, Gneiting and Held
-    2009, doi:10.1111/j.1541-0420.2009.01191.x).
+    With a random share, the scores of waits that follow the distribution are exponential even if it
+    has atoms (randomised probability integral transform: Czado, Gneiting and Held 2009,
+    doi:10.1111/j.1541-0420.2009.01191.x).
     """
     low, high = score_of(knots, wait_s), score_within(knots, wait_s)
     return low + share * max(0.0, high - low)
 
 
 def score_of(knots: Floats, wait_s: float) -> float:
-    """The least score whose wait is at least this."""
+    """Return the least score whose wait is at least this."""
     scores, roots = _extended_lists(knots)
     root: float = wait_s ** (1 / 3) * (1 - _ROUNDING)
     spot = bisect_left(roots, root)

@@ -1,13 +1,13 @@
-"""A queue's predictor: jobs come, wait and start; bounds are issued and judged on the way.
+"""Predictor of a queue: jobs arrive, wait and start; bounds are issued and judged on the way.
 
-A miss is judged against the bound issued at submission, at the moment when it is certain: when a
-job starts later than its bound, or when it is still waiting past it (an early miss: a stalled queue
-shows only its short waits). A job withdrawn while waiting is right-censored: it counts as a miss if
-it had outlived its bound, and never as a wait, because taking the time until it was given up for a
-wait would pull the bound down.
+A miss is judged against the bound issued at submission, as soon as it is certain: when a job starts
+later than its bound, or when it still waits after it (an early miss: a stalled queue shows only its
+short waits). A job cancelled while waiting is right-censored: it counts as a miss if it had
+exceeded its bound, and never as a wait, because its time until cancellation would bias the bound
+downwards.
 
-``bmbp`` keeps one stream a queue; ``qbets`` one for each cluster of like jobs, and a referee over
-all.
+``bmbp`` keeps one stream per queue; ``qbets`` one for each cluster of similar jobs, and an adaptive
+correction over all.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgrads.kernel.errors import InputError
-from vgrads.qbets.arrays import Array, Arrays
+from vgrads.qbets.adaptive_correction import AdaptiveCorrection, stricter
+from vgrads.qbets.arrays import Array, JobArrays
 from vgrads.qbets.clusters import SIZES, bin_of, find_edges
 from vgrads.qbets.downtime import DowntimeWatch
-from vgrads.qbets.referee import Referee, stricter
-from vgrads.qbets.stream import Known, WaitStream
+from vgrads.qbets.stream import ObservedWait, WaitStream
 
 METHODS = {"bmbp": "none", "qbets": "backlog", "state": "backlog"}
-"""Method → the size that jobs are clustered by."""
-_FIRST_BINNING = 1000  # waits before the first binning, and at least as many between two
-_GROWTH = 0.25  # share by which the history grows before it is binned again
+"""Method → the size by which jobs are clustered."""
+_FIRST_BINNING = 1000  # waits before the first binning; minimum between two
+_GROWTH = 0.25  # growth of the history after which it is binned again
 _PER_BIN = 2  # least history of a bin, in units of the minimum history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a predictor promises and how it groups jobs. ``size`` None: as the method says.
+    """Promised quantile of a predictor and its grouping of jobs. ``size`` None: that of the method.
 
-    ``referee``: be stricter while misses pile up (never for ``bmbp``). ``knows_user``: questions
-    name their user, so what that one has in the queue and has seen counts; without it nothing is
-    learned from who a user was, for nobody could tell it when asking. ``procs``, ``request_s``:
-    what every job and every question is taken to ask for, where a history does not tell its jobs
-    apart by it (None: as each says).
+    ``correction``: be stricter while misses accumulate (never for ``bmbp``). ``knows_user``:
+    questions name their user, so the user's jobs in the queue and past waits count; without it
+    nothing is learned from users, because questions could not use it. ``procs``, ``request_s``:
+    fixed values for every job and every question, if a history does not distinguish its jobs by
+    them (None: the values of each).
     """
 
     method: str = "qbets"
@@ -49,7 +49,7 @@ class Settings:
     confidence: float = 0.95
     arrays: bool = True
     size: str | None = None
-    referee: bool = True
+    correction: bool = True
     knows_user: bool = True
     procs: int | None = None
     request_s: float | None = None
@@ -59,13 +59,13 @@ class Settings:
         chosen = self.size or METHODS[self.method]
         return "product" if chosen == "backlog" and not self.knows_user else chosen
 
-    def as_asked(self, arrival: Arrival) -> Arrival:
-        """A job as a question would tell of it."""
-        return arrival if self.knows_user else Arrival(arrival.procs, arrival.request_s)
+    def as_question(self, arrival: JobArrival) -> JobArrival:
+        """Return a job with the properties that a question has."""
+        return arrival if self.knows_user else JobArrival(arrival.procs, arrival.request_s)
 
     def shape(self, procs: int, request_s: float) -> tuple[int, float]:
-        """Processors and requested time of a job or a question, as far as history tells jobs apart
-        by them."""
+        """Return processors and requested time of a job or a question, as far as history
+        distinguishes jobs by them."""
         return (
             procs if self.procs is None else self.procs,
             request_s if self.request_s is None else self.request_s,
@@ -73,11 +73,11 @@ class Settings:
 
     @property
     def looks_at_state(self) -> bool:
-        """The method needs to know who waits and who runs."""
+        """True if the method needs the waiting and running jobs."""
         return self.method == "state"
 
     def check(self) -> None:
-        """InputError for a method or size that does not exist."""
+        """Raise InputError for a method or size that does not exist."""
         if self.method not in METHODS:
             raise InputError(
                 f"unknown method '{self.method}'",
@@ -91,8 +91,8 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """A job as it is known at submission; −1 where something is not."""
+class JobArrival:
+    """Properties of a job at submission; −1 if unknown."""
 
     procs: int = 1
     request_s: float = -1.0
@@ -100,13 +100,13 @@ class Arrival:
     queue: int = -1
 
 
-NOBODY = Arrival()
-"""An asker of whom nothing is known."""
+NOBODY = JobArrival()
+"""An unknown user of a question."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A job in the queue and the bound that it was given."""
+    """A job in the queue and the bound issued to it."""
 
     submit_s: float
     bound_s: float | None
@@ -117,7 +117,7 @@ class Waiting:
 
 
 class QueuePredictor:
-    """Fed with what happens in one queue, in time order; asked for bounds at any moment."""
+    """Updated with the events of one queue, in time order; returns bounds at any moment."""
 
     follows_ends = False
     due = False
@@ -132,18 +132,18 @@ class QueuePredictor:
         self.now_s = -math.inf
         self.waiting: dict[int, Waiting] = {}
         self.ahead: Counter[int] = Counter()
-        self.arrays = Arrays()
-        self.referee = Referee(settings.quantile)
+        self.arrays = JobArrays()
+        self.correction = AdaptiveCorrection(settings.quantile)
         self.sequence = 0
         self.next_binning = _FIRST_BINNING
         self._size_by = settings.cluster_size
         self._expiries: list[tuple[float, int]] = []
 
-    def _stream(self, known: tuple[Known, ...] | list[Known]) -> WaitStream:
-        return WaitStream(self.settings.quantile, self.settings.confidence, known)
+    def _stream(self, existing: tuple[ObservedWait, ...] | list[ObservedWait]) -> WaitStream:
+        return WaitStream(self.settings.quantile, self.settings.confidence, existing)
 
-    def submit(self, job: int, at_s: float, arrival: Arrival) -> float | None:
-        """A job enters the queue: the bound on its wait, None while history is too short."""
+    def submit(self, job: int, at_s: float, arrival: JobArrival) -> float | None:
+        """Record a submission and return the bound on its wait, None while history is too short."""
         self.advance(at_s)
         size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
         bound = self._bound(self.streams[bin_of(self.edges, size)])
@@ -154,60 +154,60 @@ class QueuePredictor:
         self.downtime.submitted()
         return bound
 
-    def bin_for(self, arrival: Arrival) -> int:
-        """Number of the cluster of a job that would be submitted now."""
+    def bin_for(self, arrival: JobArrival) -> int:
+        """Return the number of the cluster of a job that would be submitted now."""
         size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
         return bin_of(self.edges, size)
 
     def _bound(self, stream: WaitStream) -> float | None:
-        """The stream's bound, stricter while the referee says so."""
-        bound, caution = stream.bound, self.caution
-        if bound is None or caution >= 1.0:
+        """Return the stream's bound, stricter under an adaptive correction."""
+        bound, correction_factor = stream.bound, self.correction_factor
+        if bound is None or correction_factor >= 1.0:
             return bound
         quantile = self.settings.quantile
-        return max(bound, stream.stricter_bound(stricter(quantile, caution, quantile)))
+        return max(bound, stream.stricter_bound(stricter(quantile, correction_factor, quantile)))
 
     @property
-    def caution(self) -> float:
-        """What the referee asks for; always 1 for ``bmbp``."""
-        watched = self.settings.referee and self.settings.method != "bmbp"
-        return self.referee.caution if watched else 1.0
+    def correction_factor(self) -> float:
+        """Factor of the adaptive correction; always 1 for ``bmbp``."""
+        watched = self.settings.correction and self.settings.method != "bmbp"
+        return self.correction.correction_factor if watched else 1.0
 
     def expect(self, job: int, waiting: Waiting) -> None:
-        """Keep a job as waiting, with the instant at which its bound will be missed."""
+        """Record a job as waiting, with the instant at which its bound will be missed."""
         self.waiting[job] = waiting
         if waiting.bound_s is not None and not waiting.judged:
             heapq.heappush(self._expiries, (waiting.submit_s + waiting.bound_s, job))
 
-    def _array(self, arrival: Arrival, at_s: float) -> Array:
+    def _array(self, arrival: JobArrival, at_s: float) -> Array:
         if not self.settings.arrays or arrival.user < 0:
             return Array(at_s)
         return self.arrays.join((arrival.user, arrival.procs, arrival.request_s), at_s)
 
     def start(self, job: int, at_s: float) -> None:
-        """A job leaves the queue by starting: its wait is known now."""
+        """Record the start of a job and learn its wait."""
         self.advance(at_s)
         waiting = self._leave(job)
         self.downtime.started(at_s)
         if waiting.bound_s is not None and not waiting.judged:
             self._judge(waiting, False, at_s)
         if waiting.array.counts(at_s):
-            known = Known(self.sequence, at_s - waiting.submit_s, waiting.size)
+            observed_wait = ObservedWait(self.sequence, at_s - waiting.submit_s, waiting.size)
             self.sequence += 1
-            self.streams[bin_of(self.edges, waiting.size)].add(known)
+            self.streams[bin_of(self.edges, waiting.size)].add(observed_wait)
             if self.sequence >= self.next_binning:
                 self._bin_again()
 
     def withdraw(self, job: int, at_s: float) -> None:
-        """A job leaves the queue without ever starting."""
+        """Record that a job leaves the queue without a start."""
         self.advance(at_s)
         self._leave(job)
 
     def end(self, job: int, at_s: float) -> None:
-        """A running job ends, of which past waits say nothing."""
+        """Do nothing at the end of a running job: past waits do not depend on it."""
 
     def train(self) -> None:
-        """Nothing is learned apart from what happens."""
+        """Do nothing: learning happens with each event."""
 
     def _leave(self, job: int) -> Waiting:
         waiting = self.waiting.pop(job)
@@ -218,7 +218,7 @@ class QueuePredictor:
         return waiting
 
     def advance(self, at_s: float) -> None:
-        """Time passes; jobs that have now waited longer than their bound are misses."""
+        """Advance the time; jobs that have now waited longer than their bound are misses."""
         if at_s < self.now_s:
             raise InputError(f"the clock runs backwards: {at_s} after {self.now_s}")
         self.now_s = at_s
@@ -230,35 +230,37 @@ class QueuePredictor:
                 self._judge(waiting, True, expiry)
 
     def _judge(self, waiting: Waiting, missed: bool, at_s: float) -> None:
-        self.referee.judge(missed)
+        self.correction.judge(missed)
         if not waiting.array.may_vote(missed):
             return
         if self.streams[bin_of(self.edges, waiting.size)].judge(missed):
             self.change_points.append(at_s)
 
     def _bin_again(self) -> None:
-        """Find the clusters anew from the history that still applies, and deal it out to them."""
+        """Recompute the clusters from the history that still applies, and distribute it among
+        them."""
         count = sum(len(stream) for stream in self.streams)
         self.next_binning = self.sequence + max(_FIRST_BINNING, int(_GROWTH * count))
         self.arrays.forget(self.now_s)
         if self._size_by == "none":
             return
-        known = sorted(k for stream in self.streams for k in stream.known)
-        waits_s, sizes = (np.array([k[column] for k in known]) for column in (1, 2))
+        observed_waits = sorted(k for stream in self.streams for k in stream.observed)
+        waits_s, sizes = (np.array([k[column] for k in observed_waits]) for column in (1, 2))
         minimum = _PER_BIN * self.streams[0].minimum
         self.edges = find_edges(sizes, waits_s, minimum)
-        dealt: list[list[Known]] = [[] for _ in range(len(self.edges) + 1)]
-        for entry in known:
+        dealt: list[list[ObservedWait]] = [[] for _ in range(len(self.edges) + 1)]
+        for entry in observed_waits:
             dealt[bin_of(self.edges, entry.size)].append(entry)
         self.streams = [self._stream(part) for part in dealt]
 
     def check(self) -> None:
-        """Every stream holds its own sizes only; who waits is counted; nobody expired unnoticed."""
+        """Check that every stream has only its own sizes, that waiting jobs are counted, and that
+        no job expired unnoticed."""
         for index, stream in enumerate(self.streams):
             stream.check()
-            if any(bin_of(self.edges, k.size) != index for k in stream.known):
+            if any(bin_of(self.edges, k.size) != index for k in stream.observed):
                 raise AssertionError(f"stream {index} holds sizes outside of {self.edges}")
-        self.referee.check()
+        self.correction.check()
         users = Counter(w.user for w in self.waiting.values() if w.user >= 0)
         if users != self.ahead:
             raise AssertionError(f"{self.ahead} wait by count, {users} in fact")

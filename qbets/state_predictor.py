@@ -1,14 +1,14 @@
-"""Bounds that look at the queue (``--method state``), with QBETS as a voice among two, and as
-fallback.
+"""Bounds from the state of the queue (``--method state``), with QBETS as one of two components, and
+as fallback.
 
-A job's features at submission go to a conditional model, its quantiles are blended with those of
-past waits (:mod:`vgrads.qbets.blend`), and the level that is asked of the blend is corrected by
-what came true (:mod:`vgrads.qbets.conformal`). QBETS' own bound is given instead while there is no
-model, or fewer bounds were judged than say anything; and the larger of both while misses pile up,
-and for jobs of long bursts, which are one observation however many they are.
+A job's features at submission are the input of a conditional model, its quantiles are blended with
+those of past waits (:mod:`vgrads.qbets.blend`), and the level to use of the blend is corrected by
+outcomes (:mod:`vgrads.qbets.conformal`). QBETS' own bound is issued instead while there is no
+model, or too few bounds were judged; and the larger of both while misses accumulate, and for jobs
+of long bursts, which are one observation regardless of their number.
 
-Learning (:meth:`StatePredictor.train`) is the caller's to start when ``due``: it takes a second and
-belongs off the path of answers.
+The caller starts learning (:meth:`StatePredictor.train`) when ``due``: it takes a second and should
+not delay answers.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from vgrads.qbets.conditional import LEAST, LEVELS, ConditionalModel, fit
 from vgrads.qbets.conformal import BURSTS, Calibration, Issued
 from vgrads.qbets.downtime import DowntimeWatch
 from vgrads.qbets.knots import score_among, wait_at
-from vgrads.qbets.predictor import Arrival, QueuePredictor, Settings
+from vgrads.qbets.predictor import JobArrival, QueuePredictor, Settings
 from vgrads.qbets.queue_state import FEATURES, QueueState
 
 Floats = NDArray[np.float64]
 WINDOW = 20_000
-"""Newest submissions that a model is learned from."""
+"""Newest submissions from which a model is learned."""
 _FIRST = 500  # submissions before the first model
-_JUDGED = 200  # judged bounds before the model is believed
-_SURE = LEVELS.index(0.95)  # a waiting job counts as long once it outlives this raw quantile
+_JUDGED = 200  # judged bounds before the model is used
+_SURE = LEVELS.index(0.95)  # a waiting job counts as long beyond this raw quantile
 _OWN, _SAME = FEATURES.index("own jobs waiting"), FEATURES.index("same waiting")
 
 
 def rolling(count: int) -> int:
-    """Often at first, then ever more rarely, at last every 2,000 submissions."""
+    """Schedule training often at first, then less, at last every 2,000 submissions."""
     least = _FIRST if count == 0 else 250 if count <= 5000 else 1000
     return count + int(np.clip(0.1 * count, least, 2000))
 
 
-class Rows:
-    """Features of the newest submissions and what became of them, in the order of submission."""
+class TrainingRows:
+    """Features and outcomes of the newest submissions, in order."""
 
     def __init__(self, window: int = WINDOW) -> None:
         self.features = np.empty((2 * window, len(FEATURES)), dtype=np.float32)
         self.submit_s, self.wait_s, self.raw_bound_s = (
             np.full(2 * window, np.nan) for _ in range(3)
         )
-        self.first, self.count = 0, 0  # number of the first row kept; how many ever
+        self.first, self.count = 0, 0  # number of the first stored row; total number
 
     def add(self, features: Floats, at_s: float, raw_bound_s: float) -> int:
-        """A submission; ``raw_bound_s`` is the model's raw bound, NaN without a model. Its
-        number."""
+        """Add a submission and return its number; ``raw_bound_s`` is the model's raw bound, NaN
+        without a model."""
         if self.count - self.first == 2 * WINDOW:
             for column in (self.features, self.submit_s, self.wait_s, self.raw_bound_s):
                 column[:WINDOW] = column[WINDOW:]
@@ -71,15 +71,15 @@ class Rows:
         return self.count - 1
 
     def settle(self, number: int, wait_s: float) -> None:
-        """The job has started after this wait (−1: it was withdrawn)."""
+        """Record a start after this wait (−1: the job was cancelled)."""
         if number >= self.first:
             self.wait_s[number - self.first] = wait_s
 
-    def known(self, now_s: float) -> tuple[Floats, Floats]:
-        """Features and waits of the newest rows to learn from.
+    def resolved(self, now_s: float) -> tuple[Floats, Floats]:
+        """Return features and waits of the newest rows to learn from.
 
-        Jobs that wait still count, with their age, once they have outlived what the model was sure
-        of: leaving them out would teach that nobody waits long.
+        Jobs that still wait count, with their age, once they have exceeded the model's confident
+        bound: without them the model would learn that no job waits long.
         """
         size = self.count - self.first
         part = slice(max(0, size - WINDOW), size)
@@ -91,7 +91,7 @@ class Rows:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A waiting job: its row, what the model said, what was issued and is judged."""
+    """A waiting job: its row, the model's quantiles, the issued and judged bounds."""
 
     submit_s: float
     number: int
@@ -104,15 +104,16 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Whose bounds are given, ``state``, ``qbets`` or the larger of ``both``, and why."""
+class MethodChoice:
+    """Method of the bounds, ``state``, ``qbets`` or the larger of ``both``, and the reason."""
 
     whose: str
     why: str
 
 
 class StatePredictor:
-    """Fed and asked as :class:`vgrads.qbets.predictor.QueuePredictor`, and told when jobs end."""
+    """Interface of :class:`vgrads.qbets.predictor.QueuePredictor`, also updated with ends of
+    jobs."""
 
     follows_ends = True
 
@@ -123,13 +124,12 @@ class StatePredictor:
         awake_s: float = -math.inf,
         schedule: Callable[[int], int] = rolling,
     ) -> None:
-        """Before ``awake_s`` only QBETS learns and nobody is foretold; ``schedule`` says after how
-        many submissions, given those so far, the next model is due.
-        """
+        """Before ``awake_s`` only QBETS learns and no forecast is made; ``schedule`` returns, for
+        the number of submissions so far, the number at which the next model is due."""
         self.settings, self.awake_s, self._schedule = settings, awake_s, schedule
         self.floor = QueuePredictor(replace(settings, method="qbets"))
         self.state = QueueState()
-        self.rows = Rows()
+        self.rows = TrainingRows()
         self.calibration = Calibration(settings.quantile)
         self.model: ConditionalModel | None = None
         self.judged = 0
@@ -141,47 +141,55 @@ class StatePredictor:
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
 
-    # what is asked
+    # questions
 
-    def features(self, arrival: Arrival, at_s: float, ahead: int = 0) -> Floats:
-        """The state of the queue as this job would find it; with so many more like it waiting
-        already."""
+    def features(self, arrival: JobArrival, at_s: float, ahead: int = 0) -> Floats:
+        """Return the state of the queue for this job, with ``ahead`` more like it already
+        waiting."""
         state = self.state.with_waiting(arrival, at_s, ahead) if ahead else self.state
         return state.features(arrival, at_s, self._unix_start_s)
 
     def waiting_alike(self, features: Floats) -> float:
-        """By what jobs are told apart for the correction: how many the user has waiting, and where
-        none is known how many jobs exactly alike wait, which in a burst are mostly one user's."""
+        """Return the number that groups jobs for the correction: waiting jobs of the user, or if no
+        user is known, identical waiting jobs, which in a burst are mostly one user's."""
         return float(features[_OWN if self.settings.knows_user else _SAME])
 
-    def choose(self, group: int, floor: bool) -> Choice:
-        """Whose bounds are given to jobs of a group; ``floor``: QBETS has enough history for
-        one."""
+    def choose(self, group: int, floor: bool) -> MethodChoice:
+        """Choose the method for jobs of a group; ``floor``: QBETS has enough history for a
+        bound."""
         if self.model is None:
-            return Choice("qbets", "nothing was learned yet from states of the queue")
+            return MethodChoice("qbets", "no model of the queue state has been learned yet")
         if not floor:
-            return Choice("state", "QBETS has too little history")
+            return MethodChoice("state", "QBETS has too little history")
         if self.judged < _JUDGED:
-            return Choice("qbets", f"{_JUDGED} judged bounds are needed, {self.judged} are known")
+            return MethodChoice(
+                "qbets", f"{_JUDGED} judged bounds are needed, {self.judged} are known"
+            )
         if group == len(BURSTS):
             whose = "of the user's own jobs" if self.settings.knows_user else "jobs exactly alike"
-            return Choice("both", f"{BURSTS[-1]} or more {whose} wait")
+            return MethodChoice("both", f"{BURSTS[-1]} or more {whose} wait")
         if self.calibration.alarmed(group):
-            return Choice("both", "misses pile up")
-        return Choice("state", "the state of the queue and past waits, as they came true")
+            return MethodChoice("both", "too many bounds were missed")
+        return MethodChoice(
+            "state", "the state of the queue and past waits, with the outcome of earlier bounds"
+        )
 
     # what happens
 
-    def submit(self, job: int, at_s: float, arrival: Arrival) -> float | None:
-        """A job enters the queue: the bound on its wait, None while history is too short."""
+    def submit(self, job: int, at_s: float, arrival: JobArrival) -> float | None:
+        """Record a submission and return the bound on its wait, None while history is too short."""
         self.advance(at_s)
         if at_s < self.awake_s:
             self.state.submit(job, at_s, arrival)
             return self.floor.submit(job, at_s, arrival)
-        asked = self.settings.as_asked(arrival)
-        past = None if self.model is None else self.past.of(self.floor, self.floor.bin_for(asked))
+        job_arrival = self.settings.as_question(arrival)
+        past = (
+            None
+            if self.model is None
+            else self.past.of(self.floor, self.floor.bin_for(job_arrival))
+        )
         floor_s = self.floor.submit(job, at_s, arrival)
-        features = self.features(asked, at_s)
+        features = self.features(job_arrival, at_s)
         self.state.submit(job, at_s, arrival)
         knots = None if self.model is None else blended(self.model.knots(features)[0], past)
         raw_bound_s = np.nan if knots is None else float(knots[_SURE]) ** 3
@@ -193,8 +201,11 @@ class StatePredictor:
         self.answered[choice.whose] += 1
         return floor_s if knots is None else self._issue(job, waiting, knots, choice)
 
-    def _issue(self, job: int, waiting: _Waiting, knots: Floats, choice: Choice) -> float | None:
-        """The bound, and what will be judged: the same, but the state's own where QBETS answers."""
+    def _issue(
+        self, job: int, waiting: _Waiting, knots: Floats, choice: MethodChoice
+    ) -> float | None:
+        """Return the bound, and record the one to be judged: the same, but the state's own if QBETS
+        is used."""
         waiting.issued = self.calibration.issue(waiting.group)
         state_s = waiting.judged_s = float(wait_at(knots, waiting.issued.score))
         if choice.whose == "both" and waiting.floor_s is not None:
@@ -203,7 +214,7 @@ class StatePredictor:
         return waiting.floor_s if choice.whose == "qbets" else waiting.judged_s
 
     def start(self, job: int, at_s: float) -> None:
-        """A job starts: its wait is known now."""
+        """Record the start of a job and learn its wait."""
         self.advance(at_s)
         self.floor.start(job, at_s)
         self.state.start(job, at_s)
@@ -220,7 +231,7 @@ class StatePredictor:
         self.calibration.learn(waiting.group, waiting.issued, score)
 
     def withdraw(self, job: int, at_s: float) -> None:
-        """A job leaves the queue without ever starting."""
+        """Record that a job leaves the queue without a start."""
         self.advance(at_s)
         self.floor.withdraw(job, at_s)
         self.state.withdraw(job)
@@ -228,12 +239,12 @@ class StatePredictor:
             self.rows.settle(self._waiting.pop(job).number, -1.0)
 
     def end(self, job: int, at_s: float) -> None:
-        """A running job ends."""
+        """Record the end of a running job."""
         self.advance(at_s)
         self.state.end(job, at_s)
 
     def advance(self, at_s: float) -> None:
-        """Time passes; jobs that have now waited longer than their bound are misses."""
+        """Advance the time; jobs that have now waited longer than their bound are misses."""
         self.floor.advance(at_s)
         while self._expiries and self._expiries[0][0] < at_s:
             _, job = heapq.heappop(self._expiries)
@@ -247,10 +258,10 @@ class StatePredictor:
         self.calibration.judge(waiting.group, issued, missed)
 
     def frozen(self) -> StatePredictor:
-        """The same knowledge for answers only: without what it would learn from."""
+        """Return the same knowledge for forecasts only, without training data."""
         same = copy(self)
         same.state, same.calibration = deepcopy(self.state), deepcopy(self.calibration)
-        same.rows, same._waiting, same._expiries = Rows(0), {}, []
+        same.rows, same._waiting, same._expiries = TrainingRows(0), {}, []
         same.floor, same.past = QueuePredictor(self.floor.settings), PastKnots()
         return same
 
@@ -258,17 +269,17 @@ class StatePredictor:
 
     @property
     def due(self) -> bool:
-        """Enough has happened since the last model that a new one is worth its second."""
+        """True if enough has happened since the last model for a new one."""
         return self.rows.count >= self.next_training
 
     def train(self) -> None:
-        """Learn a new model from what is known now."""
+        """Learn a new model from the current data."""
         self.next_training = self._schedule(self.rows.count)
-        features, waits_s = self.rows.known(self.now_s)
+        features, waits_s = self.rows.resolved(self.now_s)
         if len(waits_s) >= LEAST:
             self.model = fit(features, waits_s)
 
-    # what a backtest tells
+    # results for a backtest
 
     @property
     def now_s(self) -> float:
@@ -287,7 +298,7 @@ class StatePredictor:
         return self.floor.downtime
 
     def check(self) -> None:
-        """Both predictors know the same waiting jobs, and are each in order."""
+        """Check that both predictors have the same waiting jobs, and are consistent."""
         self.floor.check()
         self.calibration.check()
         if set(self.state.waiting.keys) != set(self.floor.waiting):

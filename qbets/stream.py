@@ -1,8 +1,8 @@
-"""One stream of like jobs: its waits, the bound that they give, and its change points.
+"""One stream of similar jobs: its waits, their bound, and its change points.
 
-The bound is the k-th smallest wait and k grows by at most one a wait, so the waits are kept in two
-heaps around it: O(log n) a wait, O(1) for the bound. Sorting everything is put off until somebody
-asks for a probability.
+The bound is the k-th smallest wait and k grows by at most one per wait, so the waits are stored in
+two heaps around it: O(log n) per wait, O(1) for the bound. Sorting is deferred until a probability
+is requested.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from vgrads.qbets.bounds import minimum_history, rank_table, upper_rank
 from vgrads.qbets.changepoint import WINDOW, change_run
 
-_SHORTEST_RUN = 3  # run_length() is never below this, so shorter runs need no autocorrelation
+_SHORTEST_RUN = 3  # minimum of run_length(); shorter runs need no correlation
 
 
-class Known(NamedTuple):
-    """A wait that became known: when (a sequence number), how long, of a job of which size."""
+class ObservedWait(NamedTuple):
+    """An observed wait: a sequence number, its length, the size of the job."""
 
     sequence: int
     wait_s: float
@@ -30,60 +30,64 @@ class Known(NamedTuple):
 
 
 class WaitStream:
-    """Waits of one stream in the order in which they became known."""
+    """Waits of one stream in the order of their observation."""
 
-    def __init__(self, quantile: float, confidence: float, known: Iterable[Known] = ()) -> None:
+    def __init__(
+        self, quantile: float, confidence: float, observed_waits: Iterable[ObservedWait] = ()
+    ) -> None:
         self.quantile, self.confidence = quantile, confidence
         self.minimum = minimum_history(quantile, confidence)
-        self.known: deque[Known] = deque(known)
-        self.recent: deque[float] = deque((k.wait_s for k in self.known), maxlen=WINDOW)
-        self.old_left = 0  # waits from before the last change that are still in the history
+        self.observed: deque[ObservedWait] = deque(observed_waits)
+        self.recent: deque[float] = deque((k.wait_s for k in self.observed), maxlen=WINDOW)
+        self.old_left = 0  # waits from before the last change still in the history
         self.run = 0  # misses in a row
-        self.run_waits = 0  # waits that became known since the run of misses began
-        self._ranks = rank_table(quantile, confidence, len(self.known))
+        self.run_waits = 0  # waits observed since the run of misses began
+        self._ranks = rank_table(quantile, confidence, len(self.observed))
         self._low: list[float] = []  # negated: a max-heap of the k smallest waits
         self._high: list[float] = []
         self._sorted: NDArray[np.float64] | None = None
         self._rebuild()
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self.observed)
 
     @property
     def bound(self) -> float | None:
         """The upper bound in seconds; None while there are fewer waits than the minimum."""
-        return -self._low[0] if len(self.known) >= self.minimum else None
+        return -self._low[0] if len(self.observed) >= self.minimum else None
 
     def stricter_bound(self, quantile: float) -> float:
-        """The bound at a higher quantile, the longest wait where history is too short for it."""
-        count, rank = len(self.known), upper_rank(len(self.known), quantile, self.confidence)
+        """Return the bound at a higher quantile, or the longest wait if history is too short for
+        it."""
+        count, rank = len(self.observed), upper_rank(len(self.observed), quantile, self.confidence)
         above = count - (rank or count) + 1
         top = heapq.nlargest(above, self._high)
         return top[-1] if len(top) == above else -self._low[0]
 
-    def add(self, known: Known) -> None:
-        """One more wait became known. O(log n)."""
-        self.recent.append(known.wait_s)
-        self.known.append(known)
+    def add(self, observed_wait: ObservedWait) -> None:
+        """Add an observed wait. O(log n)."""
+        self.recent.append(observed_wait.wait_s)
+        self.observed.append(observed_wait)
         self.run_waits += self.run > 0
         self._sorted = None
         if self.old_left:
             self.old_left -= 1
-            self.known.popleft()
+            self.observed.popleft()
             self._rebuild()
         else:
-            self._insert(known.wait_s)
+            self._insert(observed_wait.wait_s)
 
     def judge(self, missed: bool) -> bool:
-        """A bound was kept or missed. True when this miss makes a change point: history is cut.
+        """Record that a bound was kept or missed. Return True if this miss makes a change point:
+        history is cut.
 
-        To be told before the wait itself is added, so that a run's waits are all counted to it.
+        Call it before the wait itself is added, so that all waits of a run are counted in it.
         """
         if not missed:
             self.run = self.run_waits = 0
             return False
         self.run += 1
-        if self.run < _SHORTEST_RUN or len(self.known) < self.minimum:
+        if self.run < _SHORTEST_RUN or len(self.observed) < self.minimum:
             return False
         if self.run < change_run(self.quantile, np.array(self.recent)):
             return False
@@ -91,9 +95,10 @@ class WaitStream:
         return True
 
     def _cut(self) -> None:
-        """Keep the newest minimum history; what is older than the run slides out as news comes."""
-        while len(self.known) > self.minimum:
-            self.known.popleft()
+        """Keep the newest minimum history; waits from before the run are removed as new ones
+        arrive."""
+        while len(self.observed) > self.minimum:
+            self.observed.popleft()
         self.old_left = max(0, self.minimum - self.run_waits)
         self.run = self.run_waits = 0
         self._sorted = None
@@ -107,8 +112,8 @@ class WaitStream:
         self._balance()
 
     def _rank(self) -> int:
-        """How many of the known waits lie at or below the bound."""
-        count = len(self.known)
+        """Number of observed waits at or below the bound."""
+        count = len(self.observed)
         if count >= len(self._ranks):
             self._ranks = rank_table(self.quantile, self.confidence, count)
         return min(int(self._ranks[count]), count)
@@ -121,30 +126,32 @@ class WaitStream:
             heapq.heappush(self._high, -heapq.heappop(self._low))
 
     def _rebuild(self) -> None:
-        """Both heaps anew: a sorted list is a heap, and so is the negated rest read backwards."""
-        ordered, rank = sorted(k.wait_s for k in self.known), self._rank()
+        """Rebuild both heaps: a sorted list is a heap, and so is the negated rest in reverse
+        order."""
+        ordered, rank = sorted(k.wait_s for k in self.observed), self._rank()
         self._low = [-wait_s for wait_s in reversed(ordered[:rank])]
         self._high = ordered[rank:]
 
     @property
     def sorted_waits(self) -> NDArray[np.float64]:
-        """The history in ascending order; sorted once after each change of it."""
+        """The history in ascending order; sorted once after each change."""
         if self._sorted is None:
             self._sorted = np.sort(np.concatenate([np.negative(self._low), self._high]))
         return self._sorted
 
     def bound_at(self, quantile: ArrayLike, confidence: float | None = None) -> NDArray[np.float64]:
-        """Upper bounds on any quantiles from the same history; NaN where it is too short."""
+        """Return upper bounds on any quantiles from the same history; NaN if it is too short."""
         level = self.confidence if confidence is None else confidence
         return bounds_of(self.sorted_waits, quantile, level)
 
     def check(self) -> None:
-        """Both heaps hold the history, the lower its smallest k, and k is the rank for n."""
+        """Check that both heaps hold the history, the lower its smallest k, and that k is the rank
+        for n."""
         low, high = sorted(-w for w in self._low), sorted(self._high)
-        count = len(self.known)
+        count = len(self.observed)
         rank = min(int(rank_table(self.quantile, self.confidence, count)[count]), count)
-        if low + high != sorted(k.wait_s for k in self.known) or len(low) != rank:
-            raise AssertionError(f"heaps {low} | {high} for rank {rank} of {list(self.known)}")
+        if low + high != sorted(k.wait_s for k in self.observed) or len(low) != rank:
+            raise AssertionError(f"heaps {low} | {high} for rank {rank} of {list(self.observed)}")
         heaps = all(
             h[(i - 1) // 2] <= h[i] for h in (self._low, self._high) for i in range(1, len(h))
         )
@@ -155,9 +162,10 @@ class WaitStream:
 def bounds_of(
     ordered_s: NDArray[np.float64], quantile: ArrayLike, confidence: float
 ) -> NDArray[np.float64]:
-    """Upper bounds on quantiles of an ascending history; NaN where it is too short. Any shape."""
+    """Return upper bounds on quantiles of an ascending history; NaN if it is too short. Any
+    shape."""
     levels = np.asarray(quantile, dtype=np.float64)
     count = len(ordered_s)
     ranks = [upper_rank(count, float(q), confidence) for q in levels.ravel()]
-    found = [np.nan if rank is None else ordered_s[rank - 1] for rank in ranks]
-    return np.array(found, dtype=np.float64).reshape(levels.shape)
+    results = [np.nan if rank is None else ordered_s[rank - 1] for rank in ranks]
+    return np.array(results, dtype=np.float64).reshape(levels.shape)

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from vgrads.traces.history import history_name, read_history
 VARIANTS = {
     "bmbp": Settings(method="bmbp", arrays=False),
     "qbets": Settings(),
-    "no referee": Settings(referee=False),
+    "no referee": Settings(correction=False),
     "state": Settings(method="state"),
     **{f"state {q}": Settings(method="state", quantile=q) for q in (0.5, 0.75, 0.9, 0.99)},
     **{
@@ -44,7 +45,7 @@ CHOSEN_ON = ("CERIT", "HPC2N", "KTH", "LANL", "SDSC-SP2", "UniLu")
 
 
 FIRST = 60_000  # jobs of each log on which other quantiles than .95 are looked at
-Found = dict[tuple[str, str], dict[str, Any]]
+Results = dict[tuple[str, str], dict[str, Any]]
 
 
 def run(path: Path, variant: str) -> dict[str, Any]:
@@ -55,30 +56,30 @@ def run(path: Path, variant: str) -> dict[str, Any]:
     answered = dict(getattr(trial.predictor, "answered", {}))
     return {
         "variant": variant,
-        "row": trial.row().as_json(),
+        "row": asdict(trial.row()),
         "quick": _middle_quick(trial),
         "answered": answered,
     }
 
 
-def run_all(paths: list[Path]) -> Found:
+def run_all(paths: list[Path]) -> Results:
     """Everything, the slowest first, over two processes; what is kept already is taken from
     there."""
     keep = Path(os.environ["VGRADS_KEEP"]) if "VGRADS_KEEP" in os.environ else None
     lines = keep.read_text().splitlines() if keep and keep.is_file() else []
-    found = {(r["row"]["history"], r["variant"]): r for r in map(json.loads, lines)}
+    results = {(r["row"]["history"], r["variant"]): r for r in map(json.loads, lines)}
     slow = sorted(
         product(paths, VARIANTS), key=lambda j: ("state" not in j[1], -j[0].stat().st_size)
     )
     with ProcessPoolExecutor(2) as pool:
-        jobs = [pool.submit(run, p, v) for p, v in slow if (history_name(p), v) not in found]
+        jobs = [pool.submit(run, p, v) for p, v in slow if (history_name(p), v) not in results]
         for job in as_completed(jobs):
             result = job.result()
-            found[result["row"]["history"], result["variant"]] = result
+            results[result["row"]["history"], result["variant"]] = result
             if keep:
                 with keep.open("a") as file:
                     file.write(json.dumps(result) + "\n")
-    return found
+    return results
 
 
 def _middle_quick(trial: Trial) -> float | None:
@@ -90,6 +91,11 @@ def _middle_quick(trial: Trial) -> float | None:
 
 def share(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def marked(name: str) -> str:
+    """Return the name of a log, with an asterisk if choices were made on it."""
+    return name + "*" * name.startswith(CHOSEN_ON)
 
 
 def interval(row: BacktestRow) -> str:
@@ -113,9 +119,8 @@ def main_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> It
         )
         yield (
             f"| {name} | {q.scored:,} | {b.coverage:.4f} | {interval(q)} | "
-            f"{b.worst_window_coverage:.3f} / "
-            f"{q.worst_window_coverage:.3f} | **{ratio:.2f}** | {medians} | "
-            f"{b.jobs_per_s:,.0f} / {q.jobs_per_s:,.0f} |"
+            f"{b.worst_window_coverage:.3f}/{q.worst_window_coverage:.3f} | **{ratio:.2f}** | "
+            f"{medians} | {b.jobs_per_s:,.0f}/{q.jobs_per_s:,.0f} |"
         )
 
 
@@ -125,17 +130,16 @@ def quick_table(
     quick: dict[tuple[str, str], float | None],
 ) -> Iterator[str]:
     yield (
-        "| log | bmbp | qbets | qbets, jobs 10,001–50,000 | *reported* QBETS | *reported* "
-        "PQStar | our coverage |"
+        "| log | bmbp | qbets | qbets, jobs 10,001–50,000 | *reported* QBETS | *reported* PQStar |"
     )
-    yield "| --- | --: | --: | --: | --: | --: | --: |"
+    yield "| --- | --: | --: | --: | --: | --: |"
     for name in names:
-        told = next((v for key, v in REPORTED.items() if name.startswith(key)), None)
-        there = f"{told[0]:.2f} | {told[1]:.2f}" if told else "– | –"
+        reported = next((v for key, v in REPORTED.items() if name.startswith(key)), None)
+        there = f"{reported[0]:.2f} | {reported[1]:.2f}" if reported else "– | –"
         b, q = rows[name, "bmbp"], rows[name, "qbets"]
         yield (
             f"| {name} | {share(b.quick_bounded)} | {share(q.quick_bounded)} | "
-            f"{share(quick[name, 'qbets'])} | {there} | {q.coverage:.3f} |"
+            f"{share(quick[name, 'qbets'])} | {there} |"
         )
 
 
@@ -145,19 +149,15 @@ def size_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> It
         for v in VARIANTS
         if v not in ("bmbp", "qbets", "no referee") and not v.startswith("state")
     ]
-    yield "| log | chosen on | " + " | ".join(variants) + " |"
-    yield "| --- | --- | " + " | ".join("--:" for _ in variants) + " |"
+    yield "| log | " + " | ".join(variants) + " |"
+    yield "| --- | " + " | ".join("--:" for _ in variants) + " |"
     for name in names:
         base = rows[name, "bmbp"].pinball_s or 1
         cells = [
-            f"{(rows[name, v].pinball_s or 0) / base:.2f} / {rows[name, v].coverage:.3f}"
+            f"{(rows[name, v].pinball_s or 0) / base:.2f}/{rows[name, v].coverage:.3f}"
             for v in variants
         ]
-        yield (
-            f"| {name} | {'yes' if name.startswith(CHOSEN_ON) else 'no'} | "
-            + " | ".join(cells)
-            + " |"
-        )
+        yield f"| {marked(name)} | " + " | ".join(cells) + " |"
 
 
 def hard_table(paths: list[Path], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
@@ -170,7 +170,7 @@ def hard_table(paths: list[Path], rows: dict[tuple[str, str], BacktestRow]) -> I
             yield f"| UniLu-Gaia, queue 2 alone (best effort) | .937 | {row.coverage:.3f} |"
 
 
-def referee_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
+def correction_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
     yield "| log | coverage | worst 500 | pinball |"
     yield "| --- | --: | --: | --: |"
     for name in names:
@@ -184,28 +184,22 @@ def referee_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) ->
 
 
 def state_table(
-    names: list[str], rows: dict[tuple[str, str], BacktestRow], found: Found
+    names: list[str], rows: dict[tuple[str, str], BacktestRow], results: Results
 ) -> Iterator[str]:
     yield (
-        "| log | chosen on | coverage qbets / state | worst 500 qbets / state | pinball state "
-        "÷ qbets | quick jobs bounded qbets / state | median bound qbets → state | state / "
-        "both / qbets answered |"
+        "| log | coverage | worst 500 | pinball ÷ qbets | quick jobs bounded | median bound | "
+        "state, both, qbets answered |"
     )
-    yield "| --- | --- | --: | --: | --: | --: | --: | --: |"
+    yield "| --- | --: | --: | --: | --: | --: | --: |"
     for name in sorted(names, key=lambda n: (not n.startswith(CHOSEN_ON), n)):
         q, s = rows[name, "qbets"], rows[name, "state"]
-        answered = found[name, "state"]["answered"]
+        answered = results[name, "state"]["answered"]
         total = sum(answered.values())
-        shares = " / ".join(f"{answered.get(w, 0) / total:.0%}" for w in ("state", "both", "qbets"))
-        medians = (
-            f"{format_duration(q.median_bound_s or 0)} → {format_duration(s.median_bound_s or 0)}"
-        )
+        shares = "/".join(f"{answered.get(w, 0) / total:.0%}" for w in ("state", "both", "qbets"))
         yield (
-            f"| {name} | {'yes' if name.startswith(CHOSEN_ON) else 'no'} | "
-            f"{q.coverage:.4f} / **{s.coverage:.4f}** | "
-            f"{q.worst_window_coverage:.3f} / **{s.worst_window_coverage:.3f}** | "
-            f"**{(s.pinball_s or 0) / (q.pinball_s or 1):.2f}** | "
-            f"{share(q.quick_bounded)} / **{share(s.quick_bounded)}** | {medians} | {shares} |"
+            f"| {marked(name)} | {s.coverage:.4f} | {s.worst_window_coverage:.3f} | "
+            f"{(s.pinball_s or 0) / (q.pinball_s or 1):.2f} | {share(s.quick_bounded)} | "
+            f"{format_duration(s.median_bound_s or 0)} | {shares} |"
         )
 
 
@@ -220,17 +214,17 @@ def level_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> I
 def main() -> None:
     paths = [Path(p) for p in sys.argv[1:]]
     names = [history_name(p) for p in paths]
-    found = run_all(paths)
-    rows = {key: BacktestRow(**result["row"]) for key, result in found.items()}
-    quick = {key: result["quick"] for key, result in found.items()}
+    results = run_all(paths)
+    rows = {key: BacktestRow(**result["row"]) for key, result in results.items()}
+    quick = {key: result["quick"] for key, result in results.items()}
     text = Path(__file__).with_name("backtest_doc.md").read_text()
     for mark, table in (
         ("MAIN", main_table(names, rows)),
         ("QUICK", quick_table(names, rows, quick)),
         ("SIZES", size_table(names, rows)),
         ("HARD", hard_table(paths, rows)),
-        ("REFEREE", referee_table(names, rows)),
-        ("STATE", state_table(names, rows, found)),
+        ("REFEREE", correction_table(names, rows)),
+        ("STATE", state_table(names, rows, results)),
         ("LEVELS", level_table(names, rows)),
     ):
         text = text.replace(f"<!-- {mark} -->", "\n".join(table))

@@ -22,11 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 _HEAD = """# Performance
 
-Measured by `make bench` on {when} with Python {python} on {cores} processors: each section is
-what its command printed. Ratios are against the named alternative in the same run.
-
-The dispatcher of bags, with what it must do, what it aims at and its peers:
-[Bags without a plan, How fast](dispatch.md#how-fast).
+Output of `make bench` on {when}, Python {python}, {cores} processors; alternatives in the same \
+run. Dispatcher of bags: [How fast](dispatch.md#how-fast).
 """
 
 
@@ -56,14 +53,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance.md")
     chosen = parser.parse_args()
     scripts = sorted((ROOT / "benchmarks").rglob("bench_*.py"))
-    known = {script.stem.removeprefix("bench_"): script for script in scripts}
-    wrong = [name for name in chosen.names if name not in known]
+    existing = {script.stem.removeprefix("bench_"): script for script in scripts}
+    wrong = [name for name in chosen.names if name not in existing]
     if wrong:
-        parser.error(f"no benchmark '{wrong[0]}'; there are {', '.join(known)}")
+        parser.error(f"no benchmark '{wrong[0]}'; there are {', '.join(existing)}")
     parts = []
-    for name in chosen.names or known:
+    for name in chosen.names or existing:
         print(f"{name} …", file=sys.stderr, flush=True)
-        parts.append(section(known[name]))
+        parts.append(section(existing[name]))
     head = _HEAD.format(
         when=datetime.now(UTC).date(), python=platform.python_version(), cores=os.cpu_count()
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.kernel.streams import stream
-from vgrads.simulator.backfill import Job
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.traces.records import JobLog
 from vgrads.traces.swf import write_swf
@@ -83,7 +83,9 @@ def simulate_waits(log: JobLog, procs: int) -> JobLog:
     cluster = BatchCluster(procs)
     for row in range(len(log)):
         cluster.submit(
-            Job(str(row), int(log.procs[row]), float(log.request_s[row]), float(log.run_s[row])),
+            BatchJob(
+                str(row), int(log.procs[row]), float(log.request_s[row]), float(log.run_s[row])
+            ),
             float(log.submit_s[row]),
         )
     for happening in cluster.advance(np.inf):

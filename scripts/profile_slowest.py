@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no package that is installed
 
-from benchmarks.bench_execution import virtual
 from benchmarks.bench_planner import large_set
+from benchmarks.bench_virtual import virtual
 from vgrads.api.config import embedded_data
 from vgrads.planner.make import make_plan
 from vgrads.qbets.predictor import Settings

@@ -28,11 +28,11 @@ def gather(folder: Path, version: str, day: str) -> tuple[str, list[Path]]:
     """The section of a release, and the fragments that it was made from."""
     lines, used = [f"## {version} ({day})"], []
     for kind in KINDS:
-        found = sorted(folder.glob(f"*.{kind}.md"))
-        if found:
+        paths = sorted(folder.glob(f"*.{kind}.md"))
+        if paths:
             lines += ["", f"### {kind.capitalize()}", ""]
-            lines += [f"- {' '.join(file.read_text().split())}" for file in found]
-            used += found
+            lines += [f"- {' '.join(file.read_text().split())}" for file in paths]
+            used += paths
     return "\n".join(lines) + "\n", used
 
 
@@ -41,10 +41,10 @@ def set_version(root: Path, version: str) -> None:
     for name, pattern in _PLACES:
         file = root / name
         text = file.read_text()
-        found = re.search(pattern, text, re.MULTILINE)
-        if found is None:
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is None:
             raise SystemExit(f"{name}: no version in it")
-        file.write_text(text[: found.start(1)] + version + text[found.end(1) :])
+        file.write_text(text[: match.start(1)] + version + text[match.end(1) :])
 
 
 def release(root: Path, version: str, day: str) -> None:

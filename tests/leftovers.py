@@ -23,9 +23,9 @@ _GRACE_S = 15.0  # what has been told to end may take that long, where the machi
 _SESSION = pytest.StashKey[Path]()
 _HELPERS = (b"multiprocessing.forkserver", b"multiprocessing.resource_tracker")
 """Of this process, whom multiprocessing begins once and which end with it."""
-_KEPT = ".given-back"
+_RELEASED = ".given-back"
 """A mark that a slot on this machine was given back: it stays ten minutes, for a pilot that begins
-late (vgrads/agent/dask_pilot.py)."""
+late (vgrads/agent/programs/dask_pilot.py)."""
 
 
 def begin(config: pytest.Config) -> None:
@@ -51,9 +51,9 @@ def end(session: pytest.Session) -> None:
     folder = session.config.stash.get(_SESSION, None)
     if folder is None:
         return
-    found = _settled(lambda: processes(folder))
-    if found:
-        print("\nthe tests left behind:", *found, sep="\n  ")
+    texts = _settled(lambda: processes(folder))
+    if texts:
+        print("\nthe tests left behind:", *texts, sep="\n  ")
         end_all(folder)
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
     if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -74,8 +74,8 @@ def end_with(variable: str) -> None:
 
 
 def _kill(look: Callable[[], list[int]]) -> None:
-    while found := look():
-        for number in found:
+    while counts := look():
+        for number in counts:
             with suppress(OSError):
                 os.kill(number, signal.SIGKILL)
         time.sleep(0.02)
@@ -88,7 +88,7 @@ def processes(folder: Path) -> list[str]:
 
 def files(folder: Path) -> list[str]:
     """What vgrads has left in a temporary directory."""
-    return [str(one) for one in sorted(folder.glob("vgrads-*")) if one.suffix != _KEPT]
+    return [str(path) for path in sorted(folder.glob("vgrads-*")) if path.suffix != _RELEASED]
 
 
 def _numbers(folder: Path) -> list[int]:
@@ -110,14 +110,14 @@ def _environments() -> Iterator[tuple[int, bytes]]:
 
 def _belongs(around: bytes, start: bytes) -> bool:
     """A variable begins like that, and the folder's name ends there."""
-    return any(one == start or one.startswith(start + b"/") for one in around.split(b"\0"))
+    return any(entry == start or entry.startswith(start + b"/") for entry in around.split(b"\0"))
 
 
 def _helps(number: int) -> bool:
     with suppress(OSError):
         command = Path(f"/proc/{number}/cmdline").read_bytes()
         parent = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1]
-        return int(parent) == os.getpid() and any(one in command for one in _HELPERS)
+        return int(parent) == os.getpid() and any(item in command for item in _HELPERS)
     return True  # it has ended
 
 
@@ -126,7 +126,7 @@ def _command(number: int) -> str:
     with suppress(OSError):
         words = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
         around = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
-        test = [one.decode() for one in around if one.startswith(b"PYTEST_CURRENT_TEST=")]
+        test = [entry.decode() for entry in around if entry.startswith(b"PYTEST_CURRENT_TEST=")]
         return f"{words[:200]} {' '.join(test)}"
     return "ended"
 
@@ -134,9 +134,9 @@ def _command(number: int) -> str:
 def _settled(look: Callable[[], list[str]]) -> list[str]:
     """What is still there after those that are about to end have ended."""
     end_s = time.monotonic() + _GRACE_S
-    while (found := look()) and time.monotonic() < end_s:
+    while (texts := look()) and time.monotonic() < end_s:
         time.sleep(0.05)
-    return found
+    return texts
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +150,7 @@ def nothing_is_left(request: pytest.FixtureRequest):
     before = {*processes(folder), *files(folder)}
     yield
     left = _settled(
-        lambda: [one for one in (*processes(folder), *files(folder)) if one not in before]
+        lambda: [name for name in (*processes(folder), *files(folder)) if name not in before]
     )
     if left:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)

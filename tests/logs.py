@@ -36,8 +36,8 @@ def queued_log(count, seed=0, jump=1.0, request=1.0):
     run = draws.exponential(1500.0, count).round() + 1
     run[count // 2 :] *= jump
     procs = 2 ** draws.integers(0, 6, count)
-    asked = run * draws.uniform(1.0, 4.0, count) * request
-    load = Workload(submit_s=submit, procs=procs, request_s=asked, run_s=run)
+    requested = run * draws.uniform(1.0, 4.0, count) * request
+    load = Workload(submit_s=submit, procs=procs, request_s=requested, run_s=run)
     start = replay_starts(load, 64)
     return JobLog(
         name="simulated",
@@ -45,7 +45,7 @@ def queued_log(count, seed=0, jump=1.0, request=1.0):
         wait_s=start - submit,
         run_s=run,
         procs=procs.astype(np.int64),
-        request_s=asked,
+        request_s=requested,
         user=draws.integers(0, 30, count),
         queue=np.ones(count, dtype=np.int64),
         started=np.ones(count, dtype=bool),

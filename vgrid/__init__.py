@@ -1,1 +1,2 @@
-"""Which slots can I have, when, how surely, at what cost? Batch queues and clouds made alike."""
+"""Virtual grid: available slots with start time, probability and cost. A common form for batch
+queues and clouds."""

@@ -1,4 +1,4 @@
-"""What was seen of one slot, from request to end."""
+"""Observation of one slot, from request to end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquisition:
-    """One slot from request to end; instants in seconds of any one clock, None: never came so
-    far."""
+    """One slot from request to end; instants in seconds of any one clock, None: not reached."""
 
     site: str
     queue: str
@@ -21,8 +20,8 @@ class Acquisition:
     broken: bool = False
 
     def check(self) -> None:
-        """Requested, granted, ready, ended: in this order."""
-        told = [self.requested_s, self.granted_s, self.ready_s, self.ended_s]
-        known = [instant for instant in told if instant is not None]
-        if known != sorted(known):
+        """Check the order: requested, granted, ready, ended."""
+        message = [self.requested_s, self.granted_s, self.ready_s, self.ended_s]
+        existing = [instant for instant in message if instant is not None]
+        if existing != sorted(existing):
             raise AssertionError(f"out of order: {self}")

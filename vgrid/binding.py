@@ -1,17 +1,17 @@
-"""Binding: from the request for a slot to the moment at which it can take a task.
+"""Binding: from the request for a slot until it can run a task.
 
-What was observed of it at each site corrects what the site's description states, and tells when to
-ask for a slot that a plan uses: as late as costs no probability.
+Observations at each site correct the site's description, and determine when to request a slot that
+a plan uses: as late as costs no probability.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Site
@@ -19,19 +19,19 @@ from vgrads.vgrid.slot import Slot, StartCurve
 from vgrads.vgrid.varq import STEP_S
 
 _OVERHEAD_WEIGHT = 4.0
-"""Observations that the stated boot time counts for."""
+"""Weight of the stated boot time, in observations."""
 _RATE_WEIGHT = 20.0
-"""Observations that a stated probability counts for."""
+"""Weight of a stated probability, in observations."""
 _POINTS = 9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """How slots of a site come about: overhead after the grant, chance of a grant, chance of
+    """Binding of slots of a site: overhead after the grant, probability of a grant, probability of
     survival.
 
-    ``overhead`` is the distribution of the time from grant to ready; ``observed`` counts what it
-    was learned from beyond the site's description.
+    ``overhead`` is the distribution of the time from grant to ready; ``observed`` is the number of
+    observations beyond the site's description.
     """
 
     overhead: StartCurve
@@ -40,32 +40,35 @@ class Binding:
     observed: int = 0
 
     def granted_at_once(self) -> StartCurve:
-        """P(ready by t) where a request is granted or refused at once."""
+        """Return P(ready by t) if a request is granted or refused at once."""
         return StartCurve(self.overhead.times_s, self.overhead.probabilities * self.acquire)
 
     def after(self, waits: StartCurve) -> StartCurve:
-        """P(ready by t) where the grant takes a wait first: the two distributions added."""
+        """Return P(ready by t) if the grant takes a wait first: the sum of the two
+        distributions."""
         middles = (np.arange(_POINTS) + 0.5) / _POINTS
         delays = np.unique(self.overhead.ready_at(middles * self.overhead.probabilities[-1]))
         if not delays.any():
             return StartCurve(waits.times_s, waits.probabilities * self.acquire)
         points = self.overhead.ready_at(middles)
-        tail = waits.times_s[-1:] + points  # the last of the waits ends after each delay
+        tail = waits.times_s[-1:] + points  # the longest wait ends after each delay
         times = np.union1d(waits.times_s + points[0], tail)
         padded = np.append(0.0, waits.probabilities)
-        found = [np.searchsorted(waits.times_s + delay, times, side="right") for delay in points]
-        chances = np.mean([padded[rows] for rows in found], axis=0)
+        results = [np.searchsorted(waits.times_s + delay, times, side="right") for delay in points]
+        chances = np.mean([padded[rows] for rows in results], axis=0)
         return StartCurve(times, np.maximum.accumulate(chances) * self.acquire)
 
 
-def learn_binding(site: Site, queue: str, seen: Iterable[Acquisition]) -> Binding:
-    """The site's description, corrected by what was seen of one of its queues; each weighs as its
-    observations.
+def learn_binding(site: Site, queue: str, acquisitions: Iterable[Acquisition]) -> Binding:
+    """Return the site's description, corrected by observations of one of its queues; each weighs as
+    its observations.
 
     The queue of a cloud is a market: on demand ("") or spot. Requests that were neither granted nor
-    refused, withdrawn while they waited, tell nothing.
+    refused, but cancelled while they waited, are no observations.
     """
-    records = [record for record in seen if (record.site, record.queue) == (site.name, queue)]
+    records = [
+        record for record in acquisitions if (record.site, record.queue) == (site.name, queue)
+    ]
     ready = [
         r.ready_s - r.granted_s
         for r in records
@@ -82,38 +85,39 @@ def learn_binding(site: Site, queue: str, seen: Iterable[Acquisition]) -> Bindin
 
 
 def _rate(stated: float, successes: int, trials: int) -> float:
-    """Posterior mean under a beta distribution with the stated mean."""
+    """Return the posterior mean under a beta distribution with the stated mean."""
     return (_RATE_WEIGHT * stated + successes) / (_RATE_WEIGHT + trials)
 
 
-def _overhead(site: Site, seen: NDArray[np.float64]) -> StartCurve:
-    """Stated boot times, log-normal as in :func:`vgrads.simulator.cloud.boot_time`, and the
+def _overhead(site: Site, observed: NDArray[np.float64]) -> StartCurve:
+    """Combine stated boot times, log-normal as in :func:`vgrads.simulator.cloud.boot_time`, and the
     observed ones."""
     stated, shares = _stated_overhead(site)
-    times = np.concatenate([stated, seen])
-    weights = np.concatenate([shares * _OVERHEAD_WEIGHT, np.ones(len(seen))])
+    times = np.concatenate([stated, observed])
+    weights = np.concatenate([shares * _OVERHEAD_WEIGHT, np.ones(len(observed))])
     order = np.argsort(times, kind="stable")
     reached = np.cumsum(weights[order])
     return StartCurve(times[order], np.minimum(reached / reached[-1], 1.0))
 
 
 def _stated_overhead(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Boot times and their probabilities; one value where there is no spread."""
+    """Return boot times and their probabilities; one value if there is no spread."""
     if site.boot_s <= 0 or site.boot_spread <= 0:
         return np.array([site.boot_s]), np.ones(1)
     z = np.linspace(-3.0, 4.0, 141)
-    shares = np.diff(ndtr(z), prepend=0.0)
+    shares = np.diff([NormalDist().cdf(x) for x in z], prepend=0.0)
     return site.boot_s * np.exp(site.boot_spread * z), shares / shares.sum()
 
 
-_AT_ONCE = 256  # starts that are looked at together
+_AT_ONCE = 256  # starts that are processed together
 
 
 def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
-    """Latest instant at which every one of ``starts_s`` is met as surely as by asking at once.
+    """Return the latest instant at which every one of ``starts_s`` is met with the same probability
+    as by a request at once.
 
-    Asking later also means asking for less wall time, which never lowers the probability, so the
-    offer's curve, shifted, is a lower bound. A fixed slot is asked for when it is.
+    A later request also needs less wall time, which never lowers the probability, so the offer's
+    curve, shifted, is a lower bound. A fixed slot is requested at its fixed time.
     """
     if slot.fixed:
         return slot.submit_s
@@ -130,8 +134,8 @@ def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One of several requests that stand for one group of nodes."""
+class BindingRequest:
+    """One of several requests for one group of nodes."""
 
     id: str
     cluster: str
@@ -139,24 +143,24 @@ class Request:
     granted: bool = False
 
 
-def surplus(requests: Iterable[Request], least: int, tight: bool) -> tuple[str, ...]:
-    """Requests to cancel because those granted suffice: all others, in the order given.
+def surplus(requests: Iterable[BindingRequest], least: int, tight: bool) -> tuple[str, ...]:
+    """Return requests to cancel because those granted suffice: all others, in the given order.
 
-    A tight group is served by one cluster, the first whose grants are enough; a loose one by all
-    together. Granted ones beyond what is needed are given back, the last first.
+    A tight group is served by one cluster, the first with enough grants; a loose one by all
+    together. Granted ones beyond the needed are released, the last first.
     """
-    asked = list(requests)
+    binding_requests = list(requests)
     granted: dict[str, int] = {}
-    for request in asked:
+    for request in binding_requests:
         if request.granted:
             place = request.cluster if tight else ""
             granted[place] = granted.get(place, 0) + request.nodes
     served = next((place for place, nodes in granted.items() if nodes >= least), None)
     if served is None:
         return ()
-    kept, needed = set(), least
-    for request in asked:
+    retained, needed = set(), least
+    for request in binding_requests:
         if request.granted and needed > 0 and (not tight or request.cluster == served):
-            kept.add(request.id)
+            retained.add(request.id)
             needed -= request.nodes
-    return tuple(request.id for request in asked if request.id not in kept)
+    return tuple(request.id for request in binding_requests if request.id not in retained)

@@ -1,4 +1,4 @@
-"""The site catalogue: what kinds of places there are, how big, how fast, at what price.
+"""The site catalogue: kinds of sites, their size, speed and price.
 
 The TOML form is fixed in the contracts; the portal's database stores the same fields.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vgrads.drivers.api import Access
+from vgrads.drivers.api import SiteAccess
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
 from vgrads.traces.records import LogQueue, SiteQueue
@@ -24,15 +24,15 @@ from vgrads.vgrid.documents import (
     SiteDocument,
     SitesDocument,
 )
-from vgrads.workflows.manner import ENGINES
+from vgrads.workflows.task_environment import ENGINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A batch queue: its limits and where its wait history lies.
+    """A batch queue: its limits and the location of its wait history.
 
-    Without a history (None) nothing is known but what the operator states: a job starts within
-    ``stated_wait_s`` with ``stated_probability``. ``log_queue``: as stated; None: nothing is.
+    Without a history (None) only the operator's statement is known: a job starts within
+    ``stated_wait_s`` with ``stated_probability``. ``log_queue``: as stated; None: not stated.
     """
 
     name: str
@@ -46,16 +46,16 @@ class Queue:
 
     @property
     def of_log(self) -> LogQueue:
-        """The queue of its log that counts: the stated one, else that of its own name."""
+        """The queue of its log that counts: the stated one, otherwise the one of the same name."""
         return SiteQueue(self.name) if self.log_queue is None else self.log_queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeType:
-    """What a node is and costs. ``speed`` divides run times; prices are per node-hour.
+    """Properties and price of a node. ``speed`` divides run times; prices are per node-hour.
 
-    A spot node costs ``spot_price_usd_per_hour`` and is taken away at a rate of
-    ``spot_interruptions_per_hour``; None where there is no such market.
+    A spot node costs ``spot_price_usd_per_hour`` and is interrupted at a rate of
+    ``spot_interruptions_per_hour``; None if there is no such market.
     """
 
     name: str = ""
@@ -70,14 +70,15 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place where slots can be had, and what goes wrong there how often.
+    """A site with slots, and its failure rates.
 
     ``slot_acquire``, ``slot_up`` and ``task_failure`` are probabilities of a slot or a task,
-    ``node_mtbf_s`` the mean time between failures of one node, ``node_hours`` the allocation that
-    is left there (None: unlimited). ``cycle_s``: a simulated batch site starts jobs only so often
-    (0: at any time), at ``cycle_phase_s`` and whole cycles from there. ``containers``: the engines
-    for containers that it has, the preferred one first. ``pass_env``: variables of its nodes that
-    all tasks are passed.
+    ``node_mtbf_s`` the mean time between failures of one node, ``node_hours`` the remaining
+    allocation (None: unlimited). ``cycle_s``: interval at which a simulated batch site starts jobs
+    (0: at any time), at ``cycle_phase_s`` and whole cycles from there. ``containers``: its
+    container engines, the preferred one first. ``pass_env``: variables of its nodes that are passed
+    to all tasks. ``private_addresses``: whether inputs and outputs may be at URLs of private
+    addresses; None: where the tasks are those of the user who runs vgrads, not those of a service.
     """
 
     name: str
@@ -97,19 +98,20 @@ class Site:
     boot_spread: float = 0.2
     cycle_s: float = 0.0
     cycle_phase_s: float = 0.0
-    access: Access = field(default_factory=Access)
+    access: SiteAccess = field(default_factory=SiteAccess)
     containers: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
+    private_addresses: bool | None = None
 
     @property
     def paid(self) -> bool:
-        """True where using the site costs money: the reserve of the fourth phase."""
+        """True if using the site costs money: the reserve of the fourth phase."""
         return any(node.price_usd_per_hour > 0 for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What it takes to move data between two sites."""
+    """Latency and bandwidth between two sites."""
 
     bandwidth_mib_s: float = DEFAULT_BANDWIDTH_MIB_S
     latency_s: float = DEFAULT_LATENCY_S
@@ -123,25 +125,27 @@ class Catalog:
     links: dict[frozenset[str], Link]
 
     def site(self, name: str) -> Site:
-        """One site by name; InputError lists the known ones."""
+        """Return one site by name; InputError lists the known ones."""
         for site in self.sites:
             if site.name == name:
                 return site
-        raise InputError(f"no site '{name}'", fix=f"known: {', '.join(s.name for s in self.sites)}")
+        raise InputError(
+            f"unknown site '{name}'", fix=f"known: {', '.join(s.name for s in self.sites)}"
+        )
 
-    def link(self, one: str, other: str) -> Link:
-        """The link between two sites; the default where none is written down."""
-        return self.links.get(frozenset((one, other)), Link())
+    def link(self, name: str, other: str) -> Link:
+        """Return the link between two sites; the default if none is given."""
+        return self.links.get(frozenset((name, other)), Link())
 
 
 def load_catalog(path: Path) -> Catalog:
-    """The catalogue in a TOML file; histories are resolved against its folder."""
+    """Load the catalogue from a TOML file; histories are resolved against its folder."""
     document = validate(SitesDocument, load_mapping(path), str(path))
     return build_catalog(document, path.resolve().parent, str(path))
 
 
 def build_catalog(document: SitesDocument, folder: Path, where: str) -> Catalog:
-    """The value behind a sites document; InputError names what does not fit together."""
+    """Return the catalogue of a sites document; InputError names inconsistent fields."""
     sites = tuple(_site(entry, folder, where) for entry in document.site)
     names = [site.name for site in sites]
     _refuse_repeats(names, "site", where)
@@ -150,7 +154,7 @@ def build_catalog(document: SitesDocument, folder: Path, where: str) -> Catalog:
         for name in entry.between:
             if name not in names:
                 raise InputError(
-                    f"link between {list(entry.between)}: no site '{name}'", where=where
+                    f"link between {list(entry.between)}: unknown site '{name}'", where=where
                 )
         links[frozenset(entry.between)] = Link(
             bandwidth_mib_s=entry.bandwidth_mib_s, latency_s=entry.latency_s
@@ -195,12 +199,13 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
         access=_access(entry.access),
         containers=_engines(entry.containers, driver),
         pass_env=entry.pass_env,
+        private_addresses=entry.private_addresses,
     )
 
 
 def _engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
-    """Engines for containers. Where nobody says: what is found on this machine for a local site,
-    all for a simulated one, none elsewhere."""
+    """Return container engines. If not stated: those of this machine for a local site, all for a
+    simulated one, none elsewhere."""
     if stated is not None:
         return tuple(stated)
     if driver == "simulated":
@@ -208,10 +213,10 @@ def _engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
     return tuple(name for name in ENGINES if shutil.which(name)) if driver == "local" else ()
 
 
-def _access(entry: AccessDocument) -> Access:
+def _access(entry: AccessDocument) -> SiteAccess:
     plain = entry.model_dump(exclude={"timeout", "poll", "price_currency", "price_date"})
     stated = entry.price_date.isoformat() if entry.price_date else ""
-    return Access(
+    return SiteAccess(
         **plain, timeout_s=float(entry.timeout), poll_s=float(entry.poll), price_date=stated
     )
 
@@ -233,7 +238,7 @@ def _queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -
     procs = entry.max_procs or site.procs
     if procs > site.procs:
         raise InputError(
-            f"queue '{entry.name}': max_procs {procs} is over the site's {site.procs}", where=where
+            f"queue '{entry.name}': max_procs {procs} exceeds the site's {site.procs}", where=where
         )
     history = str(folder / entry.history) if entry.history else None
     return Queue(
@@ -249,8 +254,8 @@ def _queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -
 
 
 def _refuse_repeats(names: Iterable[str], what: str, where: str) -> None:
-    seen: set[str] = set()
+    observed: set[str] = set()
     for name in names:
-        if name in seen:
-            raise InputError(f"two of the {what}s are called '{name}'", where=where)
-        seen.add(name)
+        if name in observed:
+            raise InputError(f"two {what}s have the name '{name}'", where=where)
+        observed.add(name)

@@ -1,4 +1,4 @@
-"""Sites as people write them: the fields of the TOML file, and what does not go together."""
+"""Documents of sites: the fields of the TOML file, and checks for inconsistencies."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def _positive_seconds(value: object) -> float:
     return seconds
 
 
-def _refuse_prices_without_unit(given: object) -> Any:
+def _refuse_prices_without_unit(value: object) -> Any:
     for key in ("price", "spot_price"):
-        if isinstance(given, dict) and key in given:
+        if isinstance(value, dict) and key in value:
             raise ValueError(f"'{key}' has no unit; write {key}_usd_per_hour (per node)")
-    return given
+    return value
 
 
 class AccessDocument(Document):
-    """How a real site is reached, as written under ``[site.access]``; see
-    :class:`vgrads.drivers.api.Access`."""
+    """Access to a real site, as written under ``[site.access]``; see
+    :class:`vgrads.drivers.api.SiteAccess`."""
 
     host: Annotated[str, Field(pattern=r"^[^-\s][^\s]*$|^$")] = ""
     ssh_options: tuple[str, ...] = ()
@@ -131,6 +131,7 @@ class SiteDocument(Document):
     memory_mib: Positive | None = None
     resources: Mapping[Resource, Units] = {}
     pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
+    private_addresses: bool | None = None
     containers: tuple[Literal["apptainer", "singularity", "docker", "podman"], ...] | None = None
     speed: Positive = 1.0
     slot_up: Probability = 1.0
@@ -180,7 +181,7 @@ class SiteDocument(Document):
             raise ValueError("give nodes under [[site.node]] or by the site's own fields, not both")
         if self.node and self.kind == "batch":
             raise ValueError(
-                "a batch site has one type of node; describe others as sites of their own"
+                "a batch site has one type of node; describe other types as separate sites"
             )
         simulated = self.kind == "batch" and self.driver in (None, "simulated")
         if float(self.cycle) > 0 and not simulated:

@@ -1,7 +1,7 @@
-"""What could be had: one query to all sites for processors from now to the deadline.
+"""Offers: one query to all sites for processors from now to the deadline.
 
 The paper's aggressive policy (SC'09 §3.2.1): ask every site for the whole time, decide afterwards.
-Slots are as wide as the widest task needs, as many as the site may hold: narrow jobs come sooner.
+Slots are as wide as the widest task needs, as many as the site may hold: narrow jobs start sooner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Oracles = Mapping[tuple[str, str], WaitOracle]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRequest:
-    """Slots of at least ``procs`` processors, at most ``count`` a site, from now until
+    """Slots of at least ``procs`` processors, at most ``count`` per site, from now until
     ``until_s``."""
 
     procs: int
@@ -36,44 +36,50 @@ class OfferRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """What has been seen of the sites: wait histories of queues, and how acquiring slots went.
+    """Observations of the sites: wait histories of queues, and acquisitions of slots.
 
-    ``basis``: what else than a history an oracle rests on.
+    ``basis``: the basis of an oracle other than a history.
     """
 
     oracles: Oracles = field(default_factory=dict)
-    seen: Sequence[Acquisition] = ()
+    observed: Sequence[Acquisition] = ()
     basis: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def binding(self, site: Site, queue: str = "") -> Binding:
-        """How slots of a site's queue come about; as the catalogue states it where nothing was
-        seen."""
-        return learn_binding(site, queue, self.seen)
+        """Return the binding of slots of a site's queue; as the catalogue states it without
+        observations."""
+        return learn_binding(site, queue, self.observed)
 
 
-def offer_slots(catalog: Catalog, known: Knowledge, request: OfferRequest) -> tuple[Slot, ...]:
-    """Offers of all sites; a queue without history as its operator states."""
-    found: list[Slot] = []
+def offer_slots(catalog: Catalog, knowledge: Knowledge, request: OfferRequest) -> tuple[Slot, ...]:
+    """Return offers of all sites; for a queue without history as its operator states."""
+    slots: list[Slot] = []
     for site in catalog.sites:
         if site.kind == "batch":
             for queue in site.queues:
-                found += batch_offers(site, queue, known, request)
+                slots += batch_offers(site, queue, knowledge, request)
         else:
             for node in site.nodes:
-                found += instant_offers(site, node, known, request)
-    return tuple(found)
+                slots += instant_offers(site, node, knowledge, request)
+    return tuple(slots)
 
 
-def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferRequest) -> list[Slot]:
-    """Equal slots; the n-th finds n − 1 of ours waiting before it and is less sure to come.
+def batch_offers(
+    site: Site, queue: Queue, knowledge: Knowledge, request: OfferRequest
+) -> list[Slot]:
+    """Return equal slots; the n-th has n − 1 of ours waiting before it and is less probable.
 
-    Of a queue without history only what its operator states is known; without that it is nothing.
+    For a queue without history only the operator's statement is known; without that the probability
+    is 0.
     """
-    oracle, binding = known.oracles.get((site.name, queue.name)), known.binding(site, queue.name)
+    oracle, binding = (
+        knowledge.oracles.get((site.name, queue.name)),
+        knowledge.binding(site, queue.name),
+    )
     procs = _whole_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
     walltime_s = min(request.until_s, queue.max_walltime_s)
     curves: dict[int, StartCurve] = {}
-    found = []
+    results = []
     for ahead in range(min(queue.max_procs // procs, queue.max_jobs, request.count)):
         group = oracle.group(procs, walltime_s, ahead) if oracle else 0
         if group not in curves:
@@ -84,15 +90,16 @@ def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferReque
             curves[group] = binding.after(waits)
         name = f"{site.name}-{queue.name}-{ahead + 1}"
         slot = _slot((site, site.nodes[0]), name, procs, curves[group], walltime_s, binding.up)
-        basis = known.basis.get((site.name, queue.name), "" if oracle else "stated")
-        found.append(
+        basis = knowledge.basis.get((site.name, queue.name), "" if oracle else "stated")
+        results.append(
             replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}", basis=basis)
         )
-    return found
+    return results
 
 
 def _wait_curve(oracle: WaitOracle, shape: tuple[int, float, int], confidence: float) -> StartCurve:
-    """GETPROB from now on, for a job of this shape (processors, wall time, of ours ahead)."""
+    """Return GETPROB from now on, for a job of this shape (processors, wall time, own jobs
+    ahead)."""
     procs, walltime_s, ahead = shape
     times = np.arange(0.0, walltime_s, max(STEP_S, walltime_s / _CURVE_POINTS))
     chances = oracle.probability(procs, walltime_s, times, confidence, ahead)
@@ -100,11 +107,12 @@ def _wait_curve(oracle: WaitOracle, shape: tuple[int, float, int], confidence: f
 
 
 def instant_offers(
-    site: Site, node: NodeType, known: Knowledge, request: OfferRequest
+    site: Site, node: NodeType, knowledge: Knowledge, request: OfferRequest
 ) -> list[Slot]:
-    """Slots of one type of node, granted at once or refused; on demand, and on the spot market.
+    """Return slots of one type of node, granted at once or refused; on demand, and on the spot
+    market.
 
-    The spot market is a quota of its own, as large as the site.
+    The spot market has a separate quota, as large as the site.
     """
     procs = _whole_nodes(min(request.procs, site.procs), node, site.procs)
     count = min(site.procs // procs, request.count)
@@ -112,25 +120,25 @@ def instant_offers(
     markets = [("", prefix)]
     if node.spot_price_usd_per_hour is not None:
         markets.append((SPOT, f"{prefix}-{SPOT}"))
-    found = []
+    results = []
     for market, name in markets:
-        binding = known.binding(site, market)
+        binding = knowledge.binding(site, market)
         curve = binding.granted_at_once()
         for n in range(1, count + 1):
             slot = _slot((site, node), f"{name}-{n}", procs, curve, request.until_s, binding.up)
-            found.append(_on_spot(slot, node, request.until_s) if market else slot)
-    return found
+            results.append(_on_spot(slot, node, request.until_s) if market else slot)
+    return results
 
 
 def _on_spot(slot: Slot, node: NodeType, length_s: float) -> Slot:
-    """The same slot on the spot market: cheaper, and taken away at the market's rate."""
-    lives = math.exp(-node.spot_interruptions_per_hour * slot.nodes * length_s / 3600.0)
+    """Return the same slot on the spot market: cheaper, and interrupted at the market's rate."""
+    lifetimes_s = math.exp(-node.spot_interruptions_per_hour * slot.nodes * length_s / 3600.0)
     price = node.spot_price_usd_per_hour or 0.0
-    return replace(slot, queue=SPOT, up=slot.up * lives, price_usd_per_hour=price)
+    return replace(slot, queue=SPOT, up=slot.up * lifetimes_s, price_usd_per_hour=price)
 
 
 def _whole_nodes(procs: int, node: NodeType, limit: int) -> int:
-    """Processors rounded up to whole nodes, as far as the limit allows."""
+    """Return processors rounded up to whole nodes, as far as the limit permits."""
     rounded = math.ceil(procs / node.cores) * node.cores
     return rounded if rounded <= limit else limit
 
@@ -138,7 +146,7 @@ def _whole_nodes(procs: int, node: NodeType, limit: int) -> int:
 def _slot(
     place: tuple[Site, NodeType], name: str, procs: int, curve: StartCurve, end_s: float, up: float
 ) -> Slot:
-    """A slot that nothing else depends on; ``up`` before the nodes' own failures are counted."""
+    """Return an independent slot; ``up`` without the nodes' own failures."""
     site, node = place
     nodes = math.ceil(procs / node.cores)
     survives = math.exp(-nodes * end_s / site.node_mtbf_s)

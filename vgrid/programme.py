@@ -1,8 +1,8 @@
-"""The integer programme behind procurement, and the greedy choice that stands in for it.
+"""The integer programme of procurement, and the greedy choice as a substitute.
 
-Binary variables: a slot is asked for; a cluster is used at a width. Constraints: expected nodes
+Binary variables: a slot is requested; a cluster is used at a width. Constraints: expected nodes
 reach the target; slots of a cluster have one width and are taken in order; tight groups get
-clusters that hold them whole; money, node-hours and jobs stay within what is left.
+clusters that hold them whole; money, node-hours and jobs stay within the remaining limits.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from itertools import pairwise
 import pulp
 
 from vgrads.vgrid.catalog import Catalog
-from vgrads.vgrid.request import GridRequest, Group
-from vgrads.vgrid.shapes import Choice
+from vgrads.vgrid.request import GridRequest, NodeGroup
+from vgrads.vgrid.shapes import SlotOption
+from vgrads.vgrid.solver import Highs
 
 _SECONDS = 2.0
 _GAP = 0.01
 _NODE_HOUR = 1e-3
-"""Penalty of a node-hour: among equals, take less of other people's machines."""
+"""Penalty of a node-hour: among equals, use less of other people's machines."""
 
 _SLOT = 0.01
-"""Penalty of a slot: among equals, ask for few."""
+"""Penalty of a slot: among equals, request few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Chosen slots, who chose them, and how far they may be from the best."""
+class SlotSelection:
+    """Chosen slots, the solver, and the gap to the best."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[SlotOption, ...]
     solver: str
     gap: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What is left: money, node-hours of each site; slots used of each cluster, processors of each
+class RemainingLimits:
+    """Remaining money and node-hours of each site; slots used of each cluster, processors of each
     pool."""
 
     budget_usd: float | None
@@ -46,21 +47,21 @@ class Limits:
     taken: dict[str, int]
 
     @classmethod
-    def of(cls, catalog: Catalog, request: GridRequest) -> Limits:
-        """All that a request and the sites' allocations allow."""
+    def of(cls, catalog: Catalog, request: GridRequest) -> RemainingLimits:
+        """Return the limits of a request and of the sites' allocations."""
         hours = {s.name: s.node_hours for s in catalog.sites if s.node_hours is not None}
         return cls(budget_usd=request.budget_usd, node_hours=hours, used={}, taken={})
 
-    def jobs_used(self, choice: Choice) -> int:
-        """Slots of the choice's cluster that other groups have."""
+    def jobs_used(self, choice: SlotOption) -> int:
+        """Return the slots of the choice's cluster that other groups use."""
         return self.used.get(choice.cluster, 0)
 
-    def room(self, choice: Choice) -> int:
-        """Processors left in the choice's pool."""
+    def room(self, choice: SlotOption) -> int:
+        """Return the processors left in the choice's pool."""
         return choice.room - self.taken.get(choice.pool, 0)
 
-    def less(self, taken: Sequence[Choice]) -> Limits:
-        """What is left after these."""
+    def less(self, taken: Sequence[SlotOption]) -> RemainingLimits:
+        """Return the limits that remain after these."""
         budget = self.budget_usd
         if budget is not None:
             budget = round(budget - sum(c.cost_usd for c in taken), 2)
@@ -72,17 +73,16 @@ class Limits:
             pools[choice.pool] = pools.get(choice.pool, 0) + choice.slot.procs
         return replace(self, budget_usd=budget, node_hours=hours, used=used, taken=pools)
 
-    def allow(self, taken: Sequence[Choice]) -> bool:
-        """True where money, node-hours and processors suffice for all of these."""
+    def allow(self, taken: Sequence[SlotOption]) -> bool:
+        """True if money, node-hours and processors suffice for all of these."""
         left = self.less(taken)
         money = left.budget_usd is None or left.budget_usd >= -1e-9
         hours = all(hours >= -1e-9 for hours in left.node_hours.values())
         return money and hours and all(left.room(choice) >= 0 for choice in taken)
 
 
-def penalty(choice: Choice, group: Group) -> float:
-    """What choosing a slot counts against: dollars, other people's node-hours, and the caller's
-    rank."""
+def penalty(choice: SlotOption, group: NodeGroup) -> float:
+    """Return the penalty of a slot: dollars, other people's node-hours, and the caller's rank."""
     ranked = {
         "probability": choice.width * (1.0 - choice.probability),
         "speed": choice.width / choice.slot.speed,
@@ -92,8 +92,10 @@ def penalty(choice: Choice, group: Group) -> float:
     return choice.cost_usd + _NODE_HOUR * choice.node_hours + _SLOT + 0.1 * ranked
 
 
-def solve(choices: Sequence[Choice], group: Group, target: float, limits: Limits) -> Answer | None:
-    """The integer programme, by HiGHS; None where it is infeasible or the solver gives up."""
+def solve(
+    choices: Sequence[SlotOption], group: NodeGroup, target: float, limits: RemainingLimits
+) -> SlotSelection | None:
+    """Solve the integer programme with HiGHS; None if it is infeasible or the solver stops."""
     model = pulp.LpProblem("procure", pulp.LpMinimize)
     take = [model.add_variable(f"x{n}", cat="Binary") for n in range(len(choices))]
     lanes = sorted({(c.cluster, c.width) for c in choices})
@@ -118,8 +120,8 @@ def solve(choices: Sequence[Choice], group: Group, target: float, limits: Limits
 def _limit(
     model: pulp.LpProblem,
     take: Sequence[pulp.LpVariable],
-    choices: Sequence[Choice],
-    limits: Limits,
+    choices: Sequence[SlotOption],
+    limits: RemainingLimits,
 ) -> None:
     rows = list(zip(choices, take, strict=True))
     if limits.budget_usd is not None:
@@ -132,26 +134,30 @@ def _limit(
 
 
 def _run(
-    model: pulp.LpProblem, take: Sequence[pulp.LpVariable], choices: Sequence[Choice]
-) -> Answer | None:
-    solver = pulp.HiGHS(msg=False, timeLimit=_SECONDS, gapRel=_GAP, threads=1)
-    if not choices or not solver.available():
+    model: pulp.LpProblem, take: Sequence[pulp.LpVariable], choices: Sequence[SlotOption]
+) -> SlotSelection | None:
+    solver = Highs(_SECONDS, _GAP)
+    if not choices:
         return None
     model.solve(solver)
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return None
     chosen = tuple(c for c, x in zip(choices, take, strict=True) if (x.value() or 0.0) > 0.5)
-    gap = float(model.solverModel.getInfo().mip_gap)
-    return Answer(choices=chosen, solver="highs", gap=gap if gap < 1e9 else None)
+    gap = solver.gap
+    if gap is not None and gap >= 1e9:
+        gap = None
+    return SlotSelection(choices=chosen, solver="highs", gap=gap)
 
 
-def greedy(choices: Sequence[Choice], group: Group, target: float, limits: Limits) -> Answer | None:
-    """Whole lanes (a cluster at a width) by penalty for each expected node, until the target is
-    met."""
-    lanes: dict[tuple[str, int], list[Choice]] = {}
+def greedy(
+    choices: Sequence[SlotOption], group: NodeGroup, target: float, limits: RemainingLimits
+) -> SlotSelection | None:
+    """Take whole lanes (a cluster at a width) by penalty per expected node, until the target is
+    reached."""
+    lanes: dict[tuple[str, int], list[SlotOption]] = {}
     for choice in sorted(choices, key=lambda c: c.position):
         lanes.setdefault((choice.cluster, choice.width), []).append(choice)
-    taken: list[Choice] = []
+    taken: list[SlotOption] = []
     clusters: set[str] = set()
     for lane in sorted(lanes, key=lambda lane: _price(lanes[lane], group)):
         if lane[0] in clusters:
@@ -166,17 +172,17 @@ def greedy(choices: Sequence[Choice], group: Group, target: float, limits: Limit
             taken += part
             clusters.add(lane[0])
     met = sum(c.width * c.probability for c in taken) >= target - 1e-9
-    return Answer(choices=tuple(taken), solver="greedy", gap=None) if met else None
+    return SlotSelection(choices=tuple(taken), solver="greedy", gap=None) if met else None
 
 
-def _price(lane: Sequence[Choice], group: Group) -> float:
+def _price(lane: Sequence[SlotOption], group: NodeGroup) -> float:
     nodes = sum(c.width * c.probability for c in lane)
     return sum(penalty(c, group) for c in lane) / max(nodes, 1e-9)
 
 
-def _enough(lane: Sequence[Choice], group: Group, missing: float) -> list[Choice]:
-    """As many of a lane as are missing; a tight group gets its nodes whole."""
-    part: list[Choice] = []
+def _enough(lane: Sequence[SlotOption], group: NodeGroup, missing: float) -> list[SlotOption]:
+    """Return the missing number of slots of a lane; a tight group gets its nodes whole."""
+    part: list[SlotOption] = []
     for choice in lane:
         whole = group.coupling == "loose" or sum(c.width for c in part) >= group.least
         if whole and sum(c.width * c.probability for c in part) >= missing:

@@ -1,9 +1,8 @@
-"""What a caller wants, in the terms of virtual grids: groups of nodes, when, how surely, for how
-much.
+"""A request in the terms of virtual grids: groups of nodes, time, probability, budget.
 
-After the virtual grid description language of VGrADS (SC'09 §2.2): a tight group lies in one
-cluster, a loose one may be spread over sites. :mod:`vgrads.vgrid.request_text` is the same as
-people read it, :mod:`vgrads.vgrid.request_file` opens either.
+After the virtual grid description language of VGrADS (SC'09 §2.2): a tight group is in one cluster,
+a loose one may be spread over sites. :mod:`vgrads.vgrid.request_text` has the text form,
+:mod:`vgrads.vgrid.request_file` opens either.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ class RequestDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """``least`` to ``most`` nodes alike: cores, memory and speed are lower limits."""
+class NodeGroup:
+    """``least`` to ``most`` equal nodes: cores, memory and speed are lower limits."""
 
     name: str
     coupling: Coupling
@@ -86,7 +85,8 @@ class Group:
     rank: Rank = "probability"
 
     def unfit(self, node: NodeType) -> str:
-        """Why nodes of this type will not do; empty if they will. Memory nobody stated will not."""
+        """Return why nodes of this type are unsuitable; empty if they are suitable. Unstated memory
+        is unsuitable."""
         if node.cores < self.cores:
             return f"nodes have {node.cores} cores"
         if self.memory_mib is not None and (node.memory_mib or 0.0) < self.memory_mib:
@@ -96,10 +96,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRequest:
-    """Everything that is wanted; all groups together from one instant on, times from now."""
+    """The whole request; all groups together from one instant on, times from now."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[NodeGroup, ...]
     duration_s: float
     earliest_s: float
     deadline_s: float
@@ -108,38 +108,38 @@ class GridRequest:
 
     @property
     def start_by_s(self) -> float:
-        """The last instant at which everything must be there."""
+        """The last instant at which everything must be ready."""
         return self.deadline_s - self.duration_s
 
 
 def parse_count(value: int | str) -> tuple[int, int]:
-    """``4`` or ``"4..16"`` as least and most."""
-    found = _COUNT.match(str(value).strip())
-    if found is None:
-        raise InputError(f"'{value}' is no number of nodes", fix="write 4 or 4..16")
-    least = int(found[1])
-    most = int(found[2] or found[1])
+    """Parse ``4`` or ``"4..16"`` as least and most."""
+    match = _COUNT.match(str(value).strip())
+    if match is None:
+        raise InputError(f"'{value}' is not a number of nodes", fix="write 4 or 4..16")
+    least = int(match[1])
+    most = int(match[2] or match[1])
     if not 1 <= least <= most <= _MOST_NODES:
-        raise InputError(f"'{value}' is no range of nodes", fix="write 4 or 4..16")
+        raise InputError(f"'{value}' is not a range of nodes", fix="write 4 or 4..16")
     return least, most
 
 
 def parse_memory(value: float | str) -> float:
-    """MiB of ``2000`` (MiB) or ``"16 GiB"``."""
-    found = re.match(r"([\d.]+)\s*([A-Za-z]*)$", str(value).strip())
+    """Parse MiB of ``2000`` (MiB) or ``"16 GiB"``."""
+    match = re.match(r"([\d.]+)\s*([A-Za-z]*)$", str(value).strip())
     try:
-        return float(found[1]) * _MIB[(found[2] or "MiB").lower()]  # type: ignore[index]
+        return float(match[1]) * _MIB[(match[2] or "MiB").lower()]  # type: ignore[index]
     except (TypeError, KeyError, ValueError) as error:
-        raise InputError(f"'{value}' is no amount of memory", fix="write 16GiB") from error
+        raise InputError(f"'{value}' is not an amount of memory", fix="write 16GiB") from error
 
 
-def request_from(given: object, where: str) -> GridRequest:
-    """The value behind a document; InputError names the field."""
-    document = validate(RequestDocument, given, where)
+def request_from(value: object, where: str) -> GridRequest:
+    """Return the request of a document; InputError names the field."""
+    document = validate(RequestDocument, value, where)
     groups = tuple(_group(entry) for entry in document.groups)
     names = [group.name for group in groups]
     if len(set(names)) < len(names):
-        raise InputError("two groups have one name", where=f"{where}: groups")
+        raise InputError("two groups have the same name", where=f"{where}: groups")
     request = GridRequest(
         name=document.name,
         groups=groups,
@@ -162,9 +162,9 @@ def request_from(given: object, where: str) -> GridRequest:
     return request
 
 
-def _group(entry: GroupDocument) -> Group:
+def _group(entry: GroupDocument) -> NodeGroup:
     least, most = parse_count(entry.nodes)
-    return Group(
+    return NodeGroup(
         name=entry.name,
         coupling=entry.coupling,
         least=least,

@@ -1,4 +1,4 @@
-"""A request from a file: YAML or JSON, or the text that people write."""
+"""A request from a file: YAML or JSON, or the text form."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from vgrads.vgrid.request_text import parse_request
 
 
 def load_request(path: Path) -> GridRequest:
-    """The request in a YAML or JSON file, or in readable form (any other ending); InputError names
-    the place."""
+    """Load the request from a YAML or JSON file, or in text form (any other extension); InputError
+    names the location."""
     if path.suffix.lower() in (".yaml", ".yml", ".json"):
         return request_from(load_mapping(path), str(path))
     return parse_request(read_text(path), str(path))

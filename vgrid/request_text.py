@@ -1,4 +1,4 @@
-"""Requests as people read and write them.
+"""Text form of requests.
 
 ::
 
@@ -7,8 +7,8 @@
       farm    = loose 10 nodes
     }
 
-The clauses after the name stand in any order; ``from``, ``with`` and ``under`` may be left out.
-``#`` begins a comment. A mistake is reported with its line and column.
+The clauses after the name may be in any order; ``from``, ``with`` and ``under`` may be omitted.
+``#`` begins a comment. An error is reported with its line and column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from typing import Any, NoReturn
 
 from vgrads.kernel.errors import InputError
-from vgrads.vgrid.request import GridRequest, Group, request_from
+from vgrads.vgrid.request import GridRequest, NodeGroup, request_from
 
 _TOKEN = re.compile(r"\s+|#[^\n]*|(?P<word>>=|[{}\[\],=]|[^\s{}\[\],=>#]+)")
 _CLAUSES = {
@@ -31,43 +31,43 @@ _LIMITS = ("cores", "memory", "speed")
 _COUPLINGS = ("tight", "loose")
 
 
-class _Reader:
-    """Words with their places; knows how to complain."""
+class _RequestReader:
+    """Words with their positions, and errors for them."""
 
     def __init__(self, text: str, where: str) -> None:
         self.text, self.where = text, where
         self.words: list[tuple[str, int]] = []
         position = 0
         while position < len(text):
-            found = _TOKEN.match(text, position)
-            if found is None:
-                self._refuse(position, f"'{text[position]}' is not understood")
-            if found["word"]:
-                self.words.append((found["word"], position))
-            position = found.end()
+            match = _TOKEN.match(text, position)
+            if match is None:
+                self._refuse(position, f"unexpected character '{text[position]}'")
+            if match["word"]:
+                self.words.append((match["word"], position))
+            position = match.end()
         self.next = 0
 
     @property
     def peek(self) -> str:
         return self.words[self.next][0] if self.next < len(self.words) else ""
 
-    def take(self, wanted: str = "") -> str:
-        """The next word; where one is wanted, only that."""
+    def take(self, required: str = "") -> str:
+        """Return the next word; if one is required, only that."""
         word = self.peek
-        if not word or (wanted and word != wanted):
-            self.refuse(f"'{wanted}'" if wanted else "more")
+        if not word or (required and word != required):
+            self.refuse(f"'{required}'" if required else "more")
         self.next += 1
         return word
 
-    def one_of(self, known: Any, what: str) -> str:
-        if self.peek not in known:
-            self.refuse(f"{what} ({', '.join(known)})")
+    def choice(self, existing: Any, what: str) -> str:
+        if self.peek not in existing:
+            self.refuse(f"{what} ({', '.join(existing)})")
         return self.take()
 
-    def refuse(self, wanted: str) -> NoReturn:
-        found = f"'{self.peek}'" if self.peek else "the end"
+    def refuse(self, required: str) -> NoReturn:
+        text = f"'{self.peek}'" if self.peek else "the end"
         place = self.words[self.next][1] if self.next < len(self.words) else len(self.text)
-        self._refuse(place, f"expected {wanted}, found {found}")
+        self._refuse(place, f"expected {required}, found {text}")
 
     def _refuse(self, position: int, what: str) -> NoReturn:
         line = self.text.count("\n", 0, position) + 1
@@ -76,12 +76,12 @@ class _Reader:
 
 
 def parse_request(text: str, where: str) -> GridRequest:
-    """The request in a text."""
-    reader = _Reader(text, where)
+    """Parse the request of a text."""
+    reader = _RequestReader(text, where)
     reader.take("grid")
     document: dict[str, Any] = {"name": reader.take()}
     while reader.peek != "{":
-        clause = reader.one_of(_CLAUSES, "a clause or '{'")
+        clause = reader.choice(_CLAUSES, "a clause or '{'")
         field = _CLAUSES[clause]
         if field in document:
             reader.next -= 1
@@ -98,10 +98,10 @@ def parse_request(text: str, where: str) -> GridRequest:
     return request_from(document, where)
 
 
-def _group(reader: _Reader) -> dict[str, Any]:
+def _group(reader: _RequestReader) -> dict[str, Any]:
     group: dict[str, Any] = {"name": reader.take()}
     reader.take("=")
-    group["coupling"] = reader.one_of(_COUPLINGS, "a coupling")
+    group["coupling"] = reader.choice(_COUPLINGS, "a coupling")
     group["nodes"] = reader.take()
     if reader.peek not in ("node", "nodes"):
         reader.refuse("'nodes'")
@@ -109,7 +109,7 @@ def _group(reader: _Reader) -> dict[str, Any]:
     if reader.peek == "[":
         reader.take()
         while reader.peek != "]":
-            limit = reader.one_of(_LIMITS, "a limit")
+            limit = reader.choice(_LIMITS, "a limit")
             reader.take(">=")
             group[limit] = reader.take()
             if reader.peek in ("GiB", "MiB", "GB", "MB", "TiB"):
@@ -119,12 +119,12 @@ def _group(reader: _Reader) -> dict[str, Any]:
         reader.take("]")
     if reader.peek == "rank":
         reader.take()
-        group["rank"] = reader.one_of(("probability", "speed", "price", "start"), "a rank")
+        group["rank"] = reader.choice(("probability", "speed", "price", "start"), "a rank")
     return group
 
 
 def request_text(request: GridRequest) -> str:
-    """The text of a request; :func:`parse_request` gives the same request back."""
+    """Return the text of a request; :func:`parse_request` returns the same request."""
     head = (
         f"grid {request.name} for {request.duration_s:g}s from {request.earliest_s:g}s by "
         f"{request.deadline_s:g}s with {request.probability:.12g}"
@@ -134,7 +134,7 @@ def request_text(request: GridRequest) -> str:
     return f"{head}{budget} {{\n{lines}}}\n"
 
 
-def _group_text(group: Group) -> str:
+def _group_text(group: NodeGroup) -> str:
     count = str(group.least) if group.least == group.most else f"{group.least}..{group.most}"
     limits = [f"cores >= {group.cores}"]
     if group.memory_mib is not None:

@@ -1,8 +1,8 @@
-"""In which shapes can a number of nodes be asked for? One wide slot, or several narrower ones.
+"""Shapes of requests for a number of nodes: one wide slot, or several narrower ones.
 
-Narrow jobs slip through where wide ones wait; every user of a batch queue guesses at this. Here
-each width is asked for at its own probability, the n-th slot of a queue finding n − 1 of ours
-before it.
+Narrow jobs start where wide ones wait; users of batch queues have to guess the best shape. Here
+each width is evaluated at its own probability, with n − 1 of our slots before the n-th slot of a
+queue.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from vgrads.kernel.units import format_duration
 from vgrads.vgrid.binding import latest_submission
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrads.vgrid.offers import Knowledge, OfferRequest, batch_offers, instant_offers
-from vgrads.vgrid.request import GridRequest, Group
+from vgrads.vgrid.request import GridRequest, NodeGroup
 from vgrads.vgrid.slot import Slot
 
 _NARROWEST = 16
-"""A group is made of at most about this many slots."""
+"""Approximate maximum number of slots of a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ClusterName:
     """A cluster, named ``site/queue`` or ``site/node type``."""
 
     name: str
@@ -34,15 +34,15 @@ class Place:
 
     @property
     def procs(self) -> int:
-        """Processors that one slot may have."""
+        """Maximum processors of one slot."""
         return self.queue.max_procs if self.queue else self.site.procs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class SlotOption:
     """A slot that a group could have. Of one cluster only slots of one width are taken, in order.
 
-    ``pool`` names the processors that it draws on together with others, ``room`` how many they are.
+    ``pool`` names the processors that it shares with others, ``room`` is their number.
     """
 
     slot: Slot
@@ -58,79 +58,85 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """A place that cannot serve a group, and why."""
+    """A queue or type of node that cannot serve a group, and the reason."""
 
     place: str
     reason: str
 
 
 def group_choices(
-    catalog: Catalog, known: Knowledge, request: GridRequest, group: Group
-) -> tuple[list[Choice], list[Excluded]]:
-    """Every slot that would serve a group, in every width, and the places that cannot."""
-    found: list[Choice] = []
+    catalog: Catalog, knowledge: Knowledge, request: GridRequest, group: NodeGroup
+) -> tuple[list[SlotOption], list[Excluded]]:
+    """Return every slot that would serve a group, in every width, and the queues or types of node
+    that cannot."""
+    slot_options: list[SlotOption] = []
     left_out: list[Excluded] = []
-    for place in _places(catalog):
-        reason = group.unfit(place.node) or _limit(request, group, place)
+    for cluster in _places(catalog):
+        reason = group.unfit(cluster.node) or _limit(request, group, cluster)
         if reason:
-            left_out.append(Excluded(place=place.name, reason=reason))
+            left_out.append(Excluded(place=cluster.name, reason=reason))
             continue
-        for width in _widths(group, place.procs // place.node.cores):
-            slots = _slots(place, known, request, (width, group.most))
-            found += _of_width(place, width, request, slots)
-    return found, left_out
+        for width in _widths(group, cluster.procs // cluster.node.cores):
+            slots = _slots(cluster, knowledge, request, (width, group.most))
+            slot_options += _of_width(cluster, width, request, slots)
+    return slot_options, left_out
 
 
-def _places(catalog: Catalog) -> Iterator[Place]:
-    """Queues of batch sites, types of node elsewhere."""
+def _places(catalog: Catalog) -> Iterator[ClusterName]:
+    """Return queues of batch sites, types of node elsewhere."""
     for site in catalog.sites:
         for queue in site.queues:
-            yield Place(
+            yield ClusterName(
                 name=f"{site.name}/{queue.name}", site=site, node=site.nodes[0], queue=queue
             )
         for node in () if site.queues else site.nodes:
-            yield Place(name=f"{site.name}/{node.name or 'nodes'}", site=site, node=node)
+            yield ClusterName(name=f"{site.name}/{node.name or 'nodes'}", site=site, node=node)
 
 
-def _limit(request: GridRequest, group: Group, place: Place) -> str:
-    """A limit of the place that rules it out; empty if none does."""
-    nodes, jobs = place.procs // place.node.cores, place.queue.max_jobs if place.queue else 1
+def _limit(request: GridRequest, group: NodeGroup, cluster: ClusterName) -> str:
+    """Return a limit that excludes the cluster; empty if there is none."""
+    nodes, jobs = (
+        cluster.procs // cluster.node.cores,
+        cluster.queue.max_jobs if cluster.queue else 1,
+    )
     if not nodes:
-        return f"at most {place.procs} processors, less than one node"
+        return f"at most {cluster.procs} processors, less than one node"
     if group.coupling == "tight" and nodes * jobs < group.least:
         return f"at most {nodes} nodes, {group.least} are needed in one cluster"
-    if place.queue and place.queue.max_walltime_s < request.duration_s:
-        longest, wanted = (
-            format_duration(s) for s in (place.queue.max_walltime_s, request.duration_s)
+    if cluster.queue and cluster.queue.max_walltime_s < request.duration_s:
+        longest, required = (
+            format_duration(s) for s in (cluster.queue.max_walltime_s, request.duration_s)
         )
-        return f"jobs may take {longest}, {wanted} are needed"
+        return f"jobs may take {longest}, {required} are needed"
     return ""
 
 
-def _widths(group: Group, limit: int) -> list[int]:
-    """Nodes a slot: the group's least and most, and powers of two down to a sixteenth of the
-    most."""
+def _widths(group: NodeGroup, limit: int) -> list[int]:
+    """Return nodes per slot: the group's least and most, and powers of two down to a sixteenth of
+    the most."""
     powers = [2**n for n in range(limit.bit_length()) if group.most <= 2**n * _NARROWEST]
-    asked = {*powers, group.least, group.most, min(limit, group.most)}
-    return sorted(width for width in asked if width <= min(limit, group.most))
+    requested = {*powers, group.least, group.most, min(limit, group.most)}
+    return sorted(width for width in requested if width <= min(limit, group.most))
 
 
 def _slots(
-    place: Place, known: Knowledge, request: GridRequest, shape: tuple[int, int]
+    cluster: ClusterName, knowledge: Knowledge, request: GridRequest, shape: tuple[int, int]
 ) -> list[Slot]:
-    """Slots of a width that last until the deadline, as many as the group could ever use."""
+    """Return slots of a width that last until the deadline, as many as the group could ever use."""
     width, most = shape
-    asked = OfferRequest(
-        procs=width * place.node.cores, count=-(-most // width), until_s=request.deadline_s
+    offer_request = OfferRequest(
+        procs=width * cluster.node.cores, count=-(-most // width), until_s=request.deadline_s
     )
-    if place.queue:
-        return batch_offers(place.site, place.queue, known, asked)
-    return instant_offers(place.site, place.node, known, asked)
+    if cluster.queue:
+        return batch_offers(cluster.site, cluster.queue, knowledge, offer_request)
+    return instant_offers(cluster.site, cluster.node, knowledge, offer_request)
 
 
-def _of_width(place: Place, width: int, request: GridRequest, slots: list[Slot]) -> list[Choice]:
-    """Slots as choices; those of the spot market are a cluster of their own."""
-    found, counted = [], Counter[str]()
+def _of_width(
+    cluster: ClusterName, width: int, request: GridRequest, slots: list[Slot]
+) -> list[SlotOption]:
+    """Return slots as choices; those of the spot market are a separate cluster."""
+    results, counted = [], Counter[str]()
     submits: dict[int, float] = {}
     for slot in slots:
         if id(slot.curve) not in submits:  # equal slots share their curve
@@ -138,20 +144,20 @@ def _of_width(place: Place, width: int, request: GridRequest, slots: list[Slot])
                 request.earliest_s, latest_submission(slot, [request.start_by_s])
             )
         submit_s = submits[id(slot.curve)]
-        lane = f"{place.name}/{slot.queue}" if slot.queue == SPOT else place.name
+        lane = f"{cluster.name}/{slot.queue}" if slot.queue == SPOT else cluster.name
         counted[lane] += 1
-        held_s = request.deadline_s - submit_s
-        pool = f"{place.site.name}/{slot.queue}" if slot.queue else place.site.name
-        choice = Choice(
+        duration_s = request.deadline_s - submit_s
+        pool = f"{cluster.site.name}/{slot.queue}" if slot.queue else cluster.site.name
+        choice = SlotOption(
             slot=replace(slot, submit_s=submit_s),
             cluster=lane,
             pool=pool,
-            room=place.procs,
+            room=cluster.procs,
             width=width,
             position=counted[lane],
             probability=slot.curve.by(request.start_by_s - submit_s) * slot.up,
-            cost_usd=slot.cost_usd(held_s),
-            node_hours=slot.nodes * held_s / 3600.0,
+            cost_usd=slot.cost_usd(duration_s),
+            node_hours=slot.nodes * duration_s / 3600.0,
         )
-        found.append(choice)
-    return found
+        results.append(choice)
+    return results

@@ -1,4 +1,5 @@
-"""A slot: processors at a site until an instant, and how surely they are there by any moment."""
+"""A slot: processors at a site until an instant, and the probability that they are ready by each
+instant."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _SHARES = (0.5, 0.75, 0.9, 0.97, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class StartCurve:
-    """P(the slot is ready by t): a step function, right-continuous, never falling.
+    """P(the slot is ready by t): a step function, right-continuous, non-decreasing.
 
     ``times_s`` ascending, ``probabilities`` ascending in [0, 1], of equal length; 0 before the
     first.
@@ -29,26 +30,26 @@ class StartCurve:
     probabilities: Floats
 
     def by(self, instant_s: float) -> float:
-        """P(ready by ``instant_s``)."""
+        """Return P(ready by ``instant_s``)."""
         times_s, probabilities = self._steps
         position = bisect_right(times_s, instant_s)
         return probabilities[position - 1] if position else 0.0
 
     @cached_property
     def _steps(self) -> tuple[list[float], list[float]]:
-        """As lists: a single answer is found in them several times as fast as in arrays."""
+        """The steps as lists: single look-ups are several times as fast as in arrays."""
         times_s, probabilities = (
             np.asarray(a, np.float64).tolist() for a in (self.times_s, self.probabilities)
         )
         return times_s, probabilities
 
     def by_all(self, instants_s: ArrayLike) -> Floats:
-        """:meth:`by` for many instants; same shape back."""
+        """Return :meth:`by` for many instants; same shape."""
         rows = np.searchsorted(self.times_s, np.asarray(instants_s, dtype=np.float64), side="right")
         return np.append(0.0, self.probabilities)[rows]
 
     def ready_at(self, chances: ArrayLike) -> Floats:
-        """Inverse: for uniform draws, when the slot is ready; ``inf`` where it never is."""
+        """Inverse: return for uniform draws when the slot is ready; ``inf`` if never."""
         position = np.searchsorted(
             self.probabilities, np.asarray(chances, dtype=np.float64), side="left"
         )
@@ -61,26 +62,26 @@ class StartCurve:
 
     @cached_property
     def milestones(self) -> tuple[tuple[float, float], ...]:
-        """``(time, probability)`` where these shares of the best reachable probability are first
-        met."""
+        """``(time, probability)`` at which certain shares of the best reachable probability are
+        first reached."""
         if not len(self.times_s) or self.probabilities[-1] <= 0:
             return ()
-        wanted = np.array(_SHARES) * self.probabilities[-1]
-        found = np.searchsorted(self.probabilities, wanted, side="left").clip(
+        required = np.array(_SHARES) * self.probabilities[-1]
+        result = np.searchsorted(self.probabilities, required, side="left").clip(
             max=len(self.times_s) - 1
         )
-        rows = {(float(self.times_s[i]), float(self.probabilities[i])) for i in found}
+        rows = {(float(self.times_s[i]), float(self.probabilities[i])) for i in result}
         return tuple(sorted(rows))
 
     def check(self) -> None:
-        """Ascending times, non-falling probabilities within [0, 1]."""
+        """Check for ascending times and non-decreasing probabilities within [0, 1]."""
         p = self.probabilities
         if np.any(np.diff(self.times_s) < 0) or np.any(np.diff(p) < 0) or np.any((p < 0) | (p > 1)):
             raise AssertionError(f"no start curve: {self.times_s}, {p}")
 
 
 def certain_from(instant_s: float, probability: float = 1.0) -> StartCurve:
-    """A slot that is ready at a known instant, if it is granted at all."""
+    """Return the curve of a slot that is ready at a known instant, if it is granted at all."""
     return StartCurve(np.array([instant_s]), np.array([probability]))
 
 
@@ -88,14 +89,14 @@ def certain_from(instant_s: float, probability: float = 1.0) -> StartCurve:
 class Slot:
     """An offer of processors from a site, on a clock whose zero is the instant of planning.
 
-    ``drift``: the logarithm of how much slower its site was seen to be than stated, which is in
-    ``speed`` already; ``doubt``: the share of run times' errors of sites that is still open.
-    ``shared`` names what its start depends on together with others: slots of one queue are granted
-    or delayed together (:mod:`vgrads.vgrid.fate`). ``up`` is the probability that it lives to its
-    end once it is ready. ``basis``: what its curve rests on where that is not a history of waits.
-    ``fixed``: it is asked for at ``submit_s``, whatever a plan has in mind; its curve is what
-    follows from that. ``containers``: engines that its machines have; ``resources``: units of what
-    it has beside processors.
+    ``drift``: the logarithm of the observed slowdown of its site relative to its description, which
+    is included in ``speed``; ``doubt``: the remaining share of the run time errors of sites.
+    ``shared`` names the common source of its start with others: slots of one queue are granted or
+    delayed together (:mod:`vgrads.vgrid.availability`). ``up`` is the probability that it lives to
+    its end once it is ready. ``basis``: the basis of its curve if that is not a history of waits.
+    ``fixed``: it is requested at ``submit_s``, independently of a plan; its curve assumes that.
+    ``containers``: container engines of its machines; ``resources``: units of its resources other
+    than processors.
     """
 
     id: str
@@ -122,19 +123,20 @@ class Slot:
     containers: tuple[str, ...] = ()
     resources: tuple[tuple[str, int], ...] = ()
 
-    def seen_slower(self, drift: float, doubt: float) -> Slot:
-        """The same where tasks were seen to take ``exp(drift)`` times what its speed says."""
+    def slowed(self, drift: float, doubt: float) -> Slot:
+        """Return the same if tasks were observed to take ``exp(drift)`` times the run time expected
+        from its speed."""
         return replace(self, speed=self.speed * math.exp(-drift), drift=drift, doubt=doubt)
 
     def as_stated(self) -> Slot:
-        """The same before anything was seen of it."""
+        """Return the same without any observations."""
         return replace(self, speed=self.speed * math.exp(self.drift), drift=0.0, doubt=1.0)
 
     def holds(self, needs: Needs) -> bool:
-        """True where a task fits; memory that nobody stated suffices.
+        """True if a task fits; unstated memory suffices.
 
-        Units of resources go with processors: of P processors with G units a task that needs g
-        takes up at least its share of them, so whatever runs beside it, no more than G are in use.
+        Units of resources are proportional to processors: of P processors with G units a task that
+        needs g occupies at least its share of them, so at most G are in use by all tasks together.
         """
         if needs.procs > self.procs or not self.runs(needs.engine):
             return False
@@ -150,27 +152,27 @@ class Slot:
         return needs.memory_mib <= self.memory_for(needs.procs)
 
     def runs(self, engine: str) -> bool:
-        """True where its machines have an engine for containers (``any``: whichever; empty: none is
+        """True if its machines have a container engine (``any``: every one; empty: none is
         needed)."""
         return (
             not engine or engine in self.containers or (engine == "any" and bool(self.containers))
         )
 
     def memory_for(self, procs: int) -> float:
-        """MiB of the nodes that so many processors are spread over; ``inf`` where nobody stated
-        any."""
+        """Return the MiB of the nodes over which this many processors are spread; ``inf`` if not
+        stated."""
         nodes = -(-procs * self.nodes // self.procs)
         return math.inf if self.memory_mib is None else self.memory_mib * nodes
 
     @property
     def paid(self) -> bool:
-        """True where the slot costs money."""
+        """True if the slot costs money."""
         return self.price_usd_per_hour > 0
 
-    def cost_usd(self, held_s: float) -> float:
-        """Price of holding the slot this long from when it is ready: started billing units of every
-        node, to the cent."""
-        if not self.paid or held_s <= 0:
+    def cost_usd(self, duration_s: float) -> float:
+        """Return the price of holding the slot this long after it is ready: started billing units
+        of every node, to the cent."""
+        if not self.paid or duration_s <= 0:
             return 0.0
-        paid_s = billed_s(held_s, self.billing_s)
+        paid_s = billed_s(duration_s, self.billing_s)
         return round(self.nodes * paid_s / 3600.0 * self.price_usd_per_hour + 1e-9, 2)

@@ -1,4 +1,4 @@
-"""A virtual grid as a tree that can be searched: grid → site → cluster → slot."""
+"""A virtual grid as a searchable tree: grid → site → cluster → slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ FLOORS = ("grid", "site", "cluster", "slot")
 
 @dataclass(frozen=True, kw_only=True)
 class GridNode:
-    """A node of the tree; ``facts`` of a slot are what it offers, of the others what they hold."""
+    """A node of the tree; ``facts`` of a slot are its properties, of other nodes those of their
+    content."""
 
     kind: str
     name: str
@@ -21,13 +22,14 @@ class GridNode:
     children: tuple[GridNode, ...] = field(default_factory=tuple)
 
     def walk(self) -> Iterator[GridNode]:
-        """This node and all below it, parents first."""
+        """Return this node and all below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def find(self, kind: str | None = None, **facts: object) -> list[GridNode]:
-        """Nodes of a kind whose facts have these values: ``find("slot", group="solvers")``."""
+        """Return nodes of a kind whose facts have these values: ``find("slot",
+        group="solvers")``."""
         return [
             node
             for node in self.walk()
@@ -36,7 +38,7 @@ class GridNode:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Nested mappings, as ``vgrads offers --json`` has them."""
+        """Return nested mappings, as in ``vgrads offers --json``."""
         plain: dict[str, Any] = {"kind": self.kind, "name": self.name, **self.facts}
         if self.children:
             plain["children"] = [child.as_json() for child in self.children]
@@ -44,7 +46,7 @@ class GridNode:
 
 
 def grid_tree(offer: GridOffer) -> GridNode:
-    """The slots of an offer under their clusters and sites, in the order of names."""
+    """Return the slots of an offer under their clusters and sites, in the order of names."""
     slots = [
         (choice.slot.site, choice.cluster, _slot_node(choice, group.group.name))
         for group in offer.groups

@@ -1,8 +1,8 @@
 """Virtual advance reservations: the latest instant to submit so that a job runs by T.
 
-For every submission instant t the job may start at once and must still hold its processors until
-T + W, so it asks for W_adj(t) = W + (T − t); its probability is GETPROB(N, W_adj(t), T − t).
-(Nurmi, Wolski, Brevik, "VARQ: virtual advance reservations for queues", HPDC 2008; SC'09 §3.1.1.)
+For every submission instant t the job may start at once and must still hold its processors until T
++ W, so it requests W_adj(t) = W + (T − t); its probability is GETPROB(N, W_adj(t), T − t). (Nurmi,
+Wolski, Brevik, "VARQ: virtual advance reservations for queues", HPDC 2008; SC'09 §3.1.1.)
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from vgrads.kernel.errors import InputError
 
 STEP_S = 30.0
 MARGIN = 0.35
-"""Of the probability that is missing to 1: what later instants must have in reserve."""
+"""Reserve required of later instants, as a share of the probability missing to 1."""
 
 
 class WaitOracle(Protocol):
     """GETPROB of one queue, for one shape of job and many bounds at once."""
 
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
-        """Shapes with the same number get the same answers."""
+        """Return the group of a shape: shapes of one group have the same probabilities."""
 
     def probability(
         self,
@@ -35,16 +35,15 @@ class WaitOracle(Protocol):
         ahead: int = 0,
         submit_in_s: float = 0.0,
     ) -> NDArray[np.float64]:
-        """P(wait ≤ d) for every d of a job that is submitted later; ``ahead`` of the asker's jobs
-        wait before it."""
+        """Return P(wait ≤ d) for every d of a job that is submitted later; ``ahead`` of the user's
+        jobs wait before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trajectory:
-    """Probability of running at T for each submission instant; 0 where the queue forbids it.
+    """Probability of running at T for each submission instant; 0 if the queue forbids it.
 
-    ``chosen`` is the index of the latest instant whose probability is enough, None if there is
-    none.
+    ``chosen`` is the index of the latest instant whose probability suffices, None if there is none.
     """
 
     submit_s: NDArray[np.float64]
@@ -72,69 +71,72 @@ class Reservation:
 
 def trajectory(
     oracle: WaitOracle,
-    wanted: Reservation,
+    reservation: Reservation,
     step_s: float = STEP_S,
 ) -> Trajectory:
-    """Every instant from now to T; the whole list is scanned, for it need not be monotone."""
-    if wanted.start_by_s < 0 or step_s <= 0:
-        raise InputError("the start must lie ahead and the step be positive", where="trajectory")
-    submit = np.arange(0.0, wanted.start_by_s + step_s / 2, step_s)
-    submit = submit[submit <= wanted.start_by_s]
-    ahead = wanted.start_by_s - submit
-    walltimes = wanted.walltime_s + ahead
-    chances = _chances(oracle, wanted, walltimes, ahead)
-    chances = np.where(walltimes <= wanted.max_walltime_s, chances, 0.0)
-    enough = np.flatnonzero(chances >= wanted.probability)
+    """Evaluate every instant from now to T; the whole list is scanned, because it need not be
+    monotone."""
+    if reservation.start_by_s < 0 or step_s <= 0:
+        raise InputError(
+            "the start must be in the future and the step must be positive", where="trajectory"
+        )
+    submit = np.arange(0.0, reservation.start_by_s + step_s / 2, step_s)
+    submit = submit[submit <= reservation.start_by_s]
+    ahead = reservation.start_by_s - submit
+    walltimes = reservation.walltime_s + ahead
+    chances = _chances(oracle, reservation, walltimes, ahead)
+    chances = np.where(walltimes <= reservation.max_walltime_s, chances, 0.0)
+    enough = np.flatnonzero(chances >= reservation.probability)
     chosen = int(enough[-1]) if len(enough) else None
     return Trajectory(submit_s=submit, probabilities=chances, walltimes_s=walltimes, chosen=chosen)
 
 
 def _chances(
     oracle: WaitOracle,
-    wanted: Reservation,
+    reservation: Reservation,
     walltimes_s: NDArray[np.float64],
     within_s: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """GETPROB of each instant with its own wall time; one call per group of like jobs."""
+    """Return GETPROB of each instant with its own wall time; one call per group of similar jobs."""
     chances = np.zeros_like(within_s)
-    groups = np.array([oracle.group(wanted.procs, walltime_s) for walltime_s in walltimes_s])
+    groups = np.array([oracle.group(reservation.procs, walltime_s) for walltime_s in walltimes_s])
     for group in np.unique(groups):
         rows = groups == group
         walltime_s = float(walltimes_s[rows][0])
-        submit_in_s = wanted.start_by_s - float(within_s[rows][0])
+        submit_in_s = reservation.start_by_s - float(within_s[rows][0])
         chances[rows] = oracle.probability(
-            wanted.procs, walltime_s, within_s[rows], wanted.confidence, 0, submit_in_s
+            reservation.procs, walltime_s, within_s[rows], reservation.confidence, 0, submit_in_s
         )
     return chances
 
 
-def adapt(allowed: float, probability: float, kept: bool, rate: float = 0.03) -> float:
-    """The share of failures to allow from now on, after one more promise was kept or not.
+def adapt(allowed: float, probability: float, retained: bool, rate: float = 0.03) -> float:
+    """Return the share of failures to allow from now on, after one more promise was kept or broken.
 
-    Choosing instants by their estimated probability picks those that were estimated too high, and
-    moving them gives away luck but keeps bad luck; the record of promises corrects both in the long
-    run (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, equation 2). Never more
-    lenient than what was promised, never asking for the impossible.
+    Choosing instants by their estimated probability selects those that were estimated too high, and
+    moving them discards good outcomes but keeps bad ones; the record of promises corrects both in
+    the long run (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, equation 2). Never
+    more lenient than promised, never impossible to meet.
     """
     missing = 1.0 - probability
-    step = rate * missing if kept else -rate * probability
+    step = rate * missing if retained else -rate * probability
     return min(max(allowed + step, missing / 10.0), missing)
 
 
 class QueueFutures(Protocol):
-    """How one queue may go on from the state it is in."""
+    """Possible futures of one queue from its current state."""
 
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
-        """P(a job submitted in ``submit_in_s`` runs by ``by_s``)."""
+        """Return P(a job submitted in ``submit_in_s`` runs by ``by_s``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What to do about a reservation now: submit, or look again in ``again_in_s``.
+    """Next action for a reservation: submit, or check again in ``again_in_s``.
 
-    ``probability`` is that of submitting as early as the queue allows; ``latest_s`` the latest
-    instant that is still sure enough, None where none is any more; submitting is then the best that
-    is left.
+    ``probability`` is that of submitting as early as the queue permits; ``latest_s`` the latest
+    instant with sufficient probability, None if there is none; then submitting is the best
+    remaining action.
     """
 
     submit: bool
@@ -143,26 +145,28 @@ class Move:
     latest_s: float | None
 
 
-def move(futures: QueueFutures, wanted: Reservation, margin: float = MARGIN) -> Move:
-    """Submit now, or wait because later is sure enough. Times in ``wanted`` count from now.
+def move(futures: QueueFutures, reservation: Reservation, margin: float = MARGIN) -> Move:
+    """Submit now, or wait if a later instant suffices. Times in ``reservation`` count from now.
 
-    Waiting is worth it only while what is lost by bad news until the next look is covered: later
-    instants must beat the probability by ``margin`` of what is missing to 1. The next look comes
-    after a third of the time that is left to the latest good instant.
+    Waiting pays off only if possible losses until the next check are covered: later instants must
+    exceed the probability by ``margin`` of the part missing to 1. The next check is after a third
+    of the time left to the latest sufficient instant.
     """
-    begin = wanted.start_by_s
+    begin = reservation.start_by_s
 
     def chance(submit_s: float) -> float:
-        walltime_s = wanted.walltime_s + begin - submit_s
-        if walltime_s > wanted.max_walltime_s:
+        walltime_s = reservation.walltime_s + begin - submit_s
+        if walltime_s > reservation.max_walltime_s:
             return 0.0
-        return futures.chance(wanted.procs, walltime_s, submit_s, begin)
+        return futures.chance(reservation.procs, walltime_s, submit_s, begin)
 
-    first = max(0.0, wanted.walltime_s + begin - wanted.max_walltime_s)  # within the queue's limit
+    first = max(
+        0.0, reservation.walltime_s + begin - reservation.max_walltime_s
+    )  # within the queue's limit
     best = chance(first) if first <= begin else 0.0
-    level = wanted.probability + margin * (1.0 - wanted.probability)
+    level = reservation.probability + margin * (1.0 - reservation.probability)
     if best < level:
-        enough = best >= wanted.probability
+        enough = best >= reservation.probability
         again_s = first if enough else 0.0
         return Move(
             submit=again_s <= 0,

@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.research.bags.architectures import Algorithm, Outcome, simulate
+from vgrads.research.bags.architectures import Algorithm, WorkloadOutcome, simulate
 from vgrads.research.bags.model import MODELS, Target, draw_bags
 from vgrads.research.bags.system import System, paper_system
-from vgrads.research.bags.workload import Bags
+from vgrads.research.bags.workload import BagColumns
 
 
-def workload(days: float) -> tuple[Bags, System]:
+def workload(days: float) -> tuple[BagColumns, System]:
     """A day or a part of it at 60 % load."""
     system = paper_system()
     target = Target(load=0.6, capacity=system.capacity, clusters=len(system.procs), days=days)
     return draw_bags(MODELS["average"], target, seed=1), system
 
 
-def plain_simpy(bags: Bags, system: System) -> list[float]:
+def plain_simpy(bags: BagColumns, system: System) -> list[float]:
     """Ends of all tasks: a process for the arrivals and one for each task that runs, a heap of what
     waits."""
     import simpy  # noqa: PLC0415  # an alternative that need not be there
@@ -68,7 +68,9 @@ def plain_simpy(bags: Bags, system: System) -> list[float]:
     return ends
 
 
-def timed(bags: Bags, system: System, how: Algorithm, repeats: int = 3) -> tuple[float, Outcome]:
+def timed(
+    bags: BagColumns, system: System, how: Algorithm, repeats: int = 3
+) -> tuple[float, WorkloadOutcome]:
     """The best of a few."""
     best, outcome = math.inf, simulate(bags, system, how)
     for _ in range(repeats):

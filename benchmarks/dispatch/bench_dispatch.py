@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from dispatch_chaos import chaos
-from dispatch_load import Load, Ran, alone, served
+from dispatch_load import Load, StageResult, alone, served
 from dispatch_peers import all_measured
 from dispatch_rows import appended, by_command, by_service, distinct_bytes, templated_s
 from dispatch_storm import restart, storm
@@ -54,17 +54,17 @@ class Sizes:
         return max(1000, int(full * self.scale))
 
 
-def _said(rates: dict[str, float]) -> str:
+def _format_rates(rates: dict[str, float]) -> str:
     return ", ".join(f"{name} {rate:,.0f}" for name, rate in rates.items()) or "none here"
 
 
 def single(sizes: Sizes) -> list[Row]:
     """A message for each task."""
-    peers = _said(all_measured("nothing", sizes.of(5000)))
+    peers = _format_rates(all_measured("nothing", sizes.of(5000)))
     rows = []
     for tls, must, aim in ((False, 2000, 5000), (True, 1500, 3000)):
-        load = Load(tasks=sizes.of(100_000), hosts=256, tls=tls, single=True)
-        ran: Ran = alone(served, load)
+        load = Load(tasks=sizes.of(100_000), agents=256, tls=tls, single=True)
+        ran: StageResult = alone(served, load)
         rate, each = load.tasks / ran.seconds, ran.exchanges / load.tasks
         what = f"tasks of nothing, {each:.2f} exchanges each, {'TLS' if tls else 'plain'}, /s"
         rows.append(Row(what, f"{must:,}", f"{aim:,}", f"{rate:,.0f}", rate >= must, peers))
@@ -74,7 +74,7 @@ def single(sizes: Sizes) -> list[Row]:
 def bundled(sizes: Sizes) -> list[Row]:
     """As many in an answer as last a tenth of a second, and all two million of them queued."""
     tasks = sizes.of(2_000_000)
-    ran: Ran = alone(served, Load(tasks=tasks, hosts=64))
+    ran: StageResult = alone(served, Load(tasks=tasks, agents=64))
     rate, tenth = tasks / ran.seconds, max(1, len(ran.ends) // 10)
     first, last = sum(ran.ends[:tenth]) / tenth, sum(ran.ends[-tenth:]) / tenth
     queued = (ran.queued_mib - ran.before_mib) * 2**20 / tasks
@@ -121,7 +121,7 @@ def processes(sizes: Sizes) -> list[Row]:
             f"{1.5 * best:,.0f}",
             f"{rate:,.0f}",
             rate >= best,
-            _said(peers),
+            _format_rates(peers),
         )
     ]
 
@@ -134,15 +134,15 @@ def submission(sizes: Sizes) -> list[Row]:
     ]
     rates = by_service(sizes.of(1_000_000))
     best = max(rates.values())
-    said = ", ".join(f"{bundle:,}: {rate:,.0f}" for bundle, rate in rates.items())
-    rows.append(Row("commands over REST, by bundle, /s", "100,000", "100,000", said, best >= 1e5))
+    text = ", ".join(f"{bundle:,}: {rate:,.0f}" for bundle, rate in rates.items())
+    rows.append(Row("commands over REST, by bundle, /s", "100,000", "100,000", text, best >= 1e5))
     return rows
 
 
 def efficiency(sizes: Sizes) -> list[Row]:
     """Tasks of a second."""
     tasks = 256 * max(5, int(30 * sizes.scale))
-    ran: Ran = alone(served, Load(tasks=tasks, hosts=256, seconds=1.0))
+    ran: StageResult = alone(served, Load(tasks=tasks, agents=256, seconds=1.0))
     ideal = (tasks - 256) / 256  # counted from the first end on
     share = ideal / ran.seconds
     rows = [
@@ -154,7 +154,7 @@ def efficiency(sizes: Sizes) -> list[Row]:
             share >= 0.95,
         )
     ]
-    rate = by_command("sleep 1", tasks, procs=256, hosts=4)
+    rate = by_command("sleep 1", tasks, procs=256, agents=4)
     rows.append(
         Row(
             "4 agents of 64 processors on two cores, `sleep 1`, from hand-over to last end",
@@ -169,20 +169,20 @@ def efficiency(sizes: Sizes) -> list[Row]:
 
 def journal(sizes: Sizes) -> list[Row]:
     """Ends with times as they are drawn, so that nothing is packed well by chance."""
-    kept = alone(appended, sizes.of(1_000_000))
+    retained = alone(appended, sizes.of(1_000_000))
     return [
         Row(
             "journal after compaction, bytes a task",
             "100",
             "30",
-            f"{kept.bytes_a_task:.1f}",
-            kept.bytes_a_task <= 100,
+            f"{retained.bytes_a_task:.1f}",
+            retained.bytes_a_task <= 100,
         ),
         Row(
             "– appended, tasks/s; longest pause while it is cut, s",
             "–",
             "100,000",
-            f"{kept.rate:,.0f}; {kept.pause_s:.2f}",
+            f"{retained.rate:,.0f}; {retained.pause_s:.2f}",
             True,
         ),
     ]
@@ -191,59 +191,65 @@ def journal(sizes: Sizes) -> list[Row]:
 def restarts(sizes: Sizes) -> list[Row]:
     """Kill −9 in the midst."""
     tasks = sizes.of(2_000_000)
-    found = restart(tasks)
-    lost = tasks - found.done + found.twice
+    returned = restart(tasks)
+    lost = tasks - returned.done + returned.twice
     return [
         Row(
             f"restart with {tasks:,} tasks, s until the port is open",
             "30",
             "10",
-            f"{found.read_s:.2f}",
-            found.read_s <= 30,
+            f"{returned.read_s:.2f}",
+            returned.read_s <= 30,
         ),
         Row(
             "– then until all 64 hosts are back, s",
             "5",
             "5",
-            f"{found.back_s:.1f}",
-            found.back_s <= 5,
+            f"{returned.back_s:.1f}",
+            returned.back_s <= 5,
         ),
         Row(
             "– acknowledged results lost; tasks done twice",
             "0; 0",
             "0; 0",
-            f"{lost}; {found.doubled}",
-            not lost and not found.doubled,
+            f"{lost}; {returned.doubled}",
+            not lost and not returned.doubled,
         ),
     ]
 
 
 def storms(sizes: Sizes) -> list[Row]:
     """A thousand connections of the agent's own talk."""
-    found = storm(1000, sizes.away_s)
+    returned = storm(1000, sizes.away_s)
     what = f"1,000 hosts, dispatcher away {sizes.away_s:.0f} s: back in s"
     return [
-        Row(what, "60", "60", f"{found.back_s:.0f}", found.back_s <= 60),
+        Row(what, "60", "60", f"{returned.back_s:.0f}", returned.back_s <= 60),
         Row(
             "– hosts that came in a second at most; ended themselves",
             "200; 0",
             "200; 0",
-            f"{found.most_a_second:.0f}; {found.ended_themselves}",
-            found.most_a_second <= 200 and not found.ended_themselves,
+            f"{returned.most_a_second:.0f}; {returned.ended_themselves}",
+            returned.most_a_second <= 200 and not returned.ended_themselves,
         ),
     ]
 
 
 def killing(sizes: Sizes) -> list[Row]:
     """A host each second, the dispatcher each 30 s."""
-    found = chaos(sizes.chaos, 0.05)
+    result = chaos(sizes.chaos, 0.05)
     what = (
-        f"{found.tasks:,} tasks of 50 ms, {found.hosts_killed} agents and "
-        f"{found.managers_killed} dispatchers killed"
+        f"{result.tasks:,} tasks of 50 ms, {result.agents_killed} agents and "
+        f"{result.managers_killed} dispatchers killed"
     )
-    measured = f"{found.once:,} once, {found.seconds:.0f} s"
+    measured = f"{result.once:,} once, {result.seconds:.0f} s"
     return [
-        Row(what, "each once", "each once", measured, found.once == found.tasks == len(found.ends))
+        Row(
+            what,
+            "each once",
+            "each once",
+            measured,
+            result.once == result.tasks == len(result.ends),
+        )
     ]
 
 
@@ -270,7 +276,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true")
     chosen = parser.parse_args()
     sizes = Sizes(1.0 if chosen.full else 0.1, chosen.chaos or 20_000, chosen.away)
-    wanted = chosen.only or [
+    required = chosen.only or [
         name
         for name in PARTS
         if name not in _LONG
@@ -280,7 +286,7 @@ def main() -> None:
     ]
     tempfile.tempdir = os.environ.get("TMPDIR")
     print("| what | must | aim | measured | | peers |\n|---|--:|--:|--:|---|---|", flush=True)
-    for name in wanted:
+    for name in required:
         load = os.getloadavg()[0]
         for row in PARTS[name](sizes):
             word = ("" if row.good else "missed") + (f" (load {load:.1f})" if load > 1.5 else "")
@@ -288,7 +294,7 @@ def main() -> None:
                 f"| {row.what} | {row.must} | {row.aim} | {row.measured} | {word} | {row.peers} |",
                 flush=True,
             )
-    left = [name for name in _LONG if name not in wanted]
+    left = [name for name in _LONG if name not in required]
     if left:
         print(f"\nNot measured: {', '.join(left)} (minutes each: `--{'`, `--'.join(left)}`).")
 

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from commands import vgrads_s
 from dispatch_load import alone
 from dispatch_rows import by_command
-from matrix_virtual import Played, played
+from matrix_virtual import Played, simulated
 
-from vgrads.workflows.generated.blocks import Grid, block_of
+from vgrads.workflows.generated.blocks import BlockGrid, block_of
 
 _ITEMS, _BYTES, _PART = 1000, 20 * 2**10, 24
 _PROGRAM = 'int puts(const char *); int main(void) { puts("1"); return 0; }\n'
@@ -73,9 +73,9 @@ class Row:
 
 def virtual() -> list[Row]:
     """64 hosts of 16 processors, cells of about a second."""
-    wave: Played = alone(played, Grid("wavefront", 1000, 1000, 1, 1), 1.0, 64, 16)
-    side = block_of(Grid("allpairs", 4000, 4000, 1, 1), 1.0, 64 * 16)
-    pairs: Played = alone(played, Grid("allpairs", 4000, 4000, side, side), 1.0, 64, 16)
+    wave: Played = alone(simulated, BlockGrid("wavefront", 1000, 1000, 1, 1), 1.0, 64, 16)
+    side = block_of(BlockGrid("allpairs", 4000, 4000, 1, 1), 1.0, 64 * 16)
+    pairs: Played = alone(simulated, BlockGrid("allpairs", 4000, 4000, side, side), 1.0, 64, 16)
     each = wave.journal_bytes / wave.done
     return [
         Row(

@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from policies_desk import desk
+from policies_load import measure_load
 
 from vgrads.kernel.errors import InputError
 from vgrads.policies.ads import LONGEST, MOST
@@ -31,7 +31,7 @@ Deadline = Concurrency * 2000
 """
 
 
-def host(i: int) -> dict[str, Any]:
+def agent(i: int) -> dict[str, Any]:
     """A host unlike all others."""
     return {
         "Name": f"n{i}.myhost",
@@ -56,38 +56,38 @@ def rate(what: str, count: int, begin: float, needed: float = 0) -> None:
 def verdicts() -> None:
     """One slot asked again and again for hosts that are known."""
     left = read_policy(FIG3, "").under({"Tail": True})
-    hosts = [host(i) for i in range(1000)]
-    for one in hosts:
-        left.requirements(one)
+    agents = [agent(i) for i in range(1000)]
+    for item in agents:
+        left.requirements(item)
     ask, begin = left.requirements, time.perf_counter()
     for _ in range(2000):
-        for one in hosts:
-            ask(one)
+        for item in agents:
+            ask(item)
     rate("remembered verdicts, two names read, 1,000 hosts", 2_000_000, begin, 1_000_000)
     left = read_policy(FIG3, "").under({"Tail": False})
     ask, begin = left.requirements, time.perf_counter()
     for _ in range(2000):
-        for one in hosts:
-            ask(one)
+        for item in agents:
+            ask(item)
     rate("verdicts of a slot that Tail has decided", 2_000_000, begin)
     left = read_policy({"JobRequirements": "!member(Host.Grid, Job.Grids)"}, "").under({})
-    job, begin = job_ad("j", "x", [{"Host": one} for one in hosts[:3]]), time.perf_counter()
+    job, begin = job_ad("j", "x", [{"Host": entry} for entry in agents[:3]]), time.perf_counter()
     for _ in range(200):
-        for one in hosts:
-            left.requirements(one, job)
+        for item in agents:
+            left.requirements(item, job)
     rate("remembered verdicts that read a list", 200_000, begin)
 
 
 def passes() -> None:
     """All four slots of hand-out for hosts never met."""
-    hosts = [host(i) for i in range(60_000)]
+    agents = [agent(i) for i in range(60_000)]
     for tail in (True, False):
         left, begin = read_policy(FIG3, "").under({"Tail": tail}), time.perf_counter()
-        for one in hosts:
-            if left.requirements(one):
-                left.rank(one)
-                left.deadline(one, concurrency=left.concurrency(one))
-        rate(f"fresh four-slot passes, Tail {tail}", len(hosts), begin, 20_000)
+        for item in agents:
+            if left.requirements(item):
+                left.rank(item)
+                left.deadline(item, concurrency=left.concurrency(item))
+        rate(f"fresh four-slot passes, Tail {tail}", len(agents), begin, 20_000)
 
 
 def states() -> None:
@@ -112,7 +112,7 @@ def explaining() -> None:
     """Why not here?"""
     policy, begin = read_policy(FIG3, ""), time.perf_counter()
     for i in range(20_000):
-        policy.explain("JobRequirements", {"Tail": True}, host(i))
+        policy.explain("JobRequirements", {"Tail": True}, agent(i))
     rate("explanations", 20_000, begin, 100)
 
 
@@ -171,7 +171,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "states": states,
     "explaining": explaining,
     "cost": cost,
-    "desk": desk,
+    "desk": measure_load,
 }
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vgrads.execmgr.tasks.processes import variable_of
+from vgrads.agent.processes import variable_of
 
 _SITES = """
 [[site]]
@@ -45,7 +45,7 @@ class Chaos:
 
     tasks: int
     seconds: float = 0.0
-    hosts_killed: int = 0
+    agents_killed: int = 0
     managers_killed: int = 0
     attempts: int = 0
     ends: Counter[int] = field(default_factory=Counter)
@@ -58,16 +58,16 @@ class Chaos:
 
 def agents_of(home: str) -> list[int]:
     """The agents of dispatchers of this home. Not their tasks: these know their number."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        pid = int(place.name)
+    results = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
         with suppress(OSError):
-            words = (place / "cmdline").read_bytes().split(b"\0")
-            agent = words[1:2] == [b"-I"] and words[2].endswith(b".pyz")
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            agent = words[1:4] == [b"-I", b"-X", b"vgrads-agent"]
             mine = variable_of(pid, "VGRADS_HOME") == home
             if agent and mine and not variable_of(pid, "VGRADS_TASK"):
-                found.append(pid)
-    return found
+                results.append(pid)
+    return results
 
 
 def kill_agents(home: str) -> None:
@@ -107,20 +107,20 @@ class Run:
                 env=self.environment,
             )
 
-    def told(self) -> str:
+    def output(self) -> str:
         """What the commands printed."""
         return (self.folder / "log").read_text()
 
     def again(self) -> None:
         """Kill the dispatcher, and let another one go on."""
-        self.bag = self.bag or re.search(r"bag-[0-9a-f]{10}", self.told())[0]  # type: ignore[index]
+        self.bag = self.bag or re.search(r"bag-[0-9a-f]{10}", self.output())[0]  # type: ignore[index]
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.process = self.begin("resume", self.bag)
 
     def ends(self) -> list[dict[str, object]]:
         """All that the bag tells of its attempts."""
-        self.bag = self.bag or re.search(r"bag-[0-9a-f]{10}", self.told())[0]  # type: ignore[index]
+        self.bag = self.bag or re.search(r"bag-[0-9a-f]{10}", self.output())[0]  # type: ignore[index]
         words = [sys.executable, "-m", "vgrads", "bags", "logs", self.bag, "--json"]
         done = subprocess.run(
             words, capture_output=True, text=True, check=True, env=self.environment
@@ -128,35 +128,35 @@ class Run:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def chaos(tasks: int, seconds: float, host_s: float = 1.0, manager_s: float = 30.0) -> Chaos:
-    """Until the bag is over; ``host_s``, ``manager_s``: between kills (0: none)."""
-    draw, found = random.Random(1), Chaos(tasks)
+def chaos(tasks: int, seconds: float, agent_s: float = 1.0, manager_s: float = 30.0) -> Chaos:
+    """Until the bag is over; ``agent_s``, ``manager_s``: between kills (0: none)."""
+    draw, result = random.Random(1), Chaos(tasks)
     with tempfile.TemporaryDirectory() as name:
         run = Run(Path(name), tasks, seconds)
         begin = time.monotonic()
-        host_at = begin + 3.0 + host_s
+        agent_at = begin + 3.0 + agent_s
         manager_at = begin + manager_s
         while run.process.poll() is None:
             now = time.monotonic()
-            if host_s and now >= host_at:
-                host_at += host_s
+            if agent_s and now >= agent_at:
+                agent_at += agent_s
                 agents = agents_of(run.environment["VGRADS_HOME"])
                 if agents:
                     with suppress(ProcessLookupError):
                         os.kill(draw.choice(agents), signal.SIGKILL)
-                        found.hosts_killed += 1
+                        result.agents_killed += 1
             if manager_s and now >= manager_at:
                 manager_at += manager_s
                 run.again()
-                found.managers_killed += 1
+                result.managers_killed += 1
             time.sleep(0.05)
-        found.seconds = time.monotonic() - begin
-        if run.process.returncode and "is over: done" not in run.told():  # killed at the very end
-            print(run.told()[-2000:], file=sys.stderr)
+        result.seconds = time.monotonic() - begin
+        if run.process.returncode and "is over: done" not in run.output():  # killed at the very end
+            print(run.output()[-2000:], file=sys.stderr)
         ends = run.ends()
-        found.attempts = len(ends)
-        found.ends = Counter(
+        result.attempts = len(ends)
+        result.ends = Counter(
             int(str(end["task"])) for end in ends if end["final"] and end["code"] == 0
         )
         kill_agents(run.environment["VGRADS_HOME"])
-    return found
+    return result

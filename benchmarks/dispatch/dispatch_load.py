@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgrads.dispatch.core.talk import Rules
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.server.keys import key_of
-from vgrads.dispatch.server.manager import Manager
-from vgrads.dispatch.server.setting import Setting
-from vgrads.dispatch.storage.kept import KeptBag, keep_bag, keys_of
+from vgrads.dispatch.server.config import DispatcherConfig
+from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.folder import StoredBag, keep_bag
+from vgrads.exchange.keys import key_of, keys_of
 from vgrads.kernel.clock import WallClock
 
-HOSTS = Path(__file__).with_name("noop_hosts.py")
+AGENTS = Path(__file__).with_name("noop_hosts.py")
 SINGLE = Rules(in_hand_s=0.0)
 """A host of one processor has one task and one more that was fetched before."""
 
@@ -39,14 +39,14 @@ class Load:
     take for a task."""
 
     tasks: int
-    hosts: int
+    agents: int
     tls: bool = True
     single: bool = False
     seconds: float = 0.0
 
 
 @dataclass(kw_only=True)
-class Ran:
+class StageResult:
     """How it went. ``ends``: in each second; memory in MiB; ``first_s``: from the first task given
     to the last end."""
 
@@ -80,35 +80,37 @@ def template(tasks: int, **more: Any) -> BagDocument:
     )
 
 
-def keys_file(folder: Path, secret: bytes, hosts: int) -> Path:
+def keys_file(folder: Path, secret: bytes, agents: int) -> Path:
     """A slot and its key for each host."""
     path = folder / "keys"
-    path.write_text("".join(f"s{n} {key_of(secret, f's{n}')}\n" for n in range(hosts)))
+    path.write_text("".join(f"s{n} {key_of(secret, f's{n}')}\n" for n in range(agents)))
     return path
 
 
-def served(load: Load) -> Ran:
+def served(load: Load) -> StageResult:
     """Hosts work a bag off."""
     with tempfile.TemporaryDirectory() as name:
         return asyncio.run(_served(load, Path(name)))
 
 
-async def _served(load: Load, folder: Path) -> Ran:
+async def _served(load: Load, folder: Path) -> StageResult:
     keys = keys_of(folder)
     rules = SINGLE if load.single else Rules()
-    manager = Manager(Setting(folder=folder, secret=keys.secret, rules=rules), WallClock())
-    ran = Ran(before_mib=memory_mib())
-    kept: KeptBag = keep_bag(folder, 0, template(load.tasks), folder)
-    manager.add(0, kept.bag, kept.files)
+    manager = DispatchManager(
+        DispatcherConfig(folder=folder, secret=keys.secret, rules=rules), WallClock()
+    )
+    ran = StageResult(before_mib=memory_mib())
+    retained: StoredBag = keep_bag(folder, 0, template(load.tasks), folder)
+    manager.add(0, retained.bag, retained.files)
     ran.queued_mib = memory_mib()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", keys.key)
     port = await manager.port.listen("127.0.0.1", 0, context if load.tls else None)
     work = asyncio.ensure_future(manager.work())
     contact = f"{'tls' if load.tls else 'tcp'}://127.0.0.1:{port}"
-    words = [contact, str(keys_file(folder, keys.secret, load.hosts)), f"--seconds={load.seconds}"]
-    hosts = subprocess.Popen(
-        [sys.executable, str(HOSTS), *words, *(["--single"] if load.single else [])]
+    words = [contact, str(keys_file(folder, keys.secret, load.agents)), f"--seconds={load.seconds}"]
+    agents = subprocess.Popen(
+        [sys.executable, str(AGENTS), *words, *(["--single"] if load.single else [])]
     )
     bag = manager.state.bags[0]
     try:
@@ -122,8 +124,8 @@ async def _served(load: Load, folder: Path) -> Ran:
                 ran.ends.append(bag.tasks.counts[DONE] - before - sum(ran.ends))
         ran.seconds = time.perf_counter() - begin
     finally:
-        hosts.terminate()
-        hosts.wait()
+        agents.terminate()
+        agents.wait()
     ran.exchanges, ran.peak_mib = manager.port.exchanges, memory_mib("VmHWM")
     await manager.stop()
     await work

@@ -100,11 +100,11 @@ def measured(name: str, what: str, count: int) -> float | str:
 
 def all_measured(what: str, count: int) -> dict[str, float]:
     """Those that could be measured; what could not is said."""
-    found = {}
+    result = {}
     for name in SCRIPTS:
         rate = measured(name, what, count)
         if isinstance(rate, str):
             print(f"{name}, {what}: not measured: {rate}", flush=True)
         else:
-            found[name] = rate
-    return found
+            result[name] = rate
+    return result

@@ -16,17 +16,18 @@ from typing import Any
 from dispatch_chaos import kill_agents
 from dispatch_load import memory_mib, template
 
-from vgrads.bags.bag import Bag, Listed
-from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.records import End, Ended, Given
+from vgrads.bags.bag import BagSpec, Listed
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.dispatch.core.records import AttemptsEnded, TasksAssigned
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Message, Rules
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.server.manager import Manager
-from vgrads.dispatch.server.setting import Setting
-from vgrads.dispatch.storage.journal import SEGMENT_BYTES, Journal
-from vgrads.dispatch.storage.kept import keep_bag, keys_of
+from vgrads.dispatch.server.config import DispatcherConfig
+from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.folder import keep_bag
+from vgrads.dispatch.storage.journal import SEGMENT_BYTES, DispatchJournal
+from vgrads.exchange.keys import keys_of
+from vgrads.exchange.values import AttemptEnd, Hello, Message
 from vgrads.kernel.clock import WallClock
 from vgrads.portal.client import Client
 
@@ -43,12 +44,13 @@ def templated_s(tasks: int) -> float:
     """Seconds to hand over a bag of a template, until it is in the journal's group."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        manager = Manager(
-            Setting(folder=folder, secret=keys_of(folder).secret, rules=Rules()), WallClock()
+        manager = DispatchManager(
+            DispatcherConfig(folder=folder, secret=keys_of(folder).secret, rules=Rules()),
+            WallClock(),
         )
         begin = time.perf_counter()
-        kept = keep_bag(folder, 0, template(tasks), folder)
-        manager.add(0, kept.bag, kept.files)
+        bag = keep_bag(folder, 0, template(tasks), folder)
+        manager.add(0, bag.bag, bag.files)
         manager.journal.write(manager.journal.take())
         seconds = time.perf_counter() - begin
         manager.close()
@@ -62,14 +64,16 @@ def distinct_bytes(tasks: int) -> float:
         with (folder / "commands.txt").open("w") as file:
             file.writelines(f"./simulate --seed {n}\n" for n in range(tasks))
         keys_of(folder)
-        manager = Manager(Setting(folder=folder, secret=b"s", rules=Rules()), WallClock())
+        manager = DispatchManager(
+            DispatcherConfig(folder=folder, secret=b"s", rules=Rules()), WallClock()
+        )
         before = memory_mib()
         document = BagDocument.model_validate({"name": "listed", "commands_file": "commands.txt"})
-        kept = keep_bag(folder, 0, document, folder)
-        manager.add(0, kept.bag, kept.files)
-        found = (memory_mib() - before) * 2**20 / tasks
+        bag = keep_bag(folder, 0, document, folder)
+        manager.add(0, bag.bag, bag.files)
+        value = (memory_mib() - before) * 2**20 / tasks
         manager.close()
-    return found
+    return value
 
 
 @dataclass(frozen=True)
@@ -87,15 +91,17 @@ def appended(tasks: int, bundle: int = 1000) -> Appended:
     draw = random.Random(1)
     with tempfile.TemporaryDirectory() as name:
         folder, state = Path(name), State()
-        journal = Journal(folder, SEGMENT_BYTES // 4)
+        journal = DispatchJournal(folder, SEGMENT_BYTES // 4)
         core = Core(state, Rules(), journal.add)
-        core.add(0, Bag(name="b", commands=Listed(["true"] * tasks)), 0.0)
-        core.hear(Message(host="a", life="1", seq=1, hello=Hello(slot="s", procs=bundle)), 0.0)
+        core.add(0, BagSpec(name="b", commands=Listed(["true"] * tasks)), 0.0)
+        core.receive(
+            Message(agent="a", incarnation="1", seq=1, hello=Hello(slot="s", procs=bundle)), 0.0
+        )
         spent = longest = 0.0
         for first in range(0, tasks, bundle):
             numbers = range(first, min(first + bundle, tasks))
             ends = [
-                End(
+                AttemptEnd(
                     n,
                     0,
                     n * 1e-3,
@@ -111,9 +117,9 @@ def appended(tasks: int, bundle: int = 1000) -> Appended:
                 for n in numbers
             ]
             begin = time.perf_counter()
-            core.note(Given(0, 0, numbers))
+            core.note(TasksAssigned(0, 0, numbers))
             journal.write(journal.take())
-            core.note(Ended(0, ends))
+            core.note(AttemptsEnded(0, ends))
             journal.write(journal.take())
             if journal.full:
                 roll = journal.roll(state)
@@ -125,16 +131,20 @@ def appended(tasks: int, bundle: int = 1000) -> Appended:
             longest = max(longest, time.perf_counter() - begin)
         journal.roll(state).carry_out()
         journal.close()
-        kept = sum(path.stat().st_size for path in folder.iterdir())
-    return Appended(tasks / spent, kept / tasks, longest)
+        retained = sum(path.stat().st_size for path in folder.iterdir())
+    return Appended(tasks / spent, retained / tasks, longest)
 
 
-def by_command(command: str, tasks: int, procs: int = 2, hosts: int = 1) -> float:
+def by_command(command: str, tasks: int, procs: int = 2, agents: int = 1) -> float:
     """Tasks a second through ``vgrads bags run``: from hand-over to the last end, the start of
     hosts included."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rules: dict[str, Any] = {"most": hosts, "procs": procs // hosts, "acquire": "one-at-a-time"}
+        rules: dict[str, Any] = {
+            "most": agents,
+            "procs": procs // agents,
+            "acquire": "one-at-a-time",
+        }
         document = {
             "name": "b",
             "command": command,
@@ -168,7 +178,7 @@ def by_command(command: str, tasks: int, procs: int = 2, hosts: int = 1) -> floa
 
 def by_service(tasks: int) -> dict[int, float]:
     """Commands a second into an open bag of a service, by how many a request brings."""
-    found = {}
+    result = {}
     with tempfile.TemporaryDirectory() as name:
         environment = {**os.environ, "VGRADS_HOME": name}
         environment.pop("VGRADS_DB", None)
@@ -200,12 +210,12 @@ def by_service(tasks: int) -> dict[int, float]:
                     client.add_tasks(
                         bag, [f"./simulate --seed {n}" for n in range(first, first + bundle)]
                     )
-                found[bundle] = count / (time.perf_counter() - begin)
+                result[bundle] = count / (time.perf_counter() - begin)
         finally:
             service.terminate()
             service.wait()
             kill_agents(name)  # a service that ends leaves them at work
-    return found
+    return result
 
 
 def _url(log: Path) -> str:

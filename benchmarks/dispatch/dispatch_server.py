@@ -10,41 +10,39 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import sys
 import time
 from pathlib import Path
 
 from vgrads.dispatch.core.tasks import DONE
-from vgrads.dispatch.server.manager import Manager
-from vgrads.dispatch.server.setting import Setting
-from vgrads.dispatch.storage.kept import kept_bags, keys_of, open_bag
+from vgrads.dispatch.server.config import DispatcherConfig
+from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.folder import list_bags, open_bag
+from vgrads.exchange.keys import keys_of, store_port, stored_port
 from vgrads.kernel.clock import WallClock
 
 
 async def main(folder: Path) -> None:
     """Until it is killed, or the bags are over."""
     begin = time.perf_counter()
-    keys, port_file = keys_of(folder), folder / "port"
+    keys = keys_of(folder)
     began = folder / "began"
     if not began.exists():
         began.write_text(repr(time.time()))
     clock = WallClock(time.time() - float(began.read_text()))
-    manager = Manager(Setting(folder=folder, secret=keys.secret), clock)
-    for number in kept_bags(folder):
-        kept = open_bag(folder, number)
-        manager.add(number, kept.bag, kept.files)
+    manager = DispatchManager(DispatcherConfig(folder=folder, secret=keys.secret), clock)
+    for number in list_bags(folder):
+        retained = open_bag(folder, number)
+        manager.add(number, retained.bag, retained.files)
     before = sum(bag.tasks.counts[DONE] for bag in manager.state.bags.values())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", keys.key)
-    port = int(port_file.read_text()) if port_file.exists() else 0
-    port_file.write_text(str(await manager.port.listen("127.0.0.1", port, context)))
+    port = await manager.port.listen("127.0.0.1", stored_port(folder), keys.context())
+    store_port(folder, port)
     read_s = time.perf_counter() - begin
     work = asyncio.ensure_future(manager.work())
     while True:
         done = sum(bag.tasks.counts[DONE] for bag in manager.state.bags.values())
         over = all(bag.over for bag in manager.state.bags.values())
-        told = {
+        payload = {
             "at": time.time(),
             "read_s": read_s,
             "before": before,
@@ -53,7 +51,7 @@ async def main(folder: Path) -> None:
             "exchanges": manager.port.exchanges,
             "connected": len(manager.port.lines),
         }
-        print(json.dumps(told), flush=True)
+        print(json.dumps(payload), flush=True)
         if over:
             break
         await asyncio.sleep(0.2)

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from dispatch_load import template
 
+from vgrads.dispatch.storage.folder import keep_bag
 from vgrads.dispatch.storage.journal import read_ends
-from vgrads.dispatch.storage.kept import keep_bag, keys_of
+from vgrads.exchange.keys import keys_of
 
 _HERE = Path(__file__).parent
 
@@ -29,26 +30,26 @@ class Script:
     def __init__(self, name: str, *words: Any) -> None:
         command = [sys.executable, str(_HERE / name), *map(str, words)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self.told: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.told.append(json.loads(line))
+            self.messages.append(json.loads(line))
 
     def until(self, done: Callable[[dict[str, Any]], object], seconds: float) -> dict[str, Any]:
         """What it told when this was so."""
-        end_s, seen = time.monotonic() + seconds, 0
+        end_s, observed = time.monotonic() + seconds, 0
         while time.monotonic() < end_s:
-            for one in self.told[seen:]:
-                seen += 1
-                if done(one):
-                    return one
-            if self.process.poll() is not None and seen == len(self.told):
+            for item in self.messages[observed:]:
+                observed += 1
+                if done(item):
+                    return item
+            if self.process.poll() is not None and observed == len(self.messages):
                 break
             time.sleep(0.02)
-        last = self.told[-1] if self.told else "nothing"
+        last = self.messages[-1] if self.messages else "nothing"
         raise SystemExit(f"did not come about; told last: {last}")
 
     def kill(self) -> None:
@@ -72,47 +73,49 @@ class Returned:
     done: int = 0
 
 
-def storm(hosts: int, away_s: float) -> Returned:
+def storm(agents: int, away_s: float) -> Returned:
     """Half of the hosts have a long task, the others wait for one."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         keys_of(folder)
-        keep_bag(folder, 0, template(hosts // 2, runtime_s=1e5), folder)
+        keep_bag(folder, 0, template(agents // 2, runtime_s=1e5), folder)
         server = Script("dispatch_server.py", folder)
         server.until(bool, 60)
-        talking = Script("talking_hosts.py", folder, hosts, 1e5)
+        talking = Script("protocol_agents.py", folder, agents, 1e5)
         try:
-            server.until(lambda told: told["connected"] == hosts, 120)
+            server.until(lambda payload: payload["connected"] == agents, 120)
             server.kill()
             time.sleep(away_s)
-            return _back(folder, hosts, server, talking)
+            return _back(folder, agents, server, talking)
         finally:
             talking.kill()
             server.kill()
 
 
-def _back(folder: Path, hosts: int, before: Script, talking: Script) -> Returned:
-    known = before.told[-1]["done"]
+def _back(folder: Path, agents: int, before: Script, talking: Script) -> Returned:
+    existing = before.messages[-1]["done"]
     server = Script("dispatch_server.py", folder)
     try:
         first = server.until(bool, 120)
-        back = server.until(lambda told: told["connected"] == hosts or told["over"], 180)
-        asked = np.array(
-            [(first["at"] - 0.2, 0)] + [(t["at"], t["connected"]) for t in server.told]
+        back = server.until(lambda payload: payload["connected"] == agents or payload["over"], 180)
+        requested = np.array(
+            [(first["at"] - 0.2, 0)] + [(t["at"], t["connected"]) for t in server.messages]
         )
-        rates = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(asked, asked[5:], strict=False)]
+        rates = [
+            (b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(requested, requested[5:], strict=False)
+        ]
         return Returned(
             read_s=first["read_s"],
             back_s=back["at"] - first["at"],
             most_a_second=max(rates, default=0.0),
-            before=first["before"] - known,
-            ended_themselves=talking.told[-1]["ended"],
+            before=first["before"] - existing,
+            ended_themselves=talking.messages[-1]["ended"],
         )
     finally:
         before.process = server.process
 
 
-def restart(tasks: int, hosts: int = 64) -> Returned:
+def restart(tasks: int, agents: int = 64) -> Returned:
     """Killed at 45 % (of 2 M tasks: just before a segment of the journal is full); at the end, ends
     are counted."""
     with tempfile.TemporaryDirectory() as name:
@@ -121,19 +124,19 @@ def restart(tasks: int, hosts: int = 64) -> Returned:
         keep_bag(folder, 0, template(tasks), folder)
         server = Script("dispatch_server.py", folder)
         server.until(bool, 60)
-        talking = Script("talking_hosts.py", folder, hosts, 0.0)
+        talking = Script("protocol_agents.py", folder, agents, 0.0)
         try:
-            server.until(lambda told: told["done"] >= 0.45 * tasks, 300)
+            server.until(lambda payload: payload["done"] >= 0.45 * tasks, 300)
             server.kill()
-            found = _back(folder, hosts, server, talking)
+            returned = _back(folder, agents, server, talking)
             server.process.wait()
             good = [ends["task"][ends["code"] == 0] for ends in read_ends(folder / "journal", 0)]
             counts = np.bincount(np.concatenate(good), minlength=tasks)
             time.sleep(1.0)  # hosts tell once more
             return Returned(
                 **{
-                    **vars(found),
-                    "twice": talking.told[-1]["twice"],
+                    **vars(returned),
+                    "twice": talking.messages[-1]["twice"],
                     "doubled": int((counts > 1).sum()),
                     "done": int((counts > 0).sum()),
                 }

@@ -10,16 +10,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgrads.bags.bag import TASK, Bag
-from vgrads.dispatch.core.records import End
+from vgrads.bags.bag import TASK, BagSpec
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Rules
 from vgrads.dispatch.core.tasks import DONE
-from vgrads.dispatch.fleet.virtual import VirtualHosts
-from vgrads.dispatch.storage.journal import Journal
+from vgrads.dispatch.fleet.virtual import VirtualAgents
+from vgrads.dispatch.storage.journal import DispatchJournal
 from vgrads.dispatch.storage.matrix_store import MatrixStore, joined
-from vgrads.workflows.generated.blocks import Grid
+from vgrads.exchange.values import AttemptEnd
+from vgrads.workflows.generated.blocks import BlockGrid
 
 _STEP_S = 0.5  # of virtual time
 # of real time, between two groups of the journal; dispatchers in virtual time take half a second
@@ -58,26 +58,26 @@ class Played:
     done: int
 
 
-class _Play:
+class _Simulation:
     """A dispatcher of one grid, with its journal, its matrix file and its hosts."""
 
-    def __init__(self, folder: Path, grid: Grid, cell_s: float) -> None:
+    def __init__(self, folder: Path, grid: BlockGrid, cell_s: float) -> None:
         self.folder, self.grid, self.cell_s = folder, grid, cell_s
         self.began, self.first_s, self.written = time.perf_counter(), 0.0, 0
         self.draw, self.ended, self.bodies = random.Random(1), list[int](), dict[int, bytes]()
-        self.journal = Journal(folder / "journal")
+        self.journal = DispatchJournal(folder / "journal")
         self.store = MatrixStore(folder / "m", {"grid": grid.as_json()}, write=True)
-        self.core = Core(State(), Rules(), self.journal.add, self.told)
-        bag = Bag(
+        self.core = Core(State(), Rules(), self.journal.add, self.on_end)
+        bag = BagSpec(
             name="m",
             commands=Numbered(grid.order.size),
             estimate_s=cell_s * grid.high * grid.wide,
             order=grid.order if grid.kind == "wavefront" else None,
         )
         self.core.add(0, bag, 0.0)
-        self.hosts = VirtualHosts(self.core, self.run_time)
+        self.agents = VirtualAgents(self.core, self.run_time)
 
-    def told(self, _: int, end: End, effect: Effect) -> None:
+    def on_end(self, _: int, end: AttemptEnd, effect: Effect) -> None:
         if effect.counts and end.code == 0:
             self.ended.append(end.task)
 
@@ -104,7 +104,7 @@ class _Play:
     def run(self) -> Played:
         bag, wrote_s = self.core.state.bags[0], self.began
         while not bag.over:
-            self.hosts.run(until_s=max(self.hosts.now_s, self.hosts.next_s) + _STEP_S)
+            self.agents.run(until_s=max(self.agents.now_s, self.agents.next_s) + _STEP_S)
             if bag.over or time.perf_counter() - wrote_s >= _GROUP_S:
                 self.write()
                 wrote_s = time.perf_counter()
@@ -113,15 +113,15 @@ class _Play:
         assert self.store.whole and done == self.grid.order.size
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
         size = (self.folder / "m").stat().st_size
-        return Played(seconds, self.hosts.now_s, self.first_s, self.written, size, peak, done)
+        return Played(seconds, self.agents.now_s, self.first_s, self.written, size, peak, done)
 
 
-def played(grid: Grid, cell_s: float, hosts: int, procs: int) -> Played:
+def simulated(grid: BlockGrid, cell_s: float, agents: int, procs: int) -> Played:
     """A grid carried out by so many virtual hosts. Run times are drawn (log-normal, a fifth of the
     mean), so that no host ends two blocks at once by chance; values are ready-made, for making them
     is the user's part."""
     with tempfile.TemporaryDirectory() as name:
-        play = _Play(Path(name), grid, cell_s)
-        for n in range(hosts):
-            play.hosts.join(f"h{n}", procs=procs)
-        return play.run()
+        simulate = _Simulation(Path(name), grid, cell_s)
+        for n in range(agents):
+            simulate.agents.join(f"h{n}", procs=procs)
+        return simulate.run()

@@ -16,7 +16,7 @@ from models_row import Row
 
 from vgrads.dispatch.storage.journal import EndReader
 from vgrads.pool.models import (
-    Machines,
+    Resources,
     allpairs_s,
     graph_s,
     wavefront_blocks_s,
@@ -54,7 +54,7 @@ int main(int c, char **v) {
 def _block_s(folder: Path) -> float:
     """Mean seconds that a block of the last command ran, by its ends."""
     (journal,) = (folder / "home" / "dispatchers").glob("*/journal")
-    ran = [float(one) for some in EndReader(journal, 0).more() for one in some["ran_s"]]
+    ran = [float(item) for some in EndReader(journal, 0).more() for item in some["ran_s"]]
     shutil.rmtree(journal.parent)
     return statistics.mean(ran)
 
@@ -92,7 +92,7 @@ def _matrix(folder: Path, kind: str, library: str, side: int, block: int) -> flo
 def _modelled(kind: str, side: int, block: int, procs: int, cell_s: float, each_s: float) -> float:
     if kind == "wavefront":
         return wavefront_blocks_s(side, block, procs, 1, cell_s, each_s)
-    machines = Machines(dispatch_s=each_s)
+    machines = Resources(dispatch_s=each_s)
     return allpairs_s((side, side), cell_s, block**2, procs, machines) - each_s * procs
 
 
@@ -103,23 +103,25 @@ def matrices(folder: Path, kind: str, runs: int, procs: int) -> list[Row]:
     first_s = _block_s(folder)
     many_s = _matrix(folder, kind, "null.so", _SIDE, _BLOCK)
     rounds = _modelled(kind, blocks, 1, procs, 0.0, 1.0)
-    beside_s = max(0.0, (many_s - start_s + first_s) / rounds - _block_s(folder))
-    found = []
+    alongside_s = max(0.0, (many_s - start_s + first_s) / rounds - _block_s(folder))
+    results = []
     for _ in range(runs):
-        passed_s = _matrix(folder, kind, "spin.so", _SIDE, _BLOCK)
+        elapsed_s = _matrix(folder, kind, "spin.so", _SIDE, _BLOCK)
         block_s = _block_s(folder)
-        model_s = start_s - first_s + _modelled(kind, _SIDE, _BLOCK, procs, 0.0, block_s + beside_s)
-        found.append(
+        model_s = (
+            start_s - first_s + _modelled(kind, _SIDE, _BLOCK, procs, 0.0, block_s + alongside_s)
+        )
+        results.append(
             Row(
                 what=(
                     f"{kind} {_SIDE}×{_SIDE} in {_BLOCK}×{_BLOCK}, {block_s:.2f} s a block and "
-                    f"{beside_s * 1e3:.0f} ms beside"
+                    f"{alongside_s * 1e3:.0f} ms beside"
                 ),
                 model_s=model_s,
-                passed_s=passed_s,
+                elapsed_s=elapsed_s,
             )
         )
-    return found
+    return results
 
 
 def graph(folder: Path, runs: int, procs: int) -> list[Row]:
@@ -129,18 +131,18 @@ def graph(folder: Path, runs: int, procs: int) -> list[Row]:
         f'[[site]]\nname = "here"\nkind = "local"\nprocs = {procs}\ndriver = "local"\n'
     )
     empty_s, (null_s,) = _dag(folder, [[0]], [()])
-    found = []
+    results = []
     for _ in range(runs):
         sizes = [[draw.randint(60, 300) for _ in range(4)] for _ in range(layers)]
         parents = [tuple(draw.sample(range(4), 2)) for _ in range(4 * (layers - 1))]
-        passed_s, each_s = _dag(folder, sizes, parents)
+        elapsed_s, each_s = _dag(folder, sizes, parents)
         needed: list[tuple[int, ...]] = [() for _ in range(4)]
         needed += [tuple(4 * (k // 4) + p for p in of) for k, of in enumerate(parents)]
         model_s = empty_s - null_s + graph_s(each_s, needed, procs)
-        found.append(
-            Row(what=f"graph of {4 * layers} processes", model_s=model_s, passed_s=passed_s)
+        results.append(
+            Row(what=f"graph of {4 * layers} processes", model_s=model_s, elapsed_s=elapsed_s)
         )
-    return found
+    return results
 
 
 def _dag(
@@ -166,9 +168,9 @@ def _dag(
         f"graph.mf\n    runtimes: {{{runtimes}}}\n"
     )
     with tempfile.TemporaryDirectory() as out:
-        passed_s = vgrads_s(folder, "run", "set.yaml", "--out", Path(out) / "out")
+        elapsed_s = vgrads_s(folder, "run", "set.yaml", "--out", Path(out) / "out")
         ran = {path.name: float(path.read_text()) for path in Path(out).rglob("f?.?")}
-    return passed_s, [ran[f"f{k}.{n}"] for k, of in enumerate(sizes) for n in range(len(of))]
+    return elapsed_s, [ran[f"f{k}.{n}"] for k, of in enumerate(sizes) for n in range(len(of))]
 
 
 def real(runs: int) -> list[Row]:

@@ -11,8 +11,8 @@ class Row:
 
     what: str
     model_s: float
-    passed_s: float
+    elapsed_s: float
 
     @property
     def off(self) -> float:
-        return self.model_s / self.passed_s - 1.0
+        return self.model_s / self.elapsed_s - 1.0

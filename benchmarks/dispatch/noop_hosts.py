@@ -28,9 +28,9 @@ class _Host(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.say({"hello": {"slot": self.slot, "procs": 1, "name": f"host{self.number}"}})
+        self.send({"hello": {"slot": self.slot, "procs": 1, "name": f"host{self.number}"}})
 
-    def say(self, more: dict[str, object]) -> None:
+    def send(self, more: dict[str, object]) -> None:
         self.seq += 1
         body = json.dumps(
             {"host": f"h{self.number}", "life": "1", "seq": self.seq, "wait_s": 30, **more}
@@ -54,23 +54,23 @@ class _Host(asyncio.Protocol):
             body = bytes(self.buffer[end + 4 : end + 4 + length])
             del self.buffer[: end + 4 + length]
             if length:
-                self.heard(json.loads(body))
+                self.on_message(json.loads(body))
 
-    def heard(self, said: dict[str, list[list[int]]]) -> None:
-        if "drain" in said:
-            self.say({"leaving": "drained"})
+    def on_message(self, text: dict[str, list[list[int]]]) -> None:
+        if "drain" in text:
+            self.send({"leaving": "drained"})
             return
-        given = said.get("give", [])
+        values = text.get("give", [])
         if self.seconds:
-            self.waiting.extend(given)
+            self.waiting.extend(values)
             self.begin()
-            if not given:
-                self.say({})
-        elif self.single and given:
-            for one in given:
-                self.say({"ended": [_ended(one)]})
+            if not values:
+                self.send({})
+        elif self.single and values:
+            for counts in values:
+                self.send({"ended": [_ended(counts)]})
         else:
-            self.say({"ended": [_ended(one) for one in given]} if given else {})
+            self.send({"ended": [_ended(item) for item in values]} if values else {})
 
     def begin(self) -> None:
         """The next task runs, if none does."""
@@ -78,15 +78,15 @@ class _Host(asyncio.Protocol):
             self.busy = True
             asyncio.get_running_loop().call_later(self.seconds, self.end, self.waiting.popleft())
 
-    def end(self, one: list[int]) -> None:
+    def end(self, counts: list[int]) -> None:
         """A task has run: the next one first, then it is told."""
         self.busy = False
         self.begin()
-        self.say({"ended": [_ended(one, self.seconds)]})
+        self.send({"ended": [_ended(counts, self.seconds)]})
 
 
-def _ended(one: list[int], ran_s: float = 0.0) -> list[object]:
-    return [one[0], one[1], one[2], 0, [0, 0, ran_s, 0], 0, 0, "", ""]
+def _ended(counts: list[int], ran_s: float = 0.0) -> list[object]:
+    return [counts[0], counts[1], counts[2], 0, [0, 0, ran_s, 0], 0, 0, "", ""]
 
 
 async def main(chosen: argparse.Namespace) -> None:

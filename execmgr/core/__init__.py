@@ -1,2 +1,2 @@
-"""What an execution manager decides: state, event in, commands out. Nothing here waits, reads or
-writes."""
+"""Decisions of the execution manager: state and event in, commands out. Nothing here waits, reads
+or writes."""

@@ -1,7 +1,7 @@
-"""The journal: every event, written down before anything is done about it.
+"""The journal: every event is written before it takes effect.
 
-State is the fold of the events through :func:`vgrads.execmgr.core.step.step`, so whoever has the
-plan and the journal has the run.
+State is the fold of the events through :func:`vgrads.execmgr.core.step.step`, so the plan and the
+journal determine the run.
 """
 
 from __future__ import annotations
@@ -11,51 +11,50 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import (
-    AskedAgain,
     Cancelled,
-    CopyEnded,
     Event,
     Release,
+    ReleaseUpdate,
     Replanned,
+    ReplicaEnded,
     RunState,
     SiteSilent,
-    SlotNews,
+    SlotRequestedAgain,
+    SlotUpdate,
     Tick,
-    Told,
 )
 from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.core.times import Times
 from vgrads.kernel.errors import VgradsError
+from vgrads.kernel.stored import as_stored, from_stored
 
 
 class LeaseLost(VgradsError):
-    """Another manager looks after the run by now: this one may neither write nor act any more."""
+    """Another manager looks after the run: this one may neither write nor act any more."""
 
     exit_code = 130
 
 
 class LeaseExpired(LeaseLost):
-    """The journal could not be reached for a whole lease: another manager may look after the run by
-    now."""
+    """The journal was unreachable for a whole lease: another manager may look after the run."""
 
     exit_code = 4
 
 
-class Journal(Protocol):
-    """Where events are kept; both calls raise :class:`LeaseLost` for a manager that was followed by
-    another."""
+class EventJournal(Protocol):
+    """Storage of events; both calls raise :class:`LeaseLost` if another manager has taken over."""
 
     def append(self, events: Iterable[Event]) -> None:
-        """Write down, durably, in this order."""
+        """Write events durably, in this order."""
 
     def confirm(self) -> None:
-        """May what was written down be acted upon? Cheap where that is known from just now."""
+        """Confirm that written events may be acted upon. Cheap if this was confirmed recently."""
 
 
 class MemoryJournal:
-    """Kept in a list: for simulations and tests."""
+    """A journal in memory, for simulations and tests."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -64,57 +63,62 @@ class MemoryJournal:
         self.events.extend(events)
 
     def confirm(self) -> None:
-        """Nobody else has this list."""
+        """Do nothing: no other manager has this list."""
 
 
-def fold(books: Book | Sequence[Book], events: Iterable[Event]) -> RunState:
-    """The state after these events; ``books`` by version, where the run was planned anew."""
-    books = [books] if isinstance(books, Book) else books
-    state = begin(books[0])
+def fold(executions: ExecutionPlan | Sequence[ExecutionPlan], events: Iterable[Event]) -> RunState:
+    """Return the state after these events; ``executions`` by version, if the run was replanned."""
+    executions = [executions] if isinstance(executions, ExecutionPlan) else executions
+    state = begin(executions[0])
     for event in events:
-        state = advance(books, state, event)
+        state = advance(executions, state, event)
     return state
 
 
-def advance(books: Sequence[Book], state: RunState, event: Event) -> RunState:
-    """The state after one more event, by the book that ruled then."""
-    state, _ = step(books[ruling(state, event)], state, event)
+def advance(executions: Sequence[ExecutionPlan], state: RunState, event: Event) -> RunState:
+    """Return the state after one more event, under the execution plan that was valid then."""
+    state, _ = step(executions[ruling(state, event)], state, event)
     return state
 
 
 def ruling(state: RunState, event: Event) -> int:
-    """The version of the book that an event is read by: a new one rules from the event that says
-    so."""
+    """Return the version of the execution plan for an event: a new one is valid from the event that
+    announces it."""
     return event.version if isinstance(event, Replanned) else state.version
 
 
 _KINDS: dict[str, type[Any]] = {
-    "slot": SlotNews,
-    "again": AskedAgain,
-    "copy": CopyEnded,
+    "slot": SlotUpdate,
+    "again": SlotRequestedAgain,
+    "copy": ReplicaEnded,
     "tick": Tick,
     "cancel": Cancelled,
     "replan": Replanned,
     "silent": SiteSilent,
-    "told": Told,
+    "told": ReleaseUpdate,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """An event as plain JSON values."""
-    row: dict[str, Any] = {"kind": _NAMES[type(event)], **asdict(event)}
-    if isinstance(event, SlotNews):
+    """Convert an event to plain JSON values."""
+    row: dict[str, Any] = {
+        "kind": _NAMES[type(event)],
+        **as_stored(event),
+    }
+    if isinstance(event, SlotUpdate):
         row["state"] = event.state.name
-    if isinstance(event, CopyEnded):
+    if isinstance(event, ReplicaEnded):
         row.pop("times")
         if event.times is not None:
             row["times"] = event.times.as_json()
+    if isinstance(event, ReleaseUpdate):
+        row["released"] = [(task, asdict(release)) for task, release in event.released]
     return row
 
 
 def event_from_json(row: dict[str, Any]) -> Event:
-    """The event behind :func:`event_to_json`."""
+    """Inverse of :func:`event_to_json`."""
     fields = {key: value for key, value in row.items() if key != "kind"}
     if row["kind"] == "slot":
         fields["state"] = SlotState[fields["state"]]
@@ -123,7 +127,10 @@ def event_from_json(row: dict[str, Any]) -> Event:
         if "times" in fields:
             fields["times"] = Times(**fields["times"])
     if row["kind"] == "told":
-        fields["released"] = tuple((tuple(key), Release(**one)) for key, one in fields["released"])
+        fields["released"] = tuple(
+            (tuple(key), Release(**item)) for key, item in fields["released"]
+        )
         fields["given_up"] = tuple((tuple(key), reason) for key, reason in fields["given_up"])
-    event: Event = _KINDS[row["kind"]](**fields)
+    kind = _KINDS[row["kind"]]
+    event: Event = kind(**from_stored(kind, fields))
     return event

@@ -1,79 +1,85 @@
-"""A copy that failed: whether it tries once more, and which tasks are begun no more."""
+"""Failed replicas: whether they are retried, and which tasks are no longer started."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from vgrads.execmgr.core.endings import fault_of
-from vgrads.execmgr.core.growth import after_failure, exhausted, fits, too_much
-from vgrads.execmgr.core.states import CopyEnded, CopyState
-from vgrads.execmgr.core.turn import Turn
+from vgrads.execmgr.core.completion import fault_of
+from vgrads.execmgr.core.escalation import after_failure, exhausted, fits, too_much
+from vgrads.execmgr.core.rule_state import RuleState
+from vgrads.execmgr.core.states import ReplicaEnded, ReplicaState
 from vgrads.planner.rules import ATTEMPTS
 from vgrads.planner.snapshot import TaskKey
 
 
-def tries_again(turn: Turn, event: CopyEnded) -> bool:
-    """A failed copy waits once more where it was, if no other copy can do its task, and time is
-    left."""
+def retry_failed(rule_state: RuleState, event: ReplicaEnded) -> bool:
+    """Put a failed replica back into its slot's order if no other replica can do its task and time
+    is left; return whether it was."""
     key = event.key
-    if turn.book.released and event.code is not None:
-        return _awaits_release(turn, event)
-    fault, more = _weigh(turn, event)
+    if rule_state.execution.released and event.code is not None:
+        return _awaits_release(rule_state, event)
+    fault, more = _weigh(rule_state, event)
     if fault:
-        give_up(turn, key[:2], fault)
+        abandon_task(rule_state, key[:2], fault)
         return False
-    if not more or turn.latest_start(key) < turn.now_s:
+    if not more or rule_state.latest_start(key) < rule_state.now_s:
         return False
-    twins = turn.book.copies[key[:2]]
-    if any(not turn.copies[twin].state.settled for twin in twins if twin != key):
+    twins = rule_state.execution.replicas[key[:2]]
+    if any(not rule_state.replicas[replica].state.settled for replica in twins if replica != key):
         return False
-    _wait_again(turn, event, f"tried again after: {event.reason}")
+    _wait_again(rule_state, event, f"retried after: {event.reason}")
     return True
 
 
-def _wait_again(turn: Turn, event: CopyEnded, reason: str) -> None:
-    record = turn.copies[event.key]
-    again = replace(
-        record,
-        state=CopyState.WAITING,
+def _wait_again(rule_state: RuleState, event: ReplicaEnded, reason: str) -> None:
+    record = rule_state.replicas[event.key]
+    again = record._replace(
+        state=ReplicaState.WAITING,
         attempt=record.attempt + 1,
         committing=False,
         code=event.code,
         reason=reason,
     )
-    turn.await_again(event.key, again)
+    rule_state.await_again(event.key, again)
 
 
-def _awaits_release(turn: Turn, event: CopyEnded) -> bool:
-    """Whoever released a task that failed by itself says whether it is tried again, and how."""
-    leave = turn.released[event.key[:2]]
-    turn.released = turn.released.set(event.key[:2], replace(leave, used=True))
-    _wait_again(turn, event, event.reason)
+def _awaits_release(rule_state: RuleState, event: ReplicaEnded) -> bool:
+    """Wait for a new release: the program that released a task decides whether and how to retry it
+    if it failed by itself."""
+    leave = rule_state.released[event.key[:2]]
+    rule_state.released = rule_state.released.set(event.key[:2], replace(leave, used=True))
+    _wait_again(rule_state, event, event.reason)
     return True
 
 
-def _weigh(turn: Turn, event: CopyEnded) -> tuple[str, bool]:
-    """Why a task that failed is not to be begun any more, anywhere, or whether this copy may
-    try again."""
+def _weigh(rule_state: RuleState, event: ReplicaEnded) -> tuple[str, bool]:
+    """Return why a failed task is not to be started again anywhere (or empty), and whether this
+    replica may be retried."""
     key = event.key
-    rule = turn.book.snapshot.task(key[:2]).manner.rule_for(event.code, event.ended)
+    rule = rule_state.execution.snapshot.task(key[:2]).environment.rule_for(event.code, event.ended)
     if rule is None:
-        more = turn.copies[key].attempt + 1 < ATTEMPTS
-        return fault_of(turn.book, turn.copies, event), more
-    fault = exhausted(turn.book, turn.copies, key, rule, event.reason)
-    turn.copies = turn.copies.set(key, after_failure(turn.copies[key], rule))
-    for twin in turn.book.copies[key[:2]]:
-        if turn.copies[twin].state == CopyState.WAITING and not fits(turn.book, turn.copies, twin):
-            turn.end_copy(
-                twin, CopyState.SKIPPED, "its slot has not the memory that it needs by now"
+        more = rule_state.replicas[key].attempt + 1 < ATTEMPTS
+        return fault_of(rule_state.execution, rule_state.replicas, event), more
+    fault = exhausted(rule_state.execution, rule_state.replicas, key, rule, event.reason)
+    rule_state.replicas = rule_state.replicas.set(
+        key, after_failure(rule_state.replicas[key], rule)
+    )
+    for replica in rule_state.execution.replicas[key[:2]]:
+        if rule_state.replicas[replica].state == ReplicaState.WAITING and not fits(
+            rule_state.execution, rule_state.replicas, replica
+        ):
+            rule_state.end_replica(
+                replica, ReplicaState.SKIPPED, "its slot does not have the memory that it now needs"
             )
-    return fault or too_much(turn.book, turn.copies, event), fits(turn.book, turn.copies, key)
+    return fault or too_much(rule_state.execution, rule_state.replicas, event), fits(
+        rule_state.execution, rule_state.replicas, key
+    )
 
 
-def give_up(turn: Turn, task: TaskKey, fault: str) -> None:
-    """A task that fails by itself is begun no more, anywhere; copies that run may still do it."""
-    turn.faulty = turn.faulty.set(task, fault)
-    turn.note(f"{task[0]}/{task[1]}: {fault}")
-    for twin in turn.book.copies[task]:
-        if turn.copies[twin].state == CopyState.WAITING:
-            turn.end_copy(twin, CopyState.SKIPPED, fault)
+def abandon_task(rule_state: RuleState, task: TaskKey, fault: str) -> None:
+    """Stop starting a task that fails by itself; running replicas may still complete it."""
+    rule_state.faulty = rule_state.faulty.set(task, fault)
+    rule_state.note(f"{task[0]}/{task[1]}: {fault}")
+    for replica in rule_state.execution.replicas[task]:
+        if rule_state.replicas[replica].state == ReplicaState.WAITING:
+            rule_state.end_replica(replica, ReplicaState.SKIPPED, fault)

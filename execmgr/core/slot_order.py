@@ -1,99 +1,137 @@
-"""What waits in slots starts in the plan's order, as :mod:`vgrads.planner.rules` says; slots are
-asked for when they are due, and given back when nothing is left for them."""
+"""Start order in slots: waiting replicas start in the plan's order, by :mod:`vgrads.planner.rules`;
+slots are requested when due, and released when nothing is left for them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.states import CloseSlot, CopyState, OpenSlot
-from vgrads.execmgr.core.turn import Turn
-from vgrads.planner.rules import LOOK_AHEAD, SLACK_S, may_pass
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
+from vgrads.execmgr.core.rule_state import RuleState, allotted
+from vgrads.execmgr.core.states import (
+    ReleaseSlot,
+    ReplicaRecord,
+    ReplicaState,
+    RequestSlot,
+    SlotProgress,
+)
+from vgrads.planner.rules import LOOK_AHEAD, SLACK_S, may_backfill
+from vgrads.planner.snapshot import ReplicaKey
 
 _INF = float("inf")
-_MAY_PASS = may_pass.plain
+_WAITING = ReplicaState.WAITING
+_MAY_BACKFILL = may_backfill.plain
 
 
-def settle(turn: Turn) -> None:
-    """Open slots that are due, start what may start, give up what cannot, until nothing changes."""
-    while turn.touched:
-        batch = [slot for slot in turn.book.order if slot in turn.touched]
-        turn.touched = set()
+def settle(rule_state: RuleState) -> None:
+    """Request slots that are due, start replicas that may start, skip those that cannot, until
+    nothing changes."""
+    while rule_state.touched:
+        batch = _in_order(rule_state.execution, rule_state.touched)
+        rule_state.touched = set()
+        rule_state.settled.update(batch)
         for slot in batch:
-            _look(turn, slot)
+            progress = _look(rule_state, slot)
+            if progress != rule_state.progress[slot]:
+                rule_state.progress = rule_state.progress.set(slot, progress)
 
 
-def _look(turn: Turn, slot: str) -> None:
-    record = turn.slots[slot]
+def _in_order(execution: ExecutionPlan, slots: set[str]) -> list[str]:
+    """Return the slots of the plan, in its order."""
+    numbers = execution.slot_numbers
+    return sorted(slots & numbers.keys(), key=numbers.__getitem__)
+
+
+def _look(rule_state: RuleState, slot: str) -> SlotProgress:
+    record = rule_state.slots[slot]
     if record.closing or (record.state is not None and record.state.ended):
-        turn.slots = turn.slots.set(slot, replace(record, wake_s=_INF))
-        return
-    wake_s = _walk(turn, slot)
-    record = turn.slots[slot]
-    if record.next >= len(turn.book.order[slot]) and record.used == 0:
-        _close(turn, slot)
-        return
-    submit_s = turn.book.uses[slot].submit_s
-    if record.state is None and turn.now_s >= submit_s:
-        record = replace(record, state=SlotState.REQUESTED, asked_s=turn.now_s)
-        turn.commands.append(OpenSlot(slot))
-    if record.state is None:
-        wake_s = min(wake_s, submit_s)
-    elif record.state < SlotState.READY and turn.book.overdue_s[slot] > turn.now_s:
-        wake_s = min(wake_s, turn.book.overdue_s[slot])
-    turn.slots = turn.slots.set(slot, replace(record, wake_s=wake_s))
+        return rule_state.progress[slot]._replace(wake_s=_INF)
+    progress = _start_waiting(rule_state, slot)
+    if progress.next >= len(rule_state.execution.order[slot]) and progress.used == 0:
+        _close(rule_state, slot)
+        return progress._replace(wake_s=_INF)
+    if record.state is None or record.state < SlotState.READY:
+        return progress._replace(wake_s=min(progress.wake_s, _request(rule_state, slot)))
+    return progress
 
 
-def _walk(turn: Turn, slot: str) -> float:
-    """Go along what waits, in its order; when to look again if nothing is reported."""
-    order, wake_s = turn.book.order[slot], _INF
-    position, in_front, looked = turn.slots[slot].next, True, 0
-    # processors that wait in front; the first planned start among them
-    passed, horizon_s = 0, _INF
-    while position < len(order) and looked < LOOK_AHEAD:
-        key = order[position]
-        position += 1
-        if turn.copies[key].state == CopyState.WAITING:
-            record, planned = turn.slots[slot], turn.book.placements[key]
-            ready = record.state == SlotState.READY
-            if not ready and in_front and record.wake_s > turn.now_s:
-                return record.wake_s  # nothing is due before
-            latest_s, here_s = turn.latest_start(key), turn.inputs_at(key)
-            able = ready and here_s <= turn.now_s + 1e-9
-            room = turn.book.uses[slot].slot.procs - record.used
-            ends_s = turn.now_s + turn.given_s(key)
-            if latest_s < turn.now_s:
-                turn.end_copy(key, CopyState.SKIPPED, "too late to end in time")
-            elif ready and planned.procs > room and (able or room == 0):
-                wake_s = min(wake_s, latest_s + SLACK_S / 2)
-                break
-            elif able and _MAY_PASS(ends_s, planned.procs, horizon_s, passed, room):
-                turn.begin_copy(key)
-            else:
-                unreleased = turn.book.released and here_s == _INF
-                looked, in_front = looked + (not unreleased), False
-                passed += planned.procs
-                wake_s = min(wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else _INF)
-                if ready and here_s > turn.now_s:
-                    wake_s = min(wake_s, here_s)
-                if planned.start_s + SLACK_S > turn.now_s:
-                    horizon_s = min(horizon_s, planned.start_s)
-        if in_front:
-            turn.slots = turn.slots.set(slot, replace(turn.slots[slot], next=position))
-    return wake_s
-
-
-def _close(turn: Turn, slot: str) -> None:
-    record = turn.slots[slot]
-    if record.state is None:  # never asked for, nothing to give back
-        ended = replace(
-            record,
-            state=SlotState.RELEASED,
-            ended_s=turn.now_s,
-            reason="not needed",
-            wake_s=_INF,
+def _request(rule_state: RuleState, slot: str) -> float:
+    """Request a slot if it is due; return when it is due or overdue."""
+    submit_s, overdue_s = rule_state.execution.uses[slot].submit_s, rule_state.execution.overdue_s
+    if rule_state.slots[slot].state is None:
+        if rule_state.now_s < submit_s:
+            return submit_s
+        requested = rule_state.slots[slot]._replace(
+            state=SlotState.REQUESTED, requested_s=rule_state.now_s
         )
-        turn.slots = turn.slots.set(slot, ended)
+        rule_state.slots = rule_state.slots.set(slot, requested)
+        rule_state.commands.append(RequestSlot(slot))
+    return overdue_s[slot] if overdue_s[slot] > rule_state.now_s else _INF
+
+
+def _start_waiting(rule_state: RuleState, slot: str) -> SlotProgress:
+    """Go through the waiting replicas in order; return how far the slot has come, and when to check
+    again if nothing is reported."""
+    execution, now_s, end_s = rule_state.execution, rule_state.now_s, rule_state.end_of(slot)
+    ready = rule_state.slots[slot].state == SlotState.READY
+    used, first, before_s = rule_state.progress[slot]
+    placements, room = execution.placements, execution.procs(slot) - used
+    # position of the first that still waits
+    front, looked, wake_s = len(execution.order[slot]), 0, _INF
+    # processors of waiting replicas in front; the earliest planned start among them
+    reserved_procs, shadow_time_s = 0, _INF
+    for position, key, record in _waiting(rule_state, slot, first):
+        if not ready and position < front and before_s > now_s:
+            return SlotProgress(used, position, before_s)  # nothing is due before
+        planned = placements[key]
+        allotted_s = allotted(planned, record)
+        latest_s = end_s - allotted_s + SLACK_S
+        # without room it does not matter when the inputs come
+        here_s = _INF if ready and room == 0 else rule_state.inputs_at(planned)
+        able = ready and here_s <= now_s + 1e-9
+        if latest_s < now_s:
+            rule_state.end_replica(key, ReplicaState.SKIPPED, "too late to end in time")
+        elif ready and planned.procs > room and (room == 0 or able):
+            front, wake_s = min(front, position), min(wake_s, latest_s + SLACK_S / 2)
+            break
+        elif able and _MAY_BACKFILL(
+            now_s + allotted_s, planned.procs, shadow_time_s, reserved_procs, room
+        ):
+            rule_state.begin_replica(key)
+            used, room = used + planned.procs, room - planned.procs
+        else:
+            front = position if position < front else front
+            looked += here_s < _INF or not execution.released
+            reserved_procs += planned.procs
+            wake_s = min(wake_s, latest_s + SLACK_S / 2)
+            if ready and here_s < _INF:
+                coming_s = here_s if here_s > now_s else _INF
+                wake_s = min(wake_s, coming_s, shadow_time_s + SLACK_S if able else _INF)
+            if planned.start_s + SLACK_S > now_s:
+                shadow_time_s = min(shadow_time_s, planned.start_s)
+            if looked == LOOK_AHEAD:
+                break
+    return SlotProgress(used, front, wake_s)
+
+
+def _waiting(
+    rule_state: RuleState, slot: str, first: int
+) -> Iterator[tuple[int, ReplicaKey, ReplicaRecord]]:
+    """Yield the waiting replicas of a slot in order, from a position on, with their positions."""
+    order = rule_state.execution.order[slot]
+    for position in range(first, len(order)):
+        record = rule_state.replicas[order[position]]
+        if record.state is _WAITING:
+            yield position, order[position], record
+
+
+def _close(rule_state: RuleState, slot: str) -> None:
+    record = rule_state.slots[slot]
+    if record.state is None:  # never requested, nothing to release
+        ended = record._replace(
+            state=SlotState.RELEASED, ended_s=rule_state.now_s, reason="not needed"
+        )
+        rule_state.slots = rule_state.slots.set(slot, ended)
         return
-    turn.slots = turn.slots.set(slot, replace(record, closing=True, wake_s=_INF))
-    turn.commands.append(CloseSlot(slot))
+    rule_state.slots = rule_state.slots.set(slot, record._replace(closing=True))
+    rule_state.commands.append(ReleaseSlot(slot))

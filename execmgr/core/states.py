@@ -1,37 +1,42 @@
-"""Events that come in, commands that go out, and what a run has come to."""
+"""Events, commands, and the state of a run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from immutables import Map
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.times import Times
-from vgrads.planner.snapshot import CopyKey, TaskKey
+from vgrads.kernel.stored import stored_as
+from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 
-class CopyState(StrEnum):
-    """How a copy stands. All but the first two are final."""
+class ReplicaState(StrEnum):
+    """State of a replica. All but the first two are terminal."""
 
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    CANCELLED = "cancelled"  # another copy was first
-    SKIPPED = "skipped"  # given up before it started
+    CANCELLED = "cancelled"  # another replica was first
+    SKIPPED = "skipped"  # skipped before it started
 
     @property
     def settled(self) -> bool:
-        """True where nothing more will happen to it."""
-        return self not in (CopyState.WAITING, CopyState.RUNNING)
+        """True if the state is terminal."""
+        return self not in LIVE
+
+
+LIVE = (ReplicaState.WAITING, ReplicaState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotNews:
-    """A slot moved on; ``permanent``: it failed for what is written down wrong, so asking again is
-    of no use."""
+class SlotUpdate:
+    """A slot changed its state; ``permanent``: it failed because of a configuration error, so
+    repeating the request is useless."""
 
     at_s: float
     slot: str
@@ -41,8 +46,8 @@ class SlotNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedAgain:
-    """What was asked for is given back, and the slot is asked for anew under another name."""
+class SlotRequestedAgain:
+    """The slot's job was released, and the slot is requested again under another name."""
 
     at_s: float
     slot: str
@@ -50,19 +55,18 @@ class AskedAgain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyEnded:
-    """A running copy came to its end; ``committed``: its outputs, if it has any, are where they
-    belong.
+class ReplicaEnded:
+    """A running replica ended; ``committed``: its outputs, if it has any, are in place.
 
-    A copy that succeeded and is not committed ends a second time, when it is, or when that has
-    failed. ``code``: the exit code that its command chose; None where a signal or something around
-    it ended it. ``ended``: its end as a shell tells it, 128 and more for signals; None where it was
-    not the command that ended. ``times``: where the time went since it was ordered, or ended the
-    first time; None where nobody measured it.
+    A successful replica that is not committed ends a second time: when it is committed, or when
+    that has failed. ``code``: the exit code of its command; None if a signal or something outside
+    the command ended it. ``ended``: its end as a shell reports it, 128 and more for signals; None
+    if it was not the command that ended. ``times``: time spent since its start command, or since
+    its first end; None if not measured.
     """
 
     at_s: float
-    key: CopyKey
+    key: ReplicaKey
     ok: bool
     reason: str = ""
     committed: bool = True
@@ -80,7 +84,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Somebody wants the run to stop."""
+    """The run is to be cancelled."""
 
     at_s: float
     reason: str
@@ -88,8 +92,8 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The planner was asked again. From here the book of ``version`` rules; the same as before: it
-    had nothing better."""
+    """Replanning ended. From here the execution plan ``version`` is valid; an unchanged version
+    means that there was no better plan."""
 
     at_s: float
     version: int
@@ -98,8 +102,8 @@ class Replanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSilent:
-    """A site did not answer, or did not do what it was asked. Changes nothing; it is asked
-    again."""
+    """A site did not answer, or did not carry out a request. Changes nothing; the request is
+    repeated."""
 
     at_s: float
     site: str
@@ -108,10 +112,10 @@ class SiteSilent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Leave to begin a task, with what it is to run; ``number`` tells it from later leaves for the
-    same task.
+    """Permission to start a task, with its command; ``number`` distinguishes it from later releases
+    of the same task.
 
-    ``used``: its command has failed by itself, and another leave is needed.
+    ``used``: its command has failed by itself, and another release is needed.
     """
 
     number: int
@@ -121,101 +125,115 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Whoever handed a released set over has told which tasks may begin, and which it has given up.
+class ReleaseUpdate:
+    """The program that submitted a set with releases has released tasks, or given some up.
 
-    ``upto``: everything up to this number of the mailbox was heard.
+    ``upto``: the mailbox was read up to this number.
     """
 
     at_s: float
     upto: int
     released: tuple[tuple[TaskKey, Release], ...] = ()
-    given_up: tuple[tuple[TaskKey, str], ...] = ()
+    abandoned: tuple[tuple[TaskKey, str], ...] = stored_as("given_up", default=())
 
 
-Event = Told | SlotNews | AskedAgain | CopyEnded | Tick | Cancelled | Replanned | SiteSilent
+Event = (
+    ReleaseUpdate
+    | SlotUpdate
+    | SlotRequestedAgain
+    | ReplicaEnded
+    | Tick
+    | Cancelled
+    | Replanned
+    | SiteSilent
+)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSlot:
-    """Ask for a slot."""
+class RequestSlot:
+    """Request a slot."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True)
-class CloseSlot:
-    """Give a slot back: nothing is left for it."""
+class ReleaseSlot:
+    """Release a slot: nothing is left for it."""
 
     slot: str
 
 
 @dataclass(frozen=True, slots=True)
-class StartCopy:
-    """Start a copy in its slot."""
+class StartReplica:
+    """Start a replica in its slot."""
 
-    key: CopyKey
-
-
-@dataclass(frozen=True, slots=True)
-class CommitCopy:
-    """Put the outputs of a copy where they belong: they are to count."""
-
-    key: CopyKey
+    key: ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
-class CancelCopy:
-    """Stop a running copy."""
+class CommitReplica:
+    """Commit the outputs of a replica: move them into place."""
 
-    key: CopyKey
+    key: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReplica:
+    """Cancel a running replica."""
+
+    key: ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """Ask the planner about what is left."""
+    """Replan the remainder."""
 
     reason: str
 
 
-Command = OpenSlot | CloseSlot | StartCopy | CommitCopy | CancelCopy | Replan
+Command = RequestSlot | ReleaseSlot | StartReplica | CommitReplica | CancelReplica | Replan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotRecord:
-    """A slot of the run; ``next``: nothing waits before this position of its planned order.
+class SlotRecord(NamedTuple):
+    """A slot of the run.
 
-    ``wake_s``: when it needs another look even if nothing is reported; ``overdue``: it was noticed
-    to be late; ``permanent``: it failed for what is written down wrong; ``again``: how often it was
-    asked for anew.
+    ``overdue``: it was found to be late; ``permanent``: it failed because of a configuration error;
+    ``again``: how often it was requested again.
     """
 
-    state: SlotState | None = None  # None: not asked for yet
-    asked_s: float | None = None
+    state: SlotState | None = None  # None: not requested yet
+    requested_s: float | None = None
     granted_s: float | None = None
     ready_s: float | None = None
     ended_s: float | None = None
     reason: str = ""
-    used: int = 0
-    next: int = 0
     closing: bool = False
-    wake_s: float = 0.0
     overdue: bool = False
     permanent: bool = False
     again: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyRecord:
-    """A copy of the run; ``committing``: it has run, and its outputs are on their way to where they
-    belong.
+class SlotProgress(NamedTuple):
+    """How far a slot has come in its planned order; changes with every replica.
 
-    ``code``: the exit code that its last failed attempt chose. ``failures``: attempts that failed
-    by a rule of its task's policy; ``memory``, ``time``: by how much these rules have multiplied
-    what it is given.
+    ``used``: processors of its running replicas; ``next``: no replica before this position waits;
+    ``wake_s``: when it needs a check even if nothing is reported.
     """
 
-    state: CopyState = CopyState.WAITING
+    used: int = 0
+    next: int = 0
+    wake_s: float = 0.0
+
+
+class ReplicaRecord(NamedTuple):
+    """A replica of the run; ``committing``: it has run, and its outputs are being moved into place.
+
+    ``code``: the exit code of its last failed attempt. ``failures``: attempts that failed under a
+    rule of its task's policy; ``memory``, ``time``: factors by which these rules have multiplied
+    its memory and time.
+    """
+
+    state: ReplicaState = ReplicaState.WAITING
     start_s: float = 0.0
     end_s: float = 0.0
     reason: str = ""
@@ -229,35 +247,38 @@ class CopyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Where and when a task was first done."""
+    """Site and instant of a task's first success."""
 
     site: str
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
-    """Everything that a run has come to; the fold of its events.
+class RunState(NamedTuple):
+    """The complete state of a run: the fold of its events.
 
-    ``faulty``: tasks that fail by themselves, and how: no other slot would help; ``version``: the
-    book that rules; ``whole``: workflows that are done; ``tried``: how bad things were when the
-    planner was last asked; ``notes``: instants and words of what was decided; ``released``: tasks
-    that may begin, in sets that are released task by task; ``heard``: how far the mailbox was read.
+    ``progress``: slot by slot; ``wake_s``: the first instant at which one needs a check;
+    ``overdue_s``: the first at which one is overdue; ``faulty``: tasks that fail by themselves, and
+    the reason: no other slot would help; ``version``: the valid execution plan; ``whole``: number
+    of workflows that are done; ``tried``: severity at the last replanning; ``notes``: instants and
+    texts of decisions; ``released``: tasks that may start, in sets that are released task by task;
+    ``mailbox_read``: number up to which the mailbox was read.
     """
 
-    now_s: float = 0.0
     slots: Map[str, SlotRecord]
-    copies: Map[CopyKey, CopyRecord]
+    replicas: Map[ReplicaKey, ReplicaRecord]
     done: Map[TaskKey, Delivery]
     lost: Map[TaskKey, str]
-    faulty: Map[TaskKey, str] = field(default_factory=Map)
+    progress: Map[str, SlotProgress] = Map()
+    faulty: Map[TaskKey, str] = Map()
+    now_s: float = 0.0
     wake_s: float = float("inf")
+    overdue_s: float = float("inf")
     whole: int = 0
     version: int = 0
     replans: int = 0
     replanning: bool = False
     tried: tuple[int, int] = (0, 0)
-    released: Map[TaskKey, Release] = field(default_factory=Map)
-    heard: int = 0
+    released: Map[TaskKey, Release] = Map()
+    mailbox_read: int = 0
     cancelled: str = ""
     notes: tuple[tuple[float, str], ...] = ()

@@ -1,15 +1,15 @@
 """The core of execution: ``step(book, state, event) → (state, commands)``, pure.
 
-A copy starts when its slot is ready, its inputs are at the site, processors are free, the slot
-lives and the deadline lies far enough ahead, and nothing that stands before it in the slot's order
-is kept beyond its plan by it (:mod:`vgrads.planner.rules`). What can no longer happen is given up
-with a reason, and everything that needs it with it, so no pending queue stays stuck: slots and the
-deadline end, and with them everything that still waits.
+A replica starts when its slot is ready, its inputs are at the site, processors are free, enough
+time is left before the ends of its slot and the deadline, and it delays no earlier replica of the
+slot's order beyond its plan (:mod:`vgrads.planner.rules`). Replicas that can no longer succeed are
+skipped with a reason, with all tasks that need them, so no queue blocks: slots and the deadline
+end, and so do all replicas that still wait.
 
-A copy that fails tries once more where no other copy of its task is left, or as the rules for its
-exit codes say (:mod:`vgrads.execmgr.core.growth`). What is not needed any more is withdrawn. Where
-fewer workflows are left than are needed, or a slot is overdue, the planner is asked about the
-remainder; its answer comes as an event.
+A failed replica is retried if no other replica of its task is left, or as the rules for its exit
+codes say (:mod:`vgrads.execmgr.core.escalation`). Superfluous replicas are released early. If fewer
+workflows are left than are needed, or a slot is overdue, the planner replans the remainder; its
+result arrives as an event.
 """
 
 from __future__ import annotations
@@ -19,85 +19,89 @@ from dataclasses import replace
 from immutables import Map
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.book import Book
-from vgrads.execmgr.core.endings import alike
-from vgrads.execmgr.core.retries import give_up, tries_again
+from vgrads.execmgr.core.completion import alike
+from vgrads.execmgr.core.early_release import released_early
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
+from vgrads.execmgr.core.retries import abandon_task, retry_failed
+from vgrads.execmgr.core.rule_state import RuleState
 from vgrads.execmgr.core.slot_order import settle
 from vgrads.execmgr.core.states import (
-    AskedAgain,
     Cancelled,
     Command,
-    CommitCopy,
-    CopyEnded,
-    CopyRecord,
-    CopyState,
+    CommitReplica,
     Event,
+    ReleaseUpdate,
     Replan,
     Replanned,
+    ReplicaEnded,
+    ReplicaRecord,
+    ReplicaState,
     RunState,
     SiteSilent,
-    SlotNews,
+    SlotProgress,
     SlotRecord,
-    Told,
+    SlotRequestedAgain,
+    SlotUpdate,
 )
 from vgrads.execmgr.core.triggers import beyond_help, overdue, shortfall
-from vgrads.execmgr.core.turn import Turn
-from vgrads.execmgr.core.withdrawal import withdrawn
-from vgrads.planner.snapshot import CopyKey, TaskKey
+from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 _MOST_REPLANS = 20
 
 
-def begin(book: Book) -> RunState:
-    """The state before anything happened."""
+def begin(execution: ExecutionPlan) -> RunState:
+    """Return the state before the first event."""
     return RunState(
-        slots=Map({slot: SlotRecord() for slot in book.uses}),
-        copies=Map({key: CopyRecord() for key in book.placements}),
+        slots=Map(dict.fromkeys(execution.uses, SlotRecord())),
+        progress=Map(dict.fromkeys(execution.uses, SlotProgress())),
+        replicas=Map(dict.fromkeys(execution.placements, ReplicaRecord())),
         done=Map(),
         lost=Map(),
+        wake_s=0.0 if execution.uses else float("inf"),
     )
 
 
-def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Command]]:
-    """What an event changes and what is to be done about it. O(slots + copies touched)."""
-    turn = _Step(book, state, max(event.at_s, state.now_s))
-    if isinstance(event, SlotNews):
-        turn.slot_news(event)
-    elif isinstance(event, AskedAgain):
-        turn.asked_again(event)
-    elif isinstance(event, CopyEnded):
-        turn.copy_ended(event)
+def step(execution: ExecutionPlan, state: RunState, event: Event) -> tuple[RunState, list[Command]]:
+    """Return the state after an event, and the commands that follow. O(slots and replicas
+    touched)."""
+    rule_state = Transition(execution, state, max(event.at_s, state.now_s))
+    if isinstance(event, SlotUpdate):
+        rule_state.slot_update(event)
+    elif isinstance(event, SlotRequestedAgain):
+        rule_state.slot_requested_again(event)
+    elif isinstance(event, ReplicaEnded):
+        rule_state.replica_ended(event)
     elif isinstance(event, Replanned):
-        turn.replanned(event)
+        rule_state.replanned(event)
     elif isinstance(event, Cancelled):
-        turn.cancel(event.reason)
-    elif isinstance(event, Told):
-        turn.told(event)
+        rule_state.cancel(event.reason)
+    elif isinstance(event, ReleaseUpdate):
+        rule_state.releases_updated(event)
     elif isinstance(event, SiteSilent):
-        turn.note(event.reason)
-    settle(turn)
-    turn.withdraw()
-    turn.consider_replan()
-    return turn.freeze(), turn.commands
+        rule_state.note(event.reason)
+    settle(rule_state)
+    rule_state.release_early()
+    rule_state.consider_replan()
+    return rule_state.freeze(), rule_state.commands
 
 
-class _Step(Turn):
-    """What each kind of event does."""
+class Transition(RuleState):
+    """Transitions for each kind of event."""
 
-    surer = False  # a slot has come, or a workflow is done: more may be superfluous than before
+    recheck_superfluous = False  # slot ready or workflow done: check for superfluous work
 
-    def slot_news(self, news: SlotNews) -> None:
+    def slot_update(self, news: SlotUpdate) -> None:
         self._move_slot(news)
-        if news.permanent:  # asked no more: the others would be refused in turn
-            for slot in alike(self.book, self.slots, news.slot):
+        if news.permanent:  # no more requests: the others would also be refused
+            for slot in alike(self.execution, self.slots, news.slot):
                 self._move_slot(replace(news, slot=slot))
 
-    def _move_slot(self, news: SlotNews) -> None:
+    def _move_slot(self, news: SlotUpdate) -> None:
         record = self.slots[news.slot]
         if record.state is not None and (record.state.ended or news.state <= record.state):
             return  # late news
-        self.surer |= news.state == SlotState.READY
-        said = news.reason or ("" if news.state.ended else record.reason)
+        self.recheck_superfluous |= news.state == SlotState.READY
+        reason = news.reason or ("" if news.state.ended else record.reason)
         ready_s = news.at_s if news.state == SlotState.READY else record.ready_s
         granted_s = news.at_s if news.state == SlotState.GRANTED else record.granted_s
         self.set_slot(
@@ -105,7 +109,7 @@ class _Step(Turn):
             state=news.state,
             granted_s=granted_s,
             ready_s=ready_s,
-            reason=said,
+            reason=reason,
             permanent=news.permanent,
             ended_s=news.at_s if news.state.ended else None,
         )
@@ -114,147 +118,184 @@ class _Step(Turn):
 
     def _lose_slot(self, slot: str, reason: str) -> None:
         for waited, ending in (
-            (CopyState.WAITING, CopyState.SKIPPED),
-            (CopyState.RUNNING, CopyState.FAILED),
+            (ReplicaState.WAITING, ReplicaState.SKIPPED),
+            (ReplicaState.RUNNING, ReplicaState.FAILED),
         ):
-            for key in self.book.order[slot]:
-                if self.copies[key].state == waited:
-                    self.stop_copy(key, ending, f"slot lost: {reason}")
+            for key in self.execution.order[slot]:
+                if self.replicas[key].state == waited:
+                    self.stop_replica(key, ending, f"slot lost: {reason}")
 
-    def asked_again(self, event: AskedAgain) -> None:
-        """What runs in the slot waits for it once more; what has run is committed without it."""
+    def slot_requested_again(self, event: SlotRequestedAgain) -> None:
+        """Let running replicas of the slot wait again; replicas that have run are committed without
+        it."""
         record = self.slots[event.slot]
         if record.state is None or record.state.ended:
             return
-        for key in self.book.order[event.slot]:
-            copy = self.copies[key]
-            if copy.state == CopyState.RUNNING and not copy.committing:
-                again = replace(
-                    copy, state=CopyState.WAITING, attempt=copy.attempt + 1, reason=event.reason
+        for key in self.execution.order[event.slot]:
+            replica = self.replicas[key]
+            if replica.state == ReplicaState.RUNNING and not replica.committing:
+                again = replica._replace(
+                    state=ReplicaState.WAITING,
+                    attempt=replica.attempt + 1,
+                    reason=event.reason,
                 )
                 self.await_again(key, again)
-        held = self.slots[event.slot]
-        fresh = SlotRecord(state=SlotState.REQUESTED, asked_s=self.now_s, reason=event.reason)
-        self.slots = self.slots.set(
-            event.slot, replace(fresh, used=held.used, next=held.next, again=held.again + 1)
+        fresh = SlotRecord(
+            state=SlotState.REQUESTED,
+            requested_s=self.now_s,
+            reason=event.reason,
+            again=record.again + 1,
         )
+        self.slots = self.slots.set(event.slot, fresh)
+        progress = self.progress[event.slot]._replace(wake_s=0.0)
+        self.progress = self.progress.set(event.slot, progress)
         self.touched.add(event.slot)
         self.note(f"slot {event.slot} {event.reason}")
 
-    def copy_ended(self, event: CopyEnded) -> None:
-        if self.copies[event.key].state != CopyState.RUNNING:
+    def replica_ended(self, event: ReplicaEnded) -> None:
+        if self.replicas[event.key].state != ReplicaState.RUNNING:
             return  # late news
         task: TaskKey = event.key[:2]
         if event.ok and not event.committed:
             self._commit(event.key)
             return
-        if not event.ok and task not in self.done and tries_again(self, event):
+        if not event.ok and task not in self.done and retry_failed(self, event):
             return
-        record = replace(self.copies[event.key], code=event.code)
-        self.copies = self.copies.set(event.key, record)
-        ending = CopyState.DONE if event.ok else CopyState.FAILED
-        said = self.faulty.get(task, "") if self.book.snapshot.task(task).manner.errors else ""
-        self.end_copy(event.key, ending, event.reason if event.ok else said or event.reason)
+        record, reason = self.replicas[event.key], event.reason
+        if record.code != event.code:
+            record = record._replace(code=event.code)
+        if not event.ok and self.execution.snapshot.task(task).environment.errors:
+            reason = self.faulty.get(task, "") or reason
+        ending = ReplicaState.DONE if event.ok else ReplicaState.FAILED
+        self.end_as(event.key, record, ending, reason)
         if event.ok and task not in self.done:
             self.deliver(event.key)
-            order = self.book.workflow(event.key).order
-            if all((task[0], other) in self.done for other in reversed(order)):
-                self.state = replace(self.state, whole=self.state.whole + 1)
-                self.surer = True
+            if self._workflow_done(task[0]):
+                self.state = self.state._replace(whole=self.state.whole + 1)
+                self.recheck_superfluous = True
 
-    def _commit(self, key: CopyKey) -> None:
-        """The first copy that has run is to count; a second one is too late while the first
-        commits."""
-        record, twins = self.copies[key], self.book.copies[key[:2]]
-        if key[:2] in self.done or any(self.copies[t].committing for t in twins if t != key):
-            self.end_copy(key, CopyState.CANCELLED, "another copy was first")
+    def _workflow_done(self, name: str) -> bool:
+        """True if all its tasks are; the last ones are the last to be done."""
+        return all((name, task) in self.done for task in reversed(self.workflows[name].order))
+
+    def _commit(self, key: ReplicaKey) -> None:
+        """Commit the first replica that has run; cancel a second one while the first commits."""
+        record, twins = self.replicas[key], self.execution.replicas[key[:2]]
+        if key[:2] in self.done or any(self.replicas[t].committing for t in twins if t != key):
+            self.end_replica(key, ReplicaState.CANCELLED, "another replica was first")
         elif not record.committing:
-            self.copies = self.copies.set(key, replace(record, committing=True))
-            self.commands.append(CommitCopy(key))
+            self.replicas = self.replicas.set(key, record._replace(committing=True))
+            self.commands.append(CommitReplica(key))
 
-    def told(self, event: Told) -> None:
-        """Tasks may begin, or are given up; what is unknown here, or done, is passed over."""
+    def releases_updated(self, event: ReleaseUpdate) -> None:
+        """Release tasks, or give them up; unknown and completed tasks are ignored."""
         for task, release in event.released:
-            if task in self.book.copies and task not in self.done:
+            if task in self.execution.replicas and task not in self.done:
                 self.released = self.released.set(task, release)
-                self.touched.update(self.book.slot_of(copy) for copy in self.book.copies[task])
-        for task, reason in event.given_up:
-            if task in self.book.copies and task not in self.done:
-                give_up(self, task, reason)
-        self.state = replace(self.state, heard=event.upto)
+                self.touched.update(
+                    self.execution.slot_of(replica) for replica in self.execution.replicas[task]
+                )
+        for task, reason in event.abandoned:
+            if task in self.execution.replicas and task not in self.done:
+                abandon_task(self, task, reason)
+        self.state = self.state._replace(mailbox_read=event.upto)
 
     def replanned(self, event: Replanned) -> None:
-        """Take the new book's orders over; what runs or has ended stays."""
-        asked = self.state.replans + self.state.replanning  # what grows is planned unasked
-        self.state = replace(self.state, replanning=False, replans=asked)
+        """Take over the order of the new execution plan; running and terminal replicas remain."""
+        # added tasks are planned without a request
+        allowed = self.state.replans + self.state.replanning
+        self.state = self.state._replace(replanning=False, replans=allowed)
+        self.replan_ended = True
         if event.version == self.state.version:
-            self.note(f"the planner was asked: {event.reason}")
+            self.note(f"the planner ran: {event.reason}")
             return
-        self.note(f"planned anew: {event.reason}")
-        self.state = replace(self.state, version=event.version)
-        for key, record in self.copies.items():
-            if record.state == CopyState.WAITING:
-                given_up = replace(
-                    record, state=CopyState.SKIPPED, end_s=self.now_s, reason="planned anew"
-                )
-                self.copies = self.copies.set(key, given_up)
-        self.touched.update(self.book.order)
-        for slot, order in self.book.order.items():
-            fresh = [key for key in order if key not in self.copies]
-            before = self.slots.get(slot, SlotRecord())
-            self.slots = self.slots.set(slot, replace(before, next=len(order) - len(fresh)))
-            for key in fresh:
-                self.copies = self.copies.set(key, CopyRecord())
-                if key[:2] in self.lost:
-                    self.lost = self.lost.delete(key[:2])
+        self.note(f"planned again: {event.reason}")
+        self.state = self.state._replace(version=event.version)
+        _take_over_order(self)
 
     def cancel(self, reason: str) -> None:
-        """Stop what runs, give up what waits; the slots then have nothing left and are given
-        back."""
-        self.state = replace(self.state, cancelled=reason, replanning=False)
+        """Cancel running and waiting replicas; their slots are then empty and are released."""
+        self.state = self.state._replace(cancelled=reason, replanning=False)
         self.note(f"stopped: {reason}")
-        for key, record in self.copies.items():  # what waits first: nothing is to be begun instead
-            if record.state == CopyState.WAITING:
-                given_up = replace(
-                    record, state=CopyState.CANCELLED, end_s=self.now_s, reason=reason
+        for (
+            key,
+            record,
+        ) in self.replicas.items():  # waiting ones first, so that none starts instead
+            if record.state == ReplicaState.WAITING:
+                failed = record._replace(
+                    state=ReplicaState.CANCELLED, end_s=self.now_s, reason=reason
                 )
-                self.copies = self.copies.set(key, given_up)
+                self.replicas = self.replicas.set(key, failed)
                 if key[:2] not in self.done:
                     self.lost = self.lost.set(key[:2], reason)
-        for key in self.copies:
-            self.stop_copy(key, CopyState.CANCELLED, reason)
+        for key in self.replicas:
+            self.stop_replica(key, ReplicaState.CANCELLED, reason)
         self.touched.update(self.slots)
 
     # what follows
 
-    def withdraw(self) -> None:
-        """Give up what the promise does not need any more, where something has made it surer."""
-        if not self.surer or self.state.cancelled or self.book.released:
+    def release_early(self) -> None:
+        """Release superfluous replicas early, if an event has made the promise more probable."""
+        if not self.recheck_superfluous or self.state.cancelled or self.execution.released:
             return
-        spare, words = withdrawn(self.book, self, self.state.whole)
-        for key in spare:
-            self.stop_copy(key, CopyState.CANCELLED, "withdrawn: enough is sure without it")
-        if spare:
+        spare_workflows, words = released_early(self.execution, self, self.state.whole)
+        for key in spare_workflows:
+            self.stop_replica(
+                key, ReplicaState.CANCELLED, "released early: it is not needed for the promise"
+            )
+        if spare_workflows:
             self.note(words)
             settle(self)
 
     def consider_replan(self) -> None:
-        """Ask the planner where too few workflows are left, or a slot is overdue; once for each
-        state of affairs."""
+        """Request replanning if too few workflows are left, or a slot is overdue; once for each
+        such state."""
         state = self.state
         if state.replanning or state.cancelled or state.replans >= _MOST_REPLANS:
             return
-        if beyond_help(self.book, self.faulty):
+        late = self._overdue()
+        if not late and not self._lost_more():
             return
-        late, short = overdue(self.book, self.slots, self.now_s), shortfall(self.book, self.lost)
+        if beyond_help(self.execution, self.faulty):
+            return
+        short = shortfall(self.execution, self.lost)
         failed = sum(1 for record in self.slots.values() if record.state == SlotState.FAILED)
         how_bad = (len(self.lost), failed)
         nothing_new = not late and (not short or how_bad == state.tried)
-        if nothing_new or self.now_s >= self.book.plan.deadline_s:
+        if nothing_new or self.now_s >= self.execution.plan.deadline_s:
             return
         for slot in late:
-            self.slots = self.slots.set(slot, replace(self.slots[slot], overdue=True))
+            self.slots = self.slots.set(slot, self.slots[slot]._replace(overdue=True))
         reason = short or f"slot {late[0]} is overdue"
         self.note(reason)
-        self.state = replace(self.state, replanning=True, tried=how_bad)
+        self.state = self.state._replace(replanning=True, tried=how_bad)
         self.commands.append(Replan(reason))
+
+    def _overdue(self) -> list[str]:
+        if self.now_s < self.state.overdue_s and not self.slots_changed:
+            return []
+        return overdue(self.execution, self.slots, self.now_s)
+
+    def _lost_more(self) -> bool:
+        """True if this step changed what the last answer of :func:`shortfall` was based on."""
+        return self.slots_changed or self.lost is not self.state.lost
+
+
+def _take_over_order(to: Transition) -> None:
+    """Skip the waiting replicas of the old order, and add those of the new one."""
+    for key, record in to.replicas.items():
+        if record.state == ReplicaState.WAITING:
+            failed = record._replace(
+                state=ReplicaState.SKIPPED, end_s=to.now_s, reason="planned again"
+            )
+            to.replicas = to.replicas.set(key, failed)
+    to.touched.update(to.execution.order)
+    for slot, order in to.execution.order.items():
+        fresh = [key for key in order if key not in to.replicas]
+        to.slots = to.slots.set(slot, to.slots.get(slot, SlotRecord()))
+        before = to.progress.get(slot, SlotProgress())
+        to.progress = to.progress.set(slot, before._replace(next=len(order) - len(fresh)))
+        for key in fresh:
+            to.replicas = to.replicas.set(key, ReplicaRecord())
+            if key[:2] in to.lost:
+                to.lost = to.lost.delete(key[:2])

@@ -1,4 +1,4 @@
-"""Where the time of an attempt went, measured where it went."""
+"""Time spent by an attempt, measured where it was spent."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Seconds, and MiB; 0 where nothing was spent or nobody measured it.
+    """Seconds and MiB; 0 if nothing was spent or measured.
 
-    ``waited_s``: ordered, and not begun; ``in_s``: inputs were brought, ``in_mib`` of them, of
-    which ``cached_mib`` were there; ``ran_s``: by the clock, ``cpu_s``: of processors,
-    ``peak_mib``: memory at most; ``out_s``, ``out_mib``: outputs were brought back; ``commit_s``:
-    until they were on the disk; ``own_s``: the manager's own work since the end that was told
-    before, shared by those told together.
+    ``waited_s``: from the start command to the start; ``in_s``: transfer of inputs, ``in_mib`` of
+    them, of which ``cached_mib`` were present; ``ran_s``: wall-clock time, ``cpu_s``: CPU time,
+    ``peak_mib``: maximum memory; ``out_s``, ``out_mib``: transfer of outputs; ``commit_s``: until
+    they were on the disk; ``own_s``: the manager's own work since the previous reported end,
+    divided among ends reported together.
     """
 
     waited_s: float = 0.0
@@ -29,20 +29,21 @@ class Times:
     own_s: float = 0.0
 
     def and_then(self, more: Times | None) -> Times:
-        """With what was told of the same attempt later; of memory the most counts."""
+        """Add later reports of the same attempt; of memory the maximum."""
         if more is None:
             return self
         both = {
-            one.name: getattr(self, one.name) + getattr(more, one.name) for one in fields(Times)
+            field.name: getattr(self, field.name) + getattr(more, field.name)
+            for field in fields(Times)
         }
         return Times(**both | {"peak_mib": max(self.peak_mib, more.peak_mib)})
 
     def as_json(self) -> dict[str, float]:
-        """What is not 0."""
-        told = ((one.name, getattr(self, one.name)) for one in fields(Times))
-        return {name: round(value, 6) for name, value in told if value}
+        """Return the values that are not 0."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(Times))
+        return {name: round(value, 6) for name, value in values if value}
 
 
 def with_own(times: Times | None, own_s: float) -> Times:
-    """With the manager's own part."""
+    """Return the times with the manager's own work."""
     return replace(times or Times(), own_s=own_s)

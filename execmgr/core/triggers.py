@@ -1,47 +1,60 @@
-"""When is there cause to think again? Questions about a run, answered from the book and what
-happened."""
+"""Conditions for replanning: queries about a run, answered from the execution plan and the run's
+state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.planner.snapshot import TaskKey
 
 _UNREADY = (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
 
 
-def shortfall(book: Book, lost: Mapping[TaskKey, str]) -> str:
-    """Why the promise is broken unless something is done; empty while enough workflows are left."""
+def shortfall(execution: ExecutionPlan, lost: Mapping[TaskKey, str]) -> str:
+    """Return why the promise is broken without replanning; empty while enough workflows are
+    left."""
     if not lost:
         return ""
     broken = {workflow for workflow, _ in lost}
-    left, needed = sum(name not in broken for name in book.scheduled), book.plan.needed
+    left, needed = sum(name not in broken for name in execution.scheduled), execution.plan.needed
     if left >= needed:
         return ""
-    (workflow, task), why = min(lost.items(), key=lambda one: (one[1].startswith("its input"), one))
+    (workflow, task), why = min(
+        lost.items(), key=lambda pair: (pair[1].startswith("its input"), pair)
+    )
     return f"{left} workflows are left, {needed} are needed; {workflow}/{task}: {why}"
 
 
-def beyond_help(book: Book, faulty: Mapping[TaskKey, str]) -> bool:
-    """True where too many workflows have a task that fails by itself: no plan can keep the promise
-    any more."""
+def beyond_help(execution: ExecutionPlan, faulty: Mapping[TaskKey, str]) -> bool:
+    """True if too many workflows have a task that fails by itself: no plan can keep the promise any
+    more."""
     if not faulty:
         return False
     broken = {workflow for workflow, _ in faulty}
-    wanted = book.snapshot.wanted
-    return len(wanted.workflows) - len(broken) < wanted.needed
+    workflow_set = execution.snapshot.workflow_set
+    return len(workflow_set.workflows) - len(broken) < workflow_set.needed
 
 
-def overdue(book: Book, slots: Mapping[str, SlotRecord], now_s: float) -> list[str]:
-    """Slots that should be ready by now and are not, as far as nobody has noticed yet."""
+def first_overdue_s(execution: ExecutionPlan, slots: Mapping[str, SlotRecord]) -> float:
+    """Return when the first slot is overdue if nothing changes; ``inf`` if none can be."""
+    return min(
+        (execution.overdue_s[slot] for slot, record in slots.items() if _may_be_overdue(record)),
+        default=float("inf"),
+    )
+
+
+def _may_be_overdue(record: SlotRecord) -> bool:
+    return record.state in _UNREADY and not record.overdue and not record.closing
+
+
+def overdue(execution: ExecutionPlan, slots: Mapping[str, SlotRecord], now_s: float) -> list[str]:
+    """Return the slots that should be ready by now, are not, and were not yet recorded as
+    overdue."""
     return [
         slot
         for slot, record in slots.items()
-        if record.state in _UNREADY
-        and not record.overdue
-        and not record.closing
-        and now_s >= book.overdue_s[slot]
+        if _may_be_overdue(record) and now_s >= execution.overdue_s[slot]
     ]

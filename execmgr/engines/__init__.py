@@ -1,2 +1,2 @@
-"""What runs tasks inside slots: processes here, Dask workers elsewhere, virtual time, an engine
-outside."""
+"""Engines that run tasks inside slots: local processes, Dask workers elsewhere, virtual time, an
+outside engine."""

@@ -1,4 +1,4 @@
-"""What runs tasks inside slots that are there: the protocol of engines."""
+"""The protocol of engines, which run tasks inside ready slots."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vgrads.execmgr.core.states import CopyEnded
-from vgrads.planner.snapshot import CopyKey
-from vgrads.workflows.manner import PLAIN, Manner
+from vgrads.execmgr.core.states import ReplicaEnded
+from vgrads.planner.snapshot import ReplicaKey
 from vgrads.workflows.remote import RemoteFile
+from vgrads.workflows.task_environment import PLAIN, TaskEnvironment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrder:
-    """One copy to run: in which slot, what, with which files, for about how long.
+    """A replica to run: slot, command, files, expected run time.
 
-    The engine of its container is one that its site has.
+    The container engine is one that its site has.
     """
 
-    key: CopyKey
+    key: ReplicaKey
     site: str
     slot: str
     procs: int
@@ -29,26 +29,34 @@ class TaskOrder:
     outputs: tuple[str, ...] = ()
     attempt: int = 0
     memory_mib: float = 0.0
-    manner: Manner = PLAIN
+    environment: TaskEnvironment = PLAIN
     fetches: tuple[RemoteFile, ...] = ()
     sends: tuple[RemoteFile, ...] = ()
 
 
+def _no_variables(_slot: str, _name: str) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pilot:
-    """What must run in a slot so that an engine can reach it."""
+    """The program that must run in a slot so that an engine can reach it.
+
+    ``of_slot``: further variables, of a slot with this name at its site.
+    """
 
     command: str
     environment: Mapping[str, str]
+    of_slot: Callable[[str, str], Mapping[str, str]] = _no_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How a run deals with a site beside its driver: how often it asks, and what its slots must
-    run.
+class SitePolling:
+    """Treatment of a site by a run, in addition to its driver: polling interval, and pilot of its
+    slots.
 
-    ``reports``: whether the pilot of a slot is there for tasks; ``patience_s``: how long it may
-    take to come once its site says that the slot is ready.
+    ``reports``: whether the pilot of a slot accepts tasks; ``patience_s``: how long the pilot may
+    take to start after its site reports the slot as ready.
     """
 
     poll_s: float = 0.0
@@ -56,42 +64,49 @@ class Reach:
     reports: Callable[[str], bool] | None = None
     patience_s: float = 180.0
 
+    def new_pilot(self) -> Pilot | None:
+        """Return the pilot of a slot that is requested now; None for a site without pilots."""
+        return self.pilot() if self.pilot else None
+
 
 class Engine(Protocol):
-    """Takes orders in bundles, tells of ends; never decides anything."""
+    """An engine: accepts orders in bundles, reports completions; makes no decisions."""
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
-        """Start these copies now."""
+        """Start these replicas now."""
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
-        """After the manager was killed: these and no others should be running.
+        """Recover after the manager was killed: these replicas and no others should be running.
 
-        What still runs is found again, what has ended meanwhile is told, what never began or was
-        lost with the manager begins now, and what runs although it should not is stopped.
+        Replicas that still run are found, those that have ended are reported, those that never
+        started or were lost with the manager are started, and any others that run are cancelled.
         """
 
     def commit(self, orders: Sequence[TaskOrder]) -> None:
-        """Put the outputs of these copies, which have run, where they belong; told as ends that are
-        committed.
+        """Commit the outputs of these replicas, which have run; reported as committed ends.
 
-        Asked for again after a manager was killed, also of one that is committed already.
+        The call is repeated after a manager was killed, also for a replica that is committed
+        already.
         """
 
-    def cancel(self, key: CopyKey) -> None:
-        """Stop a copy, without waiting for it; one that has ended is no error and brings no
-        news."""
+    def cancel(self, key: ReplicaKey) -> None:
+        """Cancel a replica, without waiting for it; one that has ended is no error and is not
+        reported."""
 
-    def poll(self) -> list[CopyEnded]:
-        """Copies that ended since the last call."""
+    def poll(self) -> list[ReplicaEnded]:
+        """Return the replicas that ended since the last call."""
+
+    def stored(self) -> None:
+        """Note that the journal has all events that :meth:`poll` returned."""
 
     def wake_at(self) -> float:
-        """When news is due in virtual time; ``inf`` where that cannot be known."""
+        """Return when the next event is due in virtual time; ``inf`` if that is not known."""
 
     def wait(self, timeout_s: float) -> None:
-        """Return after ``timeout_s`` of real time, or sooner when there is news."""
+        """Return after ``timeout_s`` of real time, or sooner if there is an event."""
 
     def close(self) -> None:
-        """Stop everything that still runs, and return when it is gone."""
+        """Cancel all running replicas, and return when they are gone."""
 
-    def abandon(self) -> None:
-        """Look after it no more and let it run on, to be found again."""
+    def detach(self) -> None:
+        """Detach from running replicas and leave them running, for a later recovery."""

@@ -1,5 +1,5 @@
-"""The end of copies whose processes leave others behind: these are killed before anybody hears of
-it."""
+"""Cleanup after replicas: processes that they leave behind are killed before the end is
+reported."""
 
 from __future__ import annotations
 
@@ -8,80 +8,81 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from vgrads.execmgr.engines.copies import LiveCopy
+from vgrads.agent.processes import kill_marked, marked
+from vgrads.execmgr.engines.live_replicas import LiveReplica
 from vgrads.execmgr.tasks.folder import TaskFolder
-from vgrads.execmgr.tasks.process import QUICK_S, Verdict, noted_code
-from vgrads.execmgr.tasks.processes import kill_marked, marked
+from vgrads.execmgr.tasks.process import QUICK_S, AttemptVerdict, noted_code
 
 _Item = TypeVar("_Item")
 
 
 class Cleaner:
-    """Kills what ended copies leave behind, which may take its time.
+    """Kills processes that ended replicas leave behind, which may take some time.
 
-    ``judge`` is told of each with its exit code, ``end`` of one whose processes cannot be killed.
+    ``judge`` is called for each replica with its exit code, ``end`` for one whose processes cannot
+    be killed.
     """
 
     def __init__(
         self,
         folder: TaskFolder,
-        judge: Callable[[LiveCopy, int], None],
-        end: Callable[[LiveCopy, Verdict], None],
+        judge: Callable[[LiveReplica, int], None],
+        end: Callable[[LiveReplica, AttemptVerdict], None],
     ) -> None:
         self._folder, self._judge, self._end = folder, judge, end
-        self._ended: SimpleQueue[tuple[LiveCopy, int | None] | None] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[LiveReplica, int | None] | None] = SimpleQueue()
 
-    def put(self, copy: LiveCopy, code: int | None) -> None:
-        """A copy has ended; ``code``: None where only its notes may tell."""
-        self._ended.put((copy, code))
+    def put(self, replica: LiveReplica, code: int | None) -> None:
+        """Add an ended replica; ``code``: None if only its notes hold the exit code."""
+        self._ended.put((replica, code))
 
     def stop(self) -> None:
-        """Nothing follows."""
+        """Mark the end of the input."""
         self._ended.put(None)
 
     def run(self) -> None:
-        """Until :meth:`stop`, await what dies by itself; one look through all processes for what is
-        left of as many as there are."""
+        """Until :meth:`stop`, wait for processes that end by themselves; kill the remaining ones of
+        many replicas with one scan of all processes."""
         while (first := self._ended.get()) is not None:
             left, end_s = [], time.monotonic() + QUICK_S
-            for copy, code in (first, *_waiting(self._ended)):
+            for replica, code in (first, *_waiting(self._ended)):
                 patience_s = end_s - time.monotonic()
                 if (
-                    copy.process is not None
+                    replica.process is not None
                     and code is not None
-                    and copy.process.is_gone(patience_s)
+                    and replica.process.is_gone(patience_s)
                 ):
-                    self._judge(copy, code)
+                    self._judge(replica, code)
                 else:
-                    left.append((copy, code))
+                    left.append((replica, code))
             self._kill_rest(left)
 
-    def _kill_rest(self, ended: Sequence[tuple[LiveCopy, int | None]]) -> None:
-        marks = {copy.mark for copy, _ in ended}
-        for copy, code in ended:
+    def _kill_rest(self, ended: Sequence[tuple[LiveReplica, int | None]]) -> None:
+        marks = {replica.mark for replica, _ in ended}
+        for replica, code in ended:
             if code != 0:
-                self._folder.end_container(copy.order)
+                self._folder.end_container(replica.order)
         if not marks or kill_marked(lambda mark: mark in marks):
             undead = set()
         else:
             undead = set(marked(lambda mark: mark in marks).values())
-        for copy, code in ended:
-            if copy.mark in undead:
-                self._end(copy, Verdict("processes of it cannot be killed"))
+        for replica, code in ended:
+            if replica.mark in undead:
+                self._end(replica, AttemptVerdict("its processes cannot be killed"))
             else:
-                known = noted_code(self._folder.place(copy.order)) if code is None else code
-                self._judge(copy, known)
+                existing = noted_code(self._folder.place(replica.order)) if code is None else code
+                self._judge(replica, existing)
 
 
 def _waiting(queue: SimpleQueue[_Item | None]) -> list[_Item]:
-    """What is in a queue without waiting, up to the word that nothing follows, which stays."""
-    found: list[_Item] = []
+    """Return the queued items without waiting, up to the end mark, which stays in the queue."""
+    results: list[_Item] = []
     while True:
         try:
-            one = queue.get_nowait()
+            item = queue.get_nowait()
         except Empty:
-            return found
-        if one is None:
+            return results
+        if item is None:
             queue.put(None)
-            return found
-        found.append(one)
+            return results
+        results.append(item)

@@ -1,64 +1,68 @@
-"""What engines share whose tasks work in folders: ends told in two steps, outputs committed in
-between; how they were made is kept."""
+"""Common part of engines whose tasks work in folders: ends are reported in two steps, with the
+commit in between; provenance is recorded."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
-from vgrads.execmgr.core.states import CopyEnded
+from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.engines.base import TaskOrder
-from vgrads.execmgr.engines.news import News, NewsDesk
+from vgrads.execmgr.engines.completion_queue import CompletionQueue, Completions
 from vgrads.execmgr.tasks.commit import Committer, is_committed
 from vgrads.execmgr.tasks.folder import TaskFolder
-from vgrads.execmgr.tasks.process import Verdict
-from vgrads.execmgr.tasks.witness import Witness
+from vgrads.execmgr.tasks.process import AttemptVerdict
+from vgrads.execmgr.tasks.provenance_recorder import ProvenanceRecorder
 from vgrads.kernel.clock import Clock
-from vgrads.planner.snapshot import CopyKey
+from vgrads.planner.snapshot import ReplicaKey
 
 
-class FolderEngine(NewsDesk):
-    """Tells that a copy has run, commits its outputs when it is asked to, and tells that too."""
+class FolderEngine(CompletionQueue):
+    """Reports that a replica has run, commits its outputs on request, and reports the commit."""
 
-    def __init__(self, clock: Clock, folder: TaskFolder, news: News | None = None) -> None:
+    def __init__(self, clock: Clock, folder: TaskFolder, news: Completions | None = None) -> None:
         super().__init__(news)
         self._clock, self._folder = clock, folder
-        self._committer = Committer(folder, self._tell_committed)
-        self._witness = Witness(folder)
-        self._asked_s: dict[CopyKey, float] = {}  # since when a copy waits to be committed
+        self._committer = Committer(folder, self._report_committed)
+        self._recorder = ProvenanceRecorder(folder)
+        self._commit_requested_s: dict[
+            ReplicaKey, float
+        ] = {}  # since when a replica waits to be committed
 
     def commit(self, orders: Sequence[TaskOrder]) -> None:
-        self._asked_s.update(dict.fromkeys((order.key for order in orders), time.monotonic()))
+        self._commit_requested_s.update(
+            dict.fromkeys((order.key for order in orders), time.monotonic())
+        )
         self._committer.put(orders)
 
     def _finish(self) -> None:
-        """Commit what was asked for, and keep how it was made."""
+        """Finish the requested commits and provenance records."""
         self._committer.close()
-        self._witness.close()
+        self._recorder.close()
 
     def _done_before(self, order: TaskOrder) -> bool:
-        """Tell the end of a copy whose task is committed already: its journal was cut off behind
-        that."""
+        """Report the end of a replica whose task is committed already: its journal was truncated
+        after that."""
         if not order.outputs or not is_committed(self._folder, order):
             return False
-        self._tell_committed(order, "")
+        self._report_committed(order, "")
         return True
 
-    def _tell(self, order: TaskOrder, verdict: Verdict) -> None:
-        """A copy has run; whether it did its task."""
+    def _report(self, order: TaskOrder, verdict: AttemptVerdict) -> None:
+        """Report that a replica has run, and whether it succeeded."""
         self._put(order, verdict, committed=bool(verdict.reason) or not order.outputs)
 
-    def _tell_committed(self, order: TaskOrder, reason: str) -> None:
+    def _report_committed(self, order: TaskOrder, reason: str) -> None:
         if not reason:
-            self._witness.put(order)
+            self._recorder.put(order)
         now_s = time.monotonic()
-        commit_s = now_s - self._asked_s.pop(order.key, now_s)
-        self._put(order, Verdict(reason, times=Times(commit_s=commit_s)), committed=True)
+        commit_s = now_s - self._commit_requested_s.pop(order.key, now_s)
+        self._put(order, AttemptVerdict(reason, times=Times(commit_s=commit_s)), committed=True)
 
-    def _put(self, order: TaskOrder, verdict: Verdict, committed: bool) -> None:
+    def _put(self, order: TaskOrder, verdict: AttemptVerdict, committed: bool) -> None:
         self.news.put(
-            CopyEnded(
+            ReplicaEnded(
                 at_s=self._clock.now(),
                 key=order.key,
                 ok=not verdict.reason,

@@ -1,10 +1,10 @@
-"""Tasks that an outside workflow engine runs: it announces each, is told where and when, and tells
-the end.
+"""Tasks that an outside workflow engine runs: it announces each, gets its site and start permit,
+and reports the end.
 
-The way of the paper (SC'09 §3.3): the portal's own engine walks the workflows; the order in the
-slots is kept here. A copy whose turn has come is *offered*; whoever announces its task is given the
-turn, runs it in that slot by its own means, and reports how it ended. A turn for which nobody comes
-is given up after a while, so that it holds up nobody else.
+The method of the paper (SC'09 §3.3): the portal's own engine walks the workflows; the order in the
+slots is kept here. When a replica may start, a start permit is *offered*; the outside engine that
+announces its task gets the permit, runs the task in that slot by its own means, and reports how it
+ended. A permit that is not fetched expires after a while, so that it blocks no other replica.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgrads.execmgr.core.states import CopyEnded
+from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.engines.base import TaskOrder
-from vgrads.execmgr.engines.news import News, NewsDesk
+from vgrads.execmgr.engines.completion_queue import CompletionQueue, Completions
 from vgrads.kernel.clock import Clock
-from vgrads.planner.snapshot import CopyKey, TaskKey
+from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 PATIENCE_S = 600.0
 
@@ -30,77 +30,79 @@ class _Turn:
     taken: bool = False
 
 
-class OutsideEngine(NewsDesk):
-    """Offers turns and takes reports; both may come from any thread. ``patience_s``: how long a
-    turn waits."""
+class OutsideEngine(CompletionQueue):
+    """Offers start permits and accepts reports; both may come from any thread. ``patience_s``:
+    lifetime of an unfetched permit."""
 
     def __init__(
-        self, clock: Clock, patience_s: float = PATIENCE_S, news: News | None = None
+        self, clock: Clock, patience_s: float = PATIENCE_S, news: Completions | None = None
     ) -> None:
         super().__init__(news)
         self.clock, self._patience_s = clock, patience_s
-        self._turns: dict[CopyKey, _Turn] = {}
+        self._permits: dict[ReplicaKey, _Turn] = {}
         self._changed = threading.Condition()
 
-    # what the outside says
+    # calls of the outside engine
 
     def announce(self, task: TaskKey, wait_s: float = 0.0) -> list[TaskOrder]:
-        """The turns of a task, at once or within ``wait_s`` of real time; empty: not yet, or not
-        any more."""
+        """Return the start permits of a task, at once or within ``wait_s`` of real time; empty: not
+        yet, or no longer."""
         end_s = time.monotonic() + wait_s
         with self._changed:
-            while not (mine := [t for key, t in self._turns.items() if key[:2] == task]):
+            while not (mine := [t for key, t in self._permits.items() if key[:2] == task]):
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
                     return []
                 self._changed.wait(left_s)
-            for turn in mine:
-                turn.taken = True
-            return [turn.order for turn in mine]
+            for permit in mine:
+                permit.taken = True
+            return [permit.order for permit in mine]
 
-    def report(self, key: CopyKey, ok: bool, reason: str = "") -> bool:
-        """How a copy ended; False where it has no turn (it was cancelled meanwhile: nobody needs
-        it)."""
+    def report(self, key: ReplicaKey, ok: bool, reason: str = "") -> bool:
+        """Report the end of a replica; return False if it has no permit (it was cancelled)."""
         with self._changed:
-            if key not in self._turns:
+            if key not in self._permits:
                 return False
-            del self._turns[key]
-        self.news.put(CopyEnded(at_s=self.clock.now(), key=key, ok=ok, reason=reason))
+            del self._permits[key]
+        self.news.put(ReplicaEnded(at_s=self.clock.now(), key=key, ok=ok, reason=reason))
         return True
 
-    # what the core says
+    # calls of the core
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         with self._changed:
             for order in orders:
-                self._turns[order.key] = _Turn(order, self.clock.now())
+                self._permits[order.key] = _Turn(order, self.clock.now())
             self._changed.notify_all()
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
-        """Offered again: who ran them meanwhile announces them anew and reports."""
+        """Offer the permits again: an outside engine that kept running the tasks announces them
+        again and reports."""
         self.start(orders)
 
     def commit(self, orders: Sequence[TaskOrder]) -> None:
-        """What the outside made stays where the outside put it."""
+        """Do nothing: outputs of the outside engine stay in place."""
 
-    def cancel(self, key: CopyKey) -> None:
+    def cancel(self, key: ReplicaKey) -> None:
         with self._changed:
-            self._turns.pop(key, None)
+            self._permits.pop(key, None)
 
-    def poll(self) -> list[CopyEnded]:
+    def poll(self) -> list[ReplicaEnded]:
         late_s = self.clock.now() - self._patience_s
         with self._changed:
-            missed = [key for key, t in self._turns.items() if not t.taken and t.since_s <= late_s]
+            missed = [
+                key for key, t in self._permits.items() if not t.taken and t.since_s <= late_s
+            ]
         for key in missed:
-            self.report(key, False, "nobody came for its turn")
+            self.report(key, False, "no engine requested its start permit")
         return super().poll()
 
-    def forget(self, key: CopyKey) -> None:
-        """Nothing is kept of what has ended."""
+    def forget(self, key: ReplicaKey) -> None:
+        """Do nothing: nothing is stored about ended replicas."""
 
     def close(self) -> None:
-        self.abandon()
+        self.detach()
 
-    def abandon(self) -> None:
+    def detach(self) -> None:
         with self._changed:
-            self._turns.clear()
+            self._permits.clear()

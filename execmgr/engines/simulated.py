@@ -1,4 +1,4 @@
-"""Tasks in virtual time: each takes what it was planned to take, give or take, and may fail."""
+"""Tasks in virtual time: each takes its planned run time with an error, and may fail."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vgrads.execmgr.core.states import CopyEnded
+from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.events import EventQueue
 from vgrads.kernel.streams import stream
-from vgrads.planner.snapshot import CopyKey
+from vgrads.planner.snapshot import ReplicaKey
 
 
 @dataclass(frozen=True, kw_only=True)
-class Luck:
-    """What is drawn for each task: its run time over its median (``factor``), and whether it fails.
+class FailureModel:
+    """Sampled values of each task: its run time over its median (``factor``), and whether it fails.
 
-    ``failures``: slot → P(a task fails there). Equal copies of a task run equally long.
+    ``failures``: slot → P(a task fails there). Replicas of a task have equal run times.
     """
 
     seed: int = 0
@@ -26,7 +26,7 @@ class Luck:
     failures: Mapping[str, float] = field(default_factory=dict)
 
     def runs(self, order: TaskOrder) -> tuple[float, bool]:
-        """Seconds that a copy runs, and whether it succeeds."""
+        """Return the run time of a replica in seconds, and whether it succeeds."""
         seconds = order.runtime_s * self.factor(order)
         failure = self.failures.get(order.slot, 0.0)
         tries = (order.attempt,) if order.attempt else ()
@@ -37,44 +37,50 @@ class Luck:
 
 
 class SimulatedEngine:
-    """Ends copies after their run time on the injected clock."""
+    """Ends replicas after their run time on the injected clock."""
 
-    def __init__(self, clock: Clock, luck: Luck | None = None) -> None:
-        self._clock, self._luck = clock, luck or Luck()
-        self._due: EventQueue[tuple[CopyKey, bool]] = EventQueue()
-        self._tickets: dict[CopyKey, int] = {}
-        self._attempts: dict[CopyKey, int] = {}
-        self._ended: dict[CopyKey, CopyEnded] = {}
-        self._again: list[CopyEnded] = []
+    def __init__(self, clock: Clock, failure_model: FailureModel | None = None) -> None:
+        self._clock, self._failures = clock, failure_model or FailureModel()
+        self._due: EventQueue[tuple[ReplicaKey, bool]] = EventQueue()
+        self._tickets: dict[ReplicaKey, int] = {}
+        self._attempts: dict[ReplicaKey, int] = {}  # of those that are not the first
+        self._ended: dict[ReplicaKey, ReplicaEnded] = {}
+        self._again: list[ReplicaEnded] = []
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
-        """As if the tasks had gone on while nobody looked: they have, on the same clock."""
-        wanted = {order.key for order in orders}
-        for key in [key for key in self._tickets if key not in wanted]:
+        """Resume as if the tasks had continued without a manager: they have, on the same clock."""
+        needed = {order.key for order in orders}
+        for key in [key for key in self._tickets if key not in needed]:
             self.cancel(key)
-        known = [order for order in orders if self._attempts.get(order.key) == order.attempt]
-        self._again = [self._ended[order.key] for order in known if order.key in self._ended]
-        self.start([order for order in orders if order not in known])
+        running = [order for order in orders if self._knows(order)]
+        self._again = [self._ended[order.key] for order in running if order.key in self._ended]
+        self.start([order for order in orders if order not in running])
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
-            seconds, works = self._luck.runs(order)
+            seconds, works = self._failures.runs(order)
             due = (order.key, works)
             self._ended.pop(order.key, None)
-            self._attempts[order.key] = order.attempt
+            if order.attempt:
+                self._attempts[order.key] = order.attempt
             self._tickets[order.key] = self._due.push(self._clock.now() + seconds, due)
 
-    def commit(self, orders: Sequence[TaskOrder]) -> None:
-        """Virtual outputs are where they belong as soon as they are made."""
+    def _knows(self, order: TaskOrder) -> bool:
+        """True if this attempt was started, and runs or has ended."""
+        started = order.key in self._tickets or order.key in self._ended
+        return started and self._attempts.get(order.key, 0) == order.attempt
 
-    def cancel(self, key: CopyKey) -> None:
+    def commit(self, orders: Sequence[TaskOrder]) -> None:
+        """Report the outputs as committed: virtual outputs are in place at once."""
+
+    def cancel(self, key: ReplicaKey) -> None:
         ticket = self._tickets.pop(key, None)
         if ticket is not None:
             self._due.cancel(ticket)
 
-    def poll(self) -> list[CopyEnded]:
+    def poll(self) -> list[ReplicaEnded]:
         ended = [
-            CopyEnded(at_s=at_s, key=key, ok=works, reason="" if works else "the task failed")
+            ReplicaEnded(at_s=at_s, key=key, ok=works, reason="" if works else "the task failed")
             for at_s, (key, works) in self._due.pop_until(self._clock.now())
         ]
         ended, self._again = [*self._again, *ended], []
@@ -82,6 +88,9 @@ class SimulatedEngine:
             self._tickets.pop(event.key, None)
             self._ended[event.key] = event
         return ended
+
+    def stored(self) -> None:
+        """Do nothing: what ended is nowhere else."""
 
     def wake_at(self) -> float:
         return self._clock.now() if self._again else self._due.peek_time()
@@ -93,5 +102,5 @@ class SimulatedEngine:
         for key in list(self._tickets):
             self.cancel(key)
 
-    def abandon(self) -> None:
-        """Virtual tasks need nobody to look after them."""
+    def detach(self) -> None:
+        """Do nothing: virtual tasks need no supervision."""

@@ -1,9 +1,7 @@
-"""What the shell of a task is given: its command with setup, activation, folder and container
-around it.
+"""The shell text of a task: its command with setup, activation, folder and container.
 
-The one place where this is put together, whichever engine runs it: a pure function of the order and
-of where it runs. Setup comes first, on the machine itself; conda and venv are activated where the
-command runs, inside a container too.
+All engines use this pure function of the order and the folders. Setup comes first, on the machine
+itself; conda and venv are activated where the command runs, also inside a container.
 """
 
 from __future__ import annotations
@@ -11,15 +9,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from vgrads.agent import staging
 from vgrads.agent.commands import SHELL, shell_words
+from vgrads.agent.containers import CONTAINER
+from vgrads.agent.processes import MARK
+from vgrads.agent.programs import staging
 from vgrads.execmgr.engines.base import TaskOrder
-from vgrads.execmgr.tasks.processes import MARK
-from vgrads.workflows.manner import Container, Manner
+from vgrads.workflows.task_environment import Container, TaskEnvironment
 
-TOLD = (
+PASSED_VARIABLES = (
     "OMP_NUM_THREADS",
     MARK,
     "VGRADS_FOLDER",
@@ -28,41 +26,50 @@ TOLD = (
     "VGRADS_TASK",
     "VGRADS_WORKFLOW",
 )
-"""What every task finds in its environment, also where a container lets nothing else in."""
+"""Variables in the environment of every task, also if a container passes no others."""
 _NO_GO = 125
 _MODULES = (
     'command -v module >/dev/null 2>&1 || for init in "${LMOD_PKG:-/usr/share/lmod/lmod}/init/sh" '
     '"${MODULESHOME:-/usr/share/modules}/init/sh"; do [ ! -r "$init" ] || { . "$init"; '
     "break; }; done"
 )
-"""Plain shells know of no modules by themselves."""
+"""Plain shells do not define modules."""
 _PREFIX = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 
 
+def variable(name: str, rest: str = "") -> str:
+    """Return a word, or a part of one, that the shell replaces by a variable where the task
+    runs."""
+    return f"\0{name}\0{rest}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a task runs: its folder, the folders that its inputs are links into, who runs it (user,
-    group), what its container is called, the interpreter that moves files."""
+class TaskFolders:
+    """Folders and names of a task: its folder, the folders that its inputs link to, the name of its
+    container, the interpreter and the program that transfer files. Each may contain a
+    :func:`variable`, where only the node knows it. ``passes``: further variables for a
+    container."""
 
-    folder: Path
-    reads: tuple[Path, ...] = ()
-    user: tuple[int, int] = (0, 0)
-    name: str = ""
+    folder: str
+    reads: tuple[str, ...] = ()
+    name: str = variable(CONTAINER)
     python: str = "python3"
+    staging: str = staging.__file__
+    passes: tuple[str, ...] = ()
 
 
-def command_text(order: TaskOrder, place: Place) -> str:
-    """The whole text for the shell, which stands in the task's folder."""
-    manner = order.manner
-    before = _setup(manner.setup)
-    inner = _activation(manner)
-    box = manner.boxed
-    if box is None and manner.workdir:
-        inner.append(f"cd -- {shlex.quote(manner.workdir)} || exit {_NO_GO}")
+def command_text(order: TaskOrder, folders: TaskFolders) -> str:
+    """Return the whole text for the shell, which is stored in the task's folder."""
+    environment = order.environment
+    before = _setup(environment.setup)
+    inner = _activation(environment)
+    box = environment.boxed
+    if box is None and environment.workdir:
+        inner.append(f"cd -- {shlex.quote(environment.workdir)} || exit {_NO_GO}")
     command = "\n".join((*inner, order.command))
     if box is not None:
-        command = container_text(box, command, order.manner, place)
-    moves = shlex.join((place.python, "-I", staging.__file__))
+        command = container_text(box, command, order.environment, folders)
+    moves = joined((folders.python, "-I", folders.staging))
     if order.fetches:
         before.append(f"{moves} fetch || exit")
     if order.sends:
@@ -71,88 +78,114 @@ def command_text(order: TaskOrder, place: Place) -> str:
 
 
 def _setup(entries: Sequence[str]) -> list[str]:
-    found = []
+    results = []
     if any("module" in entry.split() for entry in entries):
-        found.append(_MODULES)
+        results.append(_MODULES)
     for entry in filter(_does_something, entries):
-        said = shlex.quote(f"vgrads: setup failed: {entry.strip()}")
-        found.append(f"{{ {entry}\n}} || {{ echo {said} >&2; exit {_NO_GO}; }}")
-    return found
+        text = shlex.quote(f"vgrads: setup failed: {entry.strip()}")
+        results.append(f"{{ {entry}\n}} || {{ echo {text} >&2; exit {_NO_GO}; }}")
+    return results
 
 
 def _does_something(entry: str) -> bool:
-    """Braces around nothing are no command."""
+    """True if the entry has a command; empty braces are a syntax error."""
     return any(line.strip() and not line.strip().startswith("#") for line in entry.splitlines())
 
 
-def _activation(manner: Manner) -> list[str]:
-    if manner.conda:
-        failed = shlex.quote(f"vgrads: the conda environment {manner.conda} cannot be activated")
+def _activation(environment: TaskEnvironment) -> list[str]:
+    if environment.conda:
+        failed = shlex.quote(
+            f"vgrads: the conda environment {environment.conda} cannot be activated"
+        )
         hook = 'eval "$("${CONDA_EXE:-conda}" shell.posix hook)"'
         return [
             (
-                f"{hook} && conda activate {shlex.quote(manner.conda)} || {{ echo {failed} "
+                f"{hook} && conda activate {shlex.quote(environment.conda)} || {{ echo {failed} "
                 f">&2; exit {_NO_GO}; }}"
             )
         ]
-    if manner.venv:
-        return [f". {shlex.quote(manner.venv + '/bin/activate')} || exit {_NO_GO}"]
+    if environment.venv:
+        return [f". {shlex.quote(environment.venv + '/bin/activate')} || exit {_NO_GO}"]
     return []
 
 
-def container_text(box: Container, command: str, manner: Manner, place: Place) -> str:
-    """The line that runs a command in a container, by the letter of its engine."""
-    names = (*TOLD, *(name for name, _ in manner.env if name not in TOLD))
-    folder = manner.workdir or str(place.folder)
-    writes = [place.folder, *([Path(manner.workdir)] if manner.workdir else [])]
+def container_text(
+    box: Container, command: str, environment: TaskEnvironment, folders: TaskFolders
+) -> str:
+    """Return the line that runs a command in a container, in the syntax of its engine."""
+    names = (
+        *PASSED_VARIABLES,
+        *(name for name, _ in environment.env if name not in PASSED_VARIABLES),
+    )
+    perhaps = [name for name in folders.passes if name not in names]  # set on some nodes
+    folder = environment.workdir or folders.folder
+    writes = [folders.folder, *([environment.workdir] if environment.workdir else [])]
     if box.engine in _PREFIX:
-        passed = " ".join(f'{_PREFIX[box.engine]}{name}="${name}"' for name in names)
+        prefix = _PREFIX[box.engine]
+        before = "".join(
+            f'[ -z "${{{name}+x}}" ] || export {prefix}{name}="${name}"\n' for name in perhaps
+        )
+        passed = " ".join(f'{prefix}{name}="${name}"' for name in names)
         words = [box.engine, "exec"]
         for path, mode in (
-            *((path, ":ro") for path in place.reads),
+            *((path, ":ro") for path in folders.reads),
             *((path, "") for path in writes),
         ):
             words += ["--bind", f"{_escaped(path)}:{_escaped(path)}{mode}"]
         words += ["--pwd", folder, *box.options, box.image, *shell_words(command)]
-        return f"{passed} {shlex.join(words)}"
+        return f"{before}{passed} {joined(words)}"
     words = [
         box.engine,
         "run",
         "--rm",
         "--name",
-        place.name,
+        folders.name,
         "--network",
         "host",
-        *_user(box.engine, place),
     ]
     words += ["--workdir", folder]
     for path, mode in (
-        *((path, ",readonly") for path in place.reads),
+        *((path, ",readonly") for path in folders.reads),
         *((path, "") for path in writes),
     ):
         words += ["--mount", f"type=bind,{_field('source', path)},{_field('target', path)}{mode}"]
-    for name in names:
+    for name in (*names, *perhaps):
         words += ["--env", name]
     words += [*box.options, "--entrypoint", SHELL, box.image, *shell_words(command)[1:]]
-    return shlex.join(words)
+    first = 3  # after the engine, "run" and "--rm"
+    return f"{joined(words[:first])} {_USER[box.engine]} {joined(words[first:])}"
 
 
-def _user(engine: str, place: Place) -> list[str]:
-    """What a container writes belongs to whoever runs it."""
-    words = ["--user", f"{place.user[0]}:{place.user[1]}"]
-    if engine == "docker":
-        return words
-    if place.user[0]:  # podman maps users of its own, if it is not root's
-        words += ["--userns", "keep-id"]
-    return [*words, "--security-opt", "label=disable"]
+_USER = {
+    "docker": '--user "$(id -u):$(id -g)"',
+    # podman maps users by itself, unless root runs it
+    "podman": '--user "$(id -u):$(id -g)" $([ "$(id -u)" = 0 ] || echo --userns keep-id) '
+    "--security-opt label=disable",
+}
+"""Options that make files of the container belong to the user, evaluated where the task runs."""
 
 
-def _escaped(path: Path) -> str:
-    """A path among others with colons and commas between them."""
-    return str(path).replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+def joined(words: Sequence[str]) -> str:
+    """Return the text of a command, with quotes where the shell needs them."""
+    return " ".join(_quoted(word) for word in words)
 
 
-def _field(name: str, path: Path) -> str:
-    """A field of a line of comma-separated values."""
+def _quoted(word: str) -> str:
+    parts = word.split("\0")
+    if len(parts) == 1:
+        return shlex.quote(word)
+    return "".join(
+        f'"${part}"' if number % 2 else shlex.quote(part) if part else ""
+        for number, part in enumerate(parts)
+    )
+
+
+def _escaped(path: str) -> str:
+    """Escape a path in a list that is separated by colons and commas."""
+    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+
+
+def _field(name: str, path: str) -> str:
+    """Return a field of a line of comma-separated values."""
     text = f"{name}={path}"
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text

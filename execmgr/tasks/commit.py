@@ -1,10 +1,11 @@
-"""Outputs of the copy that counts, moved to where they belong: one copy's, whole, and on the disk.
+"""Commit of outputs: those of exactly one replica are moved to the results, complete, and on the
+disk.
 
-Which copy counts is the core's decision (:mod:`vgrads.execmgr.core.step`). Here it is made to hold:
-a copy gathers its outputs in a folder, which becomes the task's claim in one rename; a claim that
-is there already is another copy's, and is kept. Then each output moves from the claim to the
-results. Whoever is killed in between is followed by somebody who goes on from the claim. Before the
-end is told, all of it is on the disk.
+The core decides which replica counts (:mod:`vgrads.execmgr.core.step`). The commit enforces it: a
+replica gathers its outputs in a folder, which becomes the task's claim in one rename; an existing
+claim belongs to another replica, and is kept. Then each output moves from the claim to the results.
+If the process is killed in between, its successor continues from the claim. All of it is on the
+disk before the end is reported.
 """
 
 from __future__ import annotations
@@ -26,27 +27,26 @@ from vgrads.kernel.clock import boot_id
 _GATHERED = ".out"
 _WHOSE = ".copy"
 _READ_ONLY = 0o555
-_BEATEN = "another copy was first"
+_BEATEN = "another replica was first"
 _libc = ctypes.CDLL(None, use_errno=True)
-Tell = Callable[[TaskOrder, str], None]
-"""Told of an order, and why its outputs do not count; empty where they do."""
+Report = Callable[[TaskOrder, str], None]
+"""Called with an order, and why its outputs do not count; empty if they do."""
 
 
 class Committer:
-    """Commits in a thread of its own, several at once where several wait: one sync for all of
-    them."""
+    """Commits in a separate thread; waiting commits are done together, with one sync."""
 
-    def __init__(self, folder: TaskFolder, tell: Tell) -> None:
-        self._folder, self._tell = folder, tell
+    def __init__(self, folder: TaskFolder, report: Report) -> None:
+        self._folder, self._report = folder, report
         self._helper = HelperThread("committer", self._work)
 
     def put(self, orders: Sequence[TaskOrder]) -> None:
-        """Have the outputs of these copies committed."""
+        """Enqueue the outputs of these replicas for the commit."""
         for order in orders:
             self._helper.put(order)
 
     def close(self) -> None:
-        """Finish what was asked for, and no more."""
+        """Finish the queued commits, and stop."""
         self._helper.close()
 
     def _work(self, waiting: SimpleQueue[TaskOrder | None]) -> None:
@@ -56,14 +56,15 @@ class Committer:
                 while (another := waiting.get_nowait()) is not None:
                     bundle.append(another)
                 last = True
-            for one, reason in zip(bundle, commit(self._folder, bundle), strict=True):
-                self._tell(one, reason)
+            for item, reason in zip(bundle, commit(self._folder, bundle), strict=True):
+                self._report(item, reason)
             if last:
                 return
 
 
 def commit(folder: TaskFolder, orders: Sequence[TaskOrder]) -> list[str]:
-    """Commit the outputs of these copies; for each, why they do not count, empty where they do."""
+    """Commit the outputs of these replicas; return for each why they do not count, empty if they
+    do."""
     reasons = [_attempt(folder, order) for order in orders]
     if not all(reasons):
         try:
@@ -72,15 +73,14 @@ def commit(folder: TaskFolder, orders: Sequence[TaskOrder]) -> list[str]:
             reasons = [reason or _why(error) for reason in reasons]
     for order, reason in zip(orders, reasons, strict=True):
         if reason and _is_of(_whose(_claim(folder, order)), order):
-            shutil.rmtree(_claim(folder, order), ignore_errors=True)  # the task is to be done again
+            shutil.rmtree(_claim(folder, order), ignore_errors=True)  # the task must run again
     return reasons
 
 
 def is_committed(folder: TaskFolder, order: TaskOrder) -> bool:
-    """True where some copy's outputs of this task are where they belong, or can be put there now.
+    """True if outputs of any replica of this task are in place, or can be put there now.
 
-    A claim of before the machine was started anew does not count: nobody said that it is on the
-    disk.
+    A claim from before a reboot does not count: it may not have reached the disk.
     """
     whose = _whose(_claim(folder, order))
     if not whose or whose.get("boot") != boot_id():
@@ -96,7 +96,7 @@ def _attempt(folder: TaskFolder, order: TaskOrder) -> str:
             shutil.rmtree(claim)
             whose = {}
         if not whose:
-            whose = _stake(folder, order, claim)
+            whose = _write_claim(folder, order, claim)
         if not _is_of(whose, order):
             return _BEATEN
         return _place(folder, order)
@@ -104,8 +104,8 @@ def _attempt(folder: TaskFolder, order: TaskOrder) -> str:
         return _why(error)
 
 
-def _stake(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str, object]:
-    """Gather the outputs and claim the task with them; whose claim is there in the end."""
+def _write_claim(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str, object]:
+    """Gather the outputs and claim the task with them; return the owner of the claim."""
     scratch = folder.place(order)
     gathered = scratch / _GATHERED
     gathered.mkdir(exist_ok=True)
@@ -116,20 +116,20 @@ def _stake(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str, objec
             source.replace(target)
             _forbid_writing(target)
         elif not os.path.lexists(target):
-            raise FileNotFoundError(f"'{name}' is not there any more")
+            raise FileNotFoundError(f"'{name}' no longer exists")
     mine = {"copy": order.key[2], "attempt": order.attempt, "boot": boot_id()}
     (gathered / _WHOSE).write_text(json.dumps(mine))
     claim.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):  # another copy's claim is no empty folder, so it stays
+    with suppress(OSError):  # another's claim is not empty, so it stays
         gathered.rename(claim)
-    found = _whose(claim)
-    if not found:
-        raise OSError("the claim could not be made")
-    return found
+    result = _whose(claim)
+    if not result:
+        raise OSError("the claim could not be created")
+    return result
 
 
 def _place(folder: TaskFolder, order: TaskOrder) -> str:
-    """Move what lies in the task's claim to the results; why that cannot be done."""
+    """Move the files of the task's claim to the results; return why that failed, or empty."""
     claim, results = _claim(folder, order), folder.results(order.key[0])
     try:
         for name in order.outputs:
@@ -155,29 +155,29 @@ def _claim(folder: TaskFolder, order: TaskOrder) -> Path:
 
 def _whose(claim: Path) -> dict[str, object]:
     try:
-        found: dict[str, object] = json.loads((claim / _WHOSE).read_text())
-        return found if {"copy", "attempt", "boot"} <= found.keys() else {}
+        result: dict[str, object] = json.loads((claim / _WHOSE).read_text())
+        return result if {"copy", "attempt", "boot"} <= result.keys() else {}
     except (OSError, ValueError):
         return {}
 
 
 def _is_of(whose: dict[str, object], order: TaskOrder) -> bool:
-    """True where a claim is this attempt's own: another's is never touched."""
+    """True if a claim belongs to this attempt: others are never touched."""
     return (whose.get("copy"), whose.get("attempt")) == (order.key[2], order.attempt)
 
 
 def _forbid_writing(path: Path) -> None:
-    """Results are read by other tasks, through links where they are large."""
+    """Make results read-only: other tasks read them, large ones through links."""
     if path.is_symlink():
         return
-    for one in (path, *path.rglob("*")) if path.is_dir() else (path,):
-        if not one.is_symlink() and not one.is_dir():
-            one.chmod(one.stat().st_mode & _READ_ONLY)
+    for entry in (path, *path.rglob("*")) if path.is_dir() else (path,):
+        if not entry.is_symlink() and not entry.is_dir():
+            entry.chmod(entry.stat().st_mode & _READ_ONLY)
 
 
 def sync(folder: Path) -> None:
-    """Everything of the folder's file system onto the disk (syncfs(2)); OSError where it did not
-    get there."""
+    """Write all data of the folder's file system to the disk (syncfs(2)); OSError if that
+    failed."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if _libc.syncfs(descriptor):

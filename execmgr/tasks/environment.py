@@ -1,4 +1,4 @@
-"""What a task of a planned run finds in its environment, beside what it is passed
+"""The environment of a task of a planned run, in addition to passed variables
 (:mod:`vgrads.agent.environment`)."""
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from vgrads.execmgr.engines.base import TaskOrder
 
 
 def environment_for(
-    order: TaskOrder, kept: Mapping[str, str], mark: tuple[str, str], folder: Path
+    order: TaskOrder, passed: Mapping[str, str], folder: Path | None
 ) -> dict[str, str]:
-    """The environment of a task. ``kept``: what it is passed on; ``mark``: name, value;
-    ``folder``: its own."""
-    told = {
+    """Return the environment of a task. ``passed``: variables that it gets from elsewhere;
+    ``folder``: its scratch folder, None where only the node knows it."""
+    payload = {
         "VGRADS_WORKFLOW": order.key[0],
         "VGRADS_TASK": order.key[1],
         "VGRADS_SLOT": order.slot,
         "VGRADS_PROCS": str(order.procs),
         "OMP_NUM_THREADS": str(order.procs),
-        "VGRADS_FOLDER": str(folder),
     }
-    return {**kept, **told, **dict(order.manner.env), mark[0]: mark[1]}
+    own = {"VGRADS_FOLDER": str(folder)} if folder else {}
+    return {**passed, **payload, **own, **dict(order.environment.env)}

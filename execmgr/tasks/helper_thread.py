@@ -1,5 +1,4 @@
-"""A thread that works off what it is given, one piece after the other, begun with the first of
-it."""
+"""A thread that processes items one after the other, started with the first item."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ Piece = TypeVar("Piece")
 
 
 class HelperThread(Generic[Piece]):
-    """``work`` takes pieces from the queue until it finds None there, the word that no more will
-    come."""
+    """``work`` takes items from the queue until it finds None, the end mark."""
 
     def __init__(self, name: str, work: Callable[[SimpleQueue[Piece | None]], None]) -> None:
         self._name, self._work = name, work
@@ -22,7 +20,7 @@ class HelperThread(Generic[Piece]):
         self._beginning = threading.Lock()
 
     def put(self, piece: Piece) -> None:
-        """Have it done."""
+        """Enqueue an item."""
         with self._beginning:
             self._begin()
         self._waiting.put(piece)
@@ -35,7 +33,7 @@ class HelperThread(Generic[Piece]):
             self._thread.start()
 
     def close(self) -> None:
-        """Return when all is done."""
+        """Return when all items are processed."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()

@@ -1,9 +1,9 @@
-"""What tasks may read: the files beside the set, and what earlier tasks have made.
+"""Input files of tasks: sibling files of the set, and outputs of earlier tasks.
 
-Inputs are not for writing: a small one is a copy of its own, a large one a link to a file that may
-only be read; what a task reads and writes under one name is always a copy. The files beside the set
-are linked from a copy that the run made of them, so that no task can reach those of the user (up to
-:data:`_MOST_BESIDE`).
+Inputs are read-only: a small one is a separate copy, a large one a link to a read-only file; a file
+that a task reads and writes under one name is always a copy. The sibling files of the set are
+linked from a copy that belongs to the run, so that no task can reach those of the user (up to
+:data:`_MAX_COPIED_BYTES`).
 """
 
 from __future__ import annotations
@@ -18,61 +18,61 @@ from functools import cached_property
 from pathlib import Path
 
 from vgrads.execmgr.engines.base import TaskOrder
-from vgrads.execmgr.tasks.provenance import Beside, files_beside, reads_of
+from vgrads.execmgr.tasks.provenance import SiblingFiles, reads_of, sibling_files
 
 _MOST_COPIED = 16 * 2**20
-"""Bytes up to which an input is copied where the file system cannot share blocks: some
-milliseconds."""
-_MOST_BESIDE = 256 * 2**20
-"""Bytes of files beside the set of which a run keeps a copy of its own."""
+"""Bytes up to which an input is copied if the file system cannot share blocks: some milliseconds.
+"""
+_MAX_COPIED_BYTES = 256 * 2**20
+"""Bytes of sibling files of a set that a run copies."""
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 
 
 class Inputs:
-    """Where inputs come from. ``copies``: the folder of the run's own copies of the files beside
-    the set; ``results``: that of a workflow's outputs."""
+    """Sources of inputs. ``copies``: the folder of the run's copies of the sibling files of the
+    set; ``results``: the folder of a workflow's outputs."""
 
     def __init__(self, copies: Path, set_folder: Path, results: Callable[[str], Path]) -> None:
         self._copies, self._set_folder, self._results = copies, set_folder, results
 
     @cached_property
-    def _beside(self) -> dict[str, Path]:
-        """Files beside the set by name, looked for once; small ones in a copy that is the run's."""
-        found, left = {}, _MOST_BESIDE
-        for name, file in files_beside(self._set_folder).items():
+    def _siblings(self) -> dict[str, Path]:
+        """Sibling files of the set by name, listed once; small ones in the run's copy."""
+        result, left = {}, _MAX_COPIED_BYTES
+        for name, file in sibling_files(self._set_folder).items():
             left -= file.stat().st_size
-            found[name] = _kept_copy(file, self._copies) if left >= 0 else file
-        return found
+            result[name] = _local_copy(file, self._copies) if left >= 0 else file
+        return result
 
     @cached_property
-    def _named(self) -> Beside:
-        """The same, to be found by how commands name them."""
-        return Beside(self._beside)
+    def _named(self) -> SiblingFiles:
+        """The same, indexed by the names that commands use."""
+        return SiblingFiles(self._siblings)
 
     def reads(self, order: TaskOrder) -> dict[str, Path]:
-        """The files that count for a task, by name; OSError where an input is not there."""
+        """Return the files that count for a task, by name; OSError if an input is missing."""
         inputs = {name: self._input(order, name) for name in order.inputs}
-        return reads_of(order, order.manner, self._named) | inputs
+        return reads_of(order, order.environment, self._named) | inputs
 
     def sources(self, order: TaskOrder) -> dict[str, Path]:
-        """What a task may read, by name: files beside the set, and its inputs; OSError where one is
-        not there."""
-        found = {name: path for name, path in self._beside.items() if name not in order.outputs}
-        return found | {name: self._input(order, name) for name in order.inputs}
+        """Return the files that a task may read, by name: sibling files of the set, and its inputs;
+        OSError if one is missing."""
+        paths = {name: path for name, path in self._siblings.items() if name not in order.outputs}
+        return paths | {name: self._input(order, name) for name in order.inputs}
 
     def _input(self, order: TaskOrder, name: str) -> Path:
-        made = self._results(order.key[0]) / name
-        if made.exists():
-            return made
-        if name in self._beside:
-            return self._beside[name]
-        found = self._set_folder / name
-        if not found.exists():
-            raise FileNotFoundError(f"input '{name}' is not there")
-        return found
+        created = self._results(order.key[0]) / name
+        if created.exists():
+            return created
+        if name in self._siblings:
+            return self._siblings[name]
+        source = self._set_folder / name
+        if not source.exists():
+            raise FileNotFoundError(f"input '{name}' does not exist")
+        return source
 
     def stage(self, order: TaskOrder, scratch: Path) -> None:
-        """Lay a task's inputs into its scratch folder."""
+        """Stage a task's inputs in its scratch folder."""
         declared = set(order.inputs)
         for name, source in self.sources(order).items():
             target = scratch / name
@@ -83,31 +83,31 @@ class Inputs:
                 target.symlink_to(source)
 
 
-def _kept_copy(file: Path, folder: Path) -> Path:
-    """A run's copy of a file beside the set, that may only be read; as old as the file, so that it
-    can be told whether that was changed."""
-    kept = folder / file.name
-    if not kept.exists():
+def _local_copy(file: Path, folder: Path) -> Path:
+    """Return a run's read-only copy of a sibling file, with the same modification time, so that a
+    change of the original can be detected."""
+    stored_path = folder / file.name
+    if not stored_path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{file.name}.{os.getpid()}.draft"
         was = file.stat()
-        _copy(file, draft)
+        _copy_file(file, draft)
         os.utime(draft, ns=(was.st_atime_ns, was.st_mtime_ns))
         draft.chmod(was.st_mode & 0o555)
-        draft.replace(kept)
-    return kept
+        draft.replace(stored_path)
+    return stored_path
 
 
 def _stage(source: Path, target: Path, for_writing: bool) -> None:
-    """An input in a scratch folder."""
+    """Stage an input in a scratch folder."""
     if source.is_dir():
         if for_writing:
-            shutil.copytree(source, target, symlinks=True, copy_function=_copy)
+            shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
             _let_write(target)
         else:
             target.symlink_to(source)
     elif for_writing or source.stat().st_size <= _MOST_COPIED:
-        _copy(source, target)
+        _copy_file(source, target)
         target.chmod(source.stat().st_mode | 0o200)
     elif not _clone(source, target):
         target.symlink_to(source)
@@ -119,8 +119,8 @@ def _let_write(folder: Path) -> None:
             path.chmod(path.stat().st_mode | 0o200)
 
 
-def _copy(source: str | Path, target: str | Path) -> str:
-    """The content, sharing blocks where the file system can."""
+def _copy_file(source: str | Path, target: str | Path) -> str:
+    """Copy the content, sharing blocks if the file system can."""
     if not _clone(Path(source), Path(target)):
         shutil.copyfile(source, target)
     shutil.copymode(source, target)
@@ -128,7 +128,8 @@ def _copy(source: str | Path, target: str | Path) -> str:
 
 
 def _clone(source: Path, target: Path) -> bool:
-    """A copy on write (ioctl_ficlone(2)); False where the file system has none."""
+    """Create a copy on write (ioctl_ficlone(2)); return False if the file system does not support
+    it."""
     with source.open("rb") as old:
         try:
             with target.open("xb") as new:

@@ -1,4 +1,4 @@
-"""What tasks print: kept for every attempt, the end of it where it is long."""
+"""Printed text of tasks: stored for every attempt; only the end if it is long."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
-"""In a scratch folder: what a task printed."""
-MOST_KEPT = 2**20
-"""Bytes of the end of each that are kept when scratch folders go, and that travel from other
+"""In a scratch folder: printed text of a task."""
+MAX_STORED = 2**20
+"""Bytes at the end of each that are kept when scratch folders are removed, and sent from other
 machines."""
 
 
 def tail(file: Path, most: int = 4096) -> str:
-    """The end of a file, whole lines where it is longer; empty where there is none, or something
-    else in its place."""
+    """Return the end of a file, whole lines if it is longer; empty if it is missing or not a
+    regular file."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as printed:
@@ -31,52 +31,53 @@ def tail(file: Path, most: int = 4096) -> str:
     return text.partition("\n")[2] if size > most and "\n" in text else text
 
 
-def since(file: Path, position: int, whole_lines: bool, most: int = MOST_KEPT) -> tuple[str, int]:
-    """What a file has had since a position, and the position behind it; nothing where there is
-    none, or something else in its place. ``whole_lines``: a line that is still being written waits
-    for its end."""
+def since(file: Path, position: int, whole_lines: bool, most: int = MAX_STORED) -> tuple[str, int]:
+    """Return the text of a file after a position, and the new position; nothing if the file is
+    missing or not a regular file. ``whole_lines``: an unfinished line is returned only when it is
+    complete."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as printed:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return "", position
             printed.seek(position)
-            found = printed.read(most)
+            body = printed.read(most)
     except OSError:
         return "", position
-    if whole_lines and len(found) < most:
-        found = found[: found.rfind(b"\n") + 1]
-    return found.decode(errors="replace"), position + len(found)
+    if whole_lines and len(body) < most:
+        body = body[: body.rfind(b"\n") + 1]
+    return body.decode(errors="replace"), position + len(body)
 
 
 def put_first(scratch: Path, line: str) -> None:
-    """Put a line before what a task complained of: its last line stays the reason of its end."""
+    """Put a line before a task's standard error: its last line remains the reason of its end."""
     file = scratch / STDERR
     with suppress(OSError):
         if file.is_file() and not file.is_symlink():
-            text = tail(file, MOST_KEPT)
+            text = tail(file, MAX_STORED)
             if not text.startswith(line):
                 file.write_text(f"{line}\n{text}")
 
 
 def shorten(scratch: Path) -> dict[str, Path]:
-    """Cut what a task that has ended printed down to its end; name → file of what there is."""
-    found = {}
+    """Truncate the printed text of an ended task to its end; return name → file of those that
+    exist."""
+    result = {}
     for name in (STDOUT, STDERR):
         file = scratch / name
         if not file.is_file() or file.is_symlink():
             continue
-        if file.stat().st_size > MOST_KEPT:
-            file.write_text(tail(file, MOST_KEPT))
-        found[name] = file
-    return found
+        if file.stat().st_size > MAX_STORED:
+            file.write_text(tail(file, MAX_STORED))
+        result[name] = file
+    return result
 
 
 def keep_output(scratch: Path) -> None:
-    """Remove a scratch folder's content but for what its task printed."""
-    kept = set(shorten(scratch).values())
+    """Remove a scratch folder's content except the printed text of its task."""
+    stored_names = set(shorten(scratch).values())
     for path in scratch.iterdir() if scratch.is_dir() else ():
-        if path in kept:
+        if path in stored_names:
             continue
         with suppress(OSError):
             if path.is_dir() and not path.is_symlink():

@@ -1,10 +1,11 @@
-"""What the outputs of tasks were made of, kept in their run's folder: a later run of the same set
-asks it what need not be done again.
+"""Provenance of tasks' outputs, stored in their run's folder: a later run of the same set uses it
+to skip tasks that are up to date.
 
-A task's record holds its recipe (command, environment, names), a trace of each file that counts for
-it, and a trace of each of its outputs. Files count that it declares, and those beside the set that
-its command names, or that a file names which counts; of absolute names those of files. What a
-program finds in another way is not seen: it must be declared.
+A task's record holds its recipe (command, environment, names), a fingerprint of each file that
+counts for it, and a fingerprint of each of its outputs. Files count if the task declares them; of
+sibling files of the set, those that its command or a counting file names; of absolute names, those
+of existing files. Files that a program finds in another way are not detected: they must be
+declared.
 """
 
 from __future__ import annotations
@@ -20,39 +21,39 @@ from pathlib import Path
 from typing import Protocol
 
 from vgrads.planner.snapshot import TaskKey
-from vgrads.workflows.manner import Manner
 from vgrads.workflows.remote import RemoteFile
+from vgrads.workflows.task_environment import TaskEnvironment
 
 RECORDS = ".provenance"
-"""In a run's folder: how its tasks were done, a line each."""
-MOST_BESIDE = 1000
-"""Files beside a set that its tasks find in their folders."""
+"""In a run's folder: records of its tasks, one per line."""
+MAX_SIBLINGS = 1000
+"""Sibling files of a set that its tasks find in their folders."""
 _MOST_READ = 2**30
-"""Bytes of a file beyond which its content is not read: its size and the time of its last change
-must do."""
-_MOST_SEARCHED = 2**20  # bytes of a file in which names of others are looked for
-_MOST_KNOWN = 2**16  # files whose content is remembered
-_MODULES = (".py", ".pm", ".so")  # which programs name without the ending
+"""Bytes of a file above which its content is not read: its size and modification time are used
+instead."""
+_MOST_SEARCHED = 2**20  # bytes of a file that is searched for file names
+_MAX_DIGESTS = 2**16  # files whose digest is cached
+_MODULES = (".py", ".pm", ".so")  # programs name these without the extension
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # where the shell matches no patterns
-_INTO = re.compile(r">{1,2}[|&]?\s*[^\s;|&<>()]+")  # what the shell writes to
+_INTO = re.compile(r">{1,2}[|&]?\s*[^\s;|&<>()]+")  # targets of output redirection
 _WORD = re.compile(r"[^\s'\"`;|&<>()${}=,:]+")
 
 
-Seen = tuple[Path, int, int]
-"""A file or folder, its bytes, when it was last changed (ns since 1970)."""
+FileState = tuple[Path, int, int]
+"""A file or folder, its size in bytes, its last change (ns since 1970)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """A file or folder as it was: bytes, last change (ns since 1970), digest of the content; empty
-    where it is too large."""
+class FileFingerprint:
+    """State of a file or folder: bytes, last change (ns since 1970), digest of the content; empty
+    if it is too large."""
 
     size: int
     changed_ns: int
     digest: str = ""
 
-    def same(self, other: Trace) -> bool:
-        """Whether the content was the same."""
+    def same(self, other: FileFingerprint) -> bool:
+        """Return whether the content was the same."""
         if self.size != other.size:
             return False
         if self.digest and other.digest:
@@ -61,20 +62,20 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """How a task was done: ``run`` whose manager saw it, empty: of the folder that the record lies
-    in."""
+class CompletedTask:
+    """Record of a completed task: ``run`` whose manager ran it, empty: the run of the record's
+    folder."""
 
     key: TaskKey
-    beside: str
+    siblings: str
     recipe: str
-    reads: Mapping[str, Trace]
-    outputs: Mapping[str, Trace]
+    reads: Mapping[str, FileFingerprint]
+    outputs: Mapping[str, FileFingerprint]
     run: str = ""
 
 
-class Doing(Protocol):
-    """What a task is, as far as it matters here: an order, or a task of a set."""
+class TaskSpec(Protocol):
+    """Fields of a task that matter for provenance, of an order or of a task of a set."""
 
     @property
     def command(self) -> str: ...
@@ -88,69 +89,78 @@ class Doing(Protocol):
     def sends(self) -> tuple[RemoteFile, ...]: ...
 
 
-def can_stand(task: Doing) -> bool:
-    """Whether it can be told at all that a task need not run again: it makes files here, of what
-    can be compared."""
-    known = all(file.digest for file in task.fetches)
-    return bool(task.command and task.outputs) and not task.sends and known
+def can_stand(task: TaskSpec) -> bool:
+    """Return whether a task can be up to date at all: it writes local files, from inputs that can
+    be compared."""
+    existing = all(file.digest for file in task.fetches)
+    return bool(task.command and task.outputs) and not task.sends and existing
 
 
-def recipe_of(task: Doing, manner: Manner, key: TaskKey) -> str:
-    """A digest of what a task does, but for the content of files; resources do not belong to it."""
-    box = manner.boxed
-    told = [
+def recipe_of(task: TaskSpec, environment: TaskEnvironment, key: TaskKey) -> str:
+    """Return a digest of the definition of a task, without the content of files; resources are not
+    part of it."""
+    box = environment.boxed
+    message = [
         task.command,
-        sorted(manner.env),
-        manner.setup,
-        manner.conda or "",
-        manner.venv or "",
-        manner.workdir or "",
+        sorted(environment.env),
+        environment.setup,
+        environment.conda or "",
+        environment.venv or "",
+        environment.workdir or "",
         [box.image, box.options] if box else [],
         task.inputs,
         task.outputs,
         [(file.name, file.of(*key).url, file.digest) for file in task.fetches],
     ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(message).encode()).hexdigest()
 
 
-def files_beside(folder: Path) -> dict[str, Path]:
-    """The files beside a set by name, the first ones of very many."""
+def sibling_files(folder: Path) -> dict[str, Path]:
+    """Return the sibling files of a set by name; only the first ones if there are very many."""
     files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-    return {path.name: path for path in files[:MOST_BESIDE]}
+    return {path.name: path for path in files[:MAX_SIBLINGS]}
 
 
-def reads_of(task: Doing, manner: Manner, beside: Beside) -> dict[str, Path]:
-    """Files that count for a task and that it does not declare, by name."""
-    text = _text_of(task.command, manner)
+def reads_of(
+    task: TaskSpec, environment: TaskEnvironment, sibling_files: SiblingFiles
+) -> dict[str, Path]:
+    """Return files that count for a task and that it does not declare, by name."""
+    text = _text_of(task.command, environment)
     words = _words(text)
-    found = {word: Path(word) for word in words if word.startswith("/") and _is_file(Path(word))}
-    if manner.workdir:
-        places = {name: Path(manner.workdir, name) for name in (*words, *task.inputs)}
-        found |= {
-            f"{manner.workdir}/{name}": place
-            for name, place in places.items()
-            if not name.startswith("/") and name not in task.outputs and _is_file(place)
+    paths = {word: Path(word) for word in words if word.startswith("/") and _is_file(Path(word))}
+    if environment.workdir:
+        folders = {name: Path(environment.workdir, name) for name in (*words, *task.inputs)}
+        paths |= {
+            f"{environment.workdir}/{name}": folder
+            for name, folder in folders.items()
+            if not name.startswith("/") and name not in task.outputs and _is_file(folder)
         }
-    by_variables = "\n".join(value for _, value in manner.env)
+    by_variables = "\n".join(value for _, value in environment.env)
     named = (
-        beside.named(text)
-        | beside.named(by_variables)
-        | beside.matched(_words(_QUOTED.sub("", text)))
+        sibling_files.named(text)
+        | sibling_files.named(by_variables)
+        | sibling_files.matched(_words(_QUOTED.sub("", text)))
     )
-    return found | beside.reached_from(named, task.outputs)
+    return paths | sibling_files.reached_from(named, task.outputs)
 
 
-def _text_of(command: str, manner: Manner) -> str:
-    """All that may name a file that is read."""
-    image = manner.boxed.image if manner.boxed else ""
-    whole = (_INTO.sub(" ", command), *manner.setup, image, manner.conda or "", manner.venv or "")
+def _text_of(command: str, environment: TaskEnvironment) -> str:
+    """Return all text that may name an input file."""
+    image = environment.boxed.image if environment.boxed else ""
+    whole = (
+        _INTO.sub(" ", command),
+        *environment.setup,
+        image,
+        environment.conda or "",
+        environment.venv or "",
+    )
     return "\n".join(whole)
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # too long for a name
+    except OSError:  # too long for a file name
         return False
 
 
@@ -158,50 +168,50 @@ def _words(text: str) -> set[str]:
     return {word.removeprefix("./") for word in _WORD.findall(text)}
 
 
-class Beside:
-    """The files beside a set by name, to be found by how commands, and they themselves, call
-    them."""
+class SiblingFiles:
+    """The sibling files of a set by name, searchable by the names that commands and files use."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self.files = files
         self._called = {name: name for name in files}
         self._called |= {Path(name).stem: name for name in files if Path(name).suffix in _MODULES}
         self._odd = [name for name in files if _words(name) != {name}]
-        self._known: dict[str, tuple[tuple[int, int], set[str]]] = {}
+        self._cache: dict[str, tuple[tuple[int, int], set[str]]] = {}
 
     def named(self, text: str) -> set[str]:
-        """Those that are named in a text; of one with blanks or signs in its name, as it stands or
-        behind backslashes."""
+        """Return the files that a text names; a name with blanks or special characters may be
+        verbatim or escaped by backslashes."""
         plain = text.replace("\\", "") if self._odd else ""
-        found = {self._called[word] for word in _words(text) if word in self._called}
-        return found | {name for name in self._odd if name in text or name in plain}
+        texts = {self._called[word] for word in _words(text) if word in self._called}
+        return texts | {name for name in self._odd if name in text or name in plain}
 
     def matched(self, words: Iterable[str]) -> set[str]:
-        """Those that one of these words matches as a pattern."""
+        """Return the files that any of these words matches as a pattern."""
         patterns = [word for word in words if set(word) & set("*?[")]
-        return {name for name in self.files if any(fnmatchcase(name, one) for one in patterns)}
+        return {name for name in self.files if any(fnmatchcase(name, word) for word in patterns)}
 
     def reached_from(self, names: set[str], but: Collection[str]) -> dict[str, Path]:
-        """These, and what they name in turn, ``but`` some; OSError where one is gone."""
-        found: dict[str, Path] = {}
+        """Return these files and the files that they name, recursively, except ``but``; OSError if
+        one is gone."""
+        paths: dict[str, Path] = {}
         names = names.difference(but)
         while names:
-            found |= {name: self.files[name] for name in names}
-            names = {n for name in names for n in self._mentioned(name)} - found.keys() - {*but}
-        return found
+            paths |= {name: self.files[name] for name in names}
+            names = {n for name in names for n in self._mentioned(name)} - paths.keys() - {*but}
+        return paths
 
     def _mentioned(self, name: str) -> set[str]:
-        seen = _seen(self.files[name])
-        if name not in self._known or self._known[name][0] != seen:
-            text = _content(self.files[name], seen[0])
-            says = (word for word in _words(text) if sum(map(str.isalnum, word)) > 1)
-            found = self.named(text) | self.named(text.replace(".", " ")) | self.matched(says)
-            self._known[name] = seen, found
-        return self._known[name][1]
+        observed = _size_and_mtime(self.files[name])
+        if name not in self._cache or self._cache[name][0] != observed:
+            text = _content(self.files[name], observed[0])
+            output = (word for word in _words(text) if sum(map(str.isalnum, word)) > 1)
+            texts = self.named(text) | self.named(text.replace(".", " ")) | self.matched(output)
+            self._cache[name] = observed, texts
+        return self._cache[name][1]
 
 
 def _content(file: Path, size: int) -> str:
-    """A text; of one that is large or no text, nothing."""
+    """Return the text of a file; empty if it is large or not text."""
     if size > _MOST_SEARCHED:
         return ""
     try:
@@ -210,34 +220,35 @@ def _content(file: Path, size: int) -> str:
         return ""
 
 
-def _seen(path: Path) -> tuple[int, int]:
-    """Size and last change of a file or of all that a folder holds; OSError where nothing is
-    there."""
-    found = path.stat()
+def _size_and_mtime(path: Path) -> tuple[int, int]:
+    """Return the size and last change of a file or of a folder's whole content; OSError if it is
+    missing."""
+    stat = path.stat()
     if not path.is_dir():
-        return found.st_size, found.st_mtime_ns
-    inside = [one.lstat() for one in path.rglob("*")]
-    changed_ns = max((one.st_mtime_ns for one in inside), default=found.st_mtime_ns)
-    return sum(one.st_size for one in inside), changed_ns
+        return stat.st_size, stat.st_mtime_ns
+    inside = [file.lstat() for file in path.rglob("*")]
+    changed_ns = max((item.st_mtime_ns for item in inside), default=stat.st_mtime_ns)
+    return sum(item.st_size for item in inside), changed_ns
 
 
-def look(path: Path) -> Trace:
-    """A file or folder without a look at its content; OSError where nothing is there."""
-    return Trace(*_seen(path))
+def look(path: Path) -> FileFingerprint:
+    """Return the fingerprint of a file or folder without reading its content; OSError if it is
+    missing."""
+    return FileFingerprint(*_size_and_mtime(path))
 
 
-def trace(path: Path) -> Trace:
-    """A file or folder with its digest; OSError where nothing is there."""
-    size, changed_ns = _seen(path)
+def trace(path: Path) -> FileFingerprint:
+    """Return the fingerprint of a file or folder with its digest; OSError if it is missing."""
+    size, changed_ns = _size_and_mtime(path)
     if size > _MOST_READ:
-        return Trace(size, changed_ns)
-    if path.is_dir():  # where much may change unseen
-        return Trace(size, changed_ns, _digest(path))
-    return Trace(size, changed_ns, _known_digest(path, size, changed_ns))
+        return FileFingerprint(size, changed_ns)
+    if path.is_dir():  # much may change without new times
+        return FileFingerprint(size, changed_ns, _digest(path))
+    return FileFingerprint(size, changed_ns, _cached_digest(path, size, changed_ns))
 
 
-@lru_cache(maxsize=_MOST_KNOWN)
-def _known_digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 the key
+@lru_cache(maxsize=_MAX_DIGESTS)
+def _cached_digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 the key
     return _digest(path)
 
 
@@ -246,70 +257,70 @@ def _digest(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     whole = hashlib.sha256()
-    for one in sorted(path.rglob("*")):
-        content = one.readlink() if one.is_symlink() else "" if one.is_dir() else _digest(one)
-        whole.update(f"{one.relative_to(path)}\0{content}\0".encode("utf-8", "surrogateescape"))
+    for item in sorted(path.rglob("*")):
+        content = item.readlink() if item.is_symlink() else "" if item.is_dir() else _digest(item)
+        whole.update(f"{item.relative_to(path)}\0{content}\0".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
 
-def seen_of(paths: Mapping[str, Path]) -> dict[str, Seen]:
-    """Files that count for a task, as they are; OSError where one is not there."""
-    return {name: (path, *_seen(path)) for name, path in paths.items()}
+def states_of(paths: Mapping[str, Path]) -> dict[str, FileState]:
+    """Return the current state of files that count for a task; OSError if one is missing."""
+    return {name: (path, *_size_and_mtime(path)) for name, path in paths.items()}
 
 
-def as_seen(was: Mapping[str, Seen]) -> dict[str, Trace]:
-    """The same with their digests; OSError where one was changed since."""
-    return {name: _as_it_was(*one) for name, one in was.items()}
+def fingerprints(was: Mapping[str, FileState]) -> dict[str, FileFingerprint]:
+    """Return their fingerprints with digests; OSError if any has changed since."""
+    return {name: _as_it_was(*wa) for name, wa in was.items()}
 
 
-def _as_it_was(path: Path, *seen: int) -> Trace:
-    found = trace(path)
-    if not seen == (found.size, found.changed_ns) == _seen(path):
-        raise OSError(f"'{path}' was changed meanwhile")
-    return found
+def _as_it_was(path: Path, *state: int) -> FileFingerprint:
+    result = trace(path)
+    if not state == (result.size, result.changed_ns) == _size_and_mtime(path):
+        raise OSError(f"'{path}' was changed in the meantime")
+    return result
 
 
-def line_of(made: Made) -> str:
-    """A record as a line of :data:`RECORDS`, with its line break before it: what a full disk cut
-    off harms no other."""
-    kept = {
-        "key": made.key,
-        "beside": made.beside,
-        "recipe": made.recipe,
-        "run": made.run,
-        "reads": _as_lists(made.reads),
-        "outputs": _as_lists(made.outputs),
+def line_of(completed: CompletedTask) -> str:
+    """Return a record as a line of :data:`RECORDS`, starting with the line break: a line that a
+    full disk truncated does not damage others."""
+    stored = {
+        "key": completed.key,
+        "beside": completed.siblings,
+        "recipe": completed.recipe,
+        "run": completed.run,
+        "reads": _as_lists(completed.reads),
+        "outputs": _as_lists(completed.outputs),
     }
-    return f"\n{json.dumps(kept)}"
+    return f"\n{json.dumps(stored)}"
 
 
-def _as_lists(traces: Mapping[str, Trace]) -> dict[str, list[object]]:
-    return {name: [one.size, one.changed_ns, one.digest] for name, one in traces.items()}
+def _as_lists(traces: Mapping[str, FileFingerprint]) -> dict[str, list[object]]:
+    return {name: [trace.size, trace.changed_ns, trace.digest] for name, trace in traces.items()}
 
 
-def records_in(folder: Path) -> dict[TaskKey, Made]:
-    """The newest record of each task in a run's folder; what cannot be read is left out."""
-    found: dict[TaskKey, Made] = {}
+def records_in(folder: Path) -> dict[TaskKey, CompletedTask]:
+    """Return the newest record of each task in a run's folder; unreadable lines are ignored."""
+    completed: dict[TaskKey, CompletedTask] = {}
     try:
         lines = (folder / RECORDS).read_text(errors="replace").split("\n")
     except OSError:
-        return found
+        return completed
     for line in lines:
         try:
-            kept = json.loads(line)
+            stored = json.loads(line)
             traces = {
-                what: {name: Trace(*one) for name, one in kept[what].items()}
+                what: {name: FileFingerprint(*item) for name, item in stored[what].items()}
                 for what in ("reads", "outputs")
             }
-            workflow, task = kept["key"]
-            made = Made(
+            workflow, task = stored["key"]
+            created = CompletedTask(
                 key=(workflow, task),
-                beside=kept["beside"],
-                recipe=kept["recipe"],
-                run=kept["run"],
+                siblings=stored["beside"],
+                recipe=stored["recipe"],
+                run=stored["run"],
                 **traces,
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        found[made.key] = made
-    return found
+        completed[created.key] = created
+    return completed

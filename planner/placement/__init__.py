@@ -1,1 +1,1 @@
-"""Which task in which slot? Calendars of slots, list scheduling, mappings, packings."""
+"""Placement of tasks in slots: calendars, list scheduling, mappings, packings."""

@@ -1,4 +1,4 @@
-"""Which placements hold the slots: processors that are free over time, and what the slots cost."""
+"""Reservations in slots by placements: free processors over time, and cost of the slots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vgrads.vgrid.binding import latest_submission
 
 
 class Bookings:
-    """The calendar of every slot, and what is placed in it."""
+    """The calendar of every slot, and its placements."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._slots = snapshot.slot_by_id
@@ -20,15 +20,15 @@ class Bookings:
         self._placed: defaultdict[str, list[Placement]] = defaultdict(list)
 
     def calendar(self, slot_id: str) -> Profile:
-        """Processors of a slot that are free over time."""
+        """Return the free processors of a slot over time."""
         return self._calendars[slot_id]
 
     def placed(self, slot_id: str) -> list[Placement]:
-        """Copies placed in a slot."""
+        """Return the replicas placed in a slot."""
         return self._placed[slot_id]
 
     def add(self, placements: Sequence[Placement]) -> None:
-        """Book processors for copies."""
+        """Reserve processors for replicas."""
         by_slot = defaultdict[str, list[Placement]](list)
         for p in placements:
             by_slot[p.slot].append(p)
@@ -37,7 +37,7 @@ class Bookings:
             self._calendars[slot_id].add_all([(p.start_s, p.end_s, p.procs) for p in own])
 
     def take_back(self, placements: Sequence[Placement]) -> None:
-        """Undo :meth:`add` for the copies that were added last, the newest first."""
+        """Undo :meth:`add` for the replicas that were added last, the newest first."""
         by_slot = defaultdict[str, list[tuple[float, float, int]]](list)
         for p in placements:
             by_slot[p.slot].append((p.start_s, p.end_s, -p.procs))
@@ -46,7 +46,7 @@ class Bookings:
             self._calendars[slot_id].add_all(rows)
 
     def slot_usd(self, slot_id: str) -> float:
-        """USD for holding a slot from its request to the end of its last task."""
+        """Return the cost in USD of holding a slot from its request to the end of its last task."""
         slot, placed = self._slots[slot_id], self._placed[slot_id]
         if not slot.paid or not placed:
             return 0.0
@@ -55,5 +55,5 @@ class Bookings:
 
     @property
     def cost_usd(self) -> float:
-        """USD for all slots used."""
+        """Return the cost in USD of all slots used."""
         return sum(self.slot_usd(slot_id) for slot_id in self._calendars)

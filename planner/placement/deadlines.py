@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.dag import Workflow
 
-_CAUTIOUS_SPEED = 0.5  # quantile of the offered speeds that a task is reckoned with
+_CAUTIOUS_SPEED = 0.5  # quantile of the offered speeds, used for tasks
 
 
 def latest_finishes(workflow: Workflow, snapshot: Snapshot) -> Mapping[str, float]:
-    """Task id → the latest finish that still lets all its descendants finish by the deadline.
+    """Return task id → the latest finish that still lets all its descendants finish by the
+    deadline.
 
-    Run times at the median speed on offer; transfers between tasks as over the default link,
-    because nobody knows yet whether they will share a site.
+    Run times at the median offered speed; transfers between tasks over the default link, because it
+    is not known yet whether they will share a site.
     """
     speed = typical_speed(snapshot)
     latest: dict[str, float] = {}
@@ -26,11 +27,11 @@ def latest_finishes(workflow: Workflow, snapshot: Snapshot) -> Mapping[str, floa
             - snapshot.transfer_s(workflow, task_id, child, ("?", "??"))
             for child in workflow.children[task_id]
         ]
-        latest[task_id] = min(margins, default=snapshot.wanted.deadline_s)
+        latest[task_id] = min(margins, default=snapshot.workflow_set.deadline_s)
     return latest
 
 
 def typical_speed(snapshot: Snapshot) -> float:
-    """The speed that tasks are reckoned with before they have a slot: the median on offer."""
+    """Return the speed assumed for tasks without a slot: the median offered speed."""
     speeds = sorted(slot.speed for slot in snapshot.slots) or [1.0]
     return speeds[int(_CAUTIOUS_SPEED * (len(speeds) - 1))]

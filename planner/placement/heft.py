@@ -1,7 +1,7 @@
-"""HEFT (Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206), the yardstick.
+"""HEFT (Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206), the baseline.
 
-Tasks by upward rank, each to the slot in which it ends first, gaps used. It knows nothing of
-probabilities: slots count from the instant at which they are as likely there as not.
+Each task, by upward rank, goes to the slot in which it ends first, gaps used. HEFT ignores
+probabilities: slots count from the instant at which they are ready with probability one half.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Link
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
-from vgrads.workflows.shape import Arrays
+from vgrads.workflows.shape import ShapeArrays
 
 
-class Machines(NamedTuple):
-    """Slots as numbers: what each holds and from when on, until when what it runs must have ended,
-    at which site it is; ``moves``: latency and seconds a MiB, sites × sites; and the steps of each
-    calendar, a row each."""
+class SlotArrays(NamedTuple):
+    """Slots as numbers: which tasks each holds, from when, the latest end of its tasks, its site;
+    ``moves``: latency and seconds per MiB, sites × sites; and the steps of each calendar, one row
+    each."""
 
     procs: Ints
     begin_s: Floats
@@ -39,8 +39,9 @@ class Machines(NamedTuple):
 
 
 @compiled
-def upward_ranks(s: Arrays, slowness: float, latency_s: float, per_mib: float) -> Floats:
-    """Longest way to the end by mean run and transfer times (equation 7), of each task."""
+def upward_ranks(s: ShapeArrays, slowness: float, latency_s: float, per_mib: float) -> Floats:
+    """Return for each task the longest path to the end by mean run and transfer times (equation
+    7)."""
     ranks = np.zeros(len(s.runtime_s))
     for t in range(len(ranks) - 1, -1, -1):
         below = 0.0
@@ -52,11 +53,10 @@ def upward_ranks(s: Arrays, slowness: float, latency_s: float, per_mib: float) -
 
 @compiled
 def place_all(
-    s: Arrays, m: Machines, ranks: Floats, lengths_s: Floats, slots: Ints, starts_s: Floats
+    s: ShapeArrays, m: SlotArrays, ranks: Floats, lengths_s: Floats, slots: Ints, starts_s: Floats
 ) -> bool:
-    """Every task, by rank, where it ends first; False where one ends nowhere in time.
-    ``lengths_s``: in each slot, ``inf`` where it does not fit in; filled: where and when each
-    starts."""
+    """Place every task, by rank, where it ends first; return False if any cannot end in time.
+    ``lengths_s``: in each slot, ``inf`` if it does not fit; filled: slot and start of each."""
     ends_s = np.zeros(len(ranks))
     for t in np.argsort(-ranks, kind="mergesort"):
         best, best_s, hoped_s = -1, np.inf, np.inf
@@ -83,7 +83,7 @@ def place_all(
 
 
 def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
-    """Place a workflow by HEFT; False, with nothing placed, where a task ends after the
+    """Place a workflow by HEFT; return False, with nothing placed, if a task ends after the
     deadline."""
     if not slots:
         return False
@@ -102,7 +102,7 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
         Placement(
             workflow=name,
             task=task_id,
-            copy=0,
+            replica=0,
             slot=slots[slot].id,
             start_s=start_s,
             end_s=end_s,
@@ -124,8 +124,8 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
     return True
 
 
-def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
-    """These slots with room for so many more tasks."""
+def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> SlotArrays:
+    """Return these slots as arrays with space for ``more`` tasks."""
     number: dict[str, int] = {}
     site = np.array([number.setdefault(slot.site, len(number)) for slot in slots])
     calendars = [draft.slots.calendar(slot.id).steps(more) for slot in slots]
@@ -133,8 +133,8 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
     times_s, used = np.zeros((len(slots), widest)), np.zeros((len(slots), widest), np.int64)
     for n, steps in enumerate(calendars):
         times_s[n, : len(steps.times_s)], used[n, : len(steps.used)] = steps.times_s, steps.used
-    deadline_s = draft.snapshot.wanted.deadline_s
-    return Machines(
+    deadline_s = draft.snapshot.workflow_set.deadline_s
+    return SlotArrays(
         procs=np.array([slot.procs for slot in slots]),
         begin_s=np.array(
             [slot.curve.ready_at(0.5 * slot.curve.probabilities[-1]) for slot in slots], np.float64
@@ -149,20 +149,20 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
 
 
 def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) -> Floats:
-    """How long each task takes in each slot, as :meth:`Snapshot.duration_s` has it; ``inf`` where
-    it does not fit in."""
+    """Return the run time of each task in each slot, as in :meth:`Snapshot.duration_s`; ``inf`` if
+    it does not fit."""
     speeds = np.array([slot.speed for slot in slots])
-    found: Floats = snapshot.lengths_s(workflow)[:, None] / speeds
-    for needs in workflow.shape.asked:
+    result: Floats = snapshot.lengths_s(workflow)[:, None] / speeds
+    for needs in workflow.shape.distinct_needs:
         none = np.array([not slot.holds(needs) for slot in slots])
         if none.any():
             mine = np.array([workflow.tasks[task_id].needs == needs for task_id in workflow.order])
-            found[np.ix_(mine, none)] = np.inf
-    return found
+            result[np.ix_(mine, none)] = np.inf
+    return result
 
 
 def _mean_link(snapshot: Snapshot, slots: Sequence[Slot]) -> tuple[float, float]:
-    """Mean latency and seconds a MiB over all pairs of slots; 0 within a site."""
+    """Return mean latency and seconds per MiB over all pairs of slots; 0 within a site."""
     sites = [slot.site for slot in slots]
     pairs = [(a, b) for n, a in enumerate(sites) for b in sites[n + 1 :]]
     moves = [_move(snapshot, *pair) for pair in pairs] or [(0.0, 0.0)]
@@ -170,9 +170,9 @@ def _mean_link(snapshot: Snapshot, slots: Sequence[Slot]) -> tuple[float, float]
     return float(latency_s), float(per_mib)
 
 
-def _move(snapshot: Snapshot, one: str, other: str) -> tuple[float, float]:
-    """Latency and seconds a MiB between two sites; nothing within one."""
-    if one == other:
+def _move(snapshot: Snapshot, name: str, other: str) -> tuple[float, float]:
+    """Return latency and seconds per MiB between two sites; 0 within a site."""
+    if name == other:
         return 0.0, 0.0
-    link = snapshot.links.get(frozenset((one, other)), Link())
+    link = snapshot.links.get(frozenset((name, other)), Link())
     return link.latency_s, 1.0 / link.bandwidth_mib_s

@@ -1,4 +1,4 @@
-"""Where could this task run? All mappings in its window, the most probable first."""
+"""Mappings of a task to slots within its window, the most probable first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from vgrads.planner.plan import Placement
 from vgrads.planner.snapshot import TaskKey
 from vgrads.vgrid.slot import Slot, StartCurve
 
-_SHOWN = 4  # alternatives that a decision remembers
-_EQUAL = 0.005  # probabilities closer than this count as equal: the earlier end decides
+_SHOWN = 4  # alternatives stored with a decision
+_EQUAL = 0.005  # closer probabilities count as equal: earlier end decides
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A possible placement and the probability that counts for choosing it."""
+    """A possible placement and its probability."""
 
     placement: Placement
     probability: float
@@ -26,27 +26,28 @@ class Candidate:
 def candidates(
     draft: Draft, key: TaskKey, slots: Iterable[Slot], latest_end_s: float
 ) -> Iterator[Candidate]:
-    """Every slot, early or waiting for surer starts; probability joint with the task's parents."""
+    """Return candidates in every slot, early or at more probable starts; probability joint with the
+    task's parents."""
     workflow, task_id = key
     outcome = draft.outcome(workflow)
     task = draft.snapshot.task(key)
-    taken = {p.slot for p in draft.copies.get(workflow, {}).get(task_id, ())}
-    copy = len(taken)
+    taken = {p.slot for p in draft.replicas.get(workflow, {}).get(task_id, ())}
+    replica_number = len(taken)
     tried: set[tuple[str, int, StartCurve]] = set()
     for slot in slots:
         calendar = draft.slots.calendar(slot.id)
-        twin = (slot.site, slot.procs, slot.curve)
-        if slot.id in taken or not slot.holds(task.needs) or (calendar.empty and twin in tried):
+        replica = (slot.site, slot.procs, slot.curve)
+        if slot.id in taken or not slot.holds(task.needs) or (calendar.empty and replica in tried):
             continue
         if calendar.empty:
-            tried.add(twin)  # its empty twins would give the same answers
+            tried.add(replica)  # equal empty slots have equal candidates
         ready_s = _ready(draft, key, slot.site)
         duration_s = draft.snapshot.duration_s(task, slot)
         for start_s in _starts(draft, slot, ready_s, duration_s, task.procs, latest_end_s):
             placement = Placement(
                 workflow=workflow,
                 task=task_id,
-                copy=copy,
+                replica=replica_number,
                 slot=slot.id,
                 start_s=start_s,
                 end_s=start_s + duration_s,
@@ -56,9 +57,9 @@ def candidates(
 
 
 def _ready(draft: Draft, key: TaskKey, site: str) -> float:
-    """When the first copies of all parents can have delivered to ``site``."""
+    """Return when the first replicas of all parents can have delivered to ``site``."""
     workflow = draft.snapshot.workflow_by_name[key[0]]
-    placed = draft.copies.get(key[0], {})
+    placed = draft.replicas.get(key[0], {})
     ready_s = 0.0
     for parent in workflow.tasks[key[1]].parents:
         arrivals = [
@@ -75,12 +76,13 @@ def _ready(draft: Draft, key: TaskKey, site: str) -> float:
 def _starts(
     draft: Draft, slot: Slot, ready_s: float, duration_s: float, procs: int, latest_end_s: float
 ) -> list[float]:
-    """Starts worth trying: as early as possible, and where the slot has become surer."""
+    """Return candidate starts: as early as possible, and at instants when the slot is more
+    probable."""
     calendar = draft.slots.calendar(slot.id)
     start_s = calendar.earliest_fit(ready_s, duration_s, procs, latest_end_s)
     if start_s is None:
         return []
-    found, sure = [start_s], slot.curve.by(start_s)
+    instants, sure = [start_s], slot.curve.by(start_s)
     for instant_s, probability in slot.curve.milestones:
         if probability > sure + _EQUAL:
             start_s = calendar.earliest_fit(
@@ -88,13 +90,13 @@ def _starts(
             )
             if start_s is None:
                 break
-            found.append(start_s)
+            instants.append(start_s)
             sure = slot.curve.by(start_s)
-    return found
+    return instants
 
 
 def most_probable(options: Iterable[Candidate]) -> Candidate | None:
-    """The most probable; among equals the one that ends first."""
+    """Return the most probable candidate; among equals the one that ends first."""
     best: Candidate | None = None
     for option in options:
         if (
@@ -110,7 +112,7 @@ def most_probable(options: Iterable[Candidate]) -> Candidate | None:
 
 
 def earliest(options: Iterable[Candidate]) -> Candidate | None:
-    """The one that ends first, among those that can succeed at all."""
+    """Return the candidate that ends first, among those with positive probability."""
     possible = [option for option in options if option.probability > 0]
     return min(possible, key=lambda o: (o.placement.end_s, -o.probability), default=None)
 
@@ -125,7 +127,11 @@ def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     for choose, rule in ((most_probable, "most probable"), (earliest, "earliest end")):
         mark = draft.mark()
         for task_id in order:
-            limit = latest[task_id] if choose is most_probable else draft.snapshot.wanted.deadline_s
+            limit = (
+                latest[task_id]
+                if choose is most_probable
+                else draft.snapshot.workflow_set.deadline_s
+            )
             options = list(candidates(draft, (name, task_id), slots, limit))
             best = choose(options)
             if best is None or best.probability <= 0:
@@ -140,7 +146,7 @@ def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
 
 
 def _considered(options: Sequence[Candidate], best: Candidate, limit_s: float) -> Reasons:
-    """The numbers that decided: how many mappings there were, and the next best in other slots."""
+    """Return the numbers that decided: the number of mappings, and the next best in other slots."""
     others = [o for o in options if o.placement.slot != best.placement.slot]
     others.sort(key=lambda o: (-o.probability, o.placement.end_s))
     return {

@@ -1,10 +1,10 @@
-"""Whole workflows into slots for as little more money as possible.
+"""Packing of whole workflows into slots at minimum additional cost.
 
-What is there or paid for comes first. Then so many equal machines are opened, each for so many
-billing units, at once or one after the other, that they hold what is missing: the cheapest that do,
-or, where the budget does not suffice, those that hold most. Static and dynamic provisioning of
-ensembles (Malawski et al., SC'12, doi:10.1109/SC.2012.38) know one kind of machine and one number
-of them; here every kind and length of time is weighed by placing everything.
+Available and paid slots are used first. Then equal machines are opened, each for a number of
+billing units, at once or one after the other, to hold the rest: the cheapest set that suffices, or,
+if the budget does not suffice, the one that holds most. Static and dynamic provisioning of
+ensembles (Malawski et al., SC'12, doi:10.1109/SC.2012.38) uses one kind of machine and one number
+of machines; here every kind and duration is evaluated by placing everything.
 """
 
 from __future__ import annotations
@@ -17,34 +17,37 @@ from typing import Any
 
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.packing import WAYS, Packer, Packing, Row
-from vgrads.planner.placement.windows import Machines, Window, lead_s, machines, standing
+from vgrads.planner.placement.windows import PaidSlots, Window, lead_s, machines, open_windows
 from vgrads.planner.plan import Placement
 from vgrads.vgrid.slot import Slot
 
 Steps = list[Mapping[str, Any]]
-_MOST_TASKS = 1_500_000  # that are placed in trials, all together
-_SHARES = (1.0, 0.97, 0.75)  # of its best chance, with which a slot is reckoned to be there
+_MOST_TASKS = 1_500_000  # placed in trials, all together
+_SHARES = (1.0, 0.97, 0.75)  # of its best probability, for a slot to count as ready
 _MIXED = 3  # kinds of machine that others are added to
-_FINEST = 50  # a number of billing units is found to this part of itself
+_FINEST = 50  # relative precision (1/50) of the number of billing units
 
 
 def cheapest(
     draft: Draft, names: Sequence[str], count: int, slots: Sequence[Slot], budget_usd: float
 ) -> Packing:
-    """The packing of so many of these workflows, or of as many as this budget allows, that costs
-    least."""
+    """Return the cheapest packing of ``count`` of these workflows, or of as many as the budget
+    permits."""
     taken = {
-        p.slot for name in names for copies in draft.copies.get(name, {}).values() for p in copies
+        p.slot
+        for name in names
+        for replicas in draft.replicas.get(name, {}).values()
+        for p in replicas
     }
     offered = tuple(slot for slot in slots if slot.id not in taken)
     packer = Packer(draft=draft, names=names, count=count, slots=offered)
-    asked, there = draft.snapshot.wanted.probability, standing(draft, offered)
+    required, there = draft.snapshot.workflow_set.probability, open_windows(draft, offered)
     best, paid = Packing(), [window for window in there if window.slot.paid]
     for base in (paid, there) if len(paid) < len(there) else (there,):
         for share in _SHARES:
-            found = _with_machines(packer, base, share, budget_usd)
-            best = max(best, found, key=lambda p: p.rank(asked))
-            if _enough(best, packer, asked) or not any(_unsure(slot) for slot in offered):
+            packing = _with_machines(packer, base, share, budget_usd)
+            best = max(best, packing, key=lambda p: p.rank(required))
+            if _enough(best, packer, required) or not any(_uncertain(slot) for slot in offered):
                 break
     return best
 
@@ -52,51 +55,50 @@ def cheapest(
 def _with_machines(
     packer: Packer, base: Sequence[Window], share: float, budget_usd: float
 ) -> Packing:
-    """The best beside what stands: machines of one kind, and further ones where these are too few.
-    The first may be of any kind, or of those with most use for their money, even if they do not
-    hold everything."""
-    asked, found = packer.draft.snapshot.wanted.probability, packer.trial(base)
-    if _enough(found, packer, asked):
-        return found
+    """Return the best packing in addition to existing windows: machines of one kind, and further
+    ones if these are too few. The first may be of any kind, or of those with the highest use per
+    cost, even if they do not hold everything."""
+    required, packing = packer.draft.snapshot.workflow_set.probability, packer.trial(base)
+    if _enough(packing, packer, required):
+        return packing
     kinds = len(machines(packer.draft, packer.slots, share))
     firsts = (kinds, *range(1, min(kinds, _MIXED + 1)))
-    mixed = (_mixed(packer, found, base, (first, share, budget_usd)) for first in firsts)
-    return max(mixed, key=lambda p: p.rank(asked))
+    mixed = (_mixed(packer, packing, base, (first, share, budget_usd)) for first in firsts)
+    return max(mixed, key=lambda p: p.rank(required))
 
 
 def _mixed(
-    packer: Packer, found: Packing, base: Sequence[Window], how: tuple[int, float, float]
+    packer: Packer, result: Packing, base: Sequence[Window], how: tuple[int, float, float]
 ) -> Packing:
-    """Beside what is found: machines of one of the first kinds, then, as long as that helps, of
-    any."""
-    asked, (first, share, budget_usd) = packer.draft.snapshot.wanted.probability, how
+    """Add machines of one of the first kinds to a packing, then, as long as that helps, of any."""
+    required, (first, share, budget_usd) = packer.draft.snapshot.workflow_set.probability, how
     kinds: int | None = first
-    while not _enough(found, packer, asked):
-        search = _Search(packer, found.windows or base, share, budget_usd)
+    while not _enough(result, packer, required):
+        search = _PackingSearch(packer, result.windows or base, share, budget_usd)
         search.kinds = search.kinds[:kinds]
-        more, kinds = search.best(found), None
-        if len(more.rows) == len(found.rows):
-            return max(more, found, key=lambda p: p.rank(asked))
-        found = more
-    return found
+        more, kinds = search.best(result), None
+        if len(more.rows) == len(result.rows):
+            return max(more, result, key=lambda p: p.rank(required))
+        result = more
+    return result
 
 
-def _unsure(slot: Slot) -> bool:
-    """True for a paid slot that may be there before it surely is."""
+def _uncertain(slot: Slot) -> bool:
+    """True for a paid slot that may be ready before its certain start."""
     return slot.paid and slot.curve.best > 0 and lead_s(slot, _SHARES[-1]) < lead_s(slot)
 
 
-def _enough(packing: Packing, packer: Packer, asked: float) -> bool:
-    return len(packing.rows) == packer.count and packing.sure >= asked
+def _enough(packing: Packing, packer: Packer, required: float) -> bool:
+    return len(packing.rows) == packer.count and packing.sure >= required
 
 
 @dataclass(kw_only=True)
 class _Layout:
-    """Machines of one kind, each for so many units, asked for over so much time; ``fewest`` units
-    that could do."""
+    """Machines of one kind, each for ``units``, requested over ``spread_s``; ``fewest``: lower
+    bound of units."""
 
-    kind: Machines
-    beside: tuple[Window, ...]
+    kind: PaidSlots
+    adjacent: tuple[Window, ...]
     units: int
     spread_s: float
     way: str
@@ -104,8 +106,8 @@ class _Layout:
     most: int
 
 
-class _Search:
-    """Tries machines beside what stands, what could be cheapest first."""
+class _PackingSearch:
+    """Tries machines in addition to existing windows, in order of lowest possible cost."""
 
     def __init__(
         self, packer: Packer, base: Sequence[Window], share: float, budget_usd: float
@@ -115,24 +117,24 @@ class _Search:
         rest = [slot for slot in packer.slots if slot.id not in used]
         self.kinds, self.spent_usd = machines(packer.draft, rest, share), sum(map(_most_usd, base))
         self.budget_usd = budget_usd - self.spent_usd
-        self.asked = packer.draft.snapshot.wanted.probability
-        self.deadline_s = packer.draft.snapshot.wanted.deadline_s
+        self.required_probability = packer.draft.snapshot.workflow_set.probability
+        self.deadline_s = packer.draft.snapshot.workflow_set.deadline_s
 
     def best(self, best: Packing) -> Packing:
-        """The best of all layouts, or of the packing given."""
+        """Return the best of all layouts and the given packing."""
         layouts = sorted(self._layouts(), key=lambda a: (a.fewest * a.kind.unit_usd, -a.most))
         for layout in layouts:
             if self.packer.tried > _MOST_TASKS:
                 break
             most = layout.most
-            if _enough(best, self.packer, self.asked):
+            if _enough(best, self.packer, self.required_probability):
                 dearer = (best.usd - self.spent_usd) / layout.kind.unit_usd
                 most = min(most, math.ceil(dearer - 1e-9) - 1)
             if most >= min(layout.fewest, layout.most):
                 best = max(
                     best,
                     self._tightest(layout, most, len(best.rows)),
-                    key=lambda p: p.rank(self.asked),
+                    key=lambda p: p.rank(self.required_probability),
                 )
         return best
 
@@ -140,23 +142,27 @@ class _Search:
         there_s = sum((w.end_s - w.begin_s) * w.slot.procs * w.slot.speed for w in self.base)
         work_s, longest_s = self.packer.least_s
         for kind in self.kinds:
-            beside = self._beside(kind)
+            paid_slots = self._adjacent(kind)
             for units in kind.holds(self.deadline_s):
                 useful_s = kind.useful_s(units)
-                held_s = units * kind.slots[0].billing_s
-                more = tuple(_one(beside, held_s, self.deadline_s)) if beside else ()
+                duration_s = units * kind.slots[0].billing_s
+                more = (
+                    tuple(_single_windows(paid_slots, duration_s, self.deadline_s))
+                    if paid_slots
+                    else ()
+                )
                 most = units * len(kind.slots)
                 if self.budget_usd < math.inf:
                     left_usd = self.budget_usd - sum(map(_most_usd, more))
                     most = min(most, int(left_usd / kind.unit_usd + 1e-9))
-                slack_s = max(0.0, self.deadline_s - held_s)
+                slack_s = max(0.0, self.deadline_s - duration_s)
                 spreads = sorted({0.0, min(longest_s, slack_s), slack_s})
                 if useful_s > 0 and most > 0:
                     fewest = max(1, math.ceil((work_s - there_s) / useful_s * units))
                     for spread_s, way in product(spreads, WAYS):
                         yield _Layout(
                             kind=kind,
-                            beside=more,
+                            adjacent=more,
                             units=units,
                             spread_s=spread_s,
                             way=way,
@@ -164,56 +170,60 @@ class _Search:
                             most=most,
                         )
 
-    def _beside(self, kind: Machines) -> Machines | None:
-        """The cheapest machines that hold what these do not; the roomiest where none hold all of
-        it."""
+    def _adjacent(self, kind: PaidSlots) -> PaidSlots | None:
+        """Return the cheapest machines that hold tasks that these do not; those that hold most
+        kinds of them if none hold all."""
         rest = [needs for needs in self.packer.needs if not kind.slots[0].holds(needs)]
         if not rest:
             return None
-        held = {id(k): sum(k.slots[0].holds(needs) for needs in rest) for k in self.kinds}
-        best = max(self.kinds, key=lambda k: held[id(k)])  # they come with the cheapest first
-        return best if held[id(best)] else None
+        fitting = {id(k): sum(k.slots[0].holds(needs) for needs in rest) for k in self.kinds}
+        best = max(self.kinds, key=lambda k: fitting[id(k)])  # sorted with the cheapest first
+        return best if fitting[id(best)] else None
 
-    def _tightest(self, layout: _Layout, most: int, known: int) -> Packing:
-        """The fewest units of a layout that hold everything; all that may be had where none do."""
+    def _tightest(self, layout: _Layout, most: int, existing: int) -> Packing:
+        """Return the fewest units of a layout that hold everything; with all permitted units if
+        none do."""
         low, high = min(layout.fewest, most) - 1, most
-        best = self._with(layout, high, min(known, self.count - 1))
+        best = self._with(layout, high, min(existing, self.count - 1))
         if len(best.rows) < self.count:
             return best
         step = 1
         while high - low > max(1, high // _FINEST):
             middle = min(low + step, (low + high) // 2)
-            found = self._with(layout, middle, self.count - 1)
-            if len(found.rows) == self.count:
-                high, best = middle, max(best, found, key=lambda p: p.rank(self.asked))
+            packing = self._with(layout, middle, self.count - 1)
+            if len(packing.rows) == self.count:
+                high, best = (
+                    middle,
+                    max(best, packing, key=lambda p: p.rank(self.required_probability)),
+                )
             else:
                 low, step = middle, step * 2
         return best
 
     def _with(self, layout: _Layout, total: int, above: int) -> Packing:
         hired = layout.kind.hired(total, layout.units, layout.spread_s, self.deadline_s)
-        return self.packer.trial((*self.base, *layout.beside, *hired), layout.way, above)
+        return self.packer.trial((*self.base, *layout.adjacent, *hired), layout.way, above)
 
 
-def _one(kind: Machines, held_s: float, deadline_s: float) -> Iterator[Window]:
-    """One machine, held so long."""
-    units = math.ceil(held_s / kind.slots[0].billing_s)
+def _single_windows(kind: PaidSlots, duration_s: float, deadline_s: float) -> Iterator[Window]:
+    """Return one machine, held for this time."""
+    units = math.ceil(duration_s / kind.slots[0].billing_s)
     return kind.hired(units, units, 0.0, deadline_s)
 
 
 def _most_usd(window: Window) -> float:
-    return window.slot.cost_usd(window.end_s - window.asked_s) if window.opened else 0.0
+    return window.slot.cost_usd(window.end_s - window.requested_s) if window.opened else 0.0
 
 
 def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
-    """What the minimum lacks, in what is paid for, in free slots and in as few others as hold it,
-    within the budget."""
+    """Place the missing part of the minimum in paid windows, in free slots and in as few others as
+    hold it, within the budget."""
     snapshot = draft.snapshot
-    missing = snapshot.wanted.needed - len(draft.copies)
+    missing = snapshot.workflow_set.needed - len(draft.replicas)
     if missing <= 0 or not any(slot.paid for slot in slots):
         return []
-    names = [name for name in snapshot.by_length if name not in draft.copies]
-    before_usd, budget_usd, steps = draft.cost_usd, snapshot.wanted.most_usd, Steps()
+    names = [name for name in snapshot.by_length if name not in draft.replicas]
+    before_usd, budget_usd, steps = draft.cost_usd, snapshot.workflow_set.most_usd, Steps()
     placed = pack_batch(draft, names, missing, slots, budget_usd - before_usd)
     if placed:
         steps.append(
@@ -236,14 +246,14 @@ def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
 def pack_batch(
     draft: Draft, names: Sequence[str], count: int, slots: Sequence[Slot], budget_usd: float
 ) -> int:
-    """So many of these workflows, or copies of them, for at most so much more money; how many gain
-    by it."""
+    """Place ``count`` of these workflows, or replicas of them, within this additional budget;
+    return how many gain from it."""
     packing = cheapest(draft, names, count, slots, budget_usd)
     return put(draft, packing, "whole workflows at least cost")
 
 
 def put(draft: Draft, packing: Packing, rule: str) -> int:
-    """Place what is packed; how many workflows that are done by it, or surer by it."""
+    """Place a packing; return the number of workflows that it completes or makes more probable."""
     return sum(_put(draft, packing, row, rule) for row in packing.rows)
 
 
@@ -251,7 +261,7 @@ def _put(draft: Draft, packing: Packing, row: Row, rule: str) -> bool:
     name, order, starts_s, where = row
     workflow = draft.snapshot.workflow_by_name[name]
     mark = draft.mark()
-    copies = draft.copies.get(name, {})
+    replicas = draft.replicas.get(name, {})
     before = draft.scenarios.share(draft.done[name]) if name in draft.done else 0.0
     placements = []
     for task_id, start_s, w in zip(order, starts_s.tolist(), where.tolist(), strict=True):
@@ -260,7 +270,7 @@ def _put(draft: Draft, packing: Packing, row: Row, rule: str) -> bool:
             Placement(
                 workflow=name,
                 task=task_id,
-                copy=len(copies.get(task_id, ())),
+                replica=len(replicas.get(task_id, ())),
                 slot=slot.id,
                 start_s=start_s,
                 end_s=start_s + draft.snapshot.duration_s(task, slot),
@@ -268,7 +278,7 @@ def _put(draft: Draft, packing: Packing, row: Row, rule: str) -> bool:
             )
         )
     if len({p.slot for p in placements}) == 1:
-        if not draft.place_gang(placements):
+        if not draft.place_workflow(placements):
             return False
     else:
         for placement in placements:

@@ -1,4 +1,4 @@
-"""Trials: as many whole workflows as have room in given windows of slots, and what that costs."""
+"""Trials: place as many whole workflows as fit into given windows of slots, with the cost."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from typing import Any
 import numpy as np
 
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.room import WINDOW, Room, Shape, fill
-from vgrads.planner.placement.rows import Rows, make_rows, merged
+from vgrads.planner.placement.rows import TaskRows, make_rows, merged
+from vgrads.planner.placement.window_packing import WINDOW, PlacementShape, Room, fill
 from vgrads.planner.placement.windows import Window
 from vgrads.planner.plan import Placement
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
 
-_MISSES = 4  # shapes of workflow that may find no room before no other is tried
+_MISSES = 4  # workflow shapes without room until the search ends
 EARLY, DENSE, TOGETHER = WAYS = ("early", "dense", "together")
-_LOOKS = 8  # at each candidate window, in steps of a compiled loop, on average
+_LOOKS = 8  # loop steps per candidate window, on average
 Row = tuple[str, tuple[str, ...], Any, Any]
-"""A workflow, its tasks in the order in which they are placed, and when and in which window each
-starts."""
+"""A workflow, its tasks in the order of placement, and the start and window of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """Workflows that have room in windows.
+    """Workflows that fit into windows.
 
-    ``usd``: at most, for what is opened; ``sure``: that all slots are there, those of one queue as
-    one.
+    ``usd``: maximum cost of opened windows; ``sure``: probability that all slots are ready, with
+    those of one queue counted as one.
     """
 
     windows: tuple[Window, ...] = ()
@@ -39,11 +38,11 @@ class Packing:
     usd: float = 0.0
     sure: float = 1.0
 
-    def rank(self, asked: float) -> tuple[int, float, float]:
-        """Most workflows first; then as sure as asked, and of those the cheapest; else the
-        surest."""
-        if self.sure >= asked:
-            return len(self.rows), asked, -self.usd
+    def rank(self, required: float) -> tuple[int, float, float]:
+        """Rank by number of workflows, then by lowest cost if the requested probability is reached,
+        otherwise by highest probability."""
+        if self.sure >= required:
+            return len(self.rows), required, -self.usd
         return len(self.rows), self.sure, -self.usd
 
 
@@ -60,14 +59,15 @@ class Packer:
     count: int
     slots: tuple[Slot, ...]
     tried: int = 0  # tasks placed in trials
-    _shapes: dict[int, Rows] = field(default_factory=dict)
+    _shapes: dict[int, TaskRows] = field(default_factory=dict)
     _steps: int = 64
 
     def __post_init__(self) -> None:
         self._sites = {name: n for n, name in enumerate(sorted({slot.site for slot in self.slots}))}
         self._links = self.draft.snapshot.moves_between(list(self._sites))
         works_s = {name: self._work_s(name) for name in self.names}
-        self.names = sorted(self.names, key=lambda name: works_s[name])  # so most have room
+        # so that most workflows fit
+        self.names = sorted(self.names, key=lambda name: works_s[name])
         first = self.names[: self.count]
         shapes = {id(self._workflow(name).tasks): name for name in first}
         self.needs = {
@@ -81,26 +81,26 @@ class Packer:
         return float((tasks["length_s"] * tasks["procs"]).sum())
 
     def trial(self, windows: Sequence[Window], way: str = EARLY, above: int = 0) -> Packing:
-        """As many of the workflows as have room. One after the other, each task as early as can be
-        (``EARLY``) or in the first window that leaves enough time for what follows it (``DENSE``);
-        or the tasks of all ``TOGETHER``, those that most follows first, which is looked into for
-        numbers ``above`` one that is known."""
+        """Place as many of the workflows as fit. One after the other, each task as early as
+        possible (``EARLY``) or in the first window that leaves enough time for its successors
+        (``DENSE``); or the tasks of all ``TOGETHER``, those with the longest remainder first,
+        searched for numbers ``above`` a known one."""
         if not windows:
             return Packing()
         if way != TOGETHER:
             limit_s = float(max(w.end_s for w in windows)) if way == DENSE else -np.inf
-            return self._one_by_one(windows, limit_s)
+            return self._pack_each(windows, limit_s)
         best, low, high, number = Packing(), above, self.count + 1, self.count
         while high - low > 1:
-            found = self._together(windows, number)
-            if found.rows:
-                best, low = found, number
+            packing = self._together(windows, number)
+            if packing.rows:
+                best, low = packing, number
             else:
                 high = number
             number = (low + high) // 2
         return best
 
-    def _one_by_one(self, windows: Sequence[Window], limit_s: float) -> Packing:
+    def _pack_each(self, windows: Sequence[Window], limit_s: float) -> Packing:
         room, misses = self._room(windows), 0
         rows: list[Row] = []
         for _, same in groupby(self.names, key=lambda n: id(self._workflow(n).tasks)):
@@ -108,12 +108,12 @@ class Packer:
             shape = self.rows_of(self._workflow(names[0]))
             placed, starts_s, where = self._fill(room, windows, (shape, len(names), limit_s))
             if placed < 0:
-                return self._one_by_one(windows, limit_s)
+                return self._pack_each(windows, limit_s)
             rows += [(names[n], shape.order, starts_s[n], where[n]) for n in range(placed)]
             misses += placed < len(names)
             if misses >= _MISSES or len(rows) == self.count:
                 break
-        return self._reckoned(windows, rows)
+        return self._computed(windows, rows)
 
     def _together(self, windows: Sequence[Window], number: int) -> Packing:
         names = self.names[:number]
@@ -136,16 +136,16 @@ class Packer:
             )
             for name, part, end in zip(names, parts, ends, strict=True)
         ]
-        return self._reckoned(windows, rows)
+        return self._computed(windows, rows)
 
     def _fill(
-        self, room: Room, windows: Sequence[Window], what: tuple[Rows, int, float]
+        self, room: Room, windows: Sequence[Window], what: tuple[TaskRows, int, float]
     ) -> tuple[int, Any, Any]:
-        """See :func:`vgrads.planner.placement.room.fill`; where more steps are needed, there will
-        be next time."""
+        """Call :func:`vgrads.planner.placement.window_packing.fill`; if more steps are needed, the
+        next call has them."""
         rows, number, limit_s = what
         holds = np.array([[w.slot.holds(kind) for w in windows] for kind in rows.kinds])
-        shape = Shape(rows.tasks, rows.parents, rows.mib, holds, self._links)
+        shape = PlacementShape(rows.tasks, rows.parents, rows.mib, holds, self._links)
         starts_s = np.zeros((number, len(shape.tasks) - 1))
         where = np.zeros(starts_s.shape, np.int64)
         self.tried += starts_s.size
@@ -154,7 +154,7 @@ class Packer:
         self._steps *= 4 if placed < 0 else 1
         return placed, starts_s, where
 
-    def _reckoned(self, windows: Sequence[Window], rows: Sequence[Row]) -> Packing:
+    def _computed(self, windows: Sequence[Window], rows: Sequence[Row]) -> Packing:
         first_s, last_s = np.full(len(windows), np.inf), np.zeros(len(windows))
         speed = np.array([w.slot.speed for w in windows])
         for name, _, starts_s, where in rows:
@@ -164,10 +164,12 @@ class Packer:
         used = [
             (w, *when) for w, *when in zip(windows, first_s, last_s, strict=True) if when[1] > 0
         ]
-        usd = sum(w.slot.cost_usd(last - w.asked_for(first)) for w, first, last in used if w.opened)
+        usd = sum(
+            w.slot.cost_usd(last - w.requested_at(first)) for w, first, last in used if w.opened
+        )
         together: dict[str, float] = {}
         for w, _, _ in used:
-            ready_s = w.begin_s if w.slot.fixed else w.begin_s - w.asked_s
+            ready_s = w.begin_s if w.slot.fixed else w.begin_s - w.requested_s
             there = w.slot.curve.by(ready_s)
             together[w.slot.shared] = min(there, together.get(w.slot.shared, 1.0))
         up = math.prod(w.slot.up for w, _, _ in used)
@@ -182,11 +184,11 @@ class Packer:
         return self.draft.snapshot.workflow_by_name[name]
 
     def _room(self, windows: Sequence[Window]) -> Room:
-        found = np.zeros(len(windows), WINDOW)
+        result = np.zeros(len(windows), WINDOW)
         placed = [self.draft.slots.placed(w.slot.id) for w in windows]
         steps = self._steps + 2 * max(map(len, placed))
         room = Room(
-            found.view(np.recarray),
+            result.view(np.recarray),
             np.full((len(windows), steps), -1.0),
             np.zeros((len(windows), steps), np.int64),
             np.tile(np.array([1, 0]), (len(windows), 1)),
@@ -194,7 +196,7 @@ class Packer:
         for n, window in enumerate(windows):
             slot = window.slot
             whole_s = (window.end_s - window.begin_s) * slot.procs
-            found[n] = (
+            result[n] = (
                 window.begin_s,
                 window.end_s,
                 slot.procs,
@@ -207,7 +209,7 @@ class Packer:
 
     @staticmethod
     def _fill_in(room: Room, n: int, placed: Sequence[Placement]) -> None:
-        """What stands in a window already."""
+        """Enter the existing placements of a window."""
         times = sorted(
             {at_s for p in placed for at_s in (p.start_s, p.end_s) if p.end_s > p.start_s}
         )
@@ -218,16 +220,16 @@ class Packer:
             if p.end_s > p.start_s:
                 changes[1 + np.searchsorted(times, (p.start_s, p.end_s))] += (p.procs, -p.procs)
         edges, used = np.array([-1.0, *times]), np.cumsum(changes)
-        kept = np.append(True, np.diff(used) != 0)
-        window, size = room.windows[n], int(kept.sum())
-        room.times_s[n, :size], room.used[n, :size] = edges[kept], used[kept]
+        is_first = np.append(True, np.diff(used) != 0)
+        window, size = room.windows[n], int(is_first.sum())
+        room.times_s[n, :size], room.used[n, :size] = edges[is_first], used[is_first]
         inside = np.clip(np.append(edges, window.end_s), window.begin_s, window.end_s)
         window.room_s -= float((np.maximum(np.diff(inside), 0.0) * used).sum())
         room.heads[n, 0] = size
 
-    def rows_of(self, workflow: Workflow) -> Rows:
-        """Tasks by their latest start, parents first: equal workflows share it."""
-        found = self._shapes.get(id(workflow.tasks))
-        if found is None:
-            found = self._shapes[id(workflow.tasks)] = make_rows(workflow, self.draft.snapshot)
-        return found
+    def rows_of(self, workflow: Workflow) -> TaskRows:
+        """Return the tasks by their latest start, parents first; equal workflows share them."""
+        task_rows = self._shapes.get(id(workflow.tasks))
+        if task_rows is None:
+            task_rows = self._shapes[id(workflow.tasks)] = make_rows(workflow, self.draft.snapshot)
+        return task_rows

@@ -1,4 +1,4 @@
-"""Fault tolerance: one more copy of a task, where it raises the task's probability most."""
+"""Fault tolerance: add the replica of a task that raises its probability most."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Callable, Iterable, Sequence
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import candidates
 from vgrads.planner.plan import Placement
-from vgrads.planner.promise.probability import paper_sureness
+from vgrads.planner.promise.probability import paper_promise
 from vgrads.planner.snapshot import Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
 
 
-def add_copy(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement | None:
-    """Place the copy that helps the task most, within its window; None if none helps.
+def add_replica(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement | None:
+    """Place the replica that helps the task most, within its window; None if none helps.
 
-    The window (SC'09 §3.2.3): after the parents' data can be there, and early enough for every
-    child's first copy, transfers counted, or by the deadline for a tail.
+    The window (SC'09 §3.2.3): after the parents' data can arrive, and early enough for every
+    child's first replica, transfers included, or by the deadline for a tail.
     """
     outcome = draft.outcome(key[0])
-    known = outcome.task_done(key[1])
-    before = draft.scenarios.share(known)
+    done_bits = outcome.task_done(key[1])
+    before = draft.scenarios.share(done_bits)
     best: tuple[float, float, Placement] | None = None
     tried = 0
     for slot in slots:
         limit = _window_end(draft, key, slot.site)
         for option in candidates(draft, key, [slot], limit):
-            after = draft.scenarios.share(known | outcome.success(option.placement))
+            after = draft.scenarios.share(done_bits | outcome.success(option.placement))
             tried += 1
             rank = (after, -option.placement.end_s, option.placement)
             if after > before and (best is None or rank[:2] > best[:2]):
@@ -36,26 +36,27 @@ def add_copy(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement | N
         return None
     draft.place(best[2])
     numbers = {"considered": tried, "task_before": before, "task_after": best[0]}
-    draft.note(best[2], "copy that helps its task most", numbers)
+    draft.note(best[2], "replica that helps its task most", numbers)
     draft.settle(key[0])
     return best[2]
 
 
 Measure = Callable[[Draft, TaskKey, Sequence[Placement]], float]
-"""How sure a task is with these further copies."""
+"""Probability of a task with these further replicas."""
 
 
 def raise_task(
     draft: Draft, key: TaskKey, desired: float, slots: Sequence[Slot], measure: Measure
 ) -> list[Placement] | None:
-    """Copy one task until it is as sure as desired (SC'09 §3.2.3), each copy where it helps most.
+    """Replicate one task until it reaches the desired probability (SC'09 §3.2.3), each replica
+    where it helps most.
 
-    The copies, all within the task's window, or None, with nothing changed, where the slots do not
-    suffice.
+    Return the replicas, all within the task's window, or None, with nothing changed, if the slots
+    do not suffice.
     """
     mark = draft.mark()
     while measure(draft, key, ()) < desired - 1e-9:
-        best = _surest(draft, key, slots, measure)
+        best = _most_probable(draft, key, slots, measure)
         if best is None:
             draft.back_to(mark)
             return None
@@ -64,10 +65,10 @@ def raise_task(
     return draft.since(mark)
 
 
-def _surest(
+def _most_probable(
     draft: Draft, key: TaskKey, slots: Sequence[Slot], measure: Measure
 ) -> Placement | None:
-    """The copy that raises the task most; None if none does."""
+    """Return the replica that raises the task most; None if none does."""
     best: tuple[float, Placement | None] = (measure(draft, key, ()), None)
     for slot in slots:
         for option in candidates(draft, key, [slot], _window_end(draft, key, slot.site)):
@@ -78,19 +79,20 @@ def _surest(
 
 
 def alone(draft: Draft, key: TaskKey, more: Sequence[Placement] = ()) -> float:
-    """P(some copy's slot is there for it), whatever becomes of its parents."""
+    """Return P(the slot of any replica is ready for it), regardless of its parents."""
     bits = draft.scenarios.none
-    for p in (*draft.copies[key[0]][key[1]], *more):
+    for p in (*draft.replicas[key[0]][key[1]], *more):
         slot = draft.snapshot.slot_by_id[p.slot]
         bits = bits | draft.scenarios.alive(slot, p.start_s, p.end_s)
     return draft.scenarios.share(bits)
 
 
 def by_paper(draft: Draft, key: TaskKey, more: Sequence[Placement] = ()) -> float:
-    """The paper's rule: products over parents in other slots, minima within one."""
-    placements = [p for copies in draft.copies[key[0]].values() for p in copies]
+    """Return the probability by the paper's rule: products over parents in other slots, minima
+    within one."""
+    placements = [p for replicas in draft.replicas[key[0]].values() for p in replicas]
     workflow = draft.snapshot.workflow_by_name[key[0]]
-    return paper_sureness(workflow, [*placements, *more], draft.snapshot.slot_by_id)[key[1]]
+    return paper_promise(workflow, [*placements, *more], draft.snapshot.slot_by_id)[key[1]]
 
 
 def _window_end(draft: Draft, key: TaskKey, site: str) -> float:
@@ -100,18 +102,19 @@ def _window_end(draft: Draft, key: TaskKey, site: str) -> float:
         p.start_s
         - snapshot.transfer_s(workflow, key[1], child, (site, snapshot.slot_by_id[p.slot].site))
         for child in workflow.children[key[1]]
-        for p in draft.copies[key[0]].get(child, ())
+        for p in draft.replicas[key[0]].get(child, ())
     ]
-    return min(limits, default=snapshot.wanted.deadline_s)
+    return min(limits, default=snapshot.workflow_set.deadline_s)
 
 
-def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
-    """A second copy of every task of a workflow, parents first, each in a slot without its twin."""
+def add_workflow_replica(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
+    """Add a second replica of every task of a workflow, parents first, each in a slot without
+    another replica of the task."""
     workflow = draft.snapshot.workflow_by_name[name]
     mark, before = draft.mark(), draft.scenarios.share(draft.done[name])
     rests = _rests_s(workflow, draft.snapshot)
     for task_id in workflow.order:
-        limit = draft.snapshot.wanted.deadline_s - rests[task_id]
+        limit = draft.snapshot.workflow_set.deadline_s - rests[task_id]
         options = [o for o in candidates(draft, (name, task_id), slots, limit) if o.probability > 0]
         best = min(
             options, key=lambda o: (-round(o.probability, 2), o.placement.end_s), default=None
@@ -119,7 +122,7 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
         if best is not None:
             draft.place(best.placement)
             numbers = {"considered": len(options), "probability": best.probability}
-            draft.note(best.placement, "second copy of a whole workflow", numbers)
+            draft.note(best.placement, "second replica of a whole workflow", numbers)
     draft.settle(name)
     if draft.scenarios.share(draft.done[name]) <= before:
         draft.back_to(mark)
@@ -128,7 +131,8 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
 
 
 def _rests_s(workflow: Workflow, snapshot: Snapshot) -> dict[str, float]:
-    """For each task the longest chain of run times below it, at the first copies' speed."""
+    """Return for each task the longest chain of run times below it, at the first replicas'
+    speed."""
     rests: dict[str, float] = {}
     for task_id in reversed(workflow.order):
         chains = (

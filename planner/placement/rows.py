@@ -1,4 +1,4 @@
-"""The tasks of a workflow as arrays, in the order in which they are placed; of several together."""
+"""Tasks of a workflow, or of several, as arrays in the order of placement."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from vgrads.planner.placement.deadlines import latest_finishes, typical_speed
-from vgrads.planner.placement.room import TASK
+from vgrads.planner.placement.window_packing import TASK
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.needs import Needs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
-    """What is the same of equal workflows: their tasks in the order in which they are placed, which
-    is that of their latest starts, and the kinds of these."""
+class TaskRows:
+    """Common data of equal workflows: their tasks in the order of placement, which is that of their
+    latest starts, and the kinds of their needs."""
 
     order: tuple[str, ...]
     latest_s: Any
@@ -28,12 +28,12 @@ class Rows:
     kinds: tuple[Needs, ...]
 
 
-def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
-    """The tasks of a workflow by their latest start, parents first."""
+def make_rows(workflow: Workflow, snapshot: Snapshot) -> TaskRows:
+    """Return the tasks of a workflow by their latest start, parents first."""
     latest = latest_finishes(workflow, snapshot)
     lengths = dict(zip(workflow.order, snapshot.lengths_s(workflow), strict=True))
     position = {task_id: n for n, task_id in enumerate(workflow.order)}
-    speed = typical_speed(snapshot)  # by which parents never have to begin after their children
+    speed = typical_speed(snapshot)  # with it, parents never start after their children
     begins = {task_id: latest[task_id] - length_s / speed for task_id, length_s in lengths.items()}
     order = sorted(workflow.order, key=lambda t: (begins[t], position[t]))
     place = {task_id: n for n, task_id in enumerate(order)}
@@ -49,12 +49,12 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
             task.procs,
             kind,
             len(parents),
-            snapshot.wanted.deadline_s - latest[task_id],
+            snapshot.workflow_set.deadline_s - latest[task_id],
         )
         parents += [place[parent] for parent in task.parents]
         mib += [workflow.transfer_mib(parent, task_id) for parent in task.parents]
     tasks[-1]["parents_at"] = len(parents)
-    return Rows(
+    return TaskRows(
         order=tuple(order),
         latest_s=np.array([begins[task_id] for task_id in order]),
         tasks=tasks.view(np.recarray),
@@ -64,9 +64,9 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
     )
 
 
-def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
-    """The tasks of several workflows as if they were one, by their latest starts; and for each turn
-    which task it is, counted through the parts. Parents stay before their children."""
+def merged(parts: Sequence[TaskRows]) -> tuple[TaskRows, Any]:
+    """Return the tasks of several workflows as one, by their latest starts; and for each position
+    the task number, counted through the parts. Parents stay before their children."""
     sizes = np.array([len(part.order) for part in parts])
     tasks = np.concatenate([part.tasks[:-1] for part in parts])
     before = np.concatenate(([0], np.cumsum(sizes)))
@@ -74,8 +74,8 @@ def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
     kinds: dict[Needs, int] = {}
     for n, part in enumerate(parts):
         own = slice(before[n], before[n + 1])
-        known = np.array([kinds.setdefault(kind, len(kinds)) for kind in part.kinds])
-        tasks["kind"][own] = known[tasks["kind"][own]]
+        kinds_of = np.array([kinds.setdefault(kind, len(kinds)) for kind in part.kinds])
+        tasks["kind"][own] = kinds_of[tasks["kind"][own]]
         tasks["parents_at"][own] += read[n]
     latest_s = np.concatenate([part.latest_s for part in parts])
     turns = np.argsort(latest_s, kind="stable")
@@ -87,13 +87,13 @@ def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
     ends = np.cumsum(counts)
     edges = np.repeat(begins[turns] - (ends - counts), counts) + np.arange(len(parents))
     mib = np.concatenate([part.mib for part in parts])
-    found = np.zeros(len(tasks) + 1, TASK)
-    found[:-1] = tasks[turns]
-    found["parents_at"] = np.concatenate(([0], ends))
-    rows = Rows(
+    result = np.zeros(len(tasks) + 1, TASK)
+    result[:-1] = tasks[turns]
+    result["parents_at"] = np.concatenate(([0], ends))
+    rows = TaskRows(
         order=(),
         latest_s=latest_s[turns],
-        tasks=found.view(np.recarray),
+        tasks=result.view(np.recarray),
         parents=turn_of[parents][edges],
         mib=mib[edges],
         kinds=tuple(kinds),

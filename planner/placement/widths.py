@@ -1,9 +1,9 @@
-"""How wide tasks are that need more than processors: units of resources are shared out with
-processors.
+"""Width of tasks that need further resources than processors: units of resources are shared in
+proportion to processors.
 
-Of a node with P processors and G units, a task that needs g units takes up its share of the
-processors as well, so a slot that never gives away more processors than it has never gives away
-more units either; no other rule is needed.
+On a node with P processors and G units, a task that needs g units also occupies the same share of
+the processors. So a slot that never assigns more processors than it has never assigns more units
+either; no other rule is needed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from vgrads.workflows.task import Task
 _Kind = tuple[Site, NodeType]
 
 
-def widened(wanted: WorkflowSet, catalog: Catalog) -> WorkflowSet:
-    """The set with tasks as wide as their resources make them; ``threads`` keeps what each asked
-    for."""
+def widened(workflow_set: WorkflowSet, catalog: Catalog) -> WorkflowSet:
+    """Return the set with task widths adjusted to their resources; ``threads`` keeps the requested
+    number."""
     kinds = [(site, node) for site in catalog.sites for node in site.nodes if node.resources]
-    known: dict[int, Workflow] = {}  # equal workflows share their tasks
-    found = []
-    for workflow in wanted.workflows:
-        shape = known.get(id(workflow.tasks))
+    by_tasks: dict[int, Workflow] = {}  # equal workflows share their tasks
+    results = []
+    for workflow in workflow_set.workflows:
+        shape = by_tasks.get(id(workflow.tasks))
         if shape is None:
-            shape = known[id(workflow.tasks)] = _widened(workflow, kinds)
-        found.append(shape if shape.name == workflow.name else shape.renamed(workflow.name))
-    same = all(new is old for new, old in zip(found, wanted.workflows, strict=True))
-    return wanted if same else replace(wanted, workflows=tuple(found))
+            shape = by_tasks[id(workflow.tasks)] = _widened(workflow, kinds)
+        results.append(shape if shape.name == workflow.name else shape.renamed(workflow.name))
+    same = all(new is old for new, old in zip(results, workflow_set.workflows, strict=True))
+    return workflow_set if same else replace(workflow_set, workflows=tuple(results))
 
 
 def _widened(workflow: Workflow, kinds: Iterable[_Kind]) -> Workflow:
@@ -42,12 +42,12 @@ def _widened(workflow: Workflow, kinds: Iterable[_Kind]) -> Workflow:
 
 
 def _wide(task: Task, kinds: Iterable[_Kind]) -> Task:
-    """The width at which most of a task's like can run at once, over all kinds of nodes that have
-    what it needs."""
+    """Return the task with the width at which most such tasks can run at once, over all kinds of
+    nodes with the needed resources."""
     if not task.resources:
         return task
-    asked = task.threads or task.procs
-    widths = [(width, site.procs) for site, node in kinds if (width := _width(task, asked, node))]
+    threads = task.threads or task.procs
+    widths = [(width, site.procs) for site, node in kinds if (width := _width(task, threads, node))]
     fitting = [width for width, most in widths if width <= most]
     if not fitting:
         return task
@@ -56,12 +56,12 @@ def _wide(task: Task, kinds: Iterable[_Kind]) -> Task:
         return sum(most // width for least, most in widths if least <= width)
 
     best = max(sorted(set(fitting)), key=at_once)
-    return replace(task, procs=best, threads=asked)
+    return replace(task, procs=best, threads=threads)
 
 
-def _width(task: Task, asked: int, node: NodeType) -> int:
-    """Processors of such a node that a task takes up; 0 where the node lacks something."""
+def _width(task: Task, threads: int, node: NodeType) -> int:
+    """Return the processors of such a node that a task occupies; 0 if the node lacks a resource."""
     units = dict(node.resources)
     if any(not units.get(name) for name, _ in task.resources):
         return 0
-    return max(asked, *(-(-count * node.cores // units[name]) for name, count in task.resources))
+    return max(threads, *(-(-count * node.cores // units[name]) for name, count in task.resources))

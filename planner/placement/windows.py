@@ -1,5 +1,5 @@
-"""When could slots be held? Windows of slots that are there or paid for, and machines that could be
-asked for."""
+"""Windows of time in slots: those that are ready or paid for, and machines that can be
+requested."""
 
 from __future__ import annotations
 
@@ -15,35 +15,33 @@ from vgrads.vgrid.binding import latest_submission
 from vgrads.vgrid.slot import Slot
 from vgrads.vgrid.varq import STEP_S
 
-# of its best probability, that a slot may lack when it is used (as in vgrads.vgrid.binding)
+# part of its best probability that a slot may lack when it is used (as in vgrads.vgrid.binding)
 _SHORT = 1e-3
-_HOLDS = (
-    6  # lengths of time that machines are tried for, besides each of the first few billing units
-)
+_HOLDS = 6  # further durations tried after the first few billing units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A slot from ``begin_s`` to ``end_s``; ``asked_s``: its request, from which it is paid for;
-    ``opened``: only if used."""
+    """A slot from ``begin_s`` to ``end_s``; ``requested_s``: its request, from which it is paid
+    for; ``opened``: paid for only if used."""
 
     slot: Slot
-    asked_s: float
+    requested_s: float
     begin_s: float
     end_s: float
     opened: bool = False
 
-    def asked_for(self, first_s: float) -> float:
-        """When it is asked for if nothing starts in it before ``first_s``."""
+    def requested_at(self, first_s: float) -> float:
+        """Return when it is requested if nothing starts in it before ``first_s``."""
         if self.slot.fixed:
-            return self.asked_s
-        lead_s = self.begin_s - self.asked_s
-        return max(self.asked_s, (first_s - lead_s) // STEP_S * STEP_S)
+            return self.requested_s
+        lead_s = self.begin_s - self.requested_s
+        return max(self.requested_s, (first_s - lead_s) // STEP_S * STEP_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
-    """Equal paid slots that are not in use, surely there ``lead_s`` after their request."""
+class PaidSlots:
+    """Equal unused paid slots, certainly ready ``lead_s`` after their request."""
 
     slots: tuple[Slot, ...]
     lead_s: float
@@ -54,14 +52,14 @@ class Machines:
         return self.slots[0].cost_usd(self.slots[0].billing_s)
 
     def useful_s(self, units: int) -> float:
-        """Processor-seconds, at speed 1, of one machine held so long."""
+        """Return the processor-seconds, at speed 1, of one machine held for these units."""
         slot = self.slots[0]
-        held_s = min(units * slot.billing_s, slot.end_s)
-        return max(0.0, held_s - self.lead_s) * slot.procs * slot.speed
+        duration_s = min(units * slot.billing_s, slot.end_s)
+        return max(0.0, duration_s - self.lead_s) * slot.procs * slot.speed
 
     def holds(self, deadline_s: float) -> Sequence[int]:
-        """Billing units that a machine may be held for: the first few, then coarser up to the
-        deadline."""
+        """Return the numbers of billing units that a machine may be held for: the first few, then
+        coarser up to the deadline."""
         slot = self.slots[0]
         fewest = math.floor(self.lead_s / slot.billing_s) + 1
         most = max(fewest, math.ceil(min(slot.end_s, deadline_s) / slot.billing_s))
@@ -70,32 +68,33 @@ class Machines:
         return sorted({round(n) for n in np.geomspace(fewest, most, _HOLDS)})
 
     def hired(self, total: int, units: int, spread_s: float, deadline_s: float) -> Iterator[Window]:
-        """Machines of so many billing units together, each held for ``units`` and the last for what
-        is left, asked for one after the other over ``spread_s``, or as much of it as the deadline
-        leaves."""
+        """Return windows of machines with ``total`` billing units together, each held for ``units``
+        and the last for the rest, requested one after the other over ``spread_s``, or less if the
+        deadline requires it."""
         whole, rest = divmod(total, units)
         lengths = [*[units] * whole, *([rest] if rest else [])][: len(self.slots)]
         for n, (slot, length) in enumerate(zip(self.slots, lengths, strict=False)):
             limit_s = min(slot.end_s, deadline_s)
             later_s = spread_s * n / max(1, len(lengths) - 1)
             later_s = max(0.0, min(later_s, limit_s - length * slot.billing_s))
-            asked_s = slot.submit_s if slot.fixed else later_s // STEP_S * STEP_S
-            begin_s = self.lead_s if slot.fixed else asked_s + self.lead_s
-            end_s = min(limit_s, asked_s + length * slot.billing_s)
+            requested_s = slot.submit_s if slot.fixed else later_s // STEP_S * STEP_S
+            begin_s = self.lead_s if slot.fixed else requested_s + self.lead_s
+            end_s = min(limit_s, requested_s + length * slot.billing_s)
             if end_s > begin_s:
-                yield Window(slot=slot, asked_s=asked_s, begin_s=begin_s, end_s=end_s, opened=True)
+                yield Window(
+                    slot=slot, requested_s=requested_s, begin_s=begin_s, end_s=end_s, opened=True
+                )
 
 
 def lead_s(slot: Slot, share: float = 1.0) -> float:
-    """When a slot is there with this share of its best chance, after its request; in whole
-    seconds."""
+    """Return the time after its request at which a slot is ready with this share of its best
+    probability; in whole seconds."""
     return float(math.ceil(slot.curve.ready_at(max(0.0, share * slot.curve.best - _SHORT))))
 
 
-def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[Machines]:
-    """Paid slots that are not in use, equal ones together; those with most use for their money
-    first."""
-    found: dict[tuple[object, ...], list[Slot]] = defaultdict(list)
+def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[PaidSlots]:
+    """Return unused paid slots, equal ones grouped; those with the highest use per cost first."""
+    results: dict[tuple[object, ...], list[Slot]] = defaultdict(list)
     for slot in slots:
         if slot.paid and slot.curve.best > 0 and not draft.slots.placed(slot.id):
             alike = (
@@ -115,29 +114,31 @@ def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[Ma
                 slot.submit_s,
                 lead_s(slot, share),
             )
-            found[alike].append(slot)
-    kinds = [Machines(slots=tuple(same), lead_s=lead_s(same[0], share)) for same in found.values()]
+            results[alike].append(slot)
+    kinds = [
+        PaidSlots(slots=tuple(same), lead_s=lead_s(same[0], share)) for same in results.values()
+    ]
     return sorted(
         kinds,
         key=lambda k: k.unit_usd / (k.slots[0].billing_s * k.slots[0].procs * k.slots[0].speed),
     )
 
 
-def standing(draft: Draft, slots: Iterable[Slot]) -> list[Window]:
-    """What costs nothing more: billing units that are paid for, and free slots from where they
-    promise most time."""
-    found = []
-    deadline_s = draft.snapshot.wanted.deadline_s
+def open_windows(draft: Draft, slots: Iterable[Slot]) -> list[Window]:
+    """Return windows without additional cost: billing units that are paid for, and free slots from
+    the milestone that promises most time."""
+    results = []
+    deadline_s = draft.snapshot.workflow_set.deadline_s
     for slot in slots:
         placed = draft.slots.placed(slot.id)
         if slot.paid and placed:
-            asked_s = latest_submission(slot, [p.start_s for p in placed])
-            units = math.ceil((max(p.end_s for p in placed) - asked_s) / slot.billing_s - 1e-9)
-            end_s = min(slot.end_s, deadline_s, asked_s + units * slot.billing_s)
-            begin_s = lead_s(slot) + (0.0 if slot.fixed else asked_s)
-            found.append(Window(slot=slot, asked_s=asked_s, begin_s=begin_s, end_s=end_s))
+            requested_s = latest_submission(slot, [p.start_s for p in placed])
+            units = math.ceil((max(p.end_s for p in placed) - requested_s) / slot.billing_s - 1e-9)
+            end_s = min(slot.end_s, deadline_s, requested_s + units * slot.billing_s)
+            begin_s = lead_s(slot) + (0.0 if slot.fixed else requested_s)
+            results.append(Window(slot=slot, requested_s=requested_s, begin_s=begin_s, end_s=end_s))
         elif not slot.paid and slot.curve.milestones:
             end_s = min(slot.end_s, deadline_s)
             begin_s, _ = max(slot.curve.milestones, key=lambda m: m[1] * (end_s - m[0]))
-            found.append(Window(slot=slot, asked_s=0.0, begin_s=begin_s, end_s=end_s))
-    return [window for window in found if window.end_s > window.begin_s]
+            results.append(Window(slot=slot, requested_s=0.0, begin_s=begin_s, end_s=end_s))
+    return [window for window in results if window.end_s > window.begin_s]

@@ -1,1 +1,1 @@
-"""With which probability is a plan kept? Scenarios of slots and run times."""
+"""Probability of a plan: scenarios of slots and run times."""

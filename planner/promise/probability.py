@@ -1,11 +1,12 @@
-"""How sure is it? Joint probabilities by Monte Carlo over what may happen to the slots.
+"""Joint probabilities by Monte Carlo over availability samples of the slots.
 
 The paper multiplies along edges and takes minima (SC'09 §3.2.2). But tasks in one slot share its
-fate, and slots of one queue are delayed together. Here a scenario draws, once for all tasks, when
-each slot is ready (:func:`vgrads.vgrid.fate.slot_fate`: slots of one queue together) and when it
-breaks. A copy succeeds where its slot is ready by its start, lives to its end, and the data of
-every parent is there from some copy that succeeded in time. All scenarios are worked on at once, a
-bit each. A task that starts late may still be done in time, so this is a cautious estimate.
+availability, and slots of one queue are delayed together. Here a scenario samples, once for all
+tasks, when each slot is ready (:func:`vgrads.vgrid.availability.sample_availability`: slots of one
+queue together) and when it breaks. A replica succeeds if its slot is ready by its start, lives to
+its end, and the data of every parent is available from any replica that succeeded in time. All
+scenarios are processed at once, one bit each. A task that starts late may still be done in time, so
+this is a conservative estimate.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from numpy.typing import NDArray
 from vgrads.kernel.streams import stream
 from vgrads.planner.plan import Placement
 from vgrads.planner.promise.success import Spread, succeed
-from vgrads.planner.snapshot import CopyKey, Snapshot
-from vgrads.vgrid.fate import slot_fate
+from vgrads.planner.snapshot import ReplicaKey, Snapshot
+from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
 
 Bits = NDArray[np.uint8]
-_AT_ONCE = 256  # copies that are looked at together
-_MOST_KEPT = 100_000  # bit sets that are remembered: 50 MB at 4,096 scenarios
+_AT_ONCE = 256  # replicas processed together
+_MAX_REMEMBERED = 100_000  # cached bit sets: 50 MB at 4,096 scenarios
 
 
 class Scenarios:
-    """Fates of all slots: common random numbers for every plan over one snapshot."""
+    """Availability samples of all slots: common random numbers for every plan over one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -43,78 +44,78 @@ class Scenarios:
     def alive(self, slot: Slot, start_s: float, end_s: float) -> Bits:
         """Scenarios in which the slot is ready by ``start_s`` and not broken before ``end_s``."""
         key = (slot.id, start_s, end_s)
-        found = self._alive.get(key)
-        if found is None:
-            ready, broken = self.fate(slot)
-            found = np.packbits((ready <= start_s) & (broken >= end_s))
-            if len(self._alive) >= _MOST_KEPT:
+        bits = self._alive.get(key)
+        if bits is None:
+            ready, broken = self.availability(slot)
+            bits = np.packbits((ready <= start_s) & (broken >= end_s))
+            if len(self._alive) >= _MAX_REMEMBERED:
                 self._alive.clear()
-            self._alive[key] = found
-        return found
+            self._alive[key] = bits
+        return bits
 
-    def alive_all(self, copies: Sequence[Placement]) -> Bits:
-        """:meth:`alive` for many copies, a row each, without those scenarios in which they fail by
-        themselves."""
-        found = np.empty((len(copies), len(self.all)), np.uint8)
+    def alive_all(self, replicas: Sequence[Placement]) -> Bits:
+        """:meth:`alive` for many replicas, one row each, without the scenarios in which they fail
+        by themselves."""
+        result = np.empty((len(replicas), len(self.all)), np.uint8)
         by_slot: dict[str, list[int]] = {}
-        for n, p in enumerate(copies):
+        for n, p in enumerate(replicas):
             by_slot.setdefault(p.slot, []).append(n)
         for slot_id, own in by_slot.items():
             slot = self.snapshot.slot_by_id[slot_id]
-            (ready_s, broken_s), failure = self.fate(slot), self.snapshot.failure(slot)
+            (ready_s, broken_s), failure = self.availability(slot), self.snapshot.failure(slot)
             for begin in range(0, len(own), _AT_ONCE):
                 rows = own[begin : begin + _AT_ONCE]
                 starts_s, ends_s = (
                     np.array(column)[:, None]
                     for column in zip(
-                        *((copies[n].start_s, copies[n].end_s) for n in rows), strict=True
+                        *((replicas[n].start_s, replicas[n].end_s) for n in rows), strict=True
                     )
                 )
-                found[rows] = np.packbits((ready_s <= starts_s) & (broken_s >= ends_s), axis=1)
+                result[rows] = np.packbits((ready_s <= starts_s) & (broken_s >= ends_s), axis=1)
             for n in own if failure > 0 else ():
-                found[n] &= self.task_works(copies[n].key, failure)
-        return found
+                result[n] &= self.task_works(replicas[n].key, failure)
+        return result
 
-    def task_works(self, key: CopyKey, failure: float) -> Bits:
-        """Scenarios in which a copy does not fail by itself."""
+    def task_works(self, key: ReplicaKey, failure: float) -> Bits:
+        """Scenarios in which a replica does not fail by itself."""
         draws = stream(self.snapshot.seed, "task", *map(str, key))
         return np.packbits(draws.random(self.count) >= failure)
 
     def chances(
         self, slot: Slot, starts_s: Sequence[float], ends_s: Sequence[float]
     ) -> NDArray[np.float64]:
-        """P(ready by each start, not broken before the end that belongs to it)."""
-        ready_s, broken_s = self.fate(slot)
+        """Return P(ready by each start, not broken before the corresponding end)."""
+        ready_s, broken_s = self.availability(slot)
         order = np.argsort(ready_s)
         ready = np.searchsorted(ready_s[order], starts_s, side="right")
         alive = np.empty(len(ready))
-        for count in np.unique(ready):  # few: what is planned whole waits until its slot is sure
+        for count in np.unique(ready):  # few: whole workflows wait until their slot is certain
             rows = ready == count
             lost = np.searchsorted(np.sort(broken_s[order[:count]]), np.asarray(ends_s)[rows])
             alive[rows] = count - lost
         return alive / self.count
 
-    def fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """When the slot is ready and when it breaks, in each scenario."""
+    def availability(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return when the slot is ready and when it breaks, in each scenario."""
         if slot.id not in self._fates:
-            self._fates[slot.id] = slot_fate(slot, self.count, self.snapshot.seed)
+            self._fates[slot.id] = sample_availability(slot, self.count, self.snapshot.seed)
         return self._fates[slot.id]
 
     def share(self, bits: Bits) -> float:
-        """Share of scenarios in a bit set."""
+        """Return the share of scenarios in a bit set."""
         return int(np.bitwise_count(bits).sum()) / self.count
 
     def unpack(self, bits: Bits) -> NDArray[np.int16]:
-        """0 or 1 for each scenario."""
+        """Return 0 or 1 for each scenario."""
         return np.unpackbits(bits, count=self.count).astype(np.int16)
 
 
 class WorkflowOutcome:
-    """In which scenarios the copies of one workflow's tasks succeed."""
+    """Scenarios in which the replicas of one workflow's tasks succeed."""
 
     def __init__(self, workflow: Workflow, scenarios: Scenarios) -> None:
         self.workflow, self._scenarios = workflow, scenarios
-        self.copies: dict[str, list[tuple[Placement, Bits]]] = {}
+        self.replicas: dict[str, list[tuple[Placement, Bits]]] = {}
         self._tails = [t for t in workflow.order if not workflow.children[t]]
 
     def inputs(self, task_id: str, site: str, start_s: float) -> Bits:
@@ -127,7 +128,7 @@ class WorkflowOutcome:
     def _arrived(self, parent: str, task_id: str, site: str, start_s: float) -> Bits:
         snapshot = self._scenarios.snapshot
         bits = self._scenarios.none
-        for placement, done in self.copies.get(parent, ()):
+        for placement, done in self.replicas.get(parent, ()):
             if placement.end_s > start_s + 1e-9:  # too late even without a transfer
                 continue
             source = snapshot.slot_by_id[placement.slot].site
@@ -139,7 +140,7 @@ class WorkflowOutcome:
         return bits
 
     def success(self, placement: Placement) -> Bits:
-        """Scenarios in which this copy succeeds, given the copies of its parents."""
+        """Scenarios in which this replica succeeds, given the replicas of its parents."""
         slot = self._scenarios.snapshot.slot_by_id[placement.slot]
         alive = self._scenarios.alive(slot, placement.start_s, placement.end_s)
         whole = alive & self.inputs(placement.task, slot.site, placement.start_s)
@@ -147,41 +148,42 @@ class WorkflowOutcome:
         return whole & self._scenarios.task_works(placement.key, failure) if failure > 0 else whole
 
     def _succeed(self, placements: Mapping[str, Sequence[Placement]]) -> None:
-        """:meth:`success` of all copies of all tasks in one go."""
+        """Compute :meth:`success` of all replicas of all tasks in one pass."""
         order, snapshot = self.workflow.order, self._scenarios.snapshot
-        copies = [p for task_id in order for p in placements.get(task_id, ())]
-        if not copies:
-            self.copies = {task_id: [] for task_id in order}
+        replicas = [p for task_id in order for p in placements.get(task_id, ())]
+        if not replicas:
+            self.replicas = {task_id: [] for task_id in order}
             return
-        slots = [snapshot.slot_by_id[p.slot] for p in copies]
+        slots = [snapshot.slot_by_id[p.slot] for p in replicas]
         site = {name: n for n, name in enumerate(dict.fromkeys(slot.site for slot in slots))}
         counts = [len(placements.get(task_id, ())) for task_id in order]
         spread = Spread(
-            copies_at=np.cumsum([0, *counts]),
+            replicas_at=np.cumsum([0, *counts]),
             site=np.array([site[slot.site] for slot in slots]),
-            start_s=np.array([p.start_s for p in copies], np.float64),
-            end_s=np.array([p.end_s for p in copies], np.float64),
+            start_s=np.array([p.start_s for p in replicas], np.float64),
+            end_s=np.array([p.end_s for p in replicas], np.float64),
             links=snapshot.links_between(list(site)),
-            alive=self._scenarios.alive_all(copies),
+            alive=self._scenarios.alive_all(replicas),
         )
-        found = np.empty_like(spread.alive)
-        succeed.after(10 * len(copies))(self.workflow.shape.arrays, spread, found)
-        rows = iter(zip(copies, found, strict=True))
-        self.copies = {t: list(islice(rows, n)) for t, n in zip(order, counts, strict=True)}
+        bins = np.empty_like(spread.alive)
+        succeed.after(10 * len(replicas))(self.workflow.shape.arrays, spread, bins)
+        rows = iter(zip(replicas, bins, strict=True))
+        self.replicas = {t: list(islice(rows, n)) for t, n in zip(order, counts, strict=True)}
 
     def task_done(self, task_id: str) -> Bits:
-        """Scenarios in which some copy of the task succeeds."""
+        """Scenarios in which any replica of the task succeeds."""
         bits = self._scenarios.none
-        for _, done in self.copies.get(task_id, ()):
+        for _, done in self.replicas.get(task_id, ()):
             bits = bits | done
         return bits
 
     def recompute(
         self, placements: Mapping[str, Sequence[Placement]], touched: Collection[str]
     ) -> Bits:
-        """Follow a change of these tasks' copies down the DAG; the scenarios in which all is done.
+        """Propagate a change of these tasks' replicas down the DAG; return the scenarios in which
+        all is done.
 
-        O(copies of the touched tasks and of those descendants for which something changes).
+        O(replicas of the touched tasks and of those descendants for which something changes).
         """
         affected = set(touched)
         if 2 * len(affected) > len(self.workflow.order):
@@ -189,9 +191,9 @@ class WorkflowOutcome:
             affected.clear()
         for task_id in self.workflow.order if affected else ():
             if task_id in affected:
-                before = self.copies.get(task_id, [])
-                self.copies[task_id] = [(p, self.success(p)) for p in placements.get(task_id, ())]
-                if task_id in touched or _differ(before, self.copies[task_id]):
+                before = self.replicas.get(task_id, [])
+                self.replicas[task_id] = [(p, self.success(p)) for p in placements.get(task_id, ())]
+                if task_id in touched or _differ(before, self.replicas[task_id]):
                     affected.update(self.workflow.children[task_id])
         whole = self._scenarios.all
         for task_id in self._tails:
@@ -205,7 +207,8 @@ def _differ(before: list[tuple[Placement, Bits]], after: list[tuple[Placement, B
 
 
 def standard_error(probability: float, count: int) -> float:
-    """Of a share among ``count`` independent scenarios; the rule of succession keeps it above 0."""
+    """Return the standard error of a share among ``count`` independent scenarios; the rule of
+    succession keeps it above 0."""
     shrunk = (probability * count + 1) / (count + 2)
     return float(np.sqrt(shrunk * (1 - shrunk) / count))
 
@@ -213,38 +216,40 @@ def standard_error(probability: float, count: int) -> float:
 def paper_probability(
     workflow: Workflow, placements: Iterable[Placement], slots: Mapping[str, Slot]
 ) -> float:
-    """How sure a workflow is by the paper's own rule: as its least sure tail."""
-    sure = paper_sureness(workflow, placements, slots)
+    """Return the probability of a workflow by the paper's rule: that of its least probable tail."""
+    sure = paper_promise(workflow, placements, slots)
     return min(sure[task_id] for task_id in workflow.order if not workflow.children[task_id])
 
 
-def paper_sureness(
+def paper_promise(
     workflow: Workflow, placements: Iterable[Placement], slots: Mapping[str, Slot]
 ) -> dict[str, float]:
-    """Task → how sure by the paper's rule: products over independent slots, minima within one.
+    """Return task → probability by the paper's rule: products over independent slots, minima within
+    one.
 
-    A copy is as sure as the weakest parent in its own slot (as the slot, if none is there), times
-    all parents in other slots; a task as one of its copies.
+    A replica has the probability of the weakest parent in its own slot (of the slot, if none is
+    there), times all parents in other slots; a task that of any of its replicas.
     """
-    copies: dict[str, list[Placement]] = {}
+    replicas: dict[str, list[Placement]] = {}
     for p in placements:
-        copies.setdefault(p.task, []).append(p)
+        replicas.setdefault(p.task, []).append(p)
     sure: dict[str, float] = {}  # of tasks
-    there: dict[tuple[str, str], float] = {}  # of their copies, by slot
+    there: dict[tuple[str, str], float] = {}  # of their replicas, by slot
     for task_id in workflow.order:
         parents = workflow.tasks[task_id].parents
-        for p in copies.get(task_id, ()):
+        for p in replicas.get(task_id, ()):
             near = [there[q, p.slot] for q in parents if (q, p.slot) in there]
             own = slots[p.slot].curve.by(p.start_s) * slots[p.slot].up
             far = [sure[q] for q in parents if (q, p.slot) not in there]
             there[task_id, p.slot] = min(near, default=own) * float(np.prod(far))
-        misses = [1.0 - there[task_id, p.slot] for p in copies.get(task_id, ())]
+        misses = [1.0 - there[task_id, p.slot] for p in replicas.get(task_id, ())]
         sure[task_id] = 1.0 - float(np.prod(misses))
     return sure
 
 
 def at_least(chances: Iterable[float], needed: int) -> float:
-    """P(at least ``needed`` of independent events happen): the Poisson binomial, by convolution."""
+    """Return P(at least ``needed`` of independent events happen): the Poisson binomial, by
+    convolution."""
     counts = np.ones(1)
     for chance in chances:
         counts = np.convolve(counts, [1.0 - chance, chance])

@@ -1,10 +1,10 @@
-"""How the plan will probably go: its execution in many scenarios, by the very rules of
+"""Rollout of a plan: its execution in many scenarios, by the same rules as
 :mod:`vgrads.execmgr.core.step`.
 
-The phases count a task as failed where its slot is not ready by the planned start. In execution it
-starts late, or early, and slack may save it; what stands behind it may pass; its twin is stopped
-where it was first; what is not needed any more is withdrawn. All of that is played, event by event
-(:mod:`vgrads.planner.promise.playing`), without what only replanning would save.
+The phases count a task as failed if its slot is not ready by the planned start. In execution it
+starts late, or early, and slack may save it; later tasks may backfill; its other replicas are
+cancelled after the first success; superfluous work is released early. All of that is simulated,
+event by event (:mod:`vgrads.planner.promise.simulation`), except the gains of replanning.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from numpy.typing import NDArray
 from vgrads.kernel.streams import stream
 from vgrads.planner.plan import Placement, SlotUse
 from vgrads.planner.promise.lengths import Lengths, make_lengths
-from vgrads.planner.promise.playing import play_all
 from vgrads.planner.promise.schedule import Schedule, make_schedule
+from vgrads.planner.promise.simulation import simulate_all
 from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.fate import slot_fate
+from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import Slot
 
 Floats = NDArray[np.float64]
-_STEPS = 6_000_000  # copies that are played at most: more copies, fewer scenarios
+_STEPS = 6_000_000  # most replicas simulated: more replicas, fewer scenarios
 _FEWEST = 32
-_THREADS = 2  # that play side by side, where numba's code runs
-_AT_ONCE = 256  # scenarios whose run times are drawn at once
+_STEPS_PER_EVENT = 12  # microseconds of the plain form
+_THREADS = 2  # run in parallel where the code is compiled by numba
+_AT_ONCE = 256  # scenarios whose run times are sampled at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """What became of a plan in each scenario: ``done_s`` workflow → when it was done (``inf``: not
-    by the deadline), slot → ``ready_s`` (``inf``: never) and ``until_s``, until when it was held (0
-    where it never was)."""
+class SimulatedPlan:
+    """Result of a plan in each scenario: ``done_s`` workflow → when it was done (``inf``: not by
+    the deadline), slot → ``ready_s`` (``inf``: never) and ``until_s``, until when it was held (0 if
+    never)."""
 
     scenarios: int
     done_s: Mapping[str, Floats]
@@ -45,7 +46,8 @@ class Played:
     until_s: Mapping[str, Floats]
 
     def enough_s(self, needed: int) -> Floats:
-        """When ``needed`` of the workflows are done in each scenario; ``inf`` where fewer are."""
+        """Return when ``needed`` of the workflows are done in each scenario; ``inf`` if fewer
+        are."""
         if needed <= 0:
             return np.zeros(self.scenarios)
         if len(self.done_s) < needed:
@@ -54,49 +56,51 @@ class Played:
         return np.asarray(np.partition(rows, needed - 1, axis=0)[needed - 1])
 
     def promise(self, needed: int) -> float:
-        """Share of the scenarios in which ``needed`` of the workflows are done in time."""
+        """Return the share of the scenarios in which ``needed`` of the workflows are done in
+        time."""
         return float(np.isfinite(self.enough_s(needed)).mean())
 
     def hours_by_slot(self, uses: Iterable[SlotUse]) -> dict[str, float]:
-        """Slot → processor-hours for which it is held, on average."""
+        """Return slot → average processor-hours for which it is held."""
         return {
-            use.slot.id: use.slot.procs * float(self._held_s(use.slot.id).mean()) / 3600.0
+            use.slot.id: use.slot.procs * float(self._slot_seconds(use.slot.id).mean()) / 3600.0
             for use in uses
         }
 
     def usd_by_slot(self, uses: Iterable[SlotUse]) -> dict[str, float]:
-        """Slot → what it costs, on average: paid for from when it is ready to when it is given
-        back."""
+        """Return slot → average cost: paid for from when it is ready until it is released."""
         return {use.slot.id: self._mean_usd(use.slot) for use in uses}
 
     def hours(self, uses: Iterable[SlotUse]) -> float:
-        """Processor-hours held by all slots, on average."""
+        """Return the average processor-hours of all slots."""
         return sum(self.hours_by_slot(uses).values())
 
     def usd(self, uses: Iterable[SlotUse]) -> float:
-        """What all slots cost, on average."""
+        """Return the average cost of all slots."""
         return sum(self.usd_by_slot(uses).values())
 
-    def _held_s(self, slot: str) -> Floats:
+    def _slot_seconds(self, slot: str) -> Floats:
         return np.maximum(self.until_s[slot] - self.ready_s[slot], 0.0)
 
     def _mean_usd(self, slot: Slot) -> float:
         if not slot.paid:
             return 0.0
-        held_s, counts = np.unique(self._held_s(slot.id), return_counts=True)
-        return float(np.average([slot.cost_usd(one) for one in held_s.tolist()], weights=counts))
+        duration_s, counts = np.unique(self._slot_seconds(slot.id), return_counts=True)
+        return float(
+            np.average([slot.cost_usd(item) for item in duration_s.tolist()], weights=counts)
+        )
 
 
 def rollout(
     snapshot: Snapshot,
     placements: Sequence[Placement],
     submits_s: Mapping[str, float],
-    spare: int = EVERYTHING,
+    spare_workflows: int = EVERYTHING,
     scenarios: int | None = None,
-) -> Played:
-    """Play a plan through; ``submits_s``: slot → when it is asked for; ``spare``: workflows beyond
-    the needed that stand before the rest is withdrawn. Very large plans are played in fewer
-    scenarios than the snapshot has."""
+) -> SimulatedPlan:
+    """Simulate a plan; ``submits_s``: slot → when it is requested; ``spare_workflows``: workflows
+    beyond the needed that must be complete before early release. Very large plans are simulated in
+    fewer scenarios than the snapshot has."""
     most = max(_FEWEST, _STEPS // max(1, len(placements)))
     count = min(scenarios or snapshot.scenarios, snapshot.scenarios, most)
     schedule, _ = make_schedule(snapshot, placements, submits_s)
@@ -104,16 +108,18 @@ def rollout(
     lengths = make_lengths(snapshot, schedule, list(submits_s))
     drawn = lengths.drawn or bool(schedule.slots.failure.any())
     kinds, which = fates_s, np.arange(count)
-    if not drawn:  # what begins alike goes on alike
+    if not drawn:  # equal starts have equal results
         rows, which = np.unique(fates_s.reshape(count, -1), axis=0, return_inverse=True)
         kinds = rows.reshape(len(rows), 2, -1)
-    done_s, until_s = _play((snapshot, schedule, lengths), kinds, spare, _AT_ONCE if drawn else 0)
+    done_s, until_s = _simulate(
+        (snapshot, schedule, lengths), kinds, spare_workflows, _AT_ONCE if drawn else 0
+    )
     placed, which = {p.workflow for p in placements}, which.ravel()
-    return Played(
+    return SimulatedPlan(
         scenarios=count,
         done_s={
             w.name: done_s[which, n]
-            for n, w in enumerate(snapshot.wanted.workflows)
+            for n, w in enumerate(snapshot.workflow_set.workflows)
             if w.name in placed
         },
         ready_s={name: fates_s[:, 0, n] for n, name in enumerate(submits_s)},
@@ -122,39 +128,47 @@ def rollout(
 
 
 def _fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int) -> Floats:
-    """When each slot is ready and lost: scenarios × 2 × slots."""
-    found = np.zeros((count, 2, len(submits_s)))
+    """Return when each slot is ready and lost: scenarios × 2 × slots."""
+    released = np.zeros((count, 2, len(submits_s)))
     for n, (name, submit_s) in enumerate(submits_s.items()):
         slot = snapshot.slot_by_id[name]
-        ready_s, broken_s = slot_fate(slot, count, snapshot.seed)
-        later_s = 0.0 if slot.fixed else submit_s  # than its curve takes for granted
+        ready_s, broken_s = sample_availability(slot, count, snapshot.seed)
+        later_s = 0.0 if slot.fixed else submit_s  # added to the times of its curve
         over_s = ready_s + (slot.end_s - submit_s)
-        found[:, 0, n] = ready_s + later_s
-        found[:, 1, n] = np.minimum(broken_s, over_s) + later_s
-    return found
+        released[:, 0, n] = ready_s + later_s
+        released[:, 1, n] = np.minimum(broken_s, over_s) + later_s
+    return released
 
 
-def _play(
-    played: tuple[Snapshot, Schedule, Lengths], fates_s: Floats, spare: int, at_once: int
+def _simulate(
+    simulated: tuple[Snapshot, Schedule, Lengths],
+    fates_s: Floats,
+    spare_workflows: int,
+    at_once: int,
 ) -> tuple[Floats, Floats]:
-    """When each workflow is done and until when each slot is held; ``at_once``: scenarios whose run
-    times are drawn together."""
-    (snapshot, schedule, lengths), count = played, len(fates_s)
-    wanted = snapshot.wanted
-    done_s = np.empty((count, len(wanted.workflows)))
+    """Return when each workflow is done and until when each slot is held; ``at_once``: scenarios
+    whose run times are sampled together."""
+    (snapshot, schedule, lengths), count = simulated, len(fates_s)
+    workflow_set = snapshot.workflow_set
+    done_s = np.empty((count, len(workflow_set.workflows)))
     until_s = np.empty((count, fates_s.shape[2]))
-    limits = np.array([0.0, wanted.needed, spare, wanted.deadline_s], np.float64)
+    limits = np.array(
+        [0.0, workflow_set.needed, spare_workflows, workflow_set.deadline_s], np.float64
+    )
     step = at_once or max(1, -(-count // _THREADS))
-    play = play_all.after(count * (len(schedule.copies) + fates_s.shape[2]) * 30)
+    events = count * (len(schedule.replicas) + fates_s.shape[2])
+    simulate = simulate_all.after(events * _STEPS_PER_EVENT)
+    is_plain = simulate is simulate_all.plain
 
     def part(begin: int) -> None:
-        rows, own = slice(begin, begin + step), schedule.copied()
+        rows = slice(begin, begin + step)
+        own = schedule.as_objects() if is_plain else schedule.copied()
         drawn_s = lengths.draw(snapshot.seed, begin, len(done_s[rows]))
-        fails = _fails(snapshot, own, begin, len(done_s[rows]))
-        play(own, fates_s[rows], drawn_s, fails, limits.copy(), done_s[rows], until_s[rows])
+        fails = _fails(snapshot, schedule, begin, len(done_s[rows]))
+        simulate(own, fates_s[rows], drawn_s, fails, limits.copy(), done_s[rows], until_s[rows])
 
     begins = range(0, count, step)
-    if play is play_all.plain:
+    if is_plain:
         for begin in begins:
             part(begin)
     else:
@@ -164,10 +178,10 @@ def _play(
 
 
 def _fails(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
-    """At which share of its length each attempt of a copy fails; ``inf`` where it does not; nothing
-    where none can."""
+    """Return the share of its length at which each attempt of a replica fails; ``inf`` if it does
+    not; empty if none can."""
     if not s.slots.failure.any():
         return np.zeros((1, 0, 2))
     draws = stream(snapshot.seed, "task", str(begin))
-    fails, shares = draws.random((2, count, len(s.copies), 2))
-    return np.where(fails < s.slots.failure[s.copies.slot][:, None], shares, np.inf)
+    fails, shares = draws.random((2, count, len(s.replicas), 2))
+    return np.where(fails < s.slots.failure[s.replicas.slot][:, None], shares, np.inf)

@@ -1,8 +1,9 @@
-"""Placements as arrays, for what looks at them many thousand times."""
+"""Placements as arrays, for functions that read them many thousand times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from vgrads.kernel.arrays import Floats, Ints, Records
 from vgrads.planner.plan import Placement, in_order
 from vgrads.planner.snapshot import Snapshot
 
-_COPY = np.dtype(
+_REPLICA = np.dtype(
     [
         ("slot", "i8"),
         ("task", "i8"),
@@ -28,7 +29,7 @@ _COPY = np.dtype(
 _TASK = np.dtype(
     [
         ("workflow", "i8"),
-        ("copies_at", "i8"),
+        ("replicas_at", "i8"),
         ("parents_at", "i8"),
         ("children_at", "i8"),
         ("done_s", "f8"),
@@ -41,12 +42,12 @@ _SLOT = np.dtype(
     [
         ("first_at", "i8"),
         ("procs", "i8"),
-        ("held_s", "f8"),
+        ("duration_s", "f8"),
         ("submit_s", "f8"),
         ("failure", "f8"),
         ("site", "i8"),
         ("ready_s", "f8"),
-        ("lives_s", "f8"),
+        ("lifetimes_s", "f8"),
         ("phase", "i8"),
         ("room", "i8"),
         ("next", "i8"),
@@ -58,16 +59,16 @@ _SLOT = np.dtype(
 
 
 class Schedule(NamedTuple):
-    """Records of copies (slot by slot, in the order in which slots take them), tasks (workflow by
-    workflow, parents first) and slots; of tasks and slots one more than there are.
+    """Records of replicas (slot by slot, in the order in which slots start them), tasks (workflow
+    by workflow, parents first) and slots; tasks and slots have one extra row.
 
-    ``…_at`` says where the rows of each begin: its copies in ``of_task``, its parents, its
-    children; a slot's copies themselves. ``mib``: what a task reads of each parent. ``links``:
-    latency and seconds a MiB, sites × sites. ``dearest``: slots by price, then width. Fields from
-    ``state``, ``done_s`` and ``ready_s`` on are for playing.
+    ``…_at``: first row of each task's replicas in ``of_task``, of its parents, of its children; for
+    slots, of their replicas. ``mib``: MiB that a task reads from each parent. ``links``: latency
+    and seconds per MiB, sites × sites. ``dearest``: slots by price, then width. Fields from
+    ``state``, ``done_s`` and ``ready_s`` on are for the simulation.
     """
 
-    copies: Records
+    replicas: Records
     tasks: Records
     slots: Records
     of_task: Ints
@@ -79,34 +80,52 @@ class Schedule(NamedTuple):
     workflows: int
 
     def copied(self) -> Schedule:
-        """The same with records of its own."""
+        """Return the same with separate records."""
         return self._replace(
-            copies=self.copies.copy(), tasks=self.tasks.copy(), slots=self.slots.copy()
+            replicas=self.replicas.copy(), tasks=self.tasks.copy(), slots=self.slots.copy()
         )
+
+    def as_objects(self) -> Schedule:
+        """Return the same with separate objects instead of records, for Python: numpy takes ten
+        times as long to read a field."""
+        lists: dict[str, Any] = {
+            name: getattr(self, name).tolist()
+            for name in ("of_task", "parents", "mib", "children", "dearest")
+        }
+        objects: dict[str, Any] = {
+            name: _objects(getattr(self, name)) for name in ("replicas", "tasks", "slots")
+        }
+        return self._replace(**lists, **objects)
+
+
+def _objects(records: Records) -> list[SimpleNamespace]:
+    names = records.dtype.names
+    assert names is not None
+    return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in records.tolist()]
 
 
 def make_schedule(
     snapshot: Snapshot, placements: Sequence[Placement], submits_s: Mapping[str, float]
 ) -> tuple[Schedule, list[Placement]]:
-    """The arrays of these placements, and the copies in their order; ``submits_s``: slot → when it
-    is asked for."""
+    """Return the arrays of these placements, and the replicas in their order; ``submits_s``: slot →
+    when it is requested."""
     slots = [snapshot.slot_by_id[slot] for slot in submits_s]
     number = {slot.id: n for n, slot in enumerate(slots)}
     ordered = in_order(placements, snapshot)
     ordered.sort(key=lambda p: number[p.slot])
-    names = [workflow.name for workflow in snapshot.wanted.workflows]
+    names = [workflow.name for workflow in snapshot.workflow_set.workflows]
     tasks, dag = _tasks(snapshot, names)
-    copies = np.zeros(len(ordered), _COPY)
-    copies["slot"] = [number[p.slot] for p in ordered]
-    copies["task"] = [tasks[p.workflow][p.task] for p in ordered]
-    copies["procs"] = [p.procs for p in ordered]
-    copies["start_s"] = [p.start_s for p in ordered]
-    copies["length_s"] = [p.end_s - p.start_s for p in ordered]
+    replicas = np.zeros(len(ordered), _REPLICA)
+    replicas["slot"] = [number[p.slot] for p in ordered]
+    replicas["task"] = [tasks[p.workflow][p.task] for p in ordered]
+    replicas["procs"] = [p.procs for p in ordered]
+    replicas["start_s"] = [p.start_s for p in ordered]
+    replicas["length_s"] = [p.end_s - p.start_s for p in ordered]
     total = len(dag["workflow"])
-    found = np.zeros(total + 1, _TASK)
-    found["workflow"][:total] = dag["workflow"]
-    found["copies_at"] = _begins(copies["task"], total)
-    found["parents_at"], found["children_at"] = (
+    records = np.zeros(total + 1, _TASK)
+    records["workflow"][:total] = dag["workflow"]
+    records["replicas_at"] = _begins(replicas["task"], total)
+    records["parents_at"], records["children_at"] = (
         _begins(dag["target"], total),
         _begins(dag["source"], total),
     )
@@ -116,16 +135,16 @@ def make_schedule(
     site = [places.setdefault(s.site, len(places)) for s in slots]
     costs = [(-s.price_usd_per_hour * s.nodes, -s.procs, -n) for n, s in enumerate(slots)]
     offered = np.zeros(len(slots) + 1, _SLOT)
-    offered["first_at"] = _begins(copies["slot"], len(slots))
+    offered["first_at"] = _begins(replicas["slot"], len(slots))
     for n, s in enumerate(slots):
         submit_s = submits_s[s.id]
         row = (s.procs, s.end_s - submit_s, submit_s, s.task_failure, site[n])
-        offered[["procs", "held_s", "submit_s", "failure", "site"]][n] = row
+        offered[["procs", "duration_s", "submit_s", "failure", "site"]][n] = row
     schedule = Schedule(
-        copies=copies.view(np.recarray),
-        tasks=found.view(np.recarray),
+        replicas=replicas.view(np.recarray),
+        tasks=records.view(np.recarray),
         slots=offered.view(np.recarray),
-        of_task=np.argsort(copies["task"], kind="stable"),
+        of_task=np.argsort(replicas["task"], kind="stable"),
         parents=dag["source"][by_target],
         mib=dag["mib"][by_target],
         children=dag["target"][by_source],
@@ -137,7 +156,7 @@ def make_schedule(
 
 
 def _begins(owner: Ints, count: int) -> Ints:
-    """Where the rows of each owner begin in a list sorted by owner; one more than owners."""
+    """Return the first row of each owner in a list sorted by owner; with one extra entry."""
     return np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=count)))).astype(np.int64)
 
 
@@ -145,8 +164,8 @@ Dag = dict[str, Any]
 
 
 def _tasks(snapshot: Snapshot, names: Sequence[str]) -> tuple[dict[str, Mapping[str, int]], Dag]:
-    """Workflow → task → its number, and the edges of all; equal workflows share what is
-    reckoned."""
+    """Return workflow → task → its number, and all edges; equal workflows share the computed
+    arrays."""
     numbers: dict[str, Mapping[str, int]] = {}
     owners, sources, targets, mib = [], [], [], []
     base = 0

@@ -1,7 +1,7 @@
-"""In which scenarios the copies of a whole workflow succeed, reckoned in one go.
+"""Scenarios in which the replicas of a whole workflow succeed, computed in one pass.
 
-The same as :meth:`vgrads.planner.promise.probability.WorkflowOutcome.success` copy by copy, which a
-test holds it to.
+Equal to :meth:`vgrads.planner.promise.probability.WorkflowOutcome.success` replica by replica, as a
+test checks.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 
 from vgrads.kernel.arrays import Bins, Floats, Ints
 from vgrads.kernel.compiled import compiled
-from vgrads.workflows.shape import Arrays
+from vgrads.workflows.shape import ShapeArrays
 
 
 class Spread(NamedTuple):
-    """A workflow's copies task by task, those of task t from ``copies_at[t]`` on; ``alive``: in
-    which scenarios each has its slot and does not fail by itself, a bit each; ``links``: latency
-    and MiB a second, sites × sites."""
+    """A workflow's replicas task by task, those of task t from ``replicas_at[t]`` on; ``alive``:
+    scenarios in which each has its slot and does not fail by itself, one bit each; ``links``:
+    latency and MiB per second, sites × sites."""
 
-    copies_at: Ints
+    replicas_at: Ints
     site: Ints
     start_s: Floats
     end_s: Floats
@@ -29,15 +29,15 @@ class Spread(NamedTuple):
 
 
 @compiled
-def succeed(s: Arrays, c: Spread, done: Bins) -> None:
-    """Fills ``done``: in which scenarios each copy succeeds."""
-    for t in range(len(c.copies_at) - 1):
-        for k in range(c.copies_at[t], c.copies_at[t + 1]):
+def succeed(s: ShapeArrays, c: Spread, done: Bins) -> None:
+    """Fill ``done``: the scenarios in which each replica succeeds."""
+    for t in range(len(c.replicas_at) - 1):
+        for k in range(c.replicas_at[t], c.replicas_at[t + 1]):
             row, site = c.alive[k].copy(), c.site[k]
             for n in range(s.parents_at[t], s.parents_at[t + 1]):
                 parent = s.parents[n]
                 here = np.zeros(len(row), np.uint8)
-                for m in range(c.copies_at[parent], c.copies_at[parent + 1]):
+                for m in range(c.replicas_at[parent], c.replicas_at[parent + 1]):
                     source = c.site[m]
                     moved_s = c.links[0, source, site] + s.mib[n] / c.links[1, source, site]
                     if c.end_s[m] + moved_s <= c.start_s[k] + 1e-9:

@@ -13,12 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.reference_manager import KEY, PATIENCE_S, Desk, at_work, environment, hang_up
+from tests.agent.reference_manager import (
+    KEY,
+    PATIENCE_S,
+    ReferenceManager,
+    at_work,
+    environment,
+    hang_up,
+)
+from tests.agents import pythons
+from tests.conftest import ROOT
 from tests.waiting import runs, until
 from vgrads.agent.commands import words_of
 from vgrads.agent.launcher import as_bytes
+from vgrads.agent.processes import MARK, environment_of
 from vgrads.agent.spawner import Spawner
-from vgrads.dispatch.agent_file import agent_file, pilot_command
+from vgrads.drivers.api import SlotSpec
+from vgrads.drivers.every_node import only_node
+from vgrads.drivers.pilot import slot_script
+from vgrads.exchange.agent_file import agent_file, pilot_command
 
 
 def spawned(spawner, command, output, folder=""):
@@ -30,9 +43,9 @@ def spawned(spawner, command, output, folder=""):
 @pytest.fixture(params=[True, False], ids=["descriptors", "looking"])
 def spawner(request):
     before = signal.getsignal(signal.SIGCHLD)
-    one = Spawner(request.param)
-    yield one
-    one.close()
+    item = Spawner(request.param)
+    yield item
+    item.close()
     signal.signal(signal.SIGCHLD, before)
 
 
@@ -61,7 +74,7 @@ def test_commands_mean_what_a_shell_means(spawner, command, code, printed, tmp_p
     assert printed in text and bool(printed) == bool(text)
 
 
-def test_the_spawner_stands_where_it_is_told_and_leaves_no_group(spawner, tmp_path):
+def test_the_spawner_stands_where_configured_and_leaves_no_group(spawner, tmp_path):
     with (tmp_path / "out").open("w+b") as out:
         (tmp_path / "own").write_text("echo $PWD\n")  # no first line: the shell runs it
         (tmp_path / "own").chmod(0o755)
@@ -78,7 +91,7 @@ def test_the_spawner_stands_where_it_is_told_and_leaves_no_group(spawner, tmp_pa
 
 def test_words_that_a_shell_would_change_are_left_to_it():
     assert words_of("a\t'b  c' d\u00a0e") == ["a", "b  c", "d\u00a0e"]
-    for one in (
+    for item in (
         "a $b",
         "a *",
         "A=b c",
@@ -93,21 +106,23 @@ def test_words_that_a_shell_would_change_are_left_to_it():
         "a;b",
         "{a,b}",
     ):
-        assert words_of(one) == []
+        assert words_of(item) == []
 
 
 def children(number):
     """The processes that a process has begun."""
-    return [int(one) for one in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
+    return [
+        int(name) for name in Path(f"/proc/{number}/task/{number}/children").read_text().split()
+    ]
 
 
 def drive(scenario, **how):
     """Run a scenario against an agent."""
 
     async def whole():
-        async with at_work(**how) as (desk, host):
-            await desk.until(lambda: desk.hellos)
-            return await scenario(desk, host)
+        async with at_work(**how) as (manager, agent):
+            await manager.until(lambda: manager.hellos)
+            return await scenario(manager, agent)
 
     return asyncio.run(whole())
 
@@ -128,22 +143,27 @@ def test_tasks_tell_codes_signals_outputs_and_their_environment():
         "no-such-program-here",
     ]
 
-    async def scenario(desk, host):
-        ends = await desk.run(
+    async def scenario(dispatcher, agent):
+        ends = await dispatcher.run(
             *commands, env={"MINE": "a b", "VGRADS_TASK": "no"}, output_bytes=3000
         )
-        codes = [one[3] for one in ends]
+        codes = [item[3] for item in ends]
         assert codes == [0, 7, -9, 0, 0, 0, 0, 0, 0, 0, 127]
         assert (ends[3][7], ends[3][8]) == ("out\n", "err\n")
         assert ends[4][7] == 'it\'s ü\n  "ok"' and ends[5][7] == "x" * 3000
-        told = dict(re.findall(r"^(\w+)=(.*)$", ends[6][7], re.MULTILINE))
-        assert (told["MINE"], told["VGRADS_BAG"], told["VGRADS_TASK"], told["VGRADS_ATTEMPT"]) == (
+        payload = dict(re.findall(r"^(\w+)=(.*)$", ends[6][7], re.MULTILINE))
+        assert (
+            payload["MINE"],
+            payload["VGRADS_BAG"],
+            payload["VGRADS_TASK"],
+            payload["VGRADS_ATTEMPT"],
+        ) == (
             "a b",
             "1",
             "6",
             "0",
         )
-        assert {one for one in told if one.startswith("VGRADS_")} == {
+        assert {item for item in payload if item.startswith("VGRADS_")} == {
             "VGRADS_BAG",
             "VGRADS_TASK",
             "VGRADS_ATTEMPT",
@@ -151,62 +171,62 @@ def test_tasks_tell_codes_signals_outputs_and_their_environment():
             "VGRADS_PYTHON",
         }
         assert KEY not in ends[6][7]
-        assert ends[7][7].count("\n") == 1 and ends[7][7].strip() == told["PWD"]
+        assert ends[7][7].count("\n") == 1 and ends[7][7].strip() == payload["PWD"]
         assert ends[8][7] == "\ufffd" and ends[9][7] == "yes\n"
         assert all(
-            len(one[4]) == 4 and min(one[4]) >= 0 and one[5] >= 0 and one[6] > 0 for one in ends
+            len(end[4]) == 4 and min(end[4]) >= 0 and end[5] >= 0 and end[6] > 0 for end in ends
         )
-        hello = desk.hellos[0]
+        hello = dispatcher.hellos[0]
         assert hello["procs"] == 2 and hello["held"] == [] and hello["memory_mib"] > 0
-        await desk.say(stop=True)
-        assert await host.code() == 0
+        await dispatcher.send(stop=True)
+        assert await agent.code() == 0
 
     drive(scenario)
 
 
 def test_over_tls_hundreds_of_tasks_share_messages_and_overtake_the_parked_question():
-    async def scenario(desk, host):
-        ends = await desk.run(*["true"] * 400)
-        assert [one[3] for one in ends] == [0] * 400
-        assert len(desk.told) == 400 and len(desk.messages) < 300
-        await desk.until(
-            lambda: desk.messages[-1].keys() == {"host", "life", "seq", "wait_s"}
+    async def scenario(dispatcher, agent):
+        ends = await dispatcher.run(*["true"] * 400)
+        assert [item[3] for item in ends] == [0] * 400
+        assert len(dispatcher.ends_received) == 400 and len(dispatcher.messages) < 300
+        await dispatcher.until(
+            lambda: dispatcher.messages[-1].keys() == {"host", "life", "seq", "wait_s"}
         )  # parked
-        await desk.run("sleep .01", "true", bag=2)
-        assert desk.messages[-1]["wait_s"] == 30
-        assert [one["seq"] for one in desk.messages] == sorted(
-            {one["seq"] for one in desk.messages}
+        await dispatcher.run("sleep .01", "true", bag=2)
+        assert dispatcher.messages[-1]["wait_s"] == 30
+        assert [item["seq"] for item in dispatcher.messages] == sorted(
+            {item["seq"] for item in dispatcher.messages}
         )
-        await desk.say(drain=True)
-        assert await host.code() == 0 and desk.messages[-1]["leaving"] == "drained"
+        await dispatcher.send(drain=True)
+        assert await agent.code() == 0 and dispatcher.messages[-1]["leaving"] == "drained"
 
     drive(scenario, secure=True)
 
 
-def test_a_slow_task_does_not_keep_a_quick_one_from_being_told():
-    async def scenario(desk, host):
-        await desk.say(
+def test_a_slow_task_does_not_keep_a_quick_from_being_reported():
+    async def scenario(dispatcher, agent):
+        await dispatcher.send(
             bags={"1": {"procs": 1}}, give=[[1, 0, 0, "sleep 60"], [1, 1, 0, "sleep .1"]]
         )
-        await desk.until(lambda: (1, 1, 0) in desk.ended)
-        assert desk.overtaken >= 1  # the question was parked while both ran
+        await dispatcher.until(lambda: (1, 1, 0) in dispatcher.ended)
+        assert dispatcher.overtaken >= 1  # the question was parked while both ran
 
     drive(scenario)
 
 
 def test_requests_take_turns_where_streams_do_not_get_through():
-    async def scenario(desk, host):
-        ends = await desk.run(*["true"] * 20)
-        assert len(ends) == 20 and desk.overtaken == 0
-        await desk.say(give=[[1, 50, 0, "sleep 60"]])
-        await desk.until(lambda: desk.messages[-1]["wait_s"] == 1.0)
+    async def scenario(dispatcher, agent):
+        ends = await dispatcher.run(*["true"] * 20)
+        assert len(ends) == 20 and dispatcher.overtaken == 0
+        await dispatcher.send(give=[[1, 50, 0, "sleep 60"]])
+        await dispatcher.until(lambda: dispatcher.messages[-1]["wait_s"] == 1.0)
 
     drive(scenario, VGRADS_TURNS="1")
 
 
-def test_what_is_not_acknowledged_is_told_again_and_tasks_run_on():
-    async def scenario(desk, host):
-        desk.cut_at_ends = 2
+def test_what_is_not_acknowledged_is_sent_again_and_tasks_run_on():
+    async def scenario(dispatcher, agent):
+        dispatcher.cut_at_ends = 2
         give = [
             [1, 0, 0, "echo a"],
             [1, 1, 0, "sleep 60"],
@@ -214,38 +234,46 @@ def test_what_is_not_acknowledged_is_told_again_and_tasks_run_on():
             [1, 3, 0, "sleep 60"],
             [1, 4, 0, "true"],
         ]
-        await desk.say(give=give)
-        await desk.until(lambda: len(desk.hellos) == 3 and (1, 2, 0) in desk.ended)
-        assert desk.told.count((1, 0, 0)) >= 2 and desk.ended[1, 0, 0][7] == "a\n"
-        assert sorted(desk.hellos[-1]["held"]) == [[1, 1, 0], [1, 3, 0], [1, 4, 0]]
-        await desk.say(
+        await dispatcher.send(give=give)
+        await dispatcher.until(
+            lambda: len(dispatcher.hellos) == 3 and (1, 2, 0) in dispatcher.ended
+        )
+        assert (
+            dispatcher.ends_received.count((1, 0, 0)) >= 2 and dispatcher.ended[1, 0, 0][7] == "a\n"
+        )
+        assert sorted(dispatcher.hellos[-1]["held"]) == [[1, 1, 0], [1, 3, 0], [1, 4, 0]]
+        await dispatcher.send(
             give=[[1, 1, 0, "sleep 60"], [1, 4, 0, "true"]]
         )  # a manager that does not know
-        await desk.say(cancel=[[1, 1, 0], [1, 3, 0]])
-        await desk.until(lambda: len(desk.ended) == 5)
-        assert desk.ended[1, 1, 0][3] == -15 and desk.told.count((1, 4, 0)) == 1
+        await dispatcher.send(cancel=[[1, 1, 0], [1, 3, 0]])
+        await dispatcher.until(lambda: len(dispatcher.ended) == 5)
         assert (
-            desk.messages[-1]["wait_s"] in (1.0, 30)
-            and len({one["life"] for one in desk.messages}) == 1
+            dispatcher.ended[1, 1, 0][3] == -15 and dispatcher.ends_received.count((1, 4, 0)) == 1
         )
-        await desk.run("true", bag=8)  # cut twice: they take turns now, when all before is answered
-        before = desk.overtaken
-        await desk.run("true", bag=9)
+        assert (
+            dispatcher.messages[-1]["wait_s"] in (0.0, 1.0, 10.0, 30)
+            and len({message["life"] for message in dispatcher.messages}) == 1
+        )
+        await dispatcher.run(
+            "true", bag=8
+        )  # cut twice: they take turns now, when all before is answered
+        before = dispatcher.overtaken
+        await dispatcher.run("true", bag=9)
         # a connection that carried no answer before it was cut counts as one that never came about
-        assert desk.overtaken == before or desk.cut_answered < 2
+        assert dispatcher.overtaken == before or dispatcher.cut_answered < 2
 
     drive(scenario)
 
 
-def test_a_busy_manager_is_asked_again_and_a_message_that_is_too_large_is_made_smaller():
-    async def scenario(desk, host):
-        desk.statuses = [503]
-        await desk.say(give=[[1, n, 0, f"printf %4000s {n}"] for n in range(40)])
-        await desk.until(lambda: len(desk.ended) == 40)
-        desk.statuses = [413]
-        await desk.say(give=[[2, n, 0, f"printf %4000s {n}"] for n in range(40)])
-        await desk.until(lambda: len(desk.ended) == 80)
-        assert len(desk.hellos) >= 3
+def test_a_busy_manager_is_retried_and_a_message_that_is_too_large_is_split():
+    async def scenario(dispatcher, agent):
+        dispatcher.statuses = [503]
+        await dispatcher.send(give=[[1, n, 0, f"printf %4000s {n}"] for n in range(40)])
+        await dispatcher.until(lambda: len(dispatcher.ended) == 40)
+        dispatcher.statuses = [413]
+        await dispatcher.send(give=[[2, n, 0, f"printf %4000s {n}"] for n in range(40)])
+        await dispatcher.until(lambda: len(dispatcher.ended) == 80)
+        assert len(dispatcher.hellos) >= 3
 
     drive(scenario)
 
@@ -253,29 +281,31 @@ def test_a_busy_manager_is_asked_again_and_a_message_that_is_too_large_is_made_s
 def test_recall_takes_what_has_not_begun_and_cancel_what_has():
     stubborn = "trap '' TERM; sleep 60"
 
-    async def scenario(desk, host):
-        await desk.say(
-            give=[[1, n, 0, one] for n, one in enumerate(["sleep 60", stubborn] * 2 + ["true"])],
+    async def scenario(dispatcher, agent):
+        await dispatcher.send(
+            give=[[1, n, 0, name] for n, name in enumerate(["sleep 60", stubborn] * 2 + ["true"])],
             beat_s=0.1,
         )
-        await desk.until(lambda: len(desk.messages[-1].get("running", ())) == 2)
-        assert all(one[3] >= 0 for one in desk.messages[-1]["running"])
-        await desk.say(recall=[[1, 0, 0], [1, 3, 0], [1, 4, 0]])
-        await desk.until(lambda: len(desk.returned) == 2)
-        assert sorted(desk.returned) == [(1, 3, 0), (1, 4, 0)]
-        await desk.say(
+        await dispatcher.until(lambda: len(dispatcher.messages[-1].get("running", ())) == 2)
+        assert all(item[3] >= 0 for item in dispatcher.messages[-1]["running"])
+        await dispatcher.send(recall=[[1, 0, 0], [1, 3, 0], [1, 4, 0]])
+        await dispatcher.until(lambda: len(dispatcher.returned) == 2)
+        assert sorted(dispatcher.returned) == [(1, 3, 0), (1, 4, 0)]
+        await dispatcher.send(
             cancel=[[1, 1, 0], [1, 2, 0]]
         )  # one that runs and will not hear, one that waits
-        await desk.until(lambda: (1, 2, 0) in desk.returned and (1, 1, 0) in desk.ended)
-        assert desk.ended[1, 1, 0][3] == -15
-        await desk.say(
+        await dispatcher.until(
+            lambda: (1, 2, 0) in dispatcher.returned and (1, 1, 0) in dispatcher.ended
+        )
+        assert dispatcher.ended[1, 1, 0][3] == -15
+        await dispatcher.send(
             give=[[1, 7, 0, "true"], [1, 3, 0, "true"]]
         )  # one that was given back may come again
-        await desk.until(lambda: {(1, 7, 0), (1, 3, 0)} <= desk.ended.keys())
-        await desk.say(drain=True, give=[[1, 8, 0, "true"]])
-        await desk.until(lambda: (1, 8, 0) in desk.returned)
-        await desk.say(cancel=[[1, 0, 0]])
-        assert await host.code() == 0 and (1, 0, 0) in desk.ended
+        await dispatcher.until(lambda: {(1, 7, 0), (1, 3, 0)} <= dispatcher.ended.keys())
+        await dispatcher.send(drain=True, give=[[1, 8, 0, "true"]])
+        await dispatcher.until(lambda: (1, 8, 0) in dispatcher.returned)
+        await dispatcher.send(cancel=[[1, 0, 0]])
+        assert await agent.code() == 0 and (1, 0, 0) in dispatcher.ended
 
     drive(scenario)
 
@@ -283,27 +313,27 @@ def test_recall_takes_what_has_not_begun_and_cancel_what_has():
 def test_limits_of_time_memory_and_processors_hold():
     eat = f"{sys.executable} -c 'x = bytearray(300 << 20); import time; time.sleep(60)'"
 
-    async def scenario(desk, host):
-        (slow,) = await desk.run("echo on it >&2; sleep 60", bag=1, limit_s=0.2)
+    async def scenario(dispatcher, agent):
+        (slow,) = await dispatcher.run("echo on it >&2; sleep 60", bag=1, limit_s=0.2)
         assert slow[3] == -9 and slow[8] == "on it\ntime limit" and slow[4][2] < 5
-        (big,) = await desk.run(f'sh -c "{eat}" & wait', bag=2, memory_mib=100)
+        (big,) = await dispatcher.run(f'sh -c "{eat}" & wait', bag=2, memory_mib=100)
         assert big[3] == -9 and re.fullmatch(
             r"out of memory: \d+ MiB in use, 100 MiB are stated", big[8]
         )
-        (wide,) = await desk.run("true", bag=3, procs=3)
-        assert wide[3] is None and wide[8] == "needs 3 processors, the host has 2"
-        both = await desk.run("echo $$; sleep .1", "echo $$; sleep .1", bag=4, procs=2)
+        (wide,) = await dispatcher.run("true", bag=3, procs=3)
+        assert wide[3] is None and wide[8] == "needs 3 processors, the agent has 2"
+        both = await dispatcher.run("echo $$; sleep .1", "echo $$; sleep .1", bag=4, procs=2)
         assert both[1][4][0] >= 0.1  # one after the other
 
     drive(scenario)
 
 
 def test_tasks_wait_for_free_descriptors():
-    async def scenario(desk, host):
-        ends = await desk.run(*["sleep .2; echo done"] * 60)
+    async def scenario(dispatcher, agent):
+        ends = await dispatcher.run(*["sleep .2; echo done"] * 60)
         assert [(end[3], end[7]) for end in ends] == [(0, "done\n")] * 60, ends
-        await desk.say(drain=True)
-        assert await host.code() == 0
+        await dispatcher.send(drain=True)
+        assert await agent.code() == 0
 
     drive(scenario, files=64, VGRADS_PROCS="60")
 
@@ -311,47 +341,47 @@ def test_tasks_wait_for_free_descriptors():
 def test_nothing_of_a_task_outlives_it(tmp_path):
     note = tmp_path / "note"
 
-    async def scenario(desk, host):
+    async def scenario(dispatcher, agent):
         loop = f"setsid sh -c 'echo $$ >>{note}; sleep 60' & sleep .6; sleep 61 & echo $! >>{note}"
-        (end,) = await desk.run(loop)
+        (end,) = await dispatcher.run(loop)
         assert end[3] == 0
-        left = [int(one) for one in note.read_text().split()]
+        left = [int(item) for item in note.read_text().split()]
         assert len(left) == 2
-        await asyncio.to_thread(until, lambda: not any(runs(one) for one in left))
-        await desk.say(give=[[5, 0, 0, f"echo $$ >{note}; setsid sleep 60"]])
+        await asyncio.to_thread(until, lambda: not any(runs(number) for number in left))
+        await dispatcher.send(give=[[5, 0, 0, f"echo $$ >{note}; setsid sleep 60"]])
         await asyncio.to_thread(until, lambda: len(note.read_text().split()) == 1)
-        await desk.say(stop=True)
-        assert await host.code() == 0
+        await dispatcher.send(stop=True)
+        assert await agent.code() == 0
         assert not runs(int(note.read_text()))
 
     drive(scenario)
 
 
-def test_an_agent_ends_what_one_that_was_killed_has_left(tmp_path):
+def test_an_agent_ends_what_a_single_that_was_killed_has_left(tmp_path):
     note = tmp_path / "note"
 
-    async def scenario(desk, host):
-        await desk.say(give=[[1, 0, 0, f"echo $$ >{note}; sleep 60"]])
+    async def scenario(dispatcher, agent):
+        await dispatcher.send(give=[[1, 0, 0, f"echo $$ >{note}; sleep 60"]])
         await asyncio.to_thread(until, lambda: note.exists() and note.read_text().endswith("\n"))
         number = int(note.read_text())
         folder = Path(f"/proc/{number}/cwd").resolve().parent
-        for one in (host.process.pid, *children(host.process.pid)):
-            os.kill(one, signal.SIGSTOP)  # neither sees the other end
-        for one in (*children(host.process.pid), host.process.pid):
-            os.kill(one, signal.SIGKILL)
-        await host.code()
+        for item in (agent.process.pid, *children(agent.process.pid)):
+            os.kill(item, signal.SIGSTOP)  # neither sees the other end
+        for item in (*children(agent.process.pid), agent.process.pid):
+            os.kill(item, signal.SIGKILL)
+        await agent.code()
         assert runs(number) and folder.exists()
-        slot = desk.hellos[0]["slot"]
-        again = environment(desk, str(tmp_path), VGRADS_SLOT=slot, TMPDIR=str(folder.parent))
-        next_one = await asyncio.create_subprocess_exec(
+        slot = dispatcher.hellos[0]["slot"]
+        again = environment(dispatcher, str(tmp_path), VGRADS_SLOT=slot, TMPDIR=str(folder.parent))
+        process = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", pilot_command(sys.executable), env=again
         )
-        await desk.until(lambda: len(desk.hellos) == 2)
+        await dispatcher.until(lambda: len(dispatcher.hellos) == 2)
         assert not runs(number) and not folder.exists()
-        assert desk.messages[0]["host"] == desk.messages[-1]["host"]
-        assert desk.messages[0]["life"] != desk.messages[-1]["life"]
-        await desk.say(drain=True)
-        assert await next_one.wait() == 0
+        assert dispatcher.messages[0]["host"] == dispatcher.messages[-1]["host"]
+        assert dispatcher.messages[0]["life"] != dispatcher.messages[-1]["life"]
+        await dispatcher.send(drain=True)
+        assert await process.wait() == 0
 
     drive(scenario)
 
@@ -362,20 +392,20 @@ def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
     folder gone."""
     note = tmp_path / "note"
 
-    async def scenario(desk, host):
-        await desk.say(
+    async def scenario(dispatcher, agent_state):
+        await dispatcher.send(
             give=[[1, 0, 1, f"echo $$ >{note}; trap '' TERM; sleep 60 & wait; sleep 60"]]
         )
         await asyncio.to_thread(until, lambda: note.exists() and note.read_text().endswith("\n"))
         number = int(note.read_text())
         folder = Path(f"/proc/{number}/cwd").resolve().parent
-        (agent,) = children(host.process.pid)
+        (agent,) = children(agent_state.process.pid)
         if killed == "agent":
             os.kill(agent, signal.SIGKILL)
-            assert await host.code() == 128 + signal.SIGKILL
+            assert await agent_state.code() == 128 + signal.SIGKILL
             assert not runs(number) and not folder.exists()
         else:
-            host.process.kill()
+            agent_state.process.kill()
             await asyncio.to_thread(until, lambda: not runs(number) and not runs(agent))
 
     drive(scenario)
@@ -385,8 +415,8 @@ def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
     """An agent is given what another one of its machine had, which was killed together with its
     guardian."""
 
-    async def scenario(desk, host):
-        (end,) = await desk.run("pwd")
+    async def scenario(dispatcher, agent):
+        (end,) = await dispatcher.run("pwd")
         dead = Path(end[7].strip()).parent.parent / "vgrads-dead"
         dead.mkdir()
         (dead / "mark").write_text("dead.agent")
@@ -397,65 +427,79 @@ def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
             os.utime(mark, (mark.stat().st_mtime - age_s,) * 2)
         bearing = {**os.environ, "VGRADS_COPY": "dead.agent.1.0.1"}
         with subprocess.Popen(["sleep", "60"], env=bearing, start_new_session=True) as left:
-            await desk.say(
+            await dispatcher.send(
                 give=[
                     [1, 7, 2, f"test ! -e /proc/{left.pid}/environ || cat /proc/{left.pid}/environ"]
                 ]
             )
-            await desk.until(lambda: (1, 7, 2) in desk.ended)
+            await dispatcher.until(lambda: (1, 7, 2) in dispatcher.ended)
             assert left.wait(PATIENCE_S) == -signal.SIGKILL and not dead.exists()
-        assert desk.ended[1, 7, 2][7] == ""  # it was dead when the task began
+        assert dispatcher.ended[1, 7, 2][7] == ""  # it was dead when the task began
         assert [mark.exists() for mark in marks] == [False, True]
 
     drive(scenario)
 
 
+def test_a_process_that_is_just_being_executed_is_found():
+    """The system shows no environment for a moment after a process has been started."""
+    marked = {**os.environ, MARK: "just.started"}
+    for _ in range(200):
+        with subprocess.Popen(["sleep", "60"], env=marked, start_new_session=True) as child:
+            assert b"just.started" in environment_of(child.pid)
+            child.kill()
+    with subprocess.Popen(["sleep", "60"], env={}) as child:
+        assert environment_of(child.pid) == b""
+        child.kill()
+
+
 def test_an_idle_host_leaves_and_a_wrong_key_ends_it():
-    async def idle(desk, host):
-        await desk.run("true")
-        await desk.say(idle_s=0.1)
-        assert await host.code() == 0 and desk.messages[-1]["leaving"] == "idle"
+    async def idle(dispatcher, agent):
+        await dispatcher.run("true")
+        await dispatcher.send(idle_s=0.1)
+        assert await agent.code() == 0 and dispatcher.messages[-1]["leaving"] == "idle"
 
     drive(idle)
 
     async def refused():
-        async with at_work(VGRADS_HOST_KEY="another") as (desk, host):
-            assert await host.code() == 77 and not desk.messages
-            assert b"refuses" in await host.process.stderr.read()
+        async with at_work(VGRADS_HOST_KEY="another") as (manager, agent):
+            assert await agent.code() == 77 and not manager.messages
+            assert b"refuses" in await agent.process.stderr.read()
 
     asyncio.run(refused())
 
 
 def test_sigterm_and_the_slots_end_tell_what_became_of_the_tasks():
-    async def asked(desk, host):
-        await desk.say(give=[[1, n, 0, "sleep 60"] for n in range(3)], beat_s=0.1)
-        await desk.until(lambda: desk.messages[-1].get("running"))
-        host.process.send_signal(signal.SIGTERM)
-        assert await host.code() == 0
-        assert desk.returned == [(1, 2, 0)] and desk.messages[-1]["leaving"] == "signal 15"
-        assert [(one[3], one[8]) for one in desk.ended.values()] == [
-            (None, "the host leaves: signal 15")
+    async def ask_to_stop(dispatcher, agent):
+        await dispatcher.send(give=[[1, n, 0, "sleep 60"] for n in range(3)], beat_s=0.1)
+        await dispatcher.until(lambda: dispatcher.messages[-1].get("running"))
+        agent.process.send_signal(signal.SIGTERM)
+        assert await agent.code() == 0
+        assert (
+            dispatcher.returned == [(1, 2, 0)] and dispatcher.messages[-1]["leaving"] == "signal 15"
+        )
+        assert [(item[3], item[8]) for item in dispatcher.ended.values()] == [
+            (None, "the agent is leaving: signal 15")
         ] * 2
 
-    drive(asked)
+    drive(ask_to_stop)
 
-    async def over(desk, host):
-        assert 0 < desk.hellos[0]["left_s"] <= 2.5
-        await desk.say(give=[[1, 0, 0, "sleep 60"]])
-        assert await host.code() == 0
-        assert desk.ended[1, 0, 0][8] == "the host leaves: the slot ends"
+    async def over(manager, agent):
+        assert 0 < manager.hellos[0]["left_s"] <= 2.5
+        await manager.send(give=[[1, 0, 0, "sleep 60"]])
+        assert await agent.code() == 0
+        assert manager.ended[1, 0, 0][8] == "the agent is leaving: the slot ends"
 
     drive(over, VGRADS_LEFT_S="2.5")
 
 
-def test_files_come_by_digest_and_go_before_the_end_is_told():
+def test_files_come_by_digest_and_go_before_the_end_is_reported():
     bodies = [b"one\n" * 1000, b"two"]
-    first, second = (hashlib.sha256(one).hexdigest() for one in bodies)
+    first, second = (hashlib.sha256(entry).hexdigest() for entry in bodies)
 
-    async def scenario(desk, host):
-        desk.inputs = {first: bodies[0], second: bodies[1], "0" * 64: b"forged"}
+    async def scenario(dispatcher, agent):
+        dispatcher.inputs = {first: bodies[0], second: bodies[1], "0" * 64: b"forged"}
         (lost, forged) = ("f" * 64, "0" * 64)
-        await desk.say(
+        await dispatcher.send(
             give=[
                 [
                     1,
@@ -474,28 +518,28 @@ def test_files_come_by_digest_and_go_before_the_end_is_told():
                 [1, 7, 0, "true", {"a": "no digest"}],
             ]
         )
-        await desk.until(lambda: len(desk.ended) == 8)
-        ends = [desk.ended[1, n, 0] for n in range(8)]
-        assert desk.outputs == {
+        await dispatcher.until(lambda: len(dispatcher.ended) == 8)
+        ends = [dispatcher.ended[1, n, 0] for n in range(8)]
+        assert dispatcher.outputs == {
             "/outputs/1/0/0/out/é 1": bodies[0] + bodies[1],
             "/outputs/1/0/0/b": b"twomore\n",
         }
-        assert [one[3] for one in ends] == [0, 0, 4, -1000, None, None, None, None]
-        assert (
-            ends[1][7].endswith("one\na\n") and ends[2][8] == ends[3][8] == "did not write 'gone'"
-        )
+        assert [item[3] for item in ends] == [0, 0, 4, -1000, None, None, None, None]
+        assert ends[1][7].endswith("one\na\n")
+        # nothing is sent of a task that failed
+        assert (ends[2][8], ends[3][8]) == ("", "did not write 'gone'")
         assert (
             "404" in ends[4][8]
             and "digest" in ends[5][8]
             and "../a" in ends[6][8]
             and "the input 'a' cannot be read" in ends[7][8]
         )
-        assert desk.fetched.count(first) == 1  # kept
-        cached = {one for message in desk.messages for one in message.get("cached", ())}
+        assert dispatcher.fetched.count(first) == 1  # kept
+        cached = {item for message in dispatcher.messages for item in message.get("cached", ())}
         assert cached == {first, second}
-        desk.cut()
-        await desk.until(lambda: len(desk.hellos) == 2)
-        assert desk.hellos[1]["cached"] == sorted([first, second])
+        dispatcher.cut()
+        await dispatcher.until(lambda: len(dispatcher.hellos) == 2)
+        assert dispatcher.hellos[1]["cached"] == sorted([first, second])
 
     drive(scenario)
 
@@ -507,8 +551,8 @@ async def proxy(reader, writer):
         writer.write(b"HTTP/1.1 407 Who are you\r\n\r\n")
         await hang_up(writer)
         return
-    host, port = head.split()[1].split(":")
-    there_reader, there_writer = await asyncio.open_connection(host, int(port))
+    agent, port = head.split()[1].split(":")
+    there_reader, there_writer = await asyncio.open_connection(agent, int(port))
     writer.write(b"HTTP/1.1 200 Go on\r\n\r\n")
 
     async def pump(source, sink):
@@ -519,8 +563,8 @@ async def proxy(reader, writer):
     await asyncio.gather(
         pump(reader, there_writer), pump(there_reader, writer), return_exceptions=True
     )
-    for one in (writer, there_writer):
-        await hang_up(one)
+    for item in (writer, there_writer):
+        await hang_up(item)
 
 
 def test_through_a_proxy():
@@ -534,41 +578,29 @@ def test_through_a_proxy():
         server = await asyncio.start_server(counted, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with at_work(secure=True, VGRADS_PROXY=f"http://me:p%40ss@127.0.0.1:{port}") as (
-            desk,
+            manager,
             _,
         ):
             digest = hashlib.sha256(b"x").hexdigest()
-            desk.inputs = {digest: b"x"}
-            await desk.say(give=[[1, 0, 0, "cat a", {"a": digest}]])
-            await desk.until(lambda: desk.ended)
-            assert desk.ended[1, 0, 0][7] == "x" and len(passed) == 2
+            manager.inputs = {digest: b"x"}
+            await manager.send(give=[[1, 0, 0, "cat a", {"a": digest}]])
+            await manager.until(lambda: manager.ended)
+            assert manager.ended[1, 0, 0][7] == "x" and len(passed) == 2
         server.close()
         await asyncio.gather(*passed)
 
     asyncio.run(scenario())
 
 
-def pythons():
-    """Every Python here that is new enough, once."""
-    found = {}
-    places = [Path(one) for one in os.environ["PATH"].split(":")]
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    places += sorted(pyenv.glob("*/bin"))
-    for place in places:
-        for path in sorted(place.glob("python3.[0-9]*")):
-            minor = re.fullmatch(r"python3\.(\d+)", path.name)
-            if minor and "shims" not in path.parts and os.access(path, os.X_OK):
-                found.setdefault(int(minor[1]), str(path))
-    return found
-
-
-@pytest.mark.parametrize("python", [one for minor, one in sorted(pythons().items()) if minor >= 8])
-def test_its_one_file_runs_under_every_python_here(python):
-    async def scenario(desk, host):
-        ends = await desk.run("echo a", "exit 3", *["true"] * 20)
-        assert [one[3] for one in ends] == [0, 3] + [0] * 20 and ends[0][7] == "a\n"
-        await desk.say(drain=True)
-        assert await host.code() == 0
+@pytest.mark.parametrize(
+    "python", [path for minor, path in sorted(pythons().items()) if minor >= 8]
+)
+def test_its_a_single_file_runs_under_every_python_here(python):
+    async def scenario(dispatcher, agent):
+        ends = await dispatcher.run("echo a", "exit 3", *["true"] * 20)
+        assert [item[3] for item in ends] == [0, 3] + [0] * 20 and ends[0][7] == "a\n"
+        await dispatcher.send(drain=True)
+        assert await agent.code() == 0
 
     drive(scenario, secure=True, python=python)
 
@@ -577,28 +609,28 @@ def test_the_pilots_command_unpacks_runs_and_removes_the_file(tmp_path):
     assert agent_file() == agent_file.__wrapped__() and len(pilot_command()) < 100_000
 
     async def scenario():
-        desk = Desk()
-        server = await desk.serve()
+        manager = ReferenceManager()
+        server = await manager.serve()
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             "-c",
             pilot_command(sys.executable),
-            env=environment(desk, str(tmp_path)),
+            env=environment(manager, str(tmp_path)),
             cwd="/",
         )
-        (end,) = await desk.run("ls -A .. ../..")
+        (end,) = await manager.run("ls -A .. ../..")
         digest = hashlib.sha256(b"x").hexdigest()
-        desk.inputs = {digest: b"x"}
-        await desk.say(
+        manager.inputs = {digest: b"x"}
+        await manager.send(
             give=[[2, 0, 0, "cp a b", {"a": digest}, ["b"]]]
         )  # modules that load late load still
-        await desk.until(lambda: (2, 0, 0) in desk.ended)
-        assert desk.ended[2, 0, 0][3] == 0 and desk.outputs == {"/outputs/2/0/0/b": b"x"}
+        await manager.until(lambda: (2, 0, 0) in manager.ended)
+        assert manager.ended[2, 0, 0][3] == 0 and manager.outputs == {"/outputs/2/0/0/b": b"x"}
         assert ".pyz" not in end[7] and list(tmp_path.iterdir())
-        await desk.say(drain=True)
+        await manager.send(drain=True)
         assert await process.wait() == 0 and not list(tmp_path.iterdir())
         server.close()
-        await desk.close()
+        await manager.close()
 
     asyncio.run(scenario())
 
@@ -608,11 +640,13 @@ def test_the_pilots_command_imports_nothing_from_its_folder(tmp_path):
         (tmp_path / f"{name}.py").write_text(
             "raise SystemExit('a file of the user was imported')\n"
         )
-    code, said = told_by(f"unset VGRADS_CONTACT; {pilot_command(sys.executable)}", tmp_path)
-    assert code == 78 and "VGRADS_CONTACT" in said
+    code, text = shell_environment(
+        f"unset VGRADS_CONTACT; {pilot_command(sys.executable)}", tmp_path
+    )
+    assert code == 78 and "VGRADS_CONTACT" in text
 
 
-def told_by(command, folder=None):
+def shell_environment(command, folder=None):
     done = subprocess.run(
         ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=folder
     )
@@ -620,15 +654,46 @@ def told_by(command, folder=None):
 
 
 def test_the_pilots_command_says_that_there_is_no_python():
-    code, said = told_by(pilot_command("no-such-python3"))
-    assert (code, said) == (69, "vgrads: no no-such-python3 here\n")
+    code, text = shell_environment(pilot_command("no-such-python3"))
+    assert (code, text) == (69, "vgrads: no no-such-python3 here\n")
     for minor, python in pythons().items():
         if minor < 8:
-            code, said = told_by(pilot_command(python))
-            assert code == 69 and "no Python 3.8 or newer here" in said and said.count("\n") == 1
-    code, said = told_by(
-        f"VGRADS_CONTACT= {pilot_command(sys.executable)}".replace(
-            "exec ", "exec env -u VGRADS_CONTACT "
-        )
+            code, text = shell_environment(pilot_command(python))
+            assert code == 69 and "no Python 3.8 or newer here" in text and text.count("\n") == 1
+    fallback = pilot_command("no-such-python3", sys.executable)
+    code, text = shell_environment(f"unset VGRADS_CONTACT\n{fallback}")
+    assert code == 78 and "VGRADS_CONTACT" in text
+
+
+@pytest.mark.parametrize("killed", ["before", "after", ""])
+def test_an_agent_knows_that_the_script_of_its_job_is_gone(tmp_path, killed):
+    """Also where the script was killed before the agent could look for it."""
+    looks = (
+        "import os, sys, time; from vgrads.agent.parent_job import ParentJob\n"
+        "open('begun', 'w').close()\n"
+        "while not os.path.exists('look'): time.sleep(.01)\n"
+        "job = ParentJob(os.environ['VGRADS_SCRIPT'])\n"
+        "open('looked', 'w').close()\n"
+        "while not os.path.exists('end'): time.sleep(.01)\n"
+        "open('over.draft', 'w').write(str(job.is_over()))\n"
+        "os.rename('over.draft', 'over')\n"
     )
-    assert code == 78 and "VGRADS_CONTACT" in said
+    (tmp_path / "looks.py").write_text(looks)
+    pilot = f"cd '{tmp_path}' && exec {sys.executable} looks.py"
+    spec = SlotSpec(id="s", name="s", site="x", queue="", procs=1, duration_s=600.0, pilot=pilot)
+    script = tmp_path / "job.sh"
+    script.write_text(slot_script(spec, str(tmp_path / "marks"), only_node(pilot)))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(["/bin/sh", script], env=environment) as job:
+        until((tmp_path / "begun").exists, "the pilot")
+        if killed == "before":
+            job.kill()
+            job.wait()
+        (tmp_path / "look").touch()
+        until((tmp_path / "looked").exists, "its look")
+        if killed == "after":
+            job.kill()
+            job.wait()
+        (tmp_path / "end").touch()
+        until((tmp_path / "over").exists, "its answer")
+    assert (tmp_path / "over").read_text() == str(bool(killed))

@@ -49,21 +49,21 @@ def network():
         ip("link", "del", here, check=False)
 
 
-def test_a_host_behind_a_firewall_works_through_one_outgoing_connection(
+def test_a_host_behind_a_firewall_works_through_a_single_outgoing_connection(
     vgrads, network, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     (tmp_path / "in.txt").write_text("one\n")
-    work, guests = start_bag(tmp_path, BAG), Guests()
+    work, ad_hoc_agents = start_bag(tmp_path, BAG), Guests()
     name, address = network
     script = invite(tmp_path, "--contact", address)
     fenced = tmp_path / "fenced.sh"
     fenced.write_text(f"exec ip netns exec {name} sh {script}\n")
     try:
-        guests.start(fenced, "inside")
+        ad_hoc_agents.start(fenced, "inside")
         assert work.wait(60) == 0, (tmp_path / "log").read_text()
     finally:
-        guests.stop()
+        ad_hoc_agents.stop()
         work.kill()
     ends = [
         json.loads(line)

@@ -1,5 +1,5 @@
-"""What a run may be surrounded by: a clock that jumps, a disk that fills, a Slurm whose parts
-die."""
+"""What a run may be surrounded by: a clock that jumps, a disk that fills, a batch system whose
+parts die."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree as ET
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
+from tests.agents import agents_of
 from tests.chaos.world import HERE
 from tests.conftest import ROOT
-from tests.services import slurm
+from tests.services import gridengine, slurm
 from tests.waiting import until
-from vgrads.execmgr.tasks.processes import kill, name_of, parent_of, variable_of
+from vgrads.agent.processes import kill, name_of, parent_of
 
 DISK = "12m"
 _BLOCK = 4096
 
 
-class Surroundings:
+class RunnerSetup:
     """Nothing in particular: what the others change."""
 
     sites = ""
@@ -60,7 +61,7 @@ time.sleep = lambda seconds: select.select((), (), (), seconds) and None
 calendar: EINVAL."""
 
 
-class Clock(Surroundings):
+class Clock(RunnerSetup):
     """The calendar of the managers and their tasks; as on a real machine, only the monotonic clock
     is never set."""
 
@@ -111,7 +112,7 @@ def may_mount():
     return allowed
 
 
-class Disk(Surroundings):
+class Disk(RunnerSetup):
     """A real file system of a few megabytes under the home, or only under what runs write; a
     ballast fills it."""
 
@@ -149,13 +150,13 @@ class Disk(Surroundings):
             unmount(self._place)
 
 
-SLURM_SITE = """
+BATCH_SITE = """
 [[site]]
-name = "slurm"
+name = "{driver}"
 kind = "batch"
 procs = 4
 cores_per_node = 8
-driver = "slurm"
+driver = "{driver}"
 [site.access]
 poll = "1s"
 timeout = "15s"
@@ -163,33 +164,32 @@ folder = "{folder}/marks"
 contact = "127.0.0.1"
 python = "{python}"
 [[site.queue]]
-name = "batch"
+name = "{queue}"
 max_walltime = "1h"
 max_jobs = 3
 stated_probability = 0.6
 stated_wait = "2s"
 """
-_COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "sinfo", "scontrol")
 
 
-class SlurmSite(Surroundings):
-    """A site of real Slurm: its controller dies and comes back, its jobs and what keeps them are
+class BatchSite(RunnerSetup):
+    """A real batch system: its controller dies and comes back, its jobs and what keeps them are
     killed."""
 
-    missing = staticmethod(slurm.missing)
+    driver = queue = keeper = ""
+    commands: tuple[str, ...] = ()
 
     def __init__(self, service):
         super().__init__()
         self._service = service
 
     def enter(self, world):
-        self._draws, self._home = world.draws, str(world.home)
+        self._draws, self._home = world.draws, world.home
         here = world.draws.choice(["", HERE.format("here", 1)])
-        self.sites = here + SLURM_SITE.format(folder=world.folder, python=sys.executable)
-        self.environment = {
-            "PATH": f"{_own_clock(world.folder / 'bin')}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-        }
+        site = {"driver": self.driver, "queue": self.queue, "python": sys.executable}
+        self.sites = here + BATCH_SITE.format(folder=world.folder, **site)
+        own = _own_clock(world.folder / "bin", self.commands)
+        self.environment = {"PATH": f"{own}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
         self.faults = [
             self.kill_controller,
             self.start_controller,
@@ -197,6 +197,47 @@ class SlurmSite(Surroundings):
             self.kill_keeper,
             self.kill_pilot,
         ]
+
+    def cancel_job(self):
+        for job in self._pick(self._jobs()):
+            self._cancel(job)
+
+    def kill_keeper(self):
+        """What the system leaves with a job on its node, and by which it knows that it runs."""
+        keepers = {k for p in self.pilots() if (k := _ancestor(p, self.keeper))}
+        for keeper in self._pick(sorted(keepers)):
+            kill(keeper)
+
+    def kill_pilot(self):
+        for pilot in self._pick(sorted(self.pilots())):
+            kill(pilot)
+
+    def _pick(self, result):
+        return [self._draws.choice(result)] if result else []
+
+    def pilots(self):
+        """Agents of this run, and their guardians: a job may be gone and what it began not."""
+        return agents_of(self._home)
+
+    def ease(self):
+        self.start_controller()
+        until(lambda: self._jobs() != ["?"], "the controller", 60)
+
+    def left(self):
+        return [*self._jobs(), *self.pilots()]
+
+    def leave(self):
+        self.start_controller()
+        for job in self._jobs():
+            self._cancel(job)
+        for pid in self.pilots():
+            kill(pid)
+
+
+class SlurmSite(BatchSite):
+    missing = staticmethod(slurm.missing)
+    driver, queue, keeper = "slurm", "batch", "slurmstepd"
+    commands = ("sbatch", "squeue", "sacct", "scancel", "sinfo", "scontrol")
 
     def _controller_runs(self):
         return self._service.daemons["slurmctld"].poll() is None
@@ -209,78 +250,61 @@ class SlurmSite(Surroundings):
         if not self._controller_runs():
             slurm.start_controller(self._service)
 
-    def cancel_job(self):
-        for job in self._one_of(_jobs()):
-            _said("scancel", "--quiet", job)
+    def _cancel(self, job):
+        _output_of("scancel", "--quiet", job)
 
-    def kill_keeper(self):
-        """What Slurm leaves with a job on its node, and by which it knows that it runs."""
-        for keeper in self._one_of(sorted({k for p in self.pilots() if (k := _keeper_of(p))})):
-            kill(keeper)
-
-    def kill_pilot(self):
-        for pilot in self._one_of(sorted(self.pilots())):
-            kill(pilot)
-
-    def _one_of(self, found):
-        return [self._draws.choice(found)] if found else []
-
-    def pilots(self):
-        """Pilots and workers of this run: a job may be gone and what it began not."""
-        found = []
-        for line in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):
-                pid = int(line.parent.name)
-                if b"vgrads.execmgr.pilot" in line.read_bytes() and self._is_ours(pid):
-                    found.append(pid)
-        return found
-
-    def _is_ours(self, pid):
-        return variable_of(pid, "VGRADS_RUN").startswith(self._home)
-
-    def ease(self):
-        self.start_controller()
-        until(lambda: _said("squeue", "-h", "-o", "x%i", failed="?") != "?", "the controller", 60)
-
-    def left(self):
-        return [*_jobs(), *self.pilots()]
-
-    def leave(self):
-        self.start_controller()
-        _said("scancel", "--quiet", "-u", "root")
-        for pid in self.pilots():
-            kill(pid)
+    def _jobs(self):
+        """Slots that Slurm holds, or "?" where it does not say; a job of whoever kills controllers
+        is no slot."""
+        lines = _output_of("squeue", "-h", "-t", "R,PD,CG", "-o", "%i %j", failed="? vg-")
+        pairs = (line.partition(" ") for line in lines.splitlines())
+        return [job for job, _, name in pairs if name.startswith("vg-")]
 
 
-def _own_clock(folder):
-    """Slurm's commands stand for its login node, which has a clock of its own: not the one that
-    jumps."""
+class GridEngineSite(BatchSite):
+    missing = staticmethod(gridengine.missing)
+    driver, queue, keeper = "gridengine", "batch.q", "sge_shepherd"
+    commands = ("qsub", "qstat", "qacct", "qdel", "qconf", "qhost")
+
+    def kill_controller(self):
+        gridengine.kill_controller()
+
+    def start_controller(self):
+        gridengine.start_controller()
+
+    def _cancel(self, job):
+        _output_of("qdel", job)
+
+    def _jobs(self):
+        """Slots that Grid Engine holds, or "?" where it does not say."""
+        text = _output_of("qstat", "-xml", failed="")
+        if not text:
+            return ["?"]
+        jobs = ET.fromstring(text).iter("job_list")
+        pairs = ((job.findtext("JB_job_number"), job.findtext("JB_name", "")) for job in jobs)
+        return [number for number, name in pairs if name.startswith("vg-")]
+
+
+def _own_clock(folder, commands):
+    """Commands of the batch system stand for its login node, which has a clock of its own: not the
+    one that jumps."""
     folder.mkdir()
-    for name in _COMMANDS:
+    for name in commands:
         command = folder / name
         command.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {shutil.which(name)} "$@"\n')
         command.chmod(0o755)
     return folder
 
 
-def _jobs():
-    """Slots that Slurm holds, or "?" where it does not say; a job of whoever kills controllers is
-    no slot."""
-    lines = _said("squeue", "-h", "-t", "R,PD,CG", "-o", "%i %j", failed="? vg-").splitlines()
-    return [
-        job for job, _, name in (line.partition(" ") for line in lines) if name.startswith("vg-")
-    ]
-
-
-def _said(*command, failed=""):
+def _output_of(*command, failed=""):
     done = subprocess.run(["timeout", "20", *command], capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else failed
 
 
-def _keeper_of(pid):
-    """The ``slurmstepd`` above a process, None where there is none."""
+def _ancestor(pid, name):
+    """The process above this one whose name begins so, None where there is none."""
     while pid and pid != 1:
-        if name_of(pid).startswith("slurmstepd"):
+        if name_of(pid).startswith(name):
             return pid
         pid = parent_of(pid)
     return None

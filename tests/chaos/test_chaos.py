@@ -3,7 +3,7 @@ nothing left behind.
 
 Each seed draws what surrounds its run, and its own faults. Every test run plays a few;
 ``VGRADS_CHAOS=300 python -m pytest tests/chaos`` as many as you like, ``VGRADS_CHAOS_FROM`` from
-another seed on.
+another seed on, ``VGRADS_CHAOS_EVERY=1`` all of them over Slurm or Grid Engine.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.surroundings import Clock, Disk, SlurmSite
+from tests.chaos.surroundings import Clock, Disk, GridEngineSite, SlurmSite
 from tests.chaos.world import GOES_ON, PARENTS, PARTS, World
 from tests.services.fixtures import there
 from tests.waiting import until
 from vgrads.execmgr.core.journal import fold
-from vgrads.execmgr.core.states import CopyState
+from vgrads.execmgr.core.states import ReplicaState
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 
@@ -32,8 +32,10 @@ pytestmark = pytest.mark.more
 FIRST = int(os.environ.get("VGRADS_CHAOS_FROM", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("VGRADS_CHAOS", "7")))
 NOTES = os.environ.get("VGRADS_CHAOS_NOTES", "")
-_EVERY = 5
-"""One seed of so many has a site of Slurm, which takes longer than one of processes."""
+_EVERY = int(os.environ.get("VGRADS_CHAOS_EVERY", "5"))
+"""One seed of so many has a site of Slurm or Grid Engine, by turns: these take longer than one of
+processes."""
+_SERVICES = {SlurmSite: "slurm_site", GridEngineSite: "gridengine_site"}
 _GONE_S = 60.0
 
 
@@ -41,7 +43,7 @@ def kinds_of(seed):
     """What surrounds the run of a seed."""
     draws = random.Random(f"surroundings of {seed}")
     return [
-        *([SlurmSite] if seed % _EVERY == 1 else []),
+        *([list(_SERVICES)[seed // _EVERY % 2]] if seed % _EVERY == 1 % _EVERY else []),
         *([Clock] if draws.random() < 0.45 else []),
         *([Disk] if draws.random() < 0.4 else []),
     ]
@@ -50,25 +52,26 @@ def kinds_of(seed):
 def chosen(seed):
     kinds = kinds_of(seed)
     name = "-".join([str(seed), *(kind.__name__.lower() for kind in kinds)])
-    marks = [pytest.mark.services] if SlurmSite in kinds else []
+    marks = [pytest.mark.services] if _SERVICES.keys() & set(kinds) else []
     return pytest.param(seed, id=name, marks=marks)
 
 
 @pytest.fixture
 def surroundings(seed, request):
     """As drawn; where something for it is missing, the test skips."""
-    found = []
+    results = []
     for kind in kinds_of(seed):
         there(kind.missing())
-        found.append(kind(request.getfixturevalue("slurm_site")) if kind is SlurmSite else kind())
-    return found
+        service = _SERVICES.get(kind)
+        results.append(kind(request.getfixturevalue(service)) if service else kind())
+    return results
 
 
 def final_state(world):
     """What the journal amounts to."""
     with Store(f"sqlite:///{world.home / 'vgrads.db'}") as store:
         record = RunRecord(store.engine, world.run()[0])
-        return fold(record.books(), record.events())
+        return fold(record.executions(), record.events())
 
 
 def cksum(paths):
@@ -84,7 +87,9 @@ def check(world):
     log = (world.folder / "managers.log").read_text()
     assert "Traceback" not in log, log[-3000:]
     state = final_state(world)
-    counted = Counter(k[:2] for k, copy in state.copies.items() if copy.state == CopyState.DONE)
+    counted = Counter(
+        k[:2] for k, replica in state.replicas.items() if replica.state == ReplicaState.DONE
+    )
     assert counted == dict.fromkeys(state.done, 1)  # one copy of each task counts
     for workflow, name in state.done:
         results = world.run_folder / workflow / "results"
@@ -96,15 +101,15 @@ def check(world):
         assert not read or contents[0].split()[1] == cksum(read), contents
     if world.run()[1] == "kept":
         assert len(state.done) == 2 * len(PARENTS)
-    for one in world.surroundings:
-        until(lambda one=one: not one.left(), "the end of what runs at the site", _GONE_S)
+    for surrounding in world.surroundings:
+        until(lambda item=surrounding: not item.left(), "the end of what runs at the site", _GONE_S)
     assert not world.ours()
 
 
 @pytest.mark.parametrize("seed", [chosen(seed) for seed in SEEDS])
 def test_no_fault_loses_mixes_or_doubles_anything(seed, surroundings, tmp_path):
     draws = random.Random(seed)
-    played = []
+    simulated = []
     world = World(tmp_path, draws, surroundings)
     try:
         world.start()
@@ -113,23 +118,23 @@ def test_no_fault_loses_mixes_or_doubles_anything(seed, surroundings, tmp_path):
             if world.run()[1] not in GOES_ON:
                 break
             fault = draws.choice(world.faults)
-            played.append(fault.__qualname__)
+            simulated.append(fault.__qualname__)
             fault()
         world.end()
         check(world)
-        note(seed, world.run()[1], played)
+        note(seed, world.run()[1], simulated)
     except BaseException as error:
-        note(seed, f"failed: {error}"[:300], played)
+        note(seed, f"failed: {error}"[:300], simulated)
         raise
     finally:
         world.leave()
 
 
-def note(seed, ended, played):
+def note(seed, ended, simulated):
     """What was played, for whoever reads the report of a failure, or wants to count:
     ``VGRADS_CHAOS_NOTES=FILE``."""
     kinds = [kind.__name__ for kind in kinds_of(seed)]
-    line = json.dumps({"seed": seed, "kinds": kinds, "ended": ended, "faults": played})
+    line = json.dumps({"seed": seed, "kinds": kinds, "ended": ended, "faults": simulated})
     print(line)
     if NOTES:
         with Path(NOTES).open("a") as notes:

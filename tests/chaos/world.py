@@ -12,8 +12,9 @@ from contextlib import closing, suppress
 
 from tests.conftest import ROOT
 from tests.waiting import until
-from vgrads.execmgr.tasks.processes import kill, marked, run_token
-from vgrads.portal.records.lease import LEASE_S
+from vgrads.agent.processes import kill, marked
+from vgrads.execmgr.tasks.folder import run_token
+from vgrads.portal.records.heartbeat import LEASE_S
 
 GOES_ON = ("running", "interrupted")
 PARTS = 4
@@ -65,15 +66,15 @@ class World:
         self.folder, self.draws, self.surroundings = folder, draws, surroundings
         self.home = folder / "home"
         self.environment = {**os.environ, "VGRADS_HOME": str(self.home), "PYTHONFAULTHANDLER": "1"}
-        self.managers, self.stopped, self._seen = [], [], None
+        self.managers, self.stopped, self._last_state = [], [], None
 
     def start(self):
         """The first manager, and its run."""
         sites = ""
-        for one in self.surroundings:
-            one.enter(self)
-            self.environment |= one.environment
-            sites += one.sites
+        for surrounding in self.surroundings:
+            surrounding.enter(self)
+            self.environment |= surrounding.environment
+            sites += surrounding.sites
         sites = sites or HERE.format("here", 2) + HERE.format("there", 2)
         self.begin("run", write_set(self.folder, self.draws, sites))
         until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
@@ -93,8 +94,8 @@ class World:
         """Its name and state, as far as the database can be read: a reader needs room on the disk
         too."""
         with suppress(sqlite3.OperationalError):
-            self._seen = next(iter(self.ask("SELECT id, state FROM run")), None)
-        return self._seen
+            self._last_state = next(iter(self.ask("SELECT id, state FROM run")), None)
+        return self._last_state
 
     def age_lease(self):
         with closing(sqlite3.connect(self.home / "vgrads.db", timeout=3)) as database:
@@ -122,7 +123,9 @@ class World:
             self.kill_task,
             self.kill_task,
         ]
-        return anywhere + [fault for one in self.surroundings for fault in one.faults]
+        return anywhere + [
+            fault for surrounding in self.surroundings for fault in surrounding.faults
+        ]
 
     def live(self):
         return [m for m in self.managers if m.poll() is None and m not in self.stopped]
@@ -167,8 +170,8 @@ class World:
 
     def end(self):
         """Continue what is stopped, resume what is not at its end; every run must come to one."""
-        for one in self.surroundings:
-            one.ease()
+        for surrounding in self.surroundings:
+            surrounding.ease()
         for _ in range(_ROUNDS):
             while self.stopped:
                 self.continue_manager()
@@ -190,7 +193,7 @@ class World:
             if manager.poll() is None:
                 manager.kill()
                 manager.wait()
-        for pid in self.ours() if self._seen else ():
+        for pid in self.ours() if self._last_state else ():
             kill(pid)
-        for one in reversed(self.surroundings):
-            one.leave()
+        for surrounding in reversed(self.surroundings):
+            surrounding.leave()

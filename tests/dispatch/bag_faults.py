@@ -15,12 +15,12 @@ from tests.dispatch.bag_hosts import LOST_S, WAIT_S
 from vgrads.dispatch.core.events import AgentJoined, AgentLeft
 from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
-from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
-from vgrads.dispatch.core.records import Copied, Given, Late
+from vgrads.dispatch.core.protocol import AgentReply, Rules
+from vgrads.dispatch.core.records import TasksAssigned, TasksExpired, TasksReplicated
+from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Answer, Rules
 from vgrads.dispatch.core.tasks import DONE, DROPPED, ENDED, FAILED
-from vgrads.dispatch.storage.journal import Journal, read_ends, read_state, records_in
+from vgrads.dispatch.storage.journal import DispatchJournal, read_ends, read_state, records_in
 
 
 class Killed(BaseException):
@@ -53,29 +53,39 @@ class FragilePath(type(Path())):
 
 def canonical(state):
     """A state as values that can be compared; what no journal tells is left out."""
-    image = image_of(state)
+    snapshot = snapshot_of(state)
     bags = []
-    for kept in image["bags"]:
-        *fields, status, attempts, given, at, copies, failures, losses, blamed = kept
-        pairs = zip(np.frombuffer(given, "u4"), np.frombuffer(at, "u4"), strict=True)
-        where = sorted((int(task), int(host)) for task, host in pairs)
-        bags.append([*fields, status, attempts, where, copies, failures, losses, blamed])
-    hosts = [[*kept[:15], *kept[16:]] for kept in image["hosts"]]  # leaving is no word of a journal
+    for retained in snapshot["bags"]:
+        *fields, status, attempts, value, at, replicas, failures, losses, blamed = retained
+        pairs = zip(np.frombuffer(value, "u4"), np.frombuffer(at, "u4"), strict=True)
+        where = sorted((int(task), int(agent)) for task, agent in pairs)
+        bags.append([*fields, status, attempts, where, replicas, failures, losses, blamed])
+    agents = [
+        [*stored[:15], *stored[16:]] for stored in snapshot["hosts"]
+    ]  # leaving is no word of a journal
     records = {
-        m: [*kept[:3], *kept[4:8], *kept[9:]] for m, kept in image["records"].items()
+        m: [*stored[:3], *stored[4:8], *stored[9:]] for m, stored in snapshot["records"].items()
     }  # half precision
-    return [image["now_s"], image["orders"], image["owners"], image["slots"], records, bags, hosts]
+    return [
+        snapshot["now_s"],
+        snapshot["orders"],
+        snapshot["owners"],
+        snapshot["slots"],
+        records,
+        bags,
+        agents,
+    ]
 
 
-def same(one, other):
+def same(item, other):
     """Equal, but for what a record keeps of a number."""
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or math.isclose(one, other, rel_tol=1e-4, abs_tol=0.011)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(v, other[k]) for k, v in one.items())
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other
+    if isinstance(item, float) and isinstance(other, float):
+        return item == other or math.isclose(item, other, rel_tol=1e-4, abs_tol=0.011)
+    if isinstance(item, dict):
+        return item.keys() == other.keys() and all(same(v, other[k]) for k, v in item.items())
+    if isinstance(item, list | tuple):
+        return len(item) == len(other) and all(map(same, item, other))
+    return item == other
 
 
 class Judge:
@@ -87,7 +97,7 @@ class Judge:
         self.trusted = set()  # of all that hosts have, what the dispatcher knows that they have
         self.owner = {}  # triple → host
         self.acks = []
-        self.live, self.kept = Counter(), Counter()
+        self.live, self.committed = Counter(), Counter()
         self.dismissed = set()
 
     def taken(self, agent, triple):
@@ -95,16 +105,21 @@ class Judge:
 
     def begun(self, agent, triple):
         bag, task, _ = triple
-        mine, runs = (agent.id, agent.life, triple), self.runs.setdefault((bag, task), set())
+        mine, runs = (agent.id, agent.incarnation, triple), self.runs.setdefault((bag, task), set())
         if mine in self.trusted:
             others = runs & self.trusted
             assert len(others) < self._most(bag), (mine, others, "runs more often than it may")
             assert agent.id not in {id for id, _, _ in others}, (mine, others, "runs twice there")
         runs.add(mine)
-        host = self.world.host(agent.id)
+        agent_state = self.world.agent(agent.id)
         expected_s = self.world.bags[bag].estimate_s
-        if expected_s and host is not None and host.life == agent.life and mine in self.trusted:
-            late_s = self.world.now + expected_s - host.ends_s
+        if (
+            expected_s
+            and agent_state is not None
+            and agent_state.incarnation == agent.incarnation
+            and mine in self.trusted
+        ):
+            late_s = self.world.now + expected_s - agent_state.ends_s
             assert late_s < 1.0, (triple, agent.id, late_s, "begun although the host ends")
 
     def _most(self, number):
@@ -113,10 +128,10 @@ class Judge:
         copied = bag.learns or (
             bag.policy is not None and bag.policy.has("ReplicationRequirements")
         )
-        return bag.most_copies if copied else 1
+        return bag.most_replicas if copied else 1
 
     def stopped(self, agent, triple):
-        mine = (agent.id, agent.life, triple)
+        mine = (agent.id, agent.incarnation, triple)
         self.runs.get(triple[:2], set()).discard(mine)
         self.trusted.discard(mine)
 
@@ -124,29 +139,31 @@ class Judge:
         """Nobody reckons with what this host has, or with what any has."""
         self.trusted = {mine for mine in self.trusted if id not in (None, mine[0])}
 
-    def reckon(self, host, held):
-        for bag, task, attempt in held:
-            if host.held.get((bag, task)) == attempt:
-                self.trusted.add((host.id, host.life, (bag, task, attempt)))
+    def account(self, agent, reserved):
+        for bag, task, attempt in reserved:
+            if agent.assigned.get((bag, task)) == attempt:
+                self.trusted.add((agent.id, agent.incarnation, (bag, task, attempt)))
 
     def acknowledged(self, bag, end):
         self.acks.append((bag, end.task, end.attempt, end.code))
 
     def noted(self, record):
-        state = self.world.desk.core.state
-        if isinstance(record, Late):
-            host, tasks = state.hosts[record.host], {(record.bag, task) for task in record.tasks}
-            self.trusted = {m for m in self.trusted if m[0] != host.id or m[2][:2] not in tasks}
-        if isinstance(record, Given | Copied):
-            host = state.hosts[record.host]
-            assert not host.leaving and host.here, (host.id, "was to leave")
-            assert host.id not in self.dismissed, (host.id, "was dismissed")
+        state = self.world.dispatcher.core.state
+        if isinstance(record, TasksExpired):
+            agent, tasks = state.agents[record.agent], {(record.bag, task) for task in record.tasks}
+            self.trusted = {m for m in self.trusted if m[0] != agent.id or m[2][:2] not in tasks}
+        if isinstance(record, TasksAssigned | TasksReplicated):
+            agent = state.agents[record.agent]
+            assert not agent.leaving and agent.here, (agent.id, "was to leave")
+            assert agent.id not in self.dismissed, (agent.id, "was dismissed")
             attempts = state.bags[record.bag].tasks.attempts
             for task in record.tasks:
                 self._is_ready(state.bags[record.bag].tasks, task)
-                self.trusted.add((host.id, host.life, (record.bag, task, attempts[task] + 1)))
+                self.trusted.add(
+                    (agent.id, agent.incarnation, (record.bag, task, attempts[task] + 1))
+                )
         if isinstance(record, AgentLeft):
-            self.excuse(state.hosts[record.number].id)
+            self.excuse(state.agents[record.number].id)
         if isinstance(record, AgentJoined):
             self.dismissed.discard(record.id)
 
@@ -154,12 +171,12 @@ class Judge:
         for needed in tasks.order.needs(task) if tasks.order is not None else ():
             assert tasks.status[needed] == DONE, (task, "was given before", needed, "was done")
 
-    def told(self, bag, end, effect):
+    def on_end(self, bag, end, effect):
         if effect.counts:
             self.live[bag, end.task] += 1
 
     def written(self):
-        self.kept += self.live
+        self.committed += self.live
         self.live = Counter()
 
     def restarted(self, state):
@@ -175,12 +192,12 @@ class Judge:
             ends = list(read_ends(folder, number))
             ends = np.concatenate(ends) if ends else np.zeros(0, [("task", "u4"), ("code", "i2")])
             good = Counter(ends["task"][ends["code"] == 0].tolist())
-            assert bag.cancelled or len(bag.tasks) == self.world.users.wanted[number], number
-            assert bag.over, (number, "is not over")
+            assert bag.cancelled or len(bag.tasks) == self.world.users.expected[number], number
+            assert bag.over, (number, "has not ended")
             for task, status in enumerate(bag.tasks.status):
                 self._task(bag, task, status, good[task])
-        assert not any(host.held for host in state.hosts.values())
-        assert not any(host.busy_procs for host in state.hosts.values())
+        assert not any(agent.assigned for agent in state.agents.values())
+        assert not any(agent.busy_procs for agent in state.agents.values())
 
     def _task(self, bag, task, status, good):
         what = (bag.number, task, status, good)
@@ -192,23 +209,23 @@ class Judge:
         assert good == (status == DONE), (*what, "successes in the ends")
         assert tries <= bag.retries + self._most(bag.number), what
         if status == DONE:
-            assert self.kept[bag.number, task] == 1, (*what, self.kept[bag.number, task])
+            assert self.committed[bag.number, task] == 1, (*what, self.committed[bag.number, task])
         if status == FAILED:
             assert tries > bag.retries or losses >= MOST_LOSSES, (*what, tries, losses)
-            assert self.kept[bag.number, task] <= 1, what
+            assert self.committed[bag.number, task] <= 1, what
 
 
-class Desk:
+class FaultyDispatcher:
     """A dispatcher as ``vgrads.dispatch.server.manager`` is one, without sockets: hear, decide,
     write, answer."""
 
     def __init__(self, world):
         self.world, self.folder = world, world.folder
         state = read_state(self.folder)
-        self.journal = Journal(self.folder, world.segment_bytes)
-        self.shadow = state_of(unpack_image(pack_image(image_of(state))))
+        self.journal = DispatchJournal(self.folder, world.segment_bytes)
+        self.shadow = state_of(unpack_snapshot(pack_snapshot(snapshot_of(state))))
         rules = Rules(policy=world.policy, lost_s=LOST_S, in_hand_s=world.in_hand_s)
-        self.core = Core(state, rules, self._tell, world.judge.told)
+        self.core = Core(state, rules, self._report, world.judge.on_end)
         for number in state.bags:
             self.core.attach(number, world.bags[number])
         self.core.awake_after_restart(world.now)
@@ -216,12 +233,12 @@ class Desk:
         self.level_s = self.tick_s = world.now
         self.turning = False
 
-    def _tell(self, record):
+    def _report(self, record):
         self.journal.add(record)
         self.world.judge.noted(record)
 
-    def asked(self, line, message):
-        if line.parked is not None:
+    def on_request(self, line, message):
+        if line.long_poll_pending is not None:
             self.world.network.down(line, self.unpark(line), 204)
         self.inbox.append((line, message))
         if not self.turning:
@@ -234,7 +251,7 @@ class Desk:
             del self.lines[line.host]
 
     def unpark(self, line):
-        seq, line.parked = line.parked, None
+        seq, line.long_poll_pending = line.long_poll_pending, None
         if seq is not None:
             self.core.waiting.pop(line.host, None)
         return seq
@@ -243,11 +260,11 @@ class Desk:
         """One round; Killed in the midst of it where the world says so."""
         now, world = self.world.now, self.world
         inbox, self.inbox = self.inbox, []
-        answers = [a for line, message in inbox if (a := self._heard(line, message, now))]
+        answers = [a for line, message in inbox if (a := self._on_message(line, message, now))]
         self._now_and_then(now)
-        for host, answer in self.core.due(now):
-            line = self.lines[host.number]
-            assert line.parked is not None, (host.id, answer, "does not wait")
+        for agent, answer in self.core.due(now):
+            line = self.lines[agent.number]
+            assert line.long_poll_pending is not None, (agent.id, answer, "does not wait")
             answers.append((line, self.unpark(line), answer))
         group = self.journal.take()
         world.user()  # while the group is being written
@@ -257,31 +274,33 @@ class Desk:
         for line, seq, answer in answers:
             world.network.down(line, seq, answer)
 
-    def _heard(self, line, message, now):
+    def _on_message(self, line, message, now):
         core = self.core
-        known = core.state.by_id.get(message.host)
-        number = len(core.state.hosts) if known is None else known
-        ends = [(bag, end._replace(host=number)) for bag, end in message.ends]
+        existing = core.state.by_id.get(message.agent)
+        number = len(core.state.agents) if existing is None else existing
+        ends = [(bag, end._replace(agent=number)) for bag, end in message.ends]
         message = replace(message, ends=ends)
-        host = None if known is None else core.state.hosts[known]
+        agent = None if existing is None else core.state.agents[existing]
         if core.is_past(message):
-            return line, message.seq, Answer(stop=True)
-        old = message.hello is None and host is not None and host.life == message.life
-        if (old and message.seq <= host.seq) or not core.hear(message, now, line.agent.site):
+            return line, message.seq, AgentReply(stop=True)
+        old = (
+            message.hello is None and agent is not None and agent.incarnation == message.incarnation
+        )
+        if (old and message.seq <= agent.seq) or not core.receive(message, now, line.agent.site):
             return line, message.seq, None
-        host = core.state.hosts[core.state.by_id[message.host]]
-        before = self.lines.get(host.number)
+        agent = core.state.agents[core.state.by_id[message.agent]]
+        before = self.lines.get(agent.number)
         if before is not None and before is not line:
             self.unpark(before)
-        line.host = host.number
-        self.lines[host.number] = line
+        line.host = agent.number
+        self.lines[agent.number] = line
         if message.hello is not None:
-            self.world.judge.reckon(host, message.hello.held)
-        answer = core.answer(host, now)
+            self.world.judge.account(agent, message.hello.assigned)
+        answer = core.answer(agent, now)
         if answer or message.ends or message.returned or line.broken:
-            core.waiting.pop(host.number, None)
+            core.waiting.pop(agent.number, None)
             return line, message.seq, answer
-        line.parked, line.parked_until_s = message.seq, now + WAIT_S
+        line.long_poll_pending, line.long_poll_until_s = message.seq, now + WAIT_S
         return None
 
     def _now_and_then(self, now):
@@ -291,8 +310,8 @@ class Desk:
         if now - self.tick_s > 0.25:
             self.tick_s = now
             for line in list(self.lines.values()):
-                if line.parked is not None and now >= line.parked_until_s:
-                    self.world.network.down(line, self.unpark(line), Answer())
+                if line.long_poll_pending is not None and now >= line.long_poll_until_s:
+                    self.world.network.down(line, self.unpark(line), AgentReply())
             self.core.lose_silent(now)
 
     def _write(self, group):
@@ -319,9 +338,9 @@ class Desk:
             mine, theirs = canonical(self.core.state), canonical(self.shadow)
             assert same(mine, theirs), ("the journal tells otherwise", mine, theirs)
 
-    def roll_now(self, desk):
+    def roll_now(self, dispatcher):
         """Carry out what is left of a roll; the dispatcher may die between any two steps."""
-        if self.world.desk is not self or not self.rolls:
+        if self.world.dispatcher is not self or not self.rolls:
             return
         roll = self.rolls.pop(self.world.draw.randrange(len(self.rolls)))
         if self.world.draw.random() < self.world.fragile:
@@ -348,4 +367,4 @@ class Desk:
         raise Killed
 
 
-__all__ = ["Desk", "FragilePath", "Judge", "Killed", "canonical", "same"]
+__all__ = ["FaultyDispatcher", "FragilePath", "Judge", "Killed", "canonical", "same"]

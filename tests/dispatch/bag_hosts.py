@@ -6,34 +6,32 @@ import math
 from dataclasses import dataclass, field
 
 from tests.dispatch.bag_network import Line
-from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.records import COULD_NOT, End
-from vgrads.dispatch.core.talk import Message
+from vgrads.exchange.values import COULD_NOT, AttemptEnd, Hello, Message
 
-WAIT_S, BEAT_S, LOST_S = 2.0, 1.5, 6.0
+WAIT_S, HEARTBEAT_S, LOST_S = 2.0, 1.5, 6.0
 
 
-class News:
+class Outbox:
     """What a host has to tell: ends, and tasks that it gives back."""
 
     def __init__(self):
-        self.new, self.told = [], []
+        self.new, self.sent = [], []
 
-    def tell(self, seq, most):
+    def report(self, seq, most):
         """What goes into the message of this number."""
         telling, self.new = self.new[:most], self.new[most:]
-        self.told += [(seq, one) for one in telling]
+        self.sent += [(seq, item) for item in telling]
         return telling
 
     def acknowledge(self, seq):
         """The dispatcher knows all up to this message: the ends among it, with their bags."""
-        known = [one for at, one in self.told if at <= seq]
-        self.told = [(at, one) for at, one in self.told if at > seq]
-        return [one for one in known if isinstance(one[1], End)]
+        existing = [item for at, item in self.sent if at <= seq]
+        self.sent = [(at, item) for at, item in self.sent if at > seq]
+        return [item for item in existing if isinstance(item[1], AttemptEnd)]
 
-    def tell_again(self):
+    def resend(self):
         """What was not acknowledged is to be told again."""
-        self.new, self.told = [one for _, one in self.told] + self.new, []
+        self.new, self.sent = [item for _, item in self.sent] + self.new, []
 
 
 @dataclass(eq=False)
@@ -43,7 +41,7 @@ class Agent:
 
     world: object
     id: str
-    life: str
+    incarnation: str
     procs: int
     site: str
     ends_s: float = math.inf
@@ -52,8 +50,8 @@ class Agent:
     seq: int = 0
     queue: list = field(default_factory=list)
     running: dict = field(default_factory=dict)
-    known: set = field(default_factory=set)
-    news: News = field(default_factory=News)
+    unacknowledged: set = field(default_factory=set)
+    news: Outbox = field(default_factory=Outbox)
     leaving: str = ""
     left_in: int = 0
     line: Line | None = None
@@ -67,13 +65,13 @@ class Agent:
         """Connect to the dispatcher, or try again."""
         if not self.alive or self.line is not None:
             return
-        if self.world.desk is None:
+        if self.world.dispatcher is None:
             self.world.after(0.3, self.connect)
             return
-        self.line = Line(self, self.world.desk)
+        self.line = Line(self, self.world.dispatcher)
         self.greeted, self.under_way = False, 0
-        self.speak()
-        self.beat(self.line)
+        self.send()
+        self.heartbeat(self.line)
 
     def hang_up(self, late=False):
         """The connection breaks; what was under way is lost, or comes ``late``."""
@@ -81,31 +79,31 @@ class Agent:
         if line is None:
             return
         line.broken, line.late = True, late
-        self.news.tell_again()
+        self.news.resend()
         self.left_in = 0
         world = self.world
         world.after(world.draw.uniform(0.0, 2.0), lambda: world.network.cut(line))
         world.after(world.draw.uniform(0.05, 1.0), self.connect)
 
-    def beat(self, line):
+    def heartbeat(self, line):
         """Say something now and then."""
         if self.alive and self.line is line:
             if self.under_way < 4:
-                self.say()
-            self.world.after(BEAT_S, lambda: self.beat(line))
+                self.send_exchange()
+            self.world.after(HEARTBEAT_S, lambda: self.heartbeat(line))
 
-    def speak(self):
+    def send(self):
         """Say what there is to say; ask where nothing is under way."""
         leave = self.leaving and not self.left_in and not self.holds
-        told = self.under_way < 4 and (not self.greeted or self.news.new or leave)
-        if self.alive and self.line is not None and (told or not self.under_way):
-            self.say()
+        message = self.under_way < 4 and (not self.greeted or self.news.new or leave)
+        if self.alive and self.line is not None and (message or not self.under_way):
+            self.send_exchange()
 
     @property
     def holds(self):
         return bool(self.queue or self.running)
 
-    def say(self):
+    def send_exchange(self):
         """Send a message."""
         self.seq += 1
         self.under_way += 1
@@ -113,23 +111,25 @@ class Agent:
         if not self.greeted:
             self.greeted = True
             left_s = None if self.ends_s == math.inf else max(0.0, self.ends_s - self.world.now)
-            held = (*self.running, *self.queue)
-            hello = Hello(slot=self.site, procs=self.procs, left_s=left_s, held=held, name=self.id)
-        news = self.news.tell(self.seq, self.most_ends)
+            reserved = (*self.running, *self.queue)
+            hello = Hello(
+                slot=self.site, procs=self.procs, left_s=left_s, assigned=reserved, name=self.id
+            )
+        news = self.news.report(self.seq, self.most_ends)
         if self.leaving and not self.news.new and not self.left_in and not self.holds:
             self.left_in = self.seq
         message = Message(
-            host=self.id,
-            life=self.life,
+            agent=self.id,
+            incarnation=self.incarnation,
             seq=self.seq,
             hello=hello,
             leaving=self.leaving,
-            ends=[one for one in news if isinstance(one[1], End)],
-            returned=[one for one in news if not isinstance(one[1], End)],
+            ends=[new for new in news if isinstance(new[1], AttemptEnd)],
+            returned=[new for new in news if not isinstance(new[1], AttemptEnd)],
         )
         self.world.network.up(self.line, message)
 
-    def hear(self, line, seq, answer):
+    def receive(self, line, seq, answer):
         """Take an answer."""
         if not self.alive or self.line is not line:
             return
@@ -141,29 +141,29 @@ class Agent:
             self.die()
             return
         for bag, end in self.news.acknowledge(seq):
-            self.known.discard((bag, end.task, end.attempt))
+            self.unacknowledged.discard((bag, end.task, end.attempt))
             self.world.judge.acknowledged(bag, end)
         if answer != 204:
             self.obey(answer)
-        if self.left_in and seq >= self.left_in and not self.news.told and not self.news.new:
+        if self.left_in and seq >= self.left_in and not self.news.sent and not self.news.new:
             self.die()
             return
         if self.news.new or (self.leaving and not self.left_in):
-            self.speak()
+            self.send()
         else:
-            self.world.after(self.world.draw.uniform(0.01, 0.1), self.speak)
+            self.world.after(self.world.draw.uniform(0.01, 0.1), self.send)
 
     def obey(self, answer):
         """Do what the dispatcher says."""
         for triple in answer.give:
-            if triple not in self.known:
-                self.known.add(triple)
+            if triple not in self.unacknowledged:
+                self.unacknowledged.add(triple)
                 self.world.judge.taken(self, triple)
                 if self.leaving:
                     self.news.new.append(triple)
                 else:
                     self.queue.append(triple)
-        self.give_back([*answer.recall, *answer.cancel])
+        self.give_back([*answer.evict, *answer.cancel])
         for triple in answer.cancel:
             if triple in self.running:
                 self.ended(triple, -9)
@@ -177,7 +177,7 @@ class Agent:
         self.queue = [triple for triple in self.queue if triple not in back]
         self.news.new += back
         if back:
-            self.speak()
+            self.send()
 
     # tasks
 
@@ -189,7 +189,7 @@ class Agent:
             if procs <= self.procs and procs > self.procs - self.busy:
                 return
             self.queue.pop(0)
-            run_s, code, kills = self.world.users.fate(*triple)
+            run_s, code, kills = self.world.users.outcome(*triple)
             self.running[triple] = self.world.now
             if procs > self.procs or code == COULD_NOT:
                 self.ended(triple, COULD_NOT)
@@ -210,9 +210,9 @@ class Agent:
         ran_s = self.world.now - self.running.pop(triple)
         self.world.judge.stopped(self, triple)
         bag, task, attempt = triple
-        self.news.new.append((bag, End(task, 0, self.world.now, code, attempt, ran_s)))
+        self.news.new.append((bag, AttemptEnd(task, 0, self.world.now, code, attempt, ran_s)))
         self.begin()
-        self.speak()
+        self.send()
 
     def leave(self, why, kill=False):
         """Go, in good order; ``kill``: what runs is ended."""
@@ -222,7 +222,7 @@ class Agent:
         self.give_back(list(self.queue))
         for triple in list(self.running) if kill else ():
             self.ended(triple, COULD_NOT)
-        self.speak()
+        self.send()
 
     def die(self):
         """Nothing is left of it."""

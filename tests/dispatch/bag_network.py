@@ -11,13 +11,13 @@ class Line:
     """A connection: what goes in comes out in that order, until it breaks."""
 
     agent: object
-    desk: object
+    dispatcher: object
     broken: bool = False
     late: bool = False
     up_s: float = 0.0
     down_s: float = 0.0
-    parked: int | None = None
-    parked_until_s: float = 0.0
+    long_poll_pending: int | None = None
+    long_poll_until_s: float = 0.0
     host: int | None = None
 
 
@@ -25,7 +25,7 @@ class Silence:
     """A connection over which nothing goes."""
 
     def __init__(self):
-        self.desk, self.broken, self.late = "nobody", True, False
+        self.dispatcher, self.broken, self.late = "nobody", True, False
         self.up_s = self.down_s = 0.0
 
 
@@ -58,18 +58,18 @@ class Network:
             late_s = self._world.draw.uniform(0.0, 3.0)
             self._world.after(late_s, lambda: self._arrive(line, message, False))
             return
-        desk = self._world.desk
-        if desk is line.desk and desk is not None:
-            desk.asked(line, message)
+        dispatcher = self._world.dispatcher
+        if dispatcher is line.dispatcher and dispatcher is not None:
+            dispatcher.on_request(line, message)
 
     def down(self, line, seq, answer):
         """An answer to a message."""
         world = self._world
         line.down_s = max(line.down_s, world.now + world.draw.uniform(0.001, 0.05))
-        world.after(line.down_s - world.now, lambda: line.agent.hear(line, seq, answer))
+        world.after(line.down_s - world.now, lambda: line.agent.receive(line, seq, answer))
 
     def cut(self, line):
         """The dispatcher hears that a connection is gone."""
-        desk = self._world.desk
-        if desk is line.desk and desk is not None:
-            desk.hung_up(line)
+        dispatcher = self._world.dispatcher
+        if dispatcher is line.dispatcher and dispatcher is not None:
+            dispatcher.hung_up(line)

@@ -7,18 +7,19 @@ import math
 import random
 from dataclasses import replace
 
-from vgrads.bags.bag import Bag, Listed
-from vgrads.dispatch.core.records import COULD_NOT
+from vgrads.bags.bag import BagSpec, Listed
+from vgrads.exchange.values import COULD_NOT
 from vgrads.policies.policy import read_policy
 from vgrads.workflows.generated.wavefront import Wavefront
 
 _POLICIES = [
-    read_policy(given, "policy")
-    for given in (
+    read_policy(choices, "policy")
+    for choices in (
         {"ReplicationRequirements": "NumberOfReplicas < 3"},
         {"ReplicationRequirements": "NumberOfReplicas < 2", "Concurrency": "1", "Deadline": "6"},
         {
-            "JobRequirements": "Host.ErrorRate < 0.9 || !Tail",
+            # below 0.9 a bag whose tasks fail often would wait for ever for a better host
+            "JobRequirements": "Host.ErrorRate < 0.99 || !Tail",
             "Rank": "Host.JobsToday",
             "Deadline": "Concurrency * 6",
         },
@@ -38,34 +39,34 @@ class Users:
         """``timed``: what tasks take is known; ``lazy``: the part of bags whose tasks become ready
         as others end."""
         self._seed, self._draw, self._timed, self._lazy = seed, draw, timed, lazy
-        self.bags, self.wanted, self.wishes = {}, {}, []
-        self._told = {}
+        self.bags, self.expected, self.control_requests = {}, {}, []
+        self._reported = {}
 
     def act(self, core, now):
         """What they wish by now is done, or done again where it was lost."""
-        while self.wishes and self.wishes[0][0] <= now:
-            self._wish(*self.wishes.pop(0)[1:])
+        while self.control_requests and self.control_requests[0][0] <= now:
+            self._wish(*self.control_requests.pop(0)[1:])
         for number, bag in self.bags.items():
             if number not in core.state.bags:
-                core.add(number, bag, now, open_=self._told[number]["open"] is not None)
+                core.add(number, bag, now, open_=self._reported[number]["open"] is not None)
             state = core.state.bags[number]
-            if self._told[number]["cancel"] and not state.cancelled:
+            if self._reported[number]["cancel"] and not state.cancelled:
                 core.cancel(number, now, "no more wanted")
-            core.grow(number, self.wanted[number] - len(state.tasks))
-            if self._told[number]["open"] is False:
+            core.add_tasks(number, self.expected[number] - len(state.tasks))
+            if self._reported[number]["open"] is False:
                 core.close(number, now)
 
     def _wish(self, what, number, value):
         if what == "bag":
-            self.bags[number], self.wanted[number] = value[0], len(value[0].commands)
-            self._told[number] = {"open": value[1], "cancel": False}
-        elif what == "grow" and not self._told[number]["cancel"]:
-            self.wanted[number] += value
+            self.bags[number], self.expected[number] = value[0], len(value[0].commands)
+            self._reported[number] = {"open": value[1], "cancel": False}
+        elif what == "grow" and not self._reported[number]["cancel"]:
+            self.expected[number] += value
             self.bags[number].commands.lines.extend(["true"] * value)
         elif what == "close":
-            self._told[number]["open"] = False
+            self._reported[number]["open"] = False
         elif what == "cancel":
-            self._told[number]["cancel"] = True
+            self._reported[number]["cancel"] = True
 
     def make_wishes(self):
         """Draw what they will wish, and when."""
@@ -74,7 +75,7 @@ class Users:
             came_s = draw.uniform(0.0, 6.0)
             opened = draw.random() < 0.3
             estimate_s = draw.choice((0.3, 1.0, 3.0)) if self._timed else None
-            bag = Bag(
+            bag = BagSpec(
                 name=f"b{number}",
                 commands=Listed(["true"] * draw.choice((1, 5, 20, 40))),
                 owner=draw.choice("ab"),
@@ -84,23 +85,25 @@ class Users:
                 estimate_s=estimate_s,
                 sites=() if draw.random() < 0.8 else ("s0",),
             )
-            self.wishes.append((came_s, "bag", number, (bag, True if opened else None)))
+            self.control_requests.append((came_s, "bag", number, (bag, True if opened else None)))
             if opened:
                 for _ in range(draw.randint(0, 3)):
                     at_s = came_s + draw.uniform(0.0, 8.0)
-                    self.wishes.append((at_s, "grow", number, draw.randint(0, 15)))
-                self.wishes.append((came_s + 8.0, "close", number, None))
+                    self.control_requests.append((at_s, "grow", number, draw.randint(0, 15)))
+                self.control_requests.append((came_s + 8.0, "close", number, None))
             if draw.random() < 0.15:
-                self.wishes.append((came_s + draw.uniform(0.0, 9.0), "cancel", number, None))
+                self.control_requests.append(
+                    (came_s + draw.uniform(0.0, 9.0), "cancel", number, None)
+                )
         self._give_policies(random.Random(self._seed + 0.5))
         self._give_orders(random.Random(self._seed + 0.25))
-        self.wishes.sort(key=lambda wish: (wish[0], wish[2]))
+        self.control_requests.sort(key=lambda wish: (wish[0], wish[2]))
         self._failing = draw.choice((0.0, 0.1, 0.3))
         self._hopeless, self._killing = draw.choice((0.0, 0.05)), draw.choice((0.0, 0.0, 0.03))
 
     def _give_policies(self, draw):
         """Some bags have a policy, or copies of what is late, or a site for what has failed."""
-        for n, (at_s, what, number, more) in enumerate(self.wishes):
+        for n, (at_s, what, number, more) in enumerate(self.control_requests):
             if what == "bag":
                 learns = draw.random() < 0.15
                 policy = None if learns or draw.random() < 0.6 else draw.choice(_POLICIES)
@@ -112,17 +115,17 @@ class Users:
                     tail_latched=draw.random() < 0.5,
                     failover=draw.choice(((), (), more[0].sites or ("s1",))),
                 )
-                self.wishes[n] = (at_s, what, number, (bag, more[1]))
+                self.control_requests[n] = (at_s, what, number, (bag, more[1]))
 
     def _give_orders(self, draw):
         """Some bags become ready as they go."""
-        for n, (at_s, what, number, more) in enumerate(self.wishes):
+        for n, (at_s, what, number, more) in enumerate(self.control_requests):
             if what == "bag" and more[1] is None and draw.random() < self._lazy:
                 order = Wavefront(draw.randint(1, 6), draw.randint(1, 6))
                 bag = replace(more[0], order=order, commands=Listed(["true"] * order.size))
-                self.wishes[n] = (at_s, what, number, (bag, None))
+                self.control_requests[n] = (at_s, what, number, (bag, None))
 
-    def fate(self, bag, task, attempt):
+    def outcome(self, bag, task, attempt):
         """(run time in seconds, exit code, whether its host dies of it)."""
         of_task = random.Random((self._seed * 64 + bag) * 4096 + task)
         hopeless, kills = of_task.random() < self._hopeless, of_task.random() < self._killing

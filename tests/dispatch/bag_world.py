@@ -7,7 +7,7 @@ import math
 import random
 import shutil
 
-from tests.dispatch.bag_faults import Desk, FragilePath, Judge, Killed, canonical, same
+from tests.dispatch.bag_faults import FaultyDispatcher, FragilePath, Judge, Killed, canonical, same
 from tests.dispatch.bag_hosts import Agent
 from tests.dispatch.bag_network import Network, Silence
 from tests.dispatch.bag_users import Users
@@ -34,7 +34,7 @@ class World:
         self.users = Users(seed, draw, self.timed, lazy)
         self.bags = self.users.bags
         self.judge = Judge(self)
-        self.desk, self.agents, self.lives, self.calm = None, [], 0, False
+        self.dispatcher, self.agents, self.incarnations, self.calm = None, [], 0, False
         self.restarts = 0
 
     # time
@@ -50,18 +50,18 @@ class World:
 
     # the dispatcher
 
-    def turn(self, desk):
-        if desk is not self.desk or desk is None:
+    def turn(self, dispatcher):
+        if dispatcher is not self.dispatcher or dispatcher is None:
             return
-        desk.turning = False
+        dispatcher.turning = False
         try:
-            desk.turn()
+            dispatcher.turn()
         except Killed:
             self.crash()
 
     def tick(self):
         self.after(0.25, self.tick)
-        self.turn(self.desk)
+        self.turn(self.dispatcher)
 
     def death(self):
         if self.calm or self.draw.random() >= self.deadly:
@@ -70,41 +70,41 @@ class World:
 
     def crash(self):
         """The dispatcher dies; another one comes."""
-        desk, self.desk = self.desk, None
-        desk.journal.close()
-        expected = canonical(desk.shadow)
+        dispatcher, self.dispatcher = self.dispatcher, None
+        dispatcher.journal.close()
+        expected = canonical(dispatcher.shadow)
         for agent in self.agents:
-            if agent.line is not None and agent.line.desk is desk:
+            if agent.line is not None and agent.line.dispatcher is dispatcher:
                 agent.hang_up()
-        kept = canonical(read_state(self.folder))
-        assert same(expected, kept), ("what was written was not read", expected, kept)
+        retained = canonical(read_state(self.folder))
+        assert same(expected, retained), ("what was written was not read", expected, retained)
         self.after(self.draw.uniform(0.1, 4.0), self.start)
 
     def start(self):
         self.restarts += 1
-        self.desk = Desk(self)
-        self.judge.restarted(self.desk.core.state)
+        self.dispatcher = FaultyDispatcher(self)
+        self.judge.restarted(self.dispatcher.core.state)
         self.user(always=True)
 
     def user(self, always=False):
         """Users say what they wish, mostly."""
-        if self.desk is not None and (always or self.draw.random() < 0.7):
-            self.users.act(self.desk.core, self.now)
+        if self.dispatcher is not None and (always or self.draw.random() < 0.7):
+            self.users.act(self.dispatcher.core, self.now)
 
     # hosts
 
-    def host(self, id):
-        state = self.desk.core.state if self.desk else None
-        return state.hosts.get(state.by_id.get(id, -1)) if state else None
+    def agent(self, id):
+        state = self.dispatcher.core.state if self.dispatcher else None
+        return state.agents.get(state.by_id.get(id, -1)) if state else None
 
     def join(self, id, procs=0, lasting=False):
         draw = self.draw
-        self.lives += 1
+        self.incarnations += 1
         ends_s = self.now + draw.uniform(2.0, 30.0) if self.timed and not lasting else math.inf
         agent = Agent(
             self,
             id,
-            f"{id}.{self.lives}",
+            f"{id}.{self.incarnations}",
             procs or draw.choice((1, 1, 2, 4)),
             draw.choice(("s0", "s1")),
             ends_s,
@@ -152,28 +152,28 @@ class World:
             agent.hang_up(late=draw.random() < 0.7)
         elif what == "silent":
             self._fall_silent(agent)
-        elif self.host(agent.id) is not None and self.host(agent.id).here:
+        elif self.agent(agent.id) is not None and self.agent(agent.id).here:
             self.judge.dismissed.add(agent.id)
-            self.desk.core.dismiss(self.host(agent.id), "given back")
+            self.dispatcher.core.disconnect(self.agent(agent.id), "released")
 
     def _fall_silent(self, agent):
         """For longer than a host may be, sometimes; then it is back."""
         line, agent.line = agent.line, Silence()
         if line is not None and not isinstance(line, Silence):
             line.broken = True
-        self.after(self.draw.uniform(1.0, 12.0), lambda: self._speak_again(agent))
+        self.after(self.draw.uniform(1.0, 12.0), lambda: self._send_again(agent))
 
-    def _speak_again(self, agent):
+    def _send_again(self, agent):
         if isinstance(agent.line, Silence):
             agent.hang_up()
 
     # all of it
 
     def over(self):
-        state = self.desk.core.state if self.desk else None
+        state = self.dispatcher.core.state if self.dispatcher else None
         return (
             self.calm
-            and not self.users.wishes
+            and not self.users.control_requests
             and state is not None
             and len(state.bags) == len(self.bags)
             and all(bag.over for bag in state.bags.values())
@@ -184,7 +184,7 @@ class World:
         self.calm, self.deadly, self.fragile = True, 0.0, 0.0
         self.join("anchor", 4, lasting=True)
 
-    def play(self):
+    def simulate(self):
         """Until everything is over; AssertionError where something was seen that may never be."""
         self.users.make_wishes()
         self.faults = self.draw.choice((0.05, 0.4, 1.0))
@@ -198,18 +198,18 @@ class World:
         assert self.over(), "the dispatcher stands still"
         until_s = self.now + 15.0
         self.run(lambda: self.now > until_s)
-        state = self.desk.core.state
-        self.desk.turn()
-        self.desk.journal.close()
+        state = self.dispatcher.core.state
+        self.dispatcher.turn()
+        self.dispatcher.journal.close()
         again = read_state(self.folder)
         assert same(canonical(state), canonical(again)), "fold"
         self.judge.at_the_end(state, self.folder)
 
 
-def play(seed, folder, lazy=0.3):
+def simulate(seed, folder, lazy=0.3):
     """One schedule."""
     FragilePath.left = math.inf
     shutil.rmtree(folder, ignore_errors=True)
     world = World(seed, folder, lazy)
-    world.play()
+    world.simulate()
     return world

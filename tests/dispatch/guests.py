@@ -33,11 +33,13 @@ def start_bag(folder, document, *options):
 
 def bag_of(folder):
     """The id of the bag that was started."""
-    found = []
+    results = []
     until(
-        lambda: found.extend(re.findall(r"bag-[0-9a-f]{10}", (folder / "log").read_text())) or found
+        lambda: (
+            results.extend(re.findall(r"bag-[0-9a-f]{10}", (folder / "log").read_text())) or results
+        )
     )
-    return found[0]
+    return results[0]
 
 
 def invite(folder, *options):

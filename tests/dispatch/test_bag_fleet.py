@@ -2,19 +2,18 @@
 
 import pytest
 
-from vgrads.api.wiring import Surrounding, make_drivers
-from vgrads.bags.bag import Bag, Listed
-from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.records import End
+from vgrads.api.wiring import Wiring, make_drivers
+from vgrads.bags.bag import BagSpec, Listed
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Message, Rules
 from vgrads.dispatch.fleet.fleet import Fleet
-from vgrads.dispatch.fleet.site_view import Place
-from vgrads.dispatch.fleet.virtual import VirtualHosts
+from vgrads.dispatch.fleet.site_view import FleetSite
+from vgrads.dispatch.fleet.virtual import VirtualAgents
 from vgrads.dispatch.fleet.world import World
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.states import SlotNews
+from vgrads.exchange.values import AttemptEnd, Hello, Message
+from vgrads.execmgr.core.states import SlotUpdate
 from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import SimClock
 from vgrads.pool.acquire import acquire
@@ -30,26 +29,26 @@ class Site:
     def __init__(self):
         self.opened = []
 
-    def find(self, book, slot, state):
+    def find(self, execution, slot, state):
         return []
 
-    def open(self, book, slot):
+    def open(self, execution, slot):
         self.opened.append(slot)
         return []
 
-    def close(self, book, slot):
+    def close(self, execution, slot):
         return []
 
-    def news(self, book):
+    def news(self, execution):
         return []
 
 
 @pytest.mark.parametrize(("worked", "replaced"), [(True, True), (False, False)])
 def test_a_host_that_is_lost_is_replaced_at_once_if_it_had_worked(worked, replaced):
     core = Core(State(), Rules(), lambda record: None)
-    core.add(0, Bag(name="b", commands=Listed(["true"] * 9)), 0.0)
+    core.add(0, BagSpec(name="b", commands=Listed(["true"] * 9)), 0.0)
     site = Site()
-    place = Place(
+    place = FleetSite(
         site="here",
         queue="",
         node_type="n",
@@ -58,31 +57,37 @@ def test_a_host_that_is_lost_is_replaced_at_once_if_it_had_worked(worked, replac
         longest_s=99.0,
         decide=lambda view: acquire(view, "all-at-once"),
     )
-    fleet = Fleet(core=core, sites=site, places=[place], run="r", pilot_environment=lambda slot: {})
+    fleet = Fleet(
+        core=core, sites=site, sources=[place], run="r", pilot_environment=lambda slot: {}
+    )
 
     def look(at_s):
         fleet.decide(at_s)
-        fleet.heard(fleet.carry_out(), at_s)
+        fleet.observe(fleet.carry_out(), at_s)
 
     look(0.0)
-    core.hear(Message(host="a", life="1", seq=1, hello=Hello(slot="h0", procs=1)), 1.0, "here")
-    core.answer(core.state.hosts[0], 1.0)
+    core.receive(
+        Message(agent="a", incarnation="1", seq=1, hello=Hello(slot="h0", procs=1)), 1.0, "here"
+    )
+    core.answer(core.state.agents[0], 1.0)
     look(1.5)
     if worked:
-        core.hear(Message(host="a", life="1", seq=2, ends=[(0, End(0, 0, 2.0, 0, 1))]), 2.0)
-    fleet.heard([SlotNews(at_s=3.0, slot="h0", state=SlotState.FAILED, reason="killed")], 3.0)
-    assert not core.state.hosts[0].here
+        core.receive(
+            Message(agent="a", incarnation="1", seq=2, ends=[(0, AttemptEnd(0, 0, 2.0, 0, 1))]), 2.0
+        )
+    fleet.observe([SlotUpdate(at_s=3.0, slot="h0", state=SlotState.FAILED, reason="killed")], 3.0)
+    assert not core.state.agents[0].here
     look(3.5)
     assert site.opened == (["h0", "h1"] if replaced else ["h0"])
     look(9.0)
     assert site.opened == ["h0", "h1"]
 
 
-def test_no_more_is_asked_of_a_queue_than_it_takes_of_one_user():
+def test_no_more_is_queried_of_a_queue_than_it_takes_of_a_single_user():
     core = Core(State(), Rules(), lambda record: None)
-    core.add(0, Bag(name="b", commands=Listed(["true"] * 99)), 0.0)
+    core.add(0, BagSpec(name="b", commands=Listed(["true"] * 99)), 0.0)
     site = Site()
-    place = Place(
+    place = FleetSite(
         site="here",
         queue="",
         node_type="n",
@@ -92,12 +97,14 @@ def test_no_more_is_asked_of_a_queue_than_it_takes_of_one_user():
         decide=lambda view: acquire(view, "one-at-a-time"),
         requests=3,
     )
-    fleet = Fleet(core=core, sites=site, places=[place], run="r", pilot_environment=lambda slot: {})
+    fleet = Fleet(
+        core=core, sites=site, sources=[place], run="r", pilot_environment=lambda slot: {}
+    )
     for at_s in (0.0, 1.0):
         fleet.decide(at_s)
-        fleet.heard(fleet.carry_out(), at_s)
+        fleet.observe(fleet.carry_out(), at_s)
     assert site.opened == ["h0", "h1", "h2"]
-    fleet.heard([SlotNews(at_s=2.0, slot="h1", state=SlotState.EXPIRED, reason="over")], 2.0)
+    fleet.observe([SlotUpdate(at_s=2.0, slot="h1", state=SlotState.EXPIRED, reason="over")], 2.0)
     fleet.decide(3.0)
     fleet.carry_out()
     assert site.opened == ["h0", "h1", "h2", "h3"]
@@ -108,8 +115,8 @@ def two_sites(bags, waits=(180.0, 180.0), most=4, **more):
     core = Core(State(), Rules(), lambda record: None)
     for number, bag in enumerate(bags):
         core.add(number, bag, 0.0)
-    places = [
-        Place(
+    sites = [
+        FleetSite(
             site=name,
             queue="",
             node_type="n",
@@ -122,36 +129,36 @@ def two_sites(bags, waits=(180.0, 180.0), most=4, **more):
         for name, wait_s in zip("ab", waits, strict=True)
     ]
     fleet = Fleet(
-        core=core, sites=Site(), places=places, run="r", pilot_environment=lambda slot: {}, **more
+        core=core, sites=Site(), sources=sites, run="r", pilot_environment=lambda slot: {}, **more
     )
 
     def look(at_s):
         fleet.decide(at_s)
-        fleet.heard(fleet.carry_out(), at_s)
-        asked = dict.fromkeys("ab", 0)
+        fleet.observe(fleet.carry_out(), at_s)
+        requested = dict.fromkeys("ab", 0)
         for slot in core.state.slots.values():
             if not slot.closing:
-                asked[slot.site] += slot.hosts
-        return asked
+                requested[slot.site] += slot.agents
+        return requested
 
     look.fleet = fleet
     return core, look
 
 
 def bag(tasks, **more):
-    return Bag(name="b", commands=Listed(["true"] * tasks), **more)
+    return BagSpec(name="b", commands=Listed(["true"] * tasks), **more)
 
 
-def join(core, slot, hosts, at_s):
+def join(core, slot, agents, at_s):
     """Hosts of a slot come, and are given work."""
-    for n in range(hosts):
+    for n in range(agents):
         hello = Hello(slot=slot, procs=1)
-        core.hear(
-            Message(host=f"{slot}.{n}", life="1", seq=1, hello=hello),
+        core.receive(
+            Message(agent=f"{slot}.{n}", incarnation="1", seq=1, hello=hello),
             at_s,
             core.state.slots[slot].site,
         )
-        core.answer(core.state.hosts[core.state.by_id[f"{slot}.{n}"]], at_s)
+        core.answer(core.state.agents[core.state.by_id[f"{slot}.{n}"]], at_s)
 
 
 def test_hosts_come_only_where_a_bag_may_use_them():
@@ -159,7 +166,7 @@ def test_hosts_come_only_where_a_bag_may_use_them():
     assert look(0.0) == {"a": 0, "b": 4}
 
 
-def test_who_may_use_one_site_only_has_it_before_others():
+def test_who_may_use_a_single_site_only_has_it_before_others():
     _, look = two_sites([bag(3), bag(4, sites=("a",))])
     assert look(0.0) == {"a": 4, "b": 3}
 
@@ -186,15 +193,15 @@ def test_a_bags_policy_keeps_it_from_a_grid_as_long_as_it_says_so():
     assert look(1.0) == {"a": 0, "b": 2}  # unfit now: what was asked for is taken back at once
 
 
-def test_the_soonest_site_is_asked_first_by_what_was_seen():
+def test_the_soonest_site_is_queried_first_by_observations():
     core, look = two_sites([bag(8)])
     assert look(0.0) == {"a": 4, "b": 4}
     join(core, "h1", 4, 20.0)  # of b, after 20 s
     look(20.0)
     join(core, "h0", 4, 90.0)
     look(90.0)
-    for host in core.state.hosts.values():
-        core.gone(host, 91.0, lost=False)
+    for agent in core.state.agents.values():
+        core.gone(agent, 91.0, lost=False)
     core.cancel(0, 91.0, "")
     before = look(92.0)
     core.add(1, bag(3), 93.0)
@@ -202,18 +209,18 @@ def test_the_soonest_site_is_asked_first_by_what_was_seen():
     assert (after["a"] - before["a"], after["b"] - before["b"]) == (0, 3)
 
 
-def test_a_site_whose_hosts_do_not_come_keeps_its_place_while_others_are_asked():
+def test_a_site_whose_hosts_do_not_come_keeps_its_place_while_others_are_queried():
     core, look = two_sites([bag(3)], waits=(60.0, 100.0))
-    asked = [look(float(at_s)) for at_s in range(3000)]
-    assert asked[0] == asked[160] == {"a": 3, "b": 0}
+    requested = [look(float(at_s)) for at_s in range(3000)]
+    assert requested[0] == requested[160] == {"a": 3, "b": 0}
     assert (
-        asked[161] == asked[-1] == {"a": 3, "b": 3}
+        requested[161] == requested[-1] == {"a": 3, "b": 3}
     )  # as late again as it is late is later than b
     join(core, "h1", 3, 3000.0)
     assert look(3000.5) == {"a": 0, "b": 3}
     core.cancel(0, 3001.0, "")
-    for host in core.state.hosts.values():
-        core.gone(host, 3001.0, lost=False)
+    for agent in core.state.agents.values():
+        core.gone(agent, 3001.0, lost=False)
     look(3002.0)
     core.add(1, bag(2), 3003.0)
     assert look(3003.0)["a"] == 0  # waited for in vain: not the soonest any more
@@ -227,13 +234,13 @@ def test_hosts_that_work_count_where_they_are_and_no_others_come_for_their_tasks
     assert look(2.0) == look(500.0) == {"a": 4, "b": 0}
 
 
-def test_a_site_that_refuses_loses_the_work_to_the_other_meanwhile():
+def test_a_site_that_refuses_loses_the_work_to_the_other_concurrently():
     _, look = two_sites([bag(4)], waits=(10.0, 20.0))
     assert look(0.0) == {"a": 4, "b": 0}
-    news = SlotNews(
+    news = SlotUpdate(
         at_s=1.0, slot="h0", state=SlotState.FAILED, reason="no such account", permanent=True
     )
-    look.fleet.heard([news], 1.0)
+    look.fleet.observe([news], 1.0)
     assert look(2.0)["b"] == 4
 
 
@@ -243,7 +250,7 @@ def test_supply_follows_a_tail_within_two_looks(both):
     elsewhere on and on."""
     clock = SimClock()
     core = Core(State(), Rules(), lambda record: None)
-    hosts = VirtualHosts(
+    agents = VirtualAgents(
         core, lambda number, task, _: (300.0 + 7.0 * (task % 20) if number == 0 else 5000.0, 0)
     )
     catalog = Catalog(
@@ -253,10 +260,10 @@ def test_supply_follows_a_tail_within_two_looks(both):
         ),
         links={},
     )
-    nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
+    nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=0)
     sites = Sites("r", make_drivers(catalog, list("abc"), clock, nothing), clock, {})
     places = [
-        Place(
+        FleetSite(
             site=name,
             queue="",
             node_type="",
@@ -267,21 +274,21 @@ def test_supply_follows_a_tail_within_two_looks(both):
         )
         for name in "abc"
     ]
-    fleet = Fleet(core=core, sites=sites, places=places, run="r", pilot_environment=lambda _: {})
+    fleet = Fleet(core=core, sites=sites, sources=places, run="r", pilot_environment=lambda _: {})
     core.add(0, bag(60, sites=("a", "b"), estimate_s=300.0), 0.0)
     core.add(1, bag(99, sites=("c",) if both else ("a", "c"), estimate_s=300.0), 0.0)
-    seen = []
+    observed = []
 
     def looked():
-        here = [h for h in core.state.hosts.values() if h.here and not h.leaving]
+        here = [h for h in core.state.agents.values() if h.here and not h.leaving]
         mine = [h for h in here if h.site == "b" or (both and h.site == "a")]
-        seen.append((clock.now(), core.state.bags[0].tasks.counts[:2], len(mine)))
+        observed.append((clock.now(), core.state.bags[0].tasks.counts[:2], len(mine)))
 
     World(
-        core, fleet, sites, hosts, clock, lambda: core.state.bags[0].over, looked, steady=True
+        core, fleet, sites, agents, clock, lambda: core.state.bags[0].over, looked, steady=True
     ).run()
     assert core.state.bags[0].tasks.counts[2] == 60
-    tail = [n for n, (_, (pending, _), _) in enumerate(seen) if not pending and n > 2]
-    assert len({here for n, (_, _, here) in enumerate(seen) if n in tail}) > 8
+    tail = [n for n, (_, (pending, _), _) in enumerate(observed) if not pending and n > 2]
+    assert len({here for n, (_, _, here) in enumerate(observed) if n in tail}) > 8
     for n in tail:
-        assert seen[n][2] <= max(sum(seen[m][1]) for m in (n - 2, n - 1, n))
+        assert observed[n][2] <= max(sum(observed[m][1]) for m in (n - 2, n - 1, n))

@@ -17,7 +17,7 @@ import pytest
 from tests import waiting
 from tests.conftest import ROOT
 from tests.services.two_sites import SITES
-from vgrads.execmgr.tasks.processes import parent_of, variable_of
+from vgrads.agent.processes import parent_of, variable_of
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=90.0)
@@ -70,23 +70,23 @@ def start(folder, *arguments):
 def agents(site_variable):
     """Agents that a batch system has started: process → node. Not those of tasks, which have a
     task's number, and not what an agent has just forked and what is still called like it."""
-    found = {}
+    result = {}
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            agent = words[1:2] == [b"-I"] and words[2].endswith(b".pyz")
+            agent = words[1:4] == [b"-I", b"-X", b"vgrads-agent"]
             if agent and variable_of(pid, site_variable) and not variable_of(pid, "VGRADS_TASK"):
-                found[pid] = variable_of(pid, "VGRADS_NODE")
-    return {pid: node for pid, node in found.items() if parent_of(pid) not in found}
+                result[pid] = variable_of(pid, "VGRADS_NODE")
+    return {pid: node for pid, node in result.items() if parent_of(pid) not in result}
 
 
-def told(folder):
+def read_config(folder):
     return (folder / "log").read_text()
 
 
 def bag_of(folder):
-    return re.search(r"bag-[0-9a-f]{10}", told(folder))[0]
+    return re.search(r"bag-[0-9a-f]{10}", read_config(folder))[0]
 
 
 def done(folder):
@@ -114,7 +114,7 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
     run = start(tmp_path, "run", world(600, "slurm"))
     until(
         lambda: len(set(agents("SLURM_JOB_ID").values())) == 4 and (tmp_path / "ran").exists(),
-        lambda: told(tmp_path),
+        lambda: read_config(tmp_path),
     )
     for pid in list(agents("SLURM_JOB_ID"))[:2]:
         with suppress(ProcessLookupError):
@@ -125,9 +125,12 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
     assert len(survivors) == 2
     before = len((tmp_path / "ran").read_text().split())
     again = start(tmp_path, "resume", bag_of(tmp_path))
-    until(lambda: len((tmp_path / "ran").read_text().split()) > before + 50, lambda: told(tmp_path))
+    until(
+        lambda: len((tmp_path / "ran").read_text().split()) > before + 50,
+        lambda: read_config(tmp_path),
+    )
     assert survivors <= agents("SLURM_JOB_ID").keys()
-    assert again.wait(120) == 0, told(tmp_path)
+    assert again.wait(120) == 0, read_config(tmp_path)
     assert done(tmp_path) == Counter(dict.fromkeys(range(600), 1))
     assert set(map(int, (tmp_path / "ran").read_text().split())) == set(range(600))
     until(nothing_left, "slots given back")
@@ -136,10 +139,12 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
 def test_a_bag_on_grid_engine_with_a_host_killed(world, tmp_path):
     """The one host there is dies: its slot ends, another one is asked for, and nothing is lost."""
     run = start(tmp_path, "run", world(60, "sge"))
-    until(lambda: agents("SGE_TASK_ID") and (tmp_path / "ran").exists(), lambda: told(tmp_path))
+    until(
+        lambda: agents("SGE_TASK_ID") and (tmp_path / "ran").exists(), lambda: read_config(tmp_path)
+    )
     for pid in agents("SGE_TASK_ID"):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    assert run.wait(120) == 0, told(tmp_path)
+    assert run.wait(120) == 0, read_config(tmp_path)
     assert done(tmp_path) == Counter(dict.fromkeys(range(60), 1))
     until(nothing_left, "slots given back")

@@ -9,14 +9,14 @@ import pytest
 from vgrads.agent.machine import GIVE_UP_S
 from vgrads.agent.session import Pauses
 
-HOSTS = 10_000
+AGENTS = 10_000
 
 
 def returns_s(away_s):
     """When each host is back, counted from the manager's return; every try before that is
     refused."""
     back = []
-    for _ in range(HOSTS):
+    for _ in range(AGENTS):
         pauses, now = Pauses(), 0.0
         while now < away_s:
             now += pauses.next_s()
@@ -25,7 +25,7 @@ def returns_s(away_s):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_after_five_minutes_no_more_than_200_a_second_and_all_within_one(seed):
+def test_after_five_minutes_no_more_than_200_a_second_and_all_within_a_second(seed):
     random.seed(seed)
     back = returns_s(300.0)
     assert back.max() <= 60.0 < 300.0 + back.max() < GIVE_UP_S
@@ -40,11 +40,17 @@ def test_after_a_short_absence_hosts_are_soon_back():
     assert returns_s(6.0).max() <= 6.0
 
 
+def test_after_a_minute_or_two_of_faults_hosts_are_back_within_a_quarter_of_a_minute():
+    random.seed(6)
+    assert returns_s(75.0).max() <= 15.0
+    assert returns_s(100.0).max() <= 15.0
+
+
 def test_what_the_manager_asks_for_and_what_it_answers_count():
     random.seed(5)
     pauses = Pauses()
     assert max(Pauses().next_s(2.0) for _ in range(200)) > 1.5
-    for _ in range(20):
+    for _ in range(40):
         pauses.next_s()
     assert pauses.next_s() > 50.0
     pauses.over()

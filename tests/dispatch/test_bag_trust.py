@@ -7,22 +7,22 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.dispatch.test_bag_work import ends, hello, manager, run, say
+from tests.dispatch.test_bag_work import ends, hello, manager, run, send
 from tests.portal.serving import Served
 from vgrads.agent.environment import is_secret, pass_environment
-from vgrads.bags.bag import Bag, Listed
+from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.core.fold import apply
-from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
-from vgrads.dispatch.core.records import End, Ended, Given
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.dispatch.core.records import AttemptsEnded, TasksAssigned
+from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Message, Rules
 from vgrads.dispatch.document import BagDocument, with_written_parameters
-from vgrads.dispatch.server.keys import key_of
-from vgrads.dispatch.standing import state_word
+from vgrads.dispatch.status import state_word
 from vgrads.dispatch.storage.bag_files import BagFiles
-from vgrads.dispatch.storage.journal import Journal, read_state
+from vgrads.dispatch.storage.journal import DispatchJournal, read_state
+from vgrads.exchange.keys import key_of
+from vgrads.exchange.values import AttemptEnd, Hello, Message
 from vgrads.kernel.documents import parse_mapping, validate_field
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_duration, parse_fraction, parse_instant
@@ -47,7 +47,7 @@ def test_numbers_of_documents_are_finite_and_sensible(number):
     task = {"id": "a", "command": "true"}
     workflows = {"workflows": [{"name": "w", "tasks": [task]}], "name": "s", "deadline": 60}
     site = {"name": "a", "kind": "dedicated", "procs": 1}
-    for model, given in (
+    for model, document in (
         (BagDocument, {"name": "x", "command": "true", "runtime_s": number}),
         (BagDocument, {"name": "x", "command": "true", "memory_mib": number}),
         (BagDocument, {"name": "x", "command": "true", "weight": number}),
@@ -62,7 +62,7 @@ def test_numbers_of_documents_are_finite_and_sensible(number):
         (SitesDocument, {"site": [{**site, "boot": number}]}),
     ):
         with pytest.raises(InputError):
-            validate_field(model, given)
+            validate_field(model, document)
     with pytest.raises(InputError):
         parse_duration(number)
     assert validate_field(BagDocument, {"name": "x", "command": "true", "runtime_s": 0})
@@ -84,91 +84,93 @@ class Broken(Listed):
         raise OverflowError("no such command")
 
 
-def fill(core, host="a", life="1", seq=1):
-    core.hear(Message(host=host, life=life, seq=seq, hello=Hello(slot="h0", procs=4)), 1.0)
-    return core.answer(core.state.hosts[core.state.by_id[host]], 1.0)
+def fill(core, agent="a", incarnation="1", seq=1):
+    core.receive(
+        Message(agent=agent, incarnation=incarnation, seq=seq, hello=Hello(slot="h0", procs=4)), 1.0
+    )
+    return core.answer(core.state.agents[core.state.by_id[agent]], 1.0)
 
 
 def test_a_bag_of_a_tiny_run_time_is_served_and_stops_nobody():
     """As one that an earlier version accepted: the host ends, so that rounds are counted."""
     core = Core(State(), Rules(), lambda record: None)
-    core.add(0, Bag(name="tiny", commands=Listed(("true",)), estimate_s=1e-320, owner="x"), 0.0)
-    core.add(1, Bag(name="other", commands=Listed(("true",)), owner="y"), 0.0)
-    found = Hello(slot="h0", procs=4, left_s=100.0)
-    core.hear(Message(host="a", life="1", seq=1, hello=found), 1.0)
-    answer = core.answer(core.state.hosts[0], 1.0)
+    core.add(0, BagSpec(name="tiny", commands=Listed(("true",)), estimate_s=1e-320, owner="x"), 0.0)
+    core.add(1, BagSpec(name="other", commands=Listed(("true",)), owner="y"), 0.0)
+    hello = Hello(slot="h0", procs=4, left_s=100.0)
+    core.receive(Message(agent="a", incarnation="1", seq=1, hello=hello), 1.0)
+    answer = core.answer(core.state.agents[0], 1.0)
     assert {bag for bag, _, _ in answer.give} == {0, 1}
 
 
 def test_a_bag_that_cannot_be_served_fails_and_the_others_are_served(tmp_path):
-    async def work(found, port):
+    async def work(result, port):
         for number, commands in ((1, Broken(("x",))), (2, Listed(("echo ok",)))):
-            bag = Bag(name=f"bag {number}", commands=commands, owner="me")
-            found.add(number, bag, BagFiles(bag, tmp_path / str(number), tmp_path))
-        _, answer = await say(port, hello())
+            bag = BagSpec(name=f"bag {number}", commands=commands, owner="me")
+            result.add(number, bag, BagFiles(bag, tmp_path / str(number), tmp_path))
+        _, answer = await send(port, hello())
         assert answer["hello"]  # what it was given is compared when it says so again
-        _, answer = await say(port, hello(2))
+        _, answer = await send(port, hello(2))
         assert [order[3] for order in answer["give"]] == ["echo 0", "echo ok"]
-        await found.durable()
-        bag = found.state.bags[1]
+        await result.durable()
+        bag = result.state.bags[1]
         assert state_word(bag) == "failed" and "OverflowError: no such command" in bag.fault
-        found.state.check()
+        result.state.check()
 
     with manager(tmp_path / "d", "echo 0") as alive:
         alive(work)
     with manager(tmp_path / "d") as alive:  # a restart does not repeat it
 
-        async def later(found, port):
-            assert [state_word(bag) for bag in found.state.bags.values()][1] == "failed"
-            found.state.check()
+        async def later(results, port):
+            assert [state_word(bag) for bag in results.state.bags.values()][1] == "failed"
+            results.state.check()
 
         alive(later)
 
 
 def test_a_record_that_cannot_be_applied_fails_its_bag_now_and_at_replay(tmp_path):
-    journal = Journal(tmp_path)
+    journal = DispatchJournal(tmp_path)
     core = Core(State(), Rules(), journal.add)
     for number in (0, 1):
-        core.add(number, Bag(name="x", commands=Listed(("true",))), 0.0)
+        core.add(number, BagSpec(name="x", commands=Listed(("true",))), 0.0)
     fill(core)
-    core.note(Ended(0, [End(999, 0, 2.0, 0, 1)]))  # no such task
+    core.note(AttemptsEnded(0, [AttemptEnd(999, 0, 2.0, 0, 1)]))  # no such task
     journal.write(journal.take())
     journal.close()
     for state in (core.state, read_state(tmp_path)):
         assert [state_word(bag) for bag in state.bags.values()] == ["failed", "running"]
         assert "IndexError" in state.bags[0].fault
         state.check()
-        again = state_of(unpack_image(pack_image(image_of(state))))
+        again = state_of(unpack_snapshot(pack_snapshot(snapshot_of(state))))
         assert again.bags[0].fault == state.bags[0].fault
     with pytest.raises(KeyError):  # of no bag at all: the journal is not ours
-        apply(State(), Given(0, 7, [0]))
+        apply(State(), TasksAssigned(0, 7, [0]))
 
 
-def test_outputs_of_one_bag_that_cannot_be_put_in_place_fail_that_bag(tmp_path):
+def test_outputs_of_a_single_bag_that_cannot_be_put_in_place_fail_that_bag(tmp_path):
     """Task 0 writes a file where task 1 needs a folder: others' ends are acknowledged all the
     same."""
 
-    async def work(found, port):
-        bag = Bag(name="clash", commands=Listed(("true", "true")), outputs=("{task}",))
+    async def work(result, port):
+        bag = BagSpec(name="clash", commands=Listed(("true", "true")), outputs=("{task}",))
         files = BagFiles(bag, tmp_path / "1", tmp_path)
-        found.add(1, bag, files)
+        result.add(1, bag, files)
         (tmp_path / "1").mkdir()
         (tmp_path / "1" / "results").write_text("a file where a folder belongs")
-        _, answer = await say(port, hello())
-        given = [order for order in answer["give"] if order[0] == 1]
-        for _, task, attempt, *_ in given:
+        _, answer = await send(port, hello())
+        values = [order for order in answer["give"] if order[0] == 1]
+        for _, task, attempt, *_ in values:
             path = f"/outputs/1/{task}/{attempt}/{task}"
-            assert (await say(port, b"text", path=path, method="PUT"))[0] == 200
+            assert (await send(port, b"text", path=path, method="PUT"))[0] == 200
         done = [
             [bag, task, attempt, 0, [0, 0, 1, 0], 0, 0, "", ""]
             for bag, task, attempt, *_ in answer["give"]
         ]
-        status, _ = await say(
+        status, _ = await send(
             port, {"host": "a", "life": "1", "seq": 2, "wait_s": 0, "ended": done}
         )
-        await found.durable()
-        assert status == 200 and not found.problem
-        assert found.state.bags[0].tasks.counts[2] == 1
+        await result.durable()
+        assert status == 200 and not result.problem
+        assert result.state.bags[0].tasks.counts[2] == 1
 
     with manager(tmp_path / "d", "echo 0") as alive:
         alive(work)
@@ -178,15 +180,15 @@ def test_a_stored_bag_that_is_not_valid_any_more_fails_alone(vgrads, write, tmp_
     code, bag = run(vgrads, write("bag.yaml", "name: x\ncommand: 'true'\nparameters: {x: [1]}\n"))
     assert code == 0
     folder = tmp_path / "home" / "dispatchers" / bag["id"]
-    kept = json.loads((folder / "bags" / "0000" / "document.json").read_text())
-    poison = kept | {"document": kept["document"] | {"name": "poison", "runtime_s": 1e-320}}
+    stored = json.loads((folder / "bags" / "0000" / "document.json").read_text())
+    poison = stored | {"document": stored["document"] | {"name": "poison", "runtime_s": 1e-320}}
     core = Core(read_state(folder / "journal"), Rules(), lambda record: None)
     (folder / "bags" / "0001").mkdir()
     (folder / "bags" / "0001" / "document.json").write_text(json.dumps(poison))
     from vgrads.dispatch.core.faults import fault_in  # noqa: PLC0415
-    from vgrads.dispatch.storage.kept import name_of, open_bag, readable_bags  # noqa: PLC0415
+    from vgrads.dispatch.storage.folder import name_of, open_bag, readable_bags  # noqa: PLC0415
 
-    assert [one.number for one in readable_bags(folder)] == [0]
+    assert [readable_bag.number for readable_bag in readable_bags(folder)] == [0]
     fault = fault_in(1, lambda: open_bag(folder, 1))
     core.reject(fault, name_of(folder, 1), 5.0)
     assert (core.state.bags[1].name, state_word(core.state.bags[1])) == ("poison", "failed")
@@ -224,26 +226,26 @@ WRONG = [
 
 @pytest.mark.parametrize("body", WRONG, ids=lambda body: repr(body)[:60])
 def test_an_invalid_message_costs_its_sender_the_connection_and_the_key(body, tmp_path):
-    async def work(found, port):
+    async def work(result, port):
         key = key_of(b"s", "h1")
         good = hello(hello={"slot": "h1"}) | {"host": "b"}
-        assert (await say(port, good, key=key))[1]["give"]
-        assert (await say(port, body))[0] == 400
-        assert (await say(port, hello(2)))[0] == 403
-        assert (await say(port, {"host": "b", "life": "1", "seq": 2, "wait_s": 0}, key=key))[
+        assert (await send(port, good, key=key))[1]["give"]
+        assert (await send(port, body))[0] == 400
+        assert (await send(port, hello(2)))[0] == 403
+        assert (await send(port, {"host": "b", "life": "1", "seq": 2, "wait_s": 0}, key=key))[
             0
         ] == 200
-        assert found.state.slots["h0"].revoked and not found.state.slots.get("h1")
-        assert found.state.bags[0].tasks.counts[2] == 0
-        found.state.check()
+        assert result.state.slots["h0"].revoked and not result.state.slots.get("h1")
+        assert result.state.bags[0].tasks.counts[2] == 0
+        result.state.check()
 
     with manager(tmp_path / "d", "true") as alive:
         alive(work)
 
 
-def test_outputs_of_attempts_that_nobody_was_given_are_refused(tmp_path):
-    async def work(found, port):
-        await say(port, hello())
+def test_outputs_of_attempts_that_nobody_was_assigned_are_refused(tmp_path):
+    async def work(result, port):
+        await send(port, hello())
         for path in (
             "0/0/1/undeclared",
             "9/0/1/a",
@@ -252,7 +254,7 @@ def test_outputs_of_attempts_that_nobody_was_given_are_refused(tmp_path):
             f"{10**40}/0/1/a",
             "0/0",
         ):
-            assert (await say(port, b"x", path=f"/outputs/{path}", method="PUT"))[0] == 400
+            assert (await send(port, b"x", path=f"/outputs/{path}", method="PUT"))[0] == 400
 
     with manager(tmp_path / "d", "true") as alive:
         alive(work)
@@ -304,9 +306,9 @@ workflows:
 """
     answer = vgrads("run", write("set.yaml", text), "--sites", "here", "--json")
     assert answer.code == 0, answer.err
-    (seen,) = (tmp_path / "home" / "runs").glob("*/w-1/results/a.txt")
-    assert "HF_TOKEN=hush-hf" in seen.read_text()
-    assert not any(SECRETS[n] in seen.read_text() for n in SECRETS if n != "HF_TOKEN")
+    (observed,) = (tmp_path / "home" / "runs").glob("*/w-1/results/a.txt")
+    assert "HF_TOKEN=hush-hf" in observed.read_text()
+    assert not any(SECRETS[n] in observed.read_text() for n in SECRETS if n != "HF_TOKEN")
     (err,) = (tmp_path / "home" / "runs").glob("*/w-1/tasks/a*/stderr.txt")
     assert "ABSENT" in err.read_text() and err.read_text().endswith("said\n")
 
@@ -359,8 +361,10 @@ def test_parameters_are_texts_as_they_are_written():
         "name: x\ncommand: 'echo {x}'\nparameters: {x: [1.50, 0x10, 010, yes, 1e3, ' a ', ~x, "
         "2026-01-01], y: {range: [0, 2]}}\n"
     )
-    found = validate_field(BagDocument, with_written_parameters(parse_mapping(yaml, "", "yaml")))
-    assert found.parameters["x"] == (
+    bag_document = validate_field(
+        BagDocument, with_written_parameters(parse_mapping(yaml, "", "yaml"))
+    )
+    assert bag_document.parameters["x"] == (
         "1.50",
         "0x10",
         "010",
@@ -374,10 +378,12 @@ def test_parameters_are_texts_as_they_are_written():
         '{"name": "x", "command": "echo {x}", "parameters": {"x": [1.50, 1e3, '
         '100000000000000000001, true, "a"]}}'
     )
-    found = validate_field(BagDocument, with_written_parameters(parse_mapping(text, "", "json")))
-    assert found.parameters["x"] == ("1.50", "1e3", "100000000000000000001", "true", "a")
-    again = BagDocument.model_validate_json(found.model_dump_json())
-    assert again.parameters == found.parameters
+    bag_document = validate_field(
+        BagDocument, with_written_parameters(parse_mapping(text, "", "json"))
+    )
+    assert bag_document.parameters["x"] == ("1.50", "1e3", "100000000000000000001", "true", "a")
+    again = BagDocument.model_validate_json(bag_document.model_dump_json())
+    assert again.parameters == bag_document.parameters
 
 
 def test_parameters_reach_commands_as_they_are_written(vgrads, write):

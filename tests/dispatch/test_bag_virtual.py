@@ -7,11 +7,11 @@ import pytest
 
 from tests.conftest import ROOT
 from vgrads.api.bags import virtual
+from vgrads.api.bags.execution import ControlRequests, submit_bag
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
-from vgrads.api.bags.work import Wishes, hand_over
+from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.document import load_bag
 from vgrads.dispatch.storage.journal import read_state
-from vgrads.portal.jobs.bags import dispatcher_folder
 from vgrads.vgrid.catalog import load_catalog
 
 SITES = ROOT / "data" / "sites.toml"
@@ -34,20 +34,20 @@ def written(folder, **more):
 @pytest.mark.parametrize("release", ["distributed", "central", "coordinated", "look-ahead"])
 def test_a_bag_is_done_at_simulated_sites(vgrads, tmp_path, release):
     path = written(tmp_path, hosts={"most": 4, "release": release})
-    (told,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
-    assert (told["state"], told["done"]) == ("done", 300)
-    state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
+    (message,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
+    assert (message["state"], message["done"]) == ("done", 300)
+    state = read_state(dispatcher_folder(message["dispatcher"]) / "journal")
     state.check()
     slots = [slot for slot in state.slots.values() if slot.site]
     assert slots
     assert all(slot.ended for slot in slots)
-    assert all(slot.hosts <= 4 for slot in slots)
-    assert not any(host.here for host in state.hosts.values())
-    spent_s = sum(host.done for host in state.hosts.values()) * 30.0
+    assert all(slot.agents <= 4 for slot in slots)
+    assert not any(agent.here for agent in state.agents.values())
+    spent_s = sum(agent.done for agent in state.agents.values()) * 30.0
     assert spent_s == 9000.0
-    assert vgrads("bags", "status", told["id"], "--json").json["bags"][0]["state"] == "done"
-    assert "done" in vgrads("bags", "explain", told["id"], 7).out
-    lines = vgrads("bags", "logs", told["id"], "--json").out.splitlines()
+    assert vgrads("bags", "status", message["id"], "--json").json["bags"][0]["state"] == "done"
+    assert "done" in vgrads("bags", "explain", message["id"], 7).out
+    lines = vgrads("bags", "logs", message["id"], "--json").out.splitlines()
     ended = [json.loads(line) for line in lines]
     assert {end["task"] for end in ended if end["code"] == 0} == set(range(300))
 
@@ -58,9 +58,9 @@ def test_the_same_seed_plays_the_same(vgrads, tmp_path):
         vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"][0] for _ in range(2)
     ]
     ends = []
-    for told in ran:
-        state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
-        ends.append((state.bags[0].ended_s, [host.done for host in state.hosts.values()]))
+    for message in ran:
+        state = read_state(dispatcher_folder(message["dispatcher"]) / "journal")
+        ends.append((state.bags[0].ended_s, [agent.done for agent in state.agents.values()]))
     assert ends[0] == ends[1]
 
 
@@ -68,7 +68,7 @@ def test_the_same_seed_plays_the_same(vgrads, tmp_path):
     ("more", "words"),
     [
         ({"runtime_s": None}, "runtime_s"),
-        ({"runtime_s": 7200, "hosts": {"longest": "1h"}}, "no host stays longer"),
+        ({"runtime_s": 7200, "hosts": {"longest": "1h"}}, "no node stays longer"),
     ],
 )
 def test_what_cannot_be_played_is_refused_before(vgrads, tmp_path, more, words):
@@ -77,10 +77,10 @@ def test_what_cannot_be_played_is_refused_before(vgrads, tmp_path, more, words):
     assert words in refused.err + refused.out
 
 
-def test_only_sites_that_a_bag_names_are_asked(vgrads, tmp_path):
+def test_only_sites_that_a_bag_names_are_queried(vgrads, tmp_path):
     path = written(tmp_path, sites=["mayhem"])
-    (told,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
-    state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
+    (message,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
+    state = read_state(dispatcher_folder(message["dispatcher"]) / "journal")
     assert {slot.site for slot in state.slots.values() if slot.site} == {"mayhem"}
 
 
@@ -90,14 +90,14 @@ def begun(tmp_path, monkeypatch):
     monkeypatch.setattr(virtual, "_LOOK_S", 0.0)
     folder, path = tmp_path / "dispatcher", written(tmp_path)
     whole = load_catalog(SITES)
-    hand_over(folder, 0, load_bag(path)[0], tmp_path, whole)
+    submit_bag(folder, 0, load_bag(path)[0], tmp_path, whole)
     catalog = simulated_part(whole, folder)
     stopped = VirtualBagWork(
         folder,
         catalog,
         "bag-x",
-        lambda: Wishes(new=[0]),
-        lambda told: told["bags"][0]["done"] > 50 and stopped.end(),
+        lambda: ControlRequests(new=[0]),
+        lambda payload: payload["bags"][0]["done"] > 50 and stopped.end(),
     )
     assert stopped.carry_out().ended_early
     return folder, catalog
@@ -107,21 +107,21 @@ def test_a_bag_that_was_stopped_goes_on_with_what_was_done(begun):
     folder, catalog = begun
     before = read_state(folder / "journal")
     assert 50 < before.bags[0].tasks.counts[2] < 300
-    assert not any(host.here for host in before.hosts.values())
+    assert not any(agent.here for agent in before.agents.values())
     assert all(slot.ended for slot in before.slots.values())
-    ended = VirtualBagWork(folder, catalog, "bag-x", lambda: Wishes(new=[0])).carry_out()
+    ended = VirtualBagWork(folder, catalog, "bag-x", lambda: ControlRequests(new=[0])).carry_out()
     assert not ended.ended_early
     state = read_state(folder / "journal")
     state.check()
     assert state.bags[0].tasks.counts[2] == 300
-    assert sum(host.done for host in state.hosts.values()) == 300
+    assert sum(agent.done for agent in state.agents.values()) == 300
     assert state.bags[0].ended_s > before.now_s
 
 
 def test_a_bag_that_was_stopped_can_be_dropped(begun):
     folder, catalog = begun
-    wishes = Wishes(new=[0], stops={0: "no more"})
-    VirtualBagWork(folder, catalog, "bag-x", lambda: wishes).carry_out()
+    control_requests = ControlRequests(new=[0], stops={0: "no more"})
+    VirtualBagWork(folder, catalog, "bag-x", lambda: control_requests).carry_out()
     state = read_state(folder / "journal")
     assert state.bags[0].cancelled == "no more"
     assert state.bags[0].tasks.counts[4] > 0
@@ -129,9 +129,9 @@ def test_a_bag_that_was_stopped_can_be_dropped(begun):
 
 def test_a_request_is_no_wider_than_its_queue(vgrads, tmp_path):
     path = written(tmp_path, sites=["mayhem"], hosts={"most": 64})
-    (told,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
-    state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
+    (message,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
+    state = read_state(dispatcher_folder(message["dispatcher"]) / "journal")
     (queue,) = load_catalog(SITES).site("mayhem").queues
-    asked = [slot.hosts for slot in state.slots.values() if slot.hosts]
-    assert sum(asked) >= 64
-    assert max(asked) == queue.max_procs
+    requested = [slot.agents for slot in state.slots.values() if slot.agents]
+    assert sum(requested) >= 64
+    assert max(requested) == queue.max_procs

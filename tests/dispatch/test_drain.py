@@ -5,28 +5,28 @@ import random
 
 import pytest
 
-from vgrads.bags.bag import Bag, Listed
+from vgrads.bags.bag import BagSpec, Listed
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Rules
-from vgrads.dispatch.fleet.virtual import VirtualHosts
+from vgrads.dispatch.fleet.virtual import VirtualAgents
 
 DELAY_S = 0.001
 
 
-def scale_in(seed, hosts=12, tasks=150):
+def scale_in(seed, agents=12, tasks=150):
     """One random interleaving: hosts with an end come, and are dismissed at random instants; how
     many were."""
     draws = random.Random(seed)
     runs_s = draws.choice((0.05, 1.0, 7.0, 60.0))
     ends: list[tuple[int, float]] = []
-    core = Core(State(), Rules(), lambda _: None, lambda _, end, __: ends.append((end.host, end)))
+    core = Core(State(), Rules(), lambda _: None, lambda _, end, __: ends.append((end.agent, end)))
     core.add(
         0,
-        Bag(name="drained", commands=Listed(["true"] * tasks), estimate_s=runs_s, retries=0),
+        BagSpec(name="drained", commands=Listed(["true"] * tasks), estimate_s=runs_s, retries=0),
         0.0,
     )
-    around = VirtualHosts(core, lambda *_: (runs_s * draws.uniform(0.5, 1.0), 0), DELAY_S)
+    around = VirtualAgents(core, lambda *_: (runs_s * draws.uniform(0.5, 1.0), 0), DELAY_S)
     dismissed = 0
 
     def come(name, ends_s=float("inf")):
@@ -34,13 +34,13 @@ def scale_in(seed, hosts=12, tasks=150):
 
     def go(name):
         nonlocal dismissed
-        host = core.state.hosts.get(core.state.by_id.get(name, -1))
-        if host is not None and host.here and not core.state.bags[0].over:
-            core.dismiss(host, "given back")
+        agent = core.state.agents.get(core.state.by_id.get(name, -1))
+        if agent is not None and agent.here and not core.state.bags[0].over:
+            core.disconnect(agent, "released")
             around.push()
             dismissed += 1
 
-    for number in range(hosts):
+    for number in range(agents):
         at_s = draws.uniform(0, 5 * runs_s)
         name = f"h{number}"
         ends_s = at_s + draws.uniform(0.5, 20) * runs_s
@@ -55,7 +55,7 @@ def scale_in(seed, hosts=12, tasks=150):
     assert not bag.tasks.failures
     assert len(ends) == tasks  # no task ran twice: none was killed
     for number, end in ends:
-        assert end.at_s <= core.state.hosts[number].ends_s + 2 * DELAY_S
+        assert end.at_s <= core.state.agents[number].ends_s + 2 * DELAY_S
     return dismissed
 
 

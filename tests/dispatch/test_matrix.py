@@ -17,31 +17,30 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from vgrads.api.bags.answers import why
-from vgrads.api.bags.matrices import Digests, Problem, lay_out, lines_of, program
+from vgrads.api.bags.matrices import Digests, MatrixProblem, lay_out, lines_of, program
 from vgrads.api.bags.matrices import about as matrix_about
-from vgrads.dispatch.core.records import End
-from vgrads.dispatch.core.talk import Message
-from vgrads.dispatch.core.tasks import DONE, HELD, PENDING
+from vgrads.dispatch.core.tasks import BLOCKED, DONE, PENDING
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.server.manager import Manager
-from vgrads.dispatch.server.setting import Setting
+from vgrads.dispatch.server.config import DispatcherConfig
+from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.block_files import judged, keep_values
-from vgrads.dispatch.storage.kept import keep_bag
+from vgrads.dispatch.storage.folder import keep_bag
 from vgrads.dispatch.storage.matrix_store import MatrixStore, joined, parted
+from vgrads.exchange.values import AttemptEnd, Message
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.generated.allpairs import AllPairs
-from vgrads.workflows.generated.blocks import MOST_CELLS, MOST_S, Grid, block_of
+from vgrads.workflows.generated.blocks import MOST_CELLS, MOST_S, BlockGrid, block_of
 
 GRIDS = st.builds(
-    Grid,
+    BlockGrid,
     st.sampled_from(["wavefront", "allpairs"]),
     st.integers(1, 9),
     st.integers(1, 9),
     st.integers(1, 5),
     st.integers(1, 5),
 ) | st.builds(
-    lambda n, side: Grid("allpairs", n, n, side, side, half=True),
+    lambda n, side: BlockGrid("allpairs", n, n, side, side, half=True),
     st.integers(1, 9),
     st.integers(1, 5),
 )
@@ -85,12 +84,12 @@ echo $(( (x + y + d) % 1000003 ))
 
 
 @given(GRIDS)
-def test_every_cell_is_in_one_block(grid):
-    found = [cell for task in range(grid.order.size) for cell in grid.inside(task)]
+def test_every_cell_is_in_a_single_block(grid):
+    results = [cell for task in range(grid.order.size) for cell in grid.inside(task)]
     whole = [
         (i, j) for i, j in product(range(grid.rows), range(grid.cols)) if j >= i or not grid.half
     ]
-    assert sorted(found) == whole
+    assert sorted(results) == whole
     assert [grid.count(task) for task in range(grid.order.size)] == [
         len(list(grid.inside(task))) for task in range(grid.order.size)
     ]
@@ -108,7 +107,7 @@ def test_every_cell_is_in_one_block(grid):
 def test_a_block_is_neither_too_large_nor_fewer_than_the_places_where_cells_are_long(
     kind, rows, cols, cell_s, places
 ):
-    side = block_of(Grid(kind, rows, cols, 1, 1), cell_s, places)
+    side = block_of(BlockGrid(kind, rows, cols, 1, 1), cell_s, places)
     assert 1 <= side <= max(rows, cols)
     assert side * side <= MOST_CELLS
     assert side == 1 or side * side * cell_s <= MOST_S
@@ -118,7 +117,7 @@ def test_a_block_is_neither_too_large_nor_fewer_than_the_places_where_cells_are_
 
 def test_blocks_grow_as_cells_become_shorter():
     sides = [
-        block_of(Grid("wavefront", 1000, 1000, 1, 1), cell_s, 64)
+        block_of(BlockGrid("wavefront", 1000, 1000, 1, 1), cell_s, 64)
         for cell_s in (100.0, 1.0, 0.01, 0.0001)
     ]
     assert sides == sorted(sides)
@@ -148,7 +147,7 @@ def test_values_come_back_and_what_is_none_is_refused(values, cut):
 
 def filled(path):
     """A file of six blocks of a cell each, and how long it was after each."""
-    store = MatrixStore(path, about(Grid("allpairs", 2, 3, 1, 1)), write=True)
+    store = MatrixStore(path, about(BlockGrid("allpairs", 2, 3, 1, 1)), write=True)
     sizes = [path.stat().st_size]
     for block in range(6):
         store.append([(block, joined([b"value %d\n" % block]))])
@@ -181,11 +180,11 @@ def test_a_store_that_was_being_begun_is_begun_anew_and_a_foreign_file_is_not_to
     body = path.read_bytes()
     for cut in range(sizes[0]):
         path.write_bytes(body[:cut])
-        MatrixStore(path, about(Grid("allpairs", 2, 3, 1, 1)), write=True).close()
+        MatrixStore(path, about(BlockGrid("allpairs", 2, 3, 1, 1)), write=True).close()
         assert path.read_bytes() == body[: sizes[0]]
     path.write_bytes(b"my thesis")
-    with pytest.raises(InputError, match="no matrix file"):
-        MatrixStore(path, about(Grid("allpairs", 2, 3, 1, 1)), write=True)
+    with pytest.raises(InputError, match="not a matrix file"):
+        MatrixStore(path, about(BlockGrid("allpairs", 2, 3, 1, 1)), write=True)
     assert path.read_bytes() == b"my thesis"
 
 
@@ -202,7 +201,7 @@ def test_behind_a_damaged_block_the_others_count(tmp_path):
         store.close()
 
 
-def test_lines_are_row_by_row_and_one_run_writes_at_a_time(tmp_path):
+def test_lines_are_row_by_row_and_a_single_run_writes_at_a_time(tmp_path):
     path = tmp_path / "m"
     filled(path)
     store = MatrixStore(path, write=True)
@@ -224,17 +223,17 @@ class Counted:
     """A dispatcher over a Wavefront of four blocks of four cells, whose values are all 1."""
 
     def __init__(self, folder):
-        problem = Problem(
+        problem = MatrixProblem(
             kind="wavefront", rows=4, cols=4, border=[b"1"] * 9, function=program(["true"])
         )
         digests, grid = Digests.of(problem), problem.grid(2)
         lay_out(folder / "bags" / "0000", problem, digests, grid, folder / "m")
         MatrixStore(folder / "m", matrix_about(problem, digests, grid, 1.0), write=True).close()
-        self.kept = keep_bag(folder, 0, BagDocument(name="m", command="block"), folder)
-        self.manager = Manager(Setting(folder=folder, secret=b"s"), SimClock(0.0))
+        self.bag = keep_bag(folder, 0, BagDocument(name="m", command="block"), folder)
+        self.manager = DispatchManager(DispatcherConfig(folder=folder, secret=b"s"), SimClock(0.0))
 
     def add(self):
-        self.manager.add(0, self.kept.bag, self.kept.files)
+        self.manager.add(0, self.bag.bag, self.bag.files)
         return self.manager.state.bags[0].tasks
 
     def close(self):
@@ -247,23 +246,23 @@ def test_what_is_in_the_matrix_and_not_in_the_journal_is_not_run_again(tmp_path)
     store.append([(0, joined([b"1"] * 4)), (1, joined([b"1"] * 4))])
     store.close()
     tasks = counted.add()
-    assert list(tasks.status) == [DONE, DONE, PENDING, HELD]
-    assert counted.kept.files.around(2) == [b"1"] * 5
+    assert list(tasks.status) == [DONE, DONE, PENDING, BLOCKED]
+    assert counted.bag.files.around(2) == [b"1"] * 5
     counted.manager.journal.write(counted.manager.journal.take())
-    told = why(tmp_path, 0, 3)
-    assert (told["state"], told["reasons"]) == (
+    payload = why(tmp_path, 0, 3)
+    assert (payload["state"], payload["reasons"]) == (
         "not ready",
         ["it needs task 1: done, task 2: waits"],
     )
-    assert told["command"].endswith("vgrads-block 2 4 2 4 block.3")
+    assert payload["command"].endswith("vgrads-block 2 4 2 4 block.3")
     counted.close()
 
 
 def test_what_the_journal_says_is_done_must_be_in_the_matrix(tmp_path):
     counted = Counted(tmp_path)
     with pytest.raises(InputError, match="lacks blocks"):
-        counted.kept.files.had([DONE, PENDING, HELD, HELD])
-    assert counted.kept.files.had([PENDING, HELD, HELD, HELD]) == []
+        counted.bag.files.had([DONE, PENDING, BLOCKED, BLOCKED])
+    assert counted.bag.files.had([PENDING, BLOCKED, BLOCKED, BLOCKED]) == []
     counted.close()
 
 
@@ -273,12 +272,15 @@ def test_what_the_journal_says_is_done_must_be_in_the_matrix(tmp_path):
 def test_an_end_counts_when_its_values_are_whole(tmp_path, body):
     counted = Counted(tmp_path)
     counted.add()
-    files = counted.kept.files
+    files = counted.bag.files
     if body is not None:
         files.arriving(0, 1).mkdir(parents=True)
         (files.arriving(0, 1) / "block.0").write_bytes(body)
     message = Message(
-        host="h", life="1", seq=1, ends=[(0, End(0, 0, 1.0, 0, 1)), (7, End(0, 0, 1.0, 0, 1))]
+        agent="h",
+        incarnation="1",
+        seq=1,
+        ends=[(0, AttemptEnd(0, 0, 1.0, 0, 1)), (7, AttemptEnd(0, 0, 1.0, 0, 1))],
     )
     (_, end), other = judged(message, {0: files}).ends
     assert end.code == (0 if body == joined([b"1"] * 4) else -1000)
@@ -428,7 +430,7 @@ def test_long_values_are_whole(vgrads, place):
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "text"),
     [
         (("allpairs", "items", "none", "./cell"), "none: cannot be read"),
         (("allpairs", "items", "list", "./cell"), "list: line 2: 'gone' is missing"),
@@ -439,7 +441,7 @@ def test_long_values_are_whole(vgrads, place):
         (("allpairs", "items", "items", "true"), "cell 0 0 (i00, i00): F printed nothing"),
         (("allpairs", "items", "items", "false"), "cell 0 0 (i00, i00): F exited with code 1"),
         (("allpairs", "items", "items", "--python", "f.py:nothing"), "has no attribute 'nothing'"),
-        (("allpairs", "items", "items", "--python", "pair"), "is no function"),
+        (("allpairs", "items", "items", "--python", "pair"), "is not a function"),
         (("allpairs", "items", "items", "--python", "f.py:pair", "--procs", "2"), "one processor"),
         (("allpairs", "items", "two", "--symmetric", "true"), "not the same items"),
         (("allpairs", "items", "items", "--python", "f.py:pair", "true"), "given twice"),
@@ -447,13 +449,13 @@ def test_long_values_are_whole(vgrads, place):
             ("wavefront", "edges.txt", "--python", "f.py:sour"),
             "cell 0 1: F raised ValueError: one is enough",
         ),
-        (("wavefront", "wrong.txt", "./cell"), "wrong.txt: line 1: is no edge"),
+        (("wavefront", "wrong.txt", "./cell"), "wrong.txt: line 1: is not an edge"),
         (("wavefront", "empty.txt", "./cell"), "the edge R.-1.-1 is missing"),
-        (("matrix", "edges.txt"), "is no matrix file"),
+        (("matrix", "edges.txt"), "is not a matrix file"),
         (("matrix", "none"), "none: cannot be opened"),
     ],
 )
-def test_what_is_wrong_is_said(vgrads, place, command, said):
+def test_what_is_wrong_is_reported(vgrads, place, command, text):
     items(place, 3)
     (place / "list").write_text("items/i00\ngone\n")
     (place / "two").write_text("items/i00\nitems/i01\n")
@@ -462,7 +464,7 @@ def test_what_is_wrong_is_said(vgrads, place, command, said):
     (place / "empty.txt").write_text("")
     done = vgrads(*command)
     assert done.code == 2, done
-    assert said in done.err, done
+    assert text in done.err, done
     assert not (place / "allpairs.matrix").exists()
 
 
@@ -497,8 +499,8 @@ def test_a_cell_that_fails_later_is_named_and_the_rest_goes_on_when_it_is_mended
     first = vgrads(*command)
     assert first.code == 1
     assert "cell 35 3: F raised AssertionError: flagged" in first.out
-    known = vgrads("matrix", "wavefront.matrix", "--json").json
-    assert known["done"] == 1200  # the last row of blocks needs its first block
+    existing = vgrads("matrix", "wavefront.matrix", "--json").json
+    assert existing["done"] == 1200  # the last row of blocks needs its first block
     flag.unlink()
     second = vgrads(*command)
     assert second.code == 0, second
@@ -512,9 +514,9 @@ def test_the_matrix_of_another_problem_is_refused(vgrads, place):
     (place / "items" / "i01").write_bytes(b"changed")
     other = vgrads("allpairs", "items", "items", "--python", "f.py:pair")
     assert other.code == 2
-    assert "is of another problem: items differs" in other.err
+    assert "belongs to another problem: items differs" in other.err
     other = vgrads("allpairs", "items", "items", "--python", "f.py:cell")
-    assert "is of another problem: function, items differ" in other.err
+    assert "belongs to another problem: function, items differ" in other.err
 
 
 SLOW = """\
@@ -581,12 +583,12 @@ def test_a_run_that_ends_in_its_midst_goes_on_and_runs_nothing_again_that_is_rec
     assert (place / "r.txt").read_text().splitlines() == cells
     inputs = [line.split() for line in log.read_text().splitlines()]
     r = wavefront_of(36, 36)[2]
-    known = {
+    existing = {
         (str(r[i - 1, j]), str(r[i, j - 1]), str(r[i - 1, j - 1]))
         for top, bottom, left, right in had
         for i, j in product(range(top, bottom), range(left, right))
     }
-    assert not known & {tuple(one) for one in inputs[before:]}
+    assert not existing & {tuple(item) for item in inputs[before:]}
     tried = 16 + int(0.5 / 0.002)  # before a block was chosen
     lost = 36 * (os.cpu_count() or 1)
     assert len(inputs) <= 36 * 36 + tried + lost, "more than a block for each processor was lost"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.dispatch.core.records import End
 from vgrads.dispatch.fleet.meter import Covered, TaskMeter
-from vgrads.dispatch.storage.bag_files import Read
+from vgrads.dispatch.storage.bag_files import InputFile
+from vgrads.exchange.values import AttemptEnd
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=40)
 
@@ -64,7 +64,7 @@ class Stream:
     def __init__(self, mib_s, run_s, reads_of, out_s=0.0):
         self.meter, self.link = TaskMeter(), Link(mib_s)
         self.run_s, self.reads_of, self.draw = run_s, reads_of, random.Random(1)
-        self.cache, self.began_s, self.ready_s, self.ends, self.tasks, self.hosts = (
+        self.cache, self.began_s, self.ready_s, self.ends, self.tasks, self.agents = (
             {},
             {},
             {},
@@ -72,64 +72,68 @@ class Stream:
             0,
             0,
         )
-        self.told, self.task, self.out_s = [], {}, out_s
+        self.samples, self.task, self.out_s = [], {}, out_s
 
     def join(self, count):
-        for host in range(self.hosts, self.hosts + count):
-            self.cache[host] = set()
-            self._next(host)
-        self.hosts += count
+        for agent in range(self.agents, self.agents + count):
+            self.cache[agent] = set()
+            self._next(agent)
+        self.agents += count
 
-    def _next(self, host):
-        self.task[host] = self.tasks
+    def _next(self, agent):
+        self.task[agent] = self.tasks
         self.tasks += 1
-        self.began_s[host] = self.link.now_s
-        missing = [r for r in self.reads_of(self.task[host]) if r.digest not in self.cache[host]]
-        self.cache[host].update(r.digest for r in missing)
+        self.began_s[agent] = self.link.now_s
+        missing = [r for r in self.reads_of(self.task[agent]) if r.digest not in self.cache[agent]]
+        self.cache[agent].update(r.digest for r in missing)
         if missing:
-            self.link.left[host] = sum(r.mib for r in missing)
+            self.link.left[agent] = sum(r.mib for r in missing)
         else:
-            self._run(host)
+            self._run(agent)
 
-    def _run(self, host):
-        self.ready_s[host] = self.link.now_s
-        runs_s = self.run_s(self.task[host]) * self.draw.uniform(0.9, 1.1)
-        self.ends.append((self.link.now_s + runs_s + self.out_s, host, runs_s))
+    def _run(self, agent):
+        self.ready_s[agent] = self.link.now_s
+        runs_s = self.run_s(self.task[agent]) * self.draw.uniform(0.9, 1.1)
+        self.ends.append((self.link.now_s + runs_s + self.out_s, agent, runs_s))
 
     def run(self, until_s):
         while self.link.now_s < until_s:
             self.ends.sort()
             end_s = self.ends[0][0] if self.ends else float("inf")
             if self.link.next_s() < end_s:
-                for host in self.link.to(self.link.next_s()):
-                    self._run(host)
+                for agent in self.link.to(self.link.next_s()):
+                    self._run(agent)
                 continue
-            _, host, runs_s = self.ends.pop(0)
+            _, agent, runs_s = self.ends.pop(0)
             for other in self.link.to(end_s):
                 self._run(other)
-            fetched_s = self.ready_s[host] - self.began_s[host]
-            task = self.task[host]
+            fetched_s = self.ready_s[agent] - self.began_s[agent]
+            task = self.task[agent]
             category = str(task % 2)
-            end = End(task, host, end_s, 0, 1, ran_s=runs_s, fetched_s=fetched_s, sent_s=self.out_s)
+            end = AttemptEnd(
+                task, agent, end_s, 0, 1, ran_s=runs_s, fetched_s=fetched_s, sent_s=self.out_s
+            )
             self.meter.add(1, end, category, self.reads_of(task))
-            self._next(host)
-            if end_s > (self.told[-1][0] if self.told else 0.0) + 3.0:
-                self.meter.look(0.001, self.hosts)
-                found = self.meter.capacity_json()
-                self.told.append((end_s, found and found["value"]))
+            self._next(agent)
+            if end_s > (self.samples[-1][0] if self.samples else 0.0) + 3.0:
+                self.meter.look(0.001, self.agents)
+                result = self.meter.capacity_json()
+                self.samples.append((end_s, result and result["value"]))
 
 
-@pytest.mark.parametrize("hosts", [4, 12, 30, 60])
+@pytest.mark.parametrize("agents", [4, 12, 30, 60])
 @pytest.mark.parametrize("in_s", [0.1, 0.5])
-def test_the_capacity_of_a_link_is_told_however_many_hosts_there_are(hosts, in_s):
-    stream = Stream(1.0, lambda _: 5.0, lambda task: [Read(str(task), in_s, common=False)])
-    stream.join(hosts)
+def test_the_capacity_of_a_link_is_reported_however_many_hosts_there_are(agents, in_s):
+    stream = Stream(1.0, lambda _: 5.0, lambda task: [InputFile(str(task), in_s, common=False)])
+    stream.join(agents)
     stream.run(800.0)
-    found = stream.meter.capacity_json()
-    told = [value for at_s, value in stream.told if at_s > 400.0]  # hosts go in step: it sways
-    assert statistics.median(told) == pytest.approx(1 + 5.0 / in_s, rel=0.05)
-    assert found["bottleneck"] == "up-link"
-    assert found["low"] <= found["value"] <= found["high"]
+    result = stream.meter.capacity_json()
+    message = [
+        value for at_s, value in stream.samples if at_s > 400.0
+    ]  # hosts go in step: it sways
+    assert statistics.median(message) == pytest.approx(1 + 5.0 / in_s, rel=0.05)
+    assert result["bottleneck"] == "up-link"
+    assert result["low"] <= result["value"] <= result["high"]
 
 
 @pytest.mark.parametrize("common", [True, False])
@@ -137,24 +141,24 @@ def test_hosts_that_join_do_not_look_like_a_fall_of_the_capacity(common):
     """Yu 2013, Fig 4.7: 1 GB that all tasks share, 5 s, 1 MB out; 1 worker, then 10 more. The file
     counts as shared by what its name says, or because others had it before the hosts came."""
     stream = Stream(
-        100.0, lambda _: 5.0, lambda _: [Read("all", 1000.0, common=common)], out_s=0.05
+        100.0, lambda _: 5.0, lambda _: [InputFile("all", 1000.0, common=common)], out_s=0.05
     )
     stream.join(1)
     stream.run(2000.0)
-    before = stream.told[-1][1]
+    before = stream.samples[-1][1]
     assert before == pytest.approx(101, rel=0.1)
     stream.join(10)
     stream.run(2600.0)
-    after = [value for at_s, value in stream.told if at_s > 2000.0]
+    after = [value for at_s, value in stream.samples if at_s > 2000.0]
     assert len(after) > 100
     assert min(after) >= 0.9 * before
 
 
-def test_a_mixed_bag_is_told_by_its_means_not_by_the_mean_of_ratios():
+def test_a_mixed_bag_is_described_by_its_means_not_by_the_mean_of_ratios():
     stream = Stream(
         1.0,
         lambda task: (2.0, 20.0)[task % 2],
-        lambda task: [Read(str(task), (0.4, 0.1)[task % 2], common=False)],
+        lambda task: [InputFile(str(task), (0.4, 0.1)[task % 2], common=False)],
     )
     stream.join(20)
     stream.run(3000.0)
@@ -164,19 +168,19 @@ def test_a_mixed_bag_is_told_by_its_means_not_by_the_mean_of_ratios():
 def test_results_are_the_down_link_and_processors_are_counted():
     meter = TaskMeter()
     for n in range(200):
-        meter.add(4, End(n, n % 10, n * 0.5 + 20.0, 0, 1, ran_s=6.0, sent_s=0.5), "a")
+        meter.add(4, AttemptEnd(n, n % 10, n * 0.5 + 20.0, 0, 1, ran_s=6.0, sent_s=0.5), "a")
     meter.look(0.0, 40)
-    found = meter.capacity_json()
-    assert found["bottleneck"] == "down-link"
-    assert found["value"] == pytest.approx(4 * 13.0)
+    result = meter.capacity_json()
+    assert result["bottleneck"] == "down-link"
+    assert result["value"] == pytest.approx(4 * 13.0)
 
 
 def test_failures_tell_nothing_of_times():
     meter = TaskMeter()
-    meter.add(1, End(0, 0, 10.0, 1, 1, ran_s=5.0, fetched_s=1.0), "a")
+    meter.add(1, AttemptEnd(0, 0, 10.0, 1, 1, ran_s=5.0, fetched_s=1.0), "a")
     assert meter.failing
     assert meter.capacity_json() is None
-    meter.add(1, End(1, 0, 20.0, 0, 1, ran_s=5.0, fetched_s=1.0), "a")
+    meter.add(1, AttemptEnd(1, 0, 20.0, 0, 1, ran_s=5.0, fetched_s=1.0), "a")
     meter.look(0.0, 1)
     assert not meter.failing
     assert meter.capacity_json()["value"] == pytest.approx(6.0)

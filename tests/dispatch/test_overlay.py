@@ -49,8 +49,8 @@ def value(case, procs):
         served[-demand.weight] = served.get(-demand.weight, 0) + int(row.sum())
     for grid, column in zip(grids, procs.T, strict=True):
         left = int(column.sum())
-        for order, hosts in grid.parts:
-            taken = min(left, hosts * grid.procs)
+        for order, agents in grid.parts:
+            taken = min(left, agents * grid.procs)
             used[order] = used.get(order, 0) + taken
             left -= taken
         assert left == 0
@@ -66,9 +66,9 @@ def test_no_limit_is_passed_nothing_is_where_it_does_not_fit_and_all_is_whole(ca
     assert not plan.procs[~fits].any()
     for demand, row in zip(demands, plan.procs, strict=True):
         assert row.sum() <= demand.procs
-    for grid, hosts, column in zip(grids, plan.hosts, plan.procs.T, strict=True):
-        assert hosts <= grid.room
-        assert hosts == math.ceil(column.sum() / grid.procs)
+    for grid, agents, column in zip(grids, plan.nodes, plan.procs.T, strict=True):
+        assert agents <= grid.room
+        assert agents == math.ceil(column.sum() / grid.procs)
 
 
 def rows(demand, fits, rooms):
@@ -140,7 +140,7 @@ def test_the_order_of_bags_and_grids_does_not_matter(case, chance):
 def test_without_work_there_are_no_hosts(case):
     demands, grids, fits = case
     idle = [Demand(procs=0, weight=d.weight) for d in demands]
-    assert not any(overlay(idle, grids, fits).hosts)
+    assert not any(overlay(idle, grids, fits).nodes)
 
 
 @settings(max_examples=30, deadline=None)
@@ -149,19 +149,19 @@ def test_plain_and_compiled_it_is_the_same(case):
     demands, grids, fits = case
     where = np.array([g for g, grid in enumerate(grids) for _ in grid.parts], np.int64)
     room = np.array([n * grid.procs for grid in grids for _, n in grid.parts], np.int64)
-    found = []
+    results = []
     for form in (_fill.plain, _fill.fast):
         left = np.array([d.procs for d in demands], np.int64)
         flow = np.zeros(fits.shape, np.int64)
         form(fits, left, where, room, flow)
-        found.append((flow.tolist(), left.tolist()))
-    assert found[0] == found[1]
+        results.append((flow.tolist(), left.tolist()))
+    assert results[0] == results[1]
 
 
 def test_small_bags_share_a_host():
     bags = [Demand(procs=1)] * 20
     plan = overlay(bags, [GridRoom(procs=8, room=10)], np.ones((20, 1), np.bool_))
-    assert plan.hosts == (3,)
+    assert plan.nodes == (3,)
 
 
 def test_who_may_go_elsewhere_makes_room():
@@ -181,7 +181,7 @@ def test_a_heavier_bag_is_served_before_others_and_what_is_left_is_theirs():
 
 
 @pytest.mark.parametrize(
-    ("second", "hosts"),
+    ("second", "agents"),
     [
         (GridRoom(procs=1, room=9, wait_s=50.0), (0, 4)),  # sooner
         (GridRoom(procs=1, room=9, wait_s=50.0, price=1.0), (4, 0)),  # for money
@@ -190,6 +190,6 @@ def test_a_heavier_bag_is_served_before_others_and_what_is_left_is_theirs():
         (GridRoom(procs=1, room=9, wait_s=900.0, coming=3, coming_s=20.0), (1, 3)),  # nearly there
     ],
 )
-def test_hosts_that_are_there_are_used_then_the_cheapest_then_the_soonest(second, hosts):
+def test_hosts_that_are_there_are_used_then_the_cheapest_then_the_soonest(second, agents):
     grids = [GridRoom(procs=1, room=9, wait_s=100.0), second]
-    assert overlay([Demand(procs=4)], grids, np.ones((1, 2), np.bool_)).hosts == hosts
+    assert overlay([Demand(procs=4)], grids, np.ones((1, 2), np.bool_)).nodes == agents

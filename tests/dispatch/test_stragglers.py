@@ -11,44 +11,44 @@ import random
 import pytest
 
 from tests.policies.test_policies import World, bag
-from vgrads.bags.replicate import MOST_HOSTS, Attempt, Curve, stragglers
-from vgrads.dispatch.core.records import Copied, Late
+from vgrads.bags.replicate import MOST_NODES, PaceCurve, RunningAttempt, stragglers
+from vgrads.dispatch.core.records import TasksExpired, TasksReplicated
 from vgrads.dispatch.core.tasks import DONE
-from vgrads.dispatch.fleet.virtual import VirtualHosts
+from vgrads.dispatch.fleet.virtual import VirtualAgents
 
-BEAT_S = 10.0
+HEARTBEAT_S = 10.0
 
 
-class Counted(VirtualHosts):
+class Counted(VirtualAgents):
     """Virtual hosts that count what was run, in seconds of a host as others are, and what was
     stopped."""
 
     spent_s = 0.0
 
-    def _end(self, host, triple, ran_s, code):
-        if host.here and triple in host.running:
-            self.spent_s += ran_s / pace(host.id)
-        super()._end(host, triple, ran_s, code)
+    def _end(self, agent, triple, ran_s, code):
+        if agent.here and triple in agent.running:
+            self.spent_s += ran_s / pace(agent.id)
+        super()._end(agent, triple, ran_s, code)
 
-    def _drop(self, host, answer):
+    def _drop(self, agent, answer):
         for triple in answer.cancel:
-            if triple in host.running:
-                self.spent_s += (self.now_s - host.running[triple]) / pace(host.id)
+            if triple in agent.running:
+                self.spent_s += (self.now_s - agent.running[triple]) / pace(agent.id)
                 self.stopped.append(triple)
-        super()._drop(host, answer)
+        super()._drop(agent, answer)
 
 
 def pace(name):
     return 10.0 if name.startswith("slow") else 1.0
 
 
-def played(times_s, healthy, slow=0, until_s=1e7):
+def simulated(times_s, healthy, slow=0, until_s=1e7):
     """A bag of these tasks on hosts, some of them ten times as slow."""
-    world = World(lambda _, task, host: (times_s[task] * pace(host), 0), beat_s=BEAT_S)
-    world.hosts = Counted(world.core, world.hosts._run_time, beat_s=BEAT_S)
-    world.hosts.stopped = []
+    world = World(lambda _, task, agent: (times_s[task] * pace(agent), 0), heartbeat_s=HEARTBEAT_S)
+    world.agents = Counted(world.core, world.agents._run_time, heartbeat_s=HEARTBEAT_S)
+    world.agents.stopped = []
     for name in [*(f"slow{n}" for n in range(slow)), *(f"h{n}" for n in range(healthy))]:
-        world.hosts.join(name)
+        world.agents.join(name)
     world.add(0, bag(len(times_s), learns=True))
     world.run(until_s)
     return world
@@ -59,60 +59,62 @@ def all_is_well(world, tasks):
     state = world.core.state
     assert state.bags[0].tasks.counts[DONE] == tasks
     assert state.bags[0].wrong == 0
-    assert not world.given(Late)
-    assert all(host.here and not host.leaving for host in state.hosts.values())
-    assert all(record.barred_until_s < 0 for record in state.records.values())
+    assert not world.assignments(TasksExpired)
+    assert all(agent.here and not agent.leaving for agent in state.agents.values())
+    assert all(record.quarantined_until_s < 0 for record in state.records.values())
 
 
 @pytest.mark.parametrize("at", [0, 100, 199])
 def test_a_task_of_fifty_times_the_mean_finishes_in_its_own_time(at):
     times_s = [60.0] * 200
     times_s[at] = 3000.0
-    world = played(times_s, healthy=20)
+    world = simulated(times_s, healthy=20)
     all_is_well(world, 200)
     begun_s = 60.0 * (at // 20)
-    assert world.hosts.now_s <= begun_s + 3000.0 + 2 * BEAT_S  # its first attempt is never stopped
-    assert all(attempt > 1 for _, task, attempt in world.hosts.stopped if task == at)
+    assert (
+        world.agents.now_s <= begun_s + 3000.0 + 2 * HEARTBEAT_S
+    )  # its first attempt is never stopped
+    assert all(attempt > 1 for _, task, attempt in world.agents.stopped if task == at)
 
 
 def test_a_long_task_takes_no_more_than_its_copies_places():
     times_s = [60.0] * 400
     times_s[0] = 3000.0
-    world = played(times_s, healthy=20)
+    world = simulated(times_s, healthy=20)
     all_is_well(world, 400)
-    assert world.core.state.bags[0].copied <= MOST_HOSTS - 1
-    assert len(world.hosts.stopped) <= MOST_HOSTS - 1
+    assert world.core.state.bags[0].copied <= MOST_NODES - 1
+    assert len(world.agents.stopped) <= MOST_NODES - 1
 
 
 @pytest.mark.parametrize("where", ["given_up", "running"])
-def test_what_was_given_up_or_goes_on_counts_as_longer(where):
+def test_what_was_abandoned_or_goes_on_counts_as_longer(where):
     """Otherwise the bound would stay that of the short ones, and every long task would be late
     again."""
     ended, long_s = [10.0] * 95 + [200.0] * 5, [100.0] * 20
-    assert Curve(ended, []).over(0.9) == 10.0
-    assert Curve(ended, long_s).over(0.9) == 200.0
-    late = Attempt(task=7, age_s=15.0, error_rate=0.0, hosts=1)
+    assert PaceCurve(ended, []).over(0.9) == 10.0
+    assert PaceCurve(ended, long_s).over(0.9) == 200.0
+    late = RunningAttempt(task=7, age_s=15.0, error_rate=0.0, nodes=1)
     assert stragglers(ended, [], [late], spare=0) == [7]
     if where == "given_up":
         assert stragglers(ended, long_s, [late], spare=0) == []
     else:
-        running = [Attempt(100 + n, s, 0.0, MOST_HOSTS) for n, s in enumerate(long_s)]
+        running = [RunningAttempt(100 + n, s, 0.0, MOST_NODES) for n, s in enumerate(long_s)]
         assert stragglers(ended, [], [late, *running], spare=0) == []
 
 
 def test_age_counts_from_the_begin_of_execution():
     times_s = [50.0, *[5.0] * 9]
-    world = World(lambda _, task, __: (times_s[task], 0), beat_s=1.0)
-    world.hosts.join("only")
+    world = World(lambda _, task, __: (times_s[task], 0), heartbeat_s=1.0)
+    world.agents.join("only")
     world.add(0, bag(10, learns=True, estimate_s=5.0))
     world.run(45.0)
-    (host,) = world.core.state.hosts.values()
-    assert list(host.held) == [(0, 0), (0, 1)]  # one runs, one is behind it
-    begun_s = world.core.board.begun_s
-    assert (host.number, 0, 1) not in begun_s
-    assert begun_s[host.number, 0, 0] == pytest.approx(0.0, abs=2.0)
+    (agent,) = world.core.state.agents.values()
+    assert list(agent.assigned) == [(0, 0), (0, 1)]  # one runs, one is behind it
+    begun_s = world.core.dispatch_index.begun_s
+    assert (agent.number, 0, 1) not in begun_s
+    assert begun_s[agent.number, 0, 0] == pytest.approx(0.0, abs=2.0)
     world.run(53.0)
-    assert world.core.board.begun_s[host.number, 0, 1] == pytest.approx(50.0, abs=2.0)
+    assert world.core.dispatch_index.begun_s[agent.number, 0, 1] == pytest.approx(50.0, abs=2.0)
     world.run()
     assert not world.core.state.bags[0].copied
 
@@ -121,13 +123,15 @@ def test_what_waits_behind_a_long_task_is_not_late():
     """Two tasks in hand at each host; those behind a long one have been given out for long, and are
     not copied."""
     times_s = [5.0] * 100 + [400.0] + [5.0] * 9
-    world = World(lambda _, task, __: (times_s[task], 0), beat_s=1.0)
+    world = World(lambda _, task, __: (times_s[task], 0), heartbeat_s=1.0)
     for n in range(10):
-        world.hosts.join(f"h{n}")
+        world.agents.join(f"h{n}")
     world.add(0, bag(len(times_s), learns=True, estimate_s=5.0))
     world.run()
     all_is_well(world, len(times_s))
-    copied = {task for note in world.notes if isinstance(note, Copied) for task in note.tasks}
+    copied = {
+        task for note in world.notes if isinstance(note, TasksReplicated) for task in note.tasks
+    }
     assert copied <= {100}
 
 
@@ -148,19 +152,19 @@ def test_slow_hosts_hardly_delay_a_bag(kind, tasks, slow):
     """1 to 5 % of 100 hosts are ten times as slow: at most 1.15 times as long as without them, 5 %
     more work."""
     times_s = drawn(kind, tasks, seed=slow)
-    without = played(times_s, healthy=100 - slow)
-    world = played(times_s, healthy=100 - slow, slow=slow)
+    without = simulated(times_s, healthy=100 - slow)
+    world = simulated(times_s, healthy=100 - slow, slow=slow)
     all_is_well(world, tasks)
-    assert world.hosts.now_s <= 1.15 * without.hosts.now_s
-    assert world.hosts.spent_s <= 1.05 * sum(times_s)
+    assert world.agents.now_s <= 1.15 * without.agents.now_s
+    assert world.agents.spent_s <= 1.05 * sum(times_s)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_of_heavy_tailed_honest_tasks_none_is_lost_and_no_first_attempt_is_stopped(seed):
     times_s = drawn("pareto", 1000, seed)
-    world = played(times_s, healthy=100)
+    world = simulated(times_s, healthy=100)
     all_is_well(world, 1000)
-    assert all(attempt > 1 for _, _, attempt in world.hosts.stopped)
+    assert all(attempt > 1 for _, _, attempt in world.agents.stopped)
     assert (
-        len(world.hosts.stopped) <= 0.05 * 1000
+        len(world.agents.stopped) <= 0.05 * 1000
     )  # copies called off, on places that nobody needed

@@ -10,6 +10,7 @@ cd "$D" || exit 1
 ( set -C; : >vg-5a53b8b9dcd9.state ) 2>/dev/null || exit 0
 find . -name 'vg-*' -mtime +30 -exec rm -f {} + 2>/dev/null
 echo ready >>vg-5a53b8b9dcd9.state
+export VGRADS_SCRIPT="$$ $PPID"
 ( cd "$HOME" && exec timeout -k 10 60 /bin/sh -c 'start_workers --all' ) >vg-5a53b8b9dcd9.out 2>&1 </dev/null
 code=$?
 said=$(tail -n 40 vg-5a53b8b9dcd9.out | tr -d '\000' | LC_ALL=C grep -Ev '^$|^srun: error: .*: Exited with exit code [0-9]+$' |

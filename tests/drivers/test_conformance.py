@@ -11,10 +11,10 @@ from distributed import LocalCluster
 from tests.services import pbs_like
 from tests.services.ec2_like import KEY, SECRET
 from tests.services.run import cloud_service
-from vgrads.drivers.api import Access, SlotSpec, SlotState, mark
+from vgrads.drivers.api import SiteAccess, SlotSpec, SlotState, mark
 from vgrads.drivers.batch import BatchDriver
 from vgrads.drivers.batch_site import BatchSite
-from vgrads.drivers.cloud import CloudDriver, Price
+from vgrads.drivers.cloud import CloudDriver, NodePrice
 from vgrads.drivers.conformance import (
     CHECKS,
     PILOT_CHECKS,
@@ -49,8 +49,8 @@ def pytest_names(checks):
 
 def reader(folder: Path):
     def read(name):
-        found = list(folder.rglob(name))
-        return found[0].read_text() if found else ""
+        paths = list(folder.rglob(name))
+        return paths[0].read_text() if paths else ""
 
     return read
 
@@ -104,7 +104,7 @@ def cloud(tmp_path_factory):
 
 def cloud_bench(cloud, kind):
     path = "/services/Eucalyptus" if kind == "eucalyptus" else ""
-    access = Access(
+    access = SiteAccess(
         endpoint=cloud.endpoint + path,
         image="ami-12c6146b",
         timeout_s=20.0,
@@ -114,7 +114,7 @@ def cloud_bench(cloud, kind):
 
     def fresh():
         api = make(kind, access, Credentials(KEY, SECRET))
-        return CloudDriver(kind, api, clock, access, {"m1.small": Price(usd_per_hour=0.1)})
+        return CloudDriver(kind, api, clock, access, {"m1.small": NodePrice(usd_per_hour=0.1)})
 
     return Bench(
         open=fresh,
@@ -136,7 +136,7 @@ def test_cloud(check, kind, cloud):
 
 
 def pbs_site(folder):
-    access = Access(folder=str(folder / "the marks"), timeout_s=20.0)
+    access = SiteAccess(folder=str(folder / "the marks"), timeout_s=20.0)
     return BatchSite("pbs", Pbs(), Shell("pbs", access), access)
 
 
@@ -162,7 +162,7 @@ def pbs_bench(request, tmp_path, monkeypatch):
     )
     (tmp_path / "slow").unlink(missing_ok=True)
     driver = fresh()
-    driver.sweep([held.handle for held in driver.held()])
+    driver.sweep([reserved.handle for reserved in driver.marked_jobs()])
 
 
 @pytest.mark.parametrize("check", pytest_names(REAL_CHECKS))
@@ -182,14 +182,14 @@ def test_pbs_that_does_not_answer(pbs_bench, tmp_path):
         ("short", 1800.0),
     ]
     (tmp_path / "slow").write_text("5")
-    hasty = Access(timeout_s=1.0)
+    hasty = SiteAccess(timeout_s=1.0)
     begin = time.monotonic()
     with pytest.raises(SiteError) as late:
         BatchSite("pbs", Pbs(), Shell("pbs", hasty), hasty).survey()
     assert (late.value.transient, time.monotonic() - begin < 4.0) == (True, True)
 
 
-def test_a_slot_whose_submission_never_arrived_can_be_given_back(pbs_bench, tmp_path):
+def test_a_slot_whose_submission_never_arrived_can_be_released(pbs_bench, tmp_path):
     driver = pbs_bench.open()
     first, spec = pbs_bench.spec(), pbs_bench.spec()
     driver.submit(first)
@@ -200,7 +200,7 @@ def test_a_slot_whose_submission_never_arrived_can_be_given_back(pbs_bench, tmp_
     driver.cancel(spec.id)
     (status,) = driver.status([spec.id])
     assert status.state == SlotState.RELEASED, status
-    assert [held.name for held in driver.held()] == [mark(first.id)]
+    assert [reserved.name for reserved in driver.marked_jobs()] == [mark(first.id)]
 
 
 @pytest.mark.parametrize("again", ["looked at again", "closed"])
@@ -216,10 +216,10 @@ def test_a_job_that_runs_on_after_its_slot_ended_is_removed(pbs_bench, tmp_path,
     assert driver.status([spec.id])[0].state == SlotState.RELEASED
     if again == "closed":
         driver.close()
-        assert driver.held() == []
+        assert driver.marked_jobs() == []
     else:
         driver.status([other.id])
-        assert [held.name for held in driver.held()] == [mark(other.id)]
+        assert [reserved.name for reserved in driver.marked_jobs()] == [mark(other.id)]
 
 
 def test_pbs_tells_of_its_queue_and_refuses(pbs_bench, tmp_path):
@@ -247,9 +247,9 @@ def test_clouds_refuse_what_they_have_not_and_limits_hold(cloud):
     cloud.control("capacity=30")
     assert (status.state, "capacity" in status.reason) == (SlotState.FAILED, True), status
 
-    frugal = Access(endpoint=cloud.endpoint, image="ami-12c6146b", spend_limit_usd=0.5)
+    frugal = SiteAccess(endpoint=cloud.endpoint, image="ami-12c6146b", spend_limit_usd=0.5)
     api = open_ec2("ec2", frugal, Credentials(KEY, SECRET))
-    driver = CloudDriver("ec2", api, WallClock(), frugal, {"m1.small": Price(usd_per_hour=0.2)})
+    driver = CloudDriver("ec2", api, WallClock(), frugal, {"m1.small": NodePrice(usd_per_hour=0.2)})
     _, before = cloud.control("")
     specs = [
         bench.spec(duration_s=7200.0),
@@ -266,21 +266,21 @@ def test_clouds_refuse_what_they_have_not_and_limits_hold(cloud):
     driver.close()
 
 
-def test_an_instance_that_dies_fails_its_slot_and_its_twin_is_given_back(cloud):
+def test_an_instance_that_dies_fails_its_slot_and_its_replica_is_released(cloud):
     bench = cloud_bench(cloud, "ec2")
     driver = bench.open()
     spec = bench.spec(nodes=2)
     driver.submit(spec)
     bench.until(driver, [spec.id], is_ready)
-    handles = [held.handle for held in driver.held() if held.slot == spec.id]
+    handles = [reserved.handle for reserved in driver.marked_jobs() if reserved.slot == spec.id]
     alive, _ = cloud.control(f"kill={handles[0]}")
     (status,) = driver.status([spec.id])
     assert (status.state, handles[0] in status.reason) == (SlotState.FAILED, True)
     assert cloud.control("")[0] == alive - 1
 
 
-def test_a_cloud_that_denies_and_one_that_is_down(cloud, monkeypatch, tmp_path):
-    access = Access(endpoint=cloud.endpoint, image="ami-12c6146b", timeout_s=5.0)
+def test_a_cloud_that_denies_and_another_that_is_down(cloud, monkeypatch, tmp_path):
+    access = SiteAccess(endpoint=cloud.endpoint, image="ami-12c6146b", timeout_s=5.0)
     with pytest.raises(SiteError) as denied:
         open_ec2("ec2", access, Credentials("wrong", "very-secret")).survey([])
     assert not denied.value.transient
@@ -324,11 +324,11 @@ def test_a_cloud_from_the_command_line(cloud, vgrads, tmp_path, monkeypatch):
     driver = bench.open()
     spec = bench.spec()
     driver.submit(spec)
-    found = vgrads("sites", "sweep", sites, "--json").json["found"]
-    assert [(row["slot"], row["orphan"]) for row in found if row["slot"] == spec.id] == [
+    result = vgrads("sites", "sweep", sites, "--json").json["found"]
+    assert [(row["slot"], row["orphan"]) for row in result if row["slot"] == spec.id] == [
         (spec.id, True)
     ]
-    assert vgrads("sites", "sweep", sites, "--yes", "--json").json["swept"] == len(found)
+    assert vgrads("sites", "sweep", sites, "--yes", "--json").json["swept"] == len(result)
     assert cloud.control("")[0] == 0
     sites.write_text(text.format("no.such-type", cloud.endpoint))
     refused = vgrads("sites", "check", sites)
@@ -351,14 +351,14 @@ def dask_cluster():
 def test_dask_cluster(check, dask_cluster, tmp_path):
     opened = []
 
-    def open_one():
+    def open_driver():
         opened.append(
-            DaskCluster("dask", Access(endpoint=dask_cluster.scheduler_address), WallClock())
+            DaskCluster("dask", SiteAccess(endpoint=dask_cluster.scheduler_address), WallClock())
         )
         return opened[-1]
 
     bench = Bench(
-        open=open_one,
+        open=open_driver,
         elapse=time.sleep,
         slot=slot(),
         procs=4,

@@ -1,6 +1,7 @@
 """What drivers say to a shell, to the letter; and that nothing from outside can break out of it."""
 
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.drivers.api import Access, SlotSpec, SlotState, mark
-from vgrads.drivers.cloud import Price, user_data
-from vgrads.drivers.dialect import Order
+from vgrads.drivers.api import SiteAccess, SlotSpec, SlotState, mark
+from vgrads.drivers.batch_site import BatchSite
+from vgrads.drivers.cloud import NodePrice, user_data
+from vgrads.drivers.dialect import JobSubmission
 from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.pbs import Pbs
 from vgrads.drivers.pilot import environment_exports, parse_marks, slot_script
@@ -19,7 +21,7 @@ from vgrads.drivers.slurm import Slurm
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.vgrid.catalog import load_catalog
 
-ORDER = Order(
+ORDER = JobSubmission(
     name="vg-0123456789ab",
     slot="run-1.batch-1",
     queue="batch",
@@ -29,10 +31,10 @@ ORDER = Order(
     begin_in_s=90.0,
     end_in_s=7200.0,
 )
-ACCESS = Access(account="storm", reservation="r1", options=("--constraint=fast disk",))
+ACCESS = SiteAccess(account="storm", reservation="r1", options=("--constraint=fast disk",))
 
 
-def test_slurm_is_asked_like_this():
+def test_slurm_gets_these_requests():
     assert Slurm().submit(ORDER, ACCESS) == (
         "sbatch --parsable --no-requeue --job-name=vg-0123456789ab --comment=run-1.batch-1 "
         "--ntasks=16 --nodes=2 "
@@ -42,7 +44,7 @@ def test_slurm_is_asked_like_this():
     )
 
 
-def test_grid_engine_is_asked_like_this():
+def test_grid_engine_gets_these_requests():
     assert GridEngine().submit(ORDER, ACCESS) == (
         "qsub -terse -N vg-0123456789ab -r n -R y -w e -S /bin/sh -o /dev/null -j y -l "
         "h_rt=5430 -pe smp 16 -q batch "
@@ -50,7 +52,7 @@ def test_grid_engine_is_asked_like_this():
     )
 
 
-def test_pbs_is_asked_like_this():
+def test_pbs_gets_these_requests():
     assert Pbs().submit(ORDER, ACCESS) == (
         "qsub -N vg-0123456789ab -r n -j oe -o /dev/null -S /bin/sh -l nodes=2:ppn=8 -l "
         "walltime=01:30:30 -q batch "
@@ -136,10 +138,10 @@ def test_the_last_words_are_the_pilots_own(tmp_path, printed, words):
     (state,) = (tmp_path / "m").glob("*.state")
     last = state.read_text(errors="surrogateescape").splitlines()[-1]
     left = parse_marks(f"x.state:{last}")["x"]
-    assert (left.code, left.said) == (3, words)
+    assert (left.code, left.message) == (3, words)
 
 
-def test_pbsdsh_is_given_the_first_processor_of_each_host(tmp_path):
+def test_pbsdsh_is_assigned_the_first_processor_of_each_host(tmp_path):
     """A host has as many lines as processors, and its place among them is its number."""
     (tmp_path / "hosts").write_text("a\na\nb\nb\nb\nc\n")
     stand_in = tmp_path / "pbsdsh"
@@ -167,9 +169,9 @@ def test_pbsdsh_is_given_the_first_processor_of_each_host(tmp_path):
 
 
 def test_slurm_spreads_the_processors_evenly_where_every_node_has_a_pilot():
-    asked = Slurm().submit(replace(ORDER, every_node=True), Access())
-    assert "--ntasks=16 --nodes=2" in asked
-    assert "--ntasks-per-node=8" in asked
+    requested = Slurm().submit(replace(ORDER, every_node=True), SiteAccess())
+    assert "--ntasks=16 --nodes=2" in requested
+    assert "--ntasks-per-node=8" in requested
 
 
 NASTY = st.text(
@@ -180,8 +182,10 @@ NASTY = st.text(
 @given(st.lists(NASTY, min_size=3, max_size=3), NASTY)
 def test_no_name_account_path_or_value_reaches_a_shell_unquoted(words, value):
     """The command, run with a stand-in that prints its arguments, gets them back to the letter."""
-    order = Order(name="vg-x", slot=words[0], queue=words[1], procs=2, nodes=1, duration_s=60.0)
-    access = Access(account=words[2], options=(value,))
+    order = JobSubmission(
+        name="vg-x", slot=words[0], queue=words[1], procs=2, nodes=1, duration_s=60.0
+    )
+    access = SiteAccess(account=words[2], options=(value,))
     for dialect in (Slurm(), GridEngine(), Pbs()):
         command = dialect.submit(order, access)
         program = command.partition(" ")[0]
@@ -295,7 +299,7 @@ def test_slurm_lines_become_states():
 
 
 @pytest.mark.parametrize(
-    ("dialect", "said", "transient"),
+    ("dialect", "text", "transient"),
     [
         (
             Slurm(),
@@ -326,8 +330,8 @@ def test_slurm_lines_become_states():
         (Pbs(), "qsub: would exceed queue generic's per-user limit", False),
     ],
 )
-def test_silence_is_told_from_refusal(dialect, said, transient):
-    assert dialect.transient(said) is transient
+def test_silence_is_reported_from_refusal(dialect, text, transient):
+    assert dialect.transient(text) is transient
 
 
 def test_grid_engine_errors_and_ends():
@@ -372,26 +376,26 @@ def test_pbs_json_and_plain_say_the_same():
         '"vg-bbbbbbbbbbbb", "job_state": "H"}}}'
     )
     for text in (plain, json_text):
-        ended, held = Pbs().jobs(text)
+        ended, job_report = Pbs().jobs(text)
         assert (ended.job, ended.state, ended.reason, ended.ran_s) == (
             "12.server",
             SlotState.FAILED,
             "killed by signal 15",
             65.0,
         )
-        assert (held.name, held.state) == ("vg-bbbbbbbbbbbb", SlotState.QUEUED)
+        assert (job_report.name, job_report.state) == ("vg-bbbbbbbbbbbb", SlotState.QUEUED)
     with pytest.raises(SiteError):
         Pbs().jobs('{"Jobs": {"1": {"Job_Name": "a"b"}}}')
 
 
 def test_prices_count_started_units_of_every_node():
-    price = Price(usd_per_hour=0.68, spot_usd_per_hour=0.2, billing_s=3600.0)
+    price = NodePrice(usd_per_hour=0.68, spot_usd_per_hour=0.2, billing_s=3600.0)
     assert price.cost_usd(2, 3601.0, spot=False) == pytest.approx(2.72)
     assert price.cost_usd(2, 3600.0, spot=True) == pytest.approx(0.4)
 
 
 def test_shells_say_what_is_missing_and_end_what_hangs():
-    shell = Shell("here", Access(timeout_s=0.5))
+    shell = Shell("here", SiteAccess(timeout_s=0.5))
     with pytest.raises(SiteError, match=r"access\.host") as gone:
         shell.command("no-such-command-anywhere")
     assert not gone.value.transient
@@ -405,7 +409,7 @@ SITE = '[[site]]\nname = "s"\nkind = "{kind}"\nprocs = 8\ndriver = "{driver}"\n{
 
 
 @pytest.mark.parametrize(
-    ("kind", "driver", "access", "said"),
+    ("kind", "driver", "access", "text"),
     [
         ("batch", "slurm", "[site.access]\nhosst = 'x'\n[[site.queue]]\nname='q'", "hosst"),
         (
@@ -428,7 +432,18 @@ SITE = '[[site]]\nname = "s"\nkind = "{kind}"\nprocs = 8\ndriver = "{driver}"\n{
         ("cloud", "ec2", "[site.access]\ntimeout = 0", "timeout"),
     ],
 )
-def test_faults_in_how_a_site_is_reached_are_named(kind, driver, access, said, write):
+def test_faults_in_how_a_site_is_reached_are_named(kind, driver, access, text, write):
     path = write("sites.toml", SITE.format(kind=kind, driver=driver, access=access))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=text):
         load_catalog(path)
+
+
+def test_a_site_without_a_python_for_agents_says_so(tmp_path):
+    site = BatchSite("here", Slurm(), Shell("here", SiteAccess()))
+    assert site.python_problem((sys.executable,)) == ""
+    assert site.python_problem(("no-such-python", sys.executable)) == ""
+    assert "no no-such-python there" in site.python_problem(("no-such-python",))
+    old = tmp_path / "old python"
+    old.write_text("#!/bin/sh\necho 3 6\n")
+    old.chmod(0o755)
+    assert "Python 3.6 there is older than 3.8" in site.python_problem((str(old),))

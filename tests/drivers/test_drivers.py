@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from vgrads.api.wiring import Surrounding, make_drivers
+from vgrads.api.wiring import Wiring, make_drivers
 from vgrads.drivers.api import SlotSpec, SlotState
 from vgrads.drivers.ledger import SlotLedger
 from vgrads.drivers.local import LocalDriver
 from vgrads.drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
 from vgrads.kernel.clock import SimClock
-from vgrads.simulator.backfill import Job
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.simulator.cluster import BatchCluster, Outage
 from vgrads.vgrid.catalog import load_catalog
@@ -96,7 +96,7 @@ def test_a_site_with_a_scheduling_cycle_starts_slots_only_then(write):
         ),
     )
     clock = SimClock()
-    around = Surrounding(seed=0, until_s=1000.0, logs={}, instants={})
+    around = Wiring(seed=0, until_s=1000.0, logs={}, instants={})
     driver = make_drivers(load_catalog(path), ["s"], clock, around)["s"]
     clock.advance_to(20.0)
     driver.submit(spec("a"))
@@ -108,7 +108,7 @@ def test_a_site_with_a_scheduling_cycle_starts_slots_only_then(write):
 
 def test_a_batch_slot_waits_its_turn_and_late_expiry_counts_from_its_start():
     clock, cluster = SimClock(), BatchCluster(PROCS)
-    cluster.submit(Job("other", PROCS, 50.0, 50.0), 0.0)
+    cluster.submit(BatchJob("other", PROCS, 50.0, 50.0), 0.0)
     driver = SimulatedBatch(cluster, clock, SiteBehaviour())
     clock.advance_to(1.0)
     driver.submit(spec("a"))
@@ -130,7 +130,7 @@ def test_clouds_boot_and_slots_break():
     assert 10 < status.since_s < 100
 
 
-def test_the_fate_of_a_slot_depends_on_seed_and_id_only():
+def test_the_availability_of_a_slot_depends_on_seed_and_id_only():
     def fates(names):
         driver = cloud(SimClock(), slot_acquire=0.5, seed=1)
         for name in names:
@@ -174,4 +174,4 @@ def test_the_spot_market_takes_slots_back_and_has_a_quota_of_its_own():
     clock.advance_to(3600.0)
     steady, cheap = driver.status(["steady", "cheap"])
     assert steady.state == SlotState.READY
-    assert (cheap.state, cheap.reason) == (SlotState.FAILED, "the spot market took it back")
+    assert (cheap.state, cheap.reason) == (SlotState.FAILED, "interrupted by the spot market")

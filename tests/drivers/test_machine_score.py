@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.agent.machine_score import Score, measure, parse_score, score_script
+from vgrads.agent.machine_score import MachineScore, measure, parse_score, score_script
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
 
@@ -17,17 +17,17 @@ LINE = '{"cpu_score": 500.5, "io_score": 300, "cores": 8, "memory_mib": 64000.5}
 
 
 def test_a_score_is_read_whatever_a_shell_prints_around_it():
-    expected = Score(cpu_score=500.5, io_score=300.0, cores=8, memory_mib=64000.5)
+    expected = MachineScore(cpu_score=500.5, io_score=300.0, cores=8, memory_mib=64000.5)
     assert parse_score(f"Welcome!\n{LINE}\nbye {{}}\n") == expected
     assert parse_score(LINE.replace("64000.5", "null")).memory_mib is None
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "output"),
     [
         ("", "no line"),
         ("bash: python3: command not found", "command not found"),
-        (LINE[:-1], "no JSON"),
+        (LINE[:-1], "not valid JSON"),
         (LINE.replace("500.5", "0"), "cpu_score"),
         (LINE.replace("300", "-3"), "io_score"),
         (LINE.replace("300", "NaN"), "io_score"),
@@ -38,8 +38,8 @@ def test_a_score_is_read_whatever_a_shell_prints_around_it():
         (LINE.replace("io_", "oi_"), "io_score"),
     ],
 )
-def test_a_bad_answer_says_what_is_wrong(text, says):
-    with pytest.raises(ValueError, match=says):
+def test_a_bad_answer_says_what_is_wrong(text, output):
+    with pytest.raises(ValueError, match=output):
         parse_score(text)
 
 
@@ -87,7 +87,7 @@ def test_the_script_needs_nothing_of_ours_and_an_old_python(tmp_path):
 
 
 @pytest.mark.more
-def test_the_benchmark_runs_at_a_site_as_any_task_does_and_is_kept(vgrads, write):
+def test_the_benchmark_runs_at_a_site_as_any_task_does_and_is_stored(vgrads, write):
     sites = write(
         "sites.toml", '[[site]]\nname = "here"\nkind = "local"\nprocs = 1\ndriver = "local"\n'
     )

@@ -16,10 +16,10 @@ from tests.qbets.test_state import simulated
 from tests.services import slurm, ssh
 from tests.services.fixtures import there
 from vgrads.api.plans.planning import open_grid
-from vgrads.drivers.api import Access, SlotSpec, SlotState
+from vgrads.drivers.api import SiteAccess, SlotSpec, SlotState
 from vgrads.drivers.batch import BatchDriver
 from vgrads.drivers.batch_site import BatchSite
-from vgrads.drivers.conformance import REAL_CHECKS, Bench, is_ready, opens_and_is_given_back
+from vgrads.drivers.conformance import REAL_CHECKS, Bench, is_ready, opens_and_releases
 from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.pilot import environment_exports, slot_script
 from vgrads.drivers.shell import Shell
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.services
 
 
 def batch_site(kind, folder, **access):
-    chosen = Access(folder=str(folder / "the marks"), **access)
+    chosen = SiteAccess(folder=str(folder / "the marks"), **access)
     dialect = Slurm() if kind == "slurm" else GridEngine()
     return BatchSite(kind, dialect, Shell(kind, chosen), chosen)
 
@@ -50,7 +50,7 @@ def swept(request, tmp_path):
     for kind in ("slurm", "gridengine"):
         if f"{kind}_site" in request.fixturenames:
             site = batch_site(kind, tmp_path)
-            site.sweep([held.handle for held in site.held()])
+            site.sweep([reserved.handle for reserved in site.marked_jobs()])
 
 
 def bench(kind, folder, lose_answer=None, **access):
@@ -116,8 +116,8 @@ def test_four_pilots_on_four_nodes(slurm_site, tmp_path):
     site.submit(spec)
     (status,) = bench("slurm", tmp_path).until(site, [spec.id], lambda state: state.ended)
     assert status.state == SlotState.RELEASED, status
-    told = [(tmp_path / f"told.{node}").read_text() for node in range(4)]
-    assert told == [f"n{node + 1} 4\n" for node in range(4)]
+    message = [(tmp_path / f"told.{node}").read_text() for node in range(4)]
+    assert message == [f"n{node + 1} 4\n" for node in range(4)]
 
 
 def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
@@ -145,7 +145,7 @@ def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
     )
     job = tmp_path / "job.sh"
     job.write_text(f"{two}\nexport PE_HOSTFILE\n{script}")
-    said = tmp_path / "said"
+    text = tmp_path / "said"
     run(
         "qsub",
         "-terse",
@@ -154,7 +154,7 @@ def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
         "-S",
         "/bin/sh",
         "-o",
-        str(said),
+        str(text),
         "-j",
         "y",
         "-pe",
@@ -162,8 +162,8 @@ def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
         "4",
         str(job),
     )
-    told = [path.read_text() for path in sorted(tmp_path.glob("told.*"))]
-    assert told == ["2 it's $me\n"] * 2, (said.read_text(), list((tmp_path / "marks").iterdir()))
+    message = [path.read_text() for path in sorted(tmp_path.glob("told.*"))]
+    assert message == ["2 it's $me\n"] * 2, (text.read_text(), list((tmp_path / "marks").iterdir()))
     assert not list((tmp_path / "marks").glob("*.node"))
 
 
@@ -172,7 +172,7 @@ def test_slurm_over_ssh(slurm_site, tmp_path):
     with ssh.ssh_service(tmp_path, slurm_site.environment) as (host, options):
         there_bench = bench("slurm", tmp_path, host=host, ssh_options=options)
         begin = time.monotonic()
-        opens_and_is_given_back(there_bench)
+        opens_and_releases(there_bench)
         assert there_bench.open().survey().version.startswith("slurm")
         assert time.monotonic() - begin < 60
         unknown, _ = driver("slurm", tmp_path, host="nobody@127.0.0.1", ssh_options=options)
@@ -197,7 +197,7 @@ def test_a_controller_that_dies_and_comes_back(slurm_site, tmp_path):
     assert site.status([spec.id])[0].state == SlotState.READY
     site.submit(other)
     bench("slurm", tmp_path).until(site, [other.id], is_ready)
-    assert sorted(h.slot for h in site.held()) == ["run-d.a", "run-d.b"]
+    assert sorted(h.slot for h in site.marked_jobs()) == ["run-d.a", "run-d.b"]
     site.close()
 
 
@@ -205,14 +205,14 @@ def answers(site, seconds=30.0):
     end = time.monotonic() + seconds
     while True:
         try:
-            return site.held()
+            return site.marked_jobs()
         except SiteError:
             assert time.monotonic() < end
             time.sleep(0.2)
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "said"),
+    ("kind", "changes", "text"),
     [
         ("slurm", {"queue": "nowhere"}, "partition"),
         ("slurm", {"procs": 4000}, "processors"),
@@ -221,7 +221,7 @@ def answers(site, seconds=30.0):
         ("gridengine", {"procs": 4000}, "no suitable queues"),
     ],
 )
-def test_sites_refuse_in_their_own_words(kind, changes, said, request, tmp_path):
+def test_sites_refuse_in_their_own_words(kind, changes, text, request, tmp_path):
     request.getfixturevalue(f"{kind}_site")
     site, queue = driver(kind, tmp_path)
     fields = {
@@ -235,7 +235,7 @@ def test_sites_refuse_in_their_own_words(kind, changes, said, request, tmp_path)
     spec = SlotSpec(**fields | changes)
     site.submit(spec)
     (status,) = site.status([spec.id])
-    assert (status.state, said in status.reason.lower()) == (SlotState.FAILED, True), status
+    assert (status.state, text in status.reason.lower()) == (SlotState.FAILED, True), status
 
 
 @pytest.mark.parametrize("kind", ["slurm", "gridengine"])
@@ -377,8 +377,8 @@ def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
     assert float(planned.bounds(8, 3600.0, 0.95)) == pytest.approx(busy["bound_s"], rel=0.3)
     assert (quiet["method"], busy["method"]) == ("state", "state")
     assert busy["bound_s"] > 2 * quiet["bound_s"]
-    told = {side["side"]: side["told"] for side in busy["explanation"]["moved"]}
-    assert re.match(r"[56] jobs wait", told["who and how much waits already"])
+    payload = {side["side"]: side["told"] for side in busy["explanation"]["moved"]}
+    assert re.match(r"[56] jobs wait", payload["waiting jobs"])
 
 
 def run(*command):
@@ -389,7 +389,7 @@ def run(*command):
 def submit_many(count, queue):
     """Run short jobs and wait until the accounting database has the end of each."""
 
-    def known():
+    def listed():
         states = run(
             "sacct",
             "-n",
@@ -407,10 +407,10 @@ def submit_many(count, queue):
         )
         return states.count("COMPLETED")
 
-    before, end = known(), time.monotonic() + 90.0
+    before, end = listed(), time.monotonic() + 90.0
     for _ in range(count):
         run("sbatch", "--parsable", "-o", "/dev/null", "-t", "1", "-p", queue, "--wrap", "true")
-    while known() < before + count:
+    while listed() < before + count:
         assert time.monotonic() < end
         time.sleep(0.3)
 
@@ -436,8 +436,8 @@ def test_sites_are_reached_looked_into_and_swept(slurm_site, gridengine_site, vg
         looked["forecast_start_in_s"] < 600,
     ) == (1, True)
     assert "batch" in vgrads("sites", "queue", "slurm", "--sites", sites).out
-    found = vgrads("sites", "sweep", sites, "--json").json
-    assert [(row["slot"], row["orphan"]) for row in found["found"]] == [("run-lost.a", True)]
+    result = vgrads("sites", "sweep", sites, "--json").json
+    assert [(row["slot"], row["orphan"]) for row in result["found"]] == [("run-lost.a", True)]
     assert vgrads("sites", "sweep", sites, "--yes", "--json").json["swept"] == 1
     assert json.loads(vgrads("sites", "sweep", sites, "--json").out)["found"] == []
     bad = tmp_path / "bad.toml"

@@ -57,9 +57,9 @@ def make_image(folder: Path) -> str:
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(link)
         for name in ("tmp", "etc", "dev", "proc", "sys"):
-            made = tarfile.TarInfo(name)
-            made.type, made.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(made)
+            tar_info = tarfile.TarInfo(name)
+            tar_info.type, tar_info.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(tar_info)
     for words in (
         ["import", str(tar), IMAGE],
         ["run", "--rm", "--network", "host", IMAGE, "/bin/true"],
@@ -72,10 +72,10 @@ def make_image(folder: Path) -> str:
 
 def running() -> list[str]:
     """The names of all containers, whatever they do."""
-    told = subprocess.run(
+    process = subprocess.run(
         ["podman", "ps", "--all", "--format", "{{.Names}}"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return told.stdout.split()
+    return process.stdout.split()

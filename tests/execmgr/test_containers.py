@@ -6,13 +6,13 @@ import pytest
 from tests.execmgr.containers import IMAGE, NEEDED, make_image, missing, running, settings
 from tests.execmgr.test_engines import Bench
 from tests.waiting import until
-from vgrads.execmgr.tasks.processes import kill, marked, name_of
-from vgrads.workflows.manner import Container, Manner
+from vgrads.agent.processes import kill, marked, name_of, variable_of
 from vgrads.workflows.remote import RemoteFile
+from vgrads.workflows.task_environment import Container, TaskEnvironment
 
 pytestmark = pytest.mark.services
 
-IN_PODMAN = Manner(
+IN_PODMAN = TaskEnvironment(
     env=(("GREETING", "a, 'b' \"c\""),), container=Container(image=IMAGE, engine="podman")
 )
 
@@ -33,42 +33,46 @@ def podman(tmp_path_factory):
         yield
 
 
-@pytest.fixture(params=["processes", "dask"])
+@pytest.fixture(params=["processes", "agents"])
 def bench(request, tmp_path):
     place = tmp_path / "it's a, folder"
     place.mkdir()
-    found = Bench(request.param, place, own=True)
-    yield found
-    found.close()
+    result = Bench(request.param, place, own=True)
+    yield result
+    result.close()
     assert running() == []
 
 
 def test_a_task_in_a_container_reads_and_writes_as_others_do(bench):
-    beside = bench.folder / "set" / 'a b"c'
-    beside.write_text("beside\n")
+    overrides = bench.folder / "set" / 'a b"c'
+    overrides.write_text("beside\n")
     order = bench.order(
         "a:b,c",
         'cat a\\ b\\"c >out; echo $VGRADS_TASK $GREETING >>out; pwd >>out; cat beside-2',
         outputs=("out",),
-        manner=IN_PODMAN,
+        environment=IN_PODMAN,
     )
     bench.engine.start([order])
     end = bench.ends(1)["a:b,c"]
     assert end.code == 1 and "beside-2" in end.reason  # no such file there
     bench.engine.start(
-        [bench.order("d", order.command.rpartition(";")[0], outputs=("out",), manner=IN_PODMAN)]
+        [
+            bench.order(
+                "d", order.command.rpartition(";")[0], outputs=("out",), environment=IN_PODMAN
+            )
+        ]
     )
     assert bench.ends(1)["d"].ok
     folder = bench.place.place(bench.orders["w", "d", 0])
     assert bench.result("out") == f"beside\nd a, 'b' \"c\"\n{folder}\n"
-    long = bench.order("e", f"echo '{'ä' * 100_000}' >out", outputs=("out",), manner=IN_PODMAN)
+    long = bench.order("e", f"echo '{'ä' * 100_000}' >out", outputs=("out",), environment=IN_PODMAN)
     bench.engine.start([long])
     assert bench.ends(1)["e"].ok
     assert bench.result("out") == "ä" * 100_000 + "\n"
 
 
 def test_what_kills_a_task_ends_its_container(bench):
-    order = bench.order("long", "echo here >here.txt; sleep 600", manner=IN_PODMAN)
+    order = bench.order("long", "echo here >here.txt; sleep 600", environment=IN_PODMAN)
     bench.engine.start([order])
     until((bench.place.place(order) / "here.txt").exists)
     assert len(running()) == 1
@@ -76,15 +80,15 @@ def test_what_kills_a_task_ends_its_container(bench):
     until(lambda: running() == [])
 
 
-def test_a_container_is_held_to_the_memory_that_is_stated(bench):
+def test_a_container_is_limited_to_the_memory_that_is_stated(bench):
     eats = "s=0123456789abcdef; while [ ${#s} -lt 100000000 ]; do s=$s$s; done; sleep 60"
-    bench.engine.start([bench.order("big", eats, manner=IN_PODMAN, memory_mib=60.0)])
+    bench.engine.start([bench.order("big", eats, environment=IN_PODMAN, memory_mib=60.0)])
     assert "out of memory" in bench.ends(1)["big"].reason
     assert running() == []
 
 
 def test_a_manager_that_comes_later_ends_what_it_does_not_want(bench):
-    order = bench.order("long", "echo here >here.txt; sleep 600", manner=IN_PODMAN)
+    order = bench.order("long", "echo here >here.txt; sleep 600", environment=IN_PODMAN)
     bench.engine.start([order])
     until((bench.place.place(order) / "here.txt").exists)
     bench.again()
@@ -93,14 +97,14 @@ def test_a_manager_that_comes_later_ends_what_it_does_not_want(bench):
 
 
 def test_an_image_that_is_not_there_is_the_tasks_own_failure(bench):
-    manner = Manner(
+    environment = TaskEnvironment(
         container=Container(image="localhost/none:1", engine="podman", options=("--pull", "never"))
     )
-    bench.engine.start([bench.order("a", "true", manner=manner)])
+    bench.engine.start([bench.order("a", "true", environment=environment)])
     assert "localhost/none:1" in bench.ends(1)["a"].reason
 
 
-def test_large_inputs_and_fetched_ones_are_seen_through_their_links(bench, tmp_path):
+def test_large_inputs_and_fetched_files_are_read_through_their_links(bench, tmp_path):
     big = bench.folder / "set" / "big"
     with big.open("wb") as file:
         file.truncate(17 * 2**20)
@@ -111,7 +115,7 @@ def test_large_inputs_and_fetched_ones_are_seen_through_their_links(bench, tmp_p
         "wc -c <big >n; cat c/away >>n; echo x >>c/away; test $? != 0 || exit 3",
         inputs=("big",),
         outputs=("n",),
-        manner=IN_PODMAN,
+        environment=IN_PODMAN,
         fetches=(RemoteFile(name="c/away", url=f"file://{away}"),),
     )
     bench.engine.start([order])
@@ -121,32 +125,33 @@ def test_large_inputs_and_fetched_ones_are_seen_through_their_links(bench, tmp_p
 
 
 def test_conda_is_looked_for_inside_and_setup_runs_outside(bench):
-    manner = Manner(
+    environment = TaskEnvironment(
         setup=("export GREETING=outside",), env=IN_PODMAN.env, container=IN_PODMAN.container
     )
-    bench.engine.start([bench.order("t", "echo $GREETING >n", outputs=("n",), manner=manner)])
+    bench.engine.start(
+        [bench.order("t", "echo $GREETING >n", outputs=("n",), environment=environment)]
+    )
     assert bench.ends(1)["t"].ok
     assert bench.result("n") == "outside\n"
-    inside = Manner(venv="/none", container=IN_PODMAN.container)
-    bench.engine.start([bench.order("v", "true", manner=inside)])
+    inside = TaskEnvironment(venv="/none", container=IN_PODMAN.container)
+    bench.engine.start([bench.order("v", "true", environment=inside)])
     assert "/none/bin/activate" in bench.ends(1)["v"].reason
 
 
 def test_a_workdir_is_there_inside(bench, tmp_path):
     (tmp_path / "w").mkdir()
-    manner = Manner(workdir=str(tmp_path / "w"), container=IN_PODMAN.container)
-    bench.engine.start([bench.order("t", "pwd >n", outputs=("n",), manner=manner)])
+    environment = TaskEnvironment(workdir=str(tmp_path / "w"), container=IN_PODMAN.container)
+    bench.engine.start([bench.order("t", "pwd >n", outputs=("n",), environment=environment)])
     assert bench.ends(1)["t"].ok
     assert bench.result("n") == f"{tmp_path}/w\n"
 
 
 def test_a_container_whose_client_was_killed_is_ended(bench):
-    order = bench.order("t", "echo here >here.txt; sleep 600", manner=IN_PODMAN)
+    order = bench.order("t", "echo here >here.txt; sleep 600", environment=IN_PODMAN)
     bench.engine.start([order])
     until((bench.place.place(order) / "here.txt").exists)
-    mark = bench.place.mark(order)
-    for pid in marked(lambda one: one == mark):
-        if name_of(pid) == "podman":
+    for pid in marked(lambda _: True):
+        if name_of(pid) == "podman" and variable_of(pid, "VGRADS_TASK") == "t":
             kill(pid)
     assert not bench.ends(1)["t"].ok
     assert running() == []

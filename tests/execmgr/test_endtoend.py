@@ -4,18 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests import waiting
+from tests.agents import agents_of, oldest_python
 from tests.conftest import ROOT, Answer
 from tests.services import slurm
 from tests.services.ec2_like import KEY, SECRET
 from tests.services.run import cloud_service
-from vgrads.execmgr.tasks.processes import variable_of
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=90.0)
@@ -86,10 +85,9 @@ def world(tmp_path, slurm_site, gridengine_site, cloud, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     access = (
         f'[site.access]\npoll = "0.3s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"\n'
-        f'python = "{sys.executable}"'
+        f'python = "{oldest_python()}"'
     )
     (tmp_path / "sites.toml").write_text(SITES.format(access=access, endpoint=cloud.endpoint))
 
@@ -119,14 +117,14 @@ def lines(path):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def as_run_one_after_the_other():
+def as_run_in_sequence():
     return f"{sum(range(1, 51))}\n"
 
 
 def check_results(tmp_path, count):
-    found = list(tmp_path.glob("home/runs/*/w-*/results/b.txt"))
-    assert [path.read_text() for path in found] == [as_run_one_after_the_other()] * count
-    return found
+    result = list(tmp_path.glob("home/runs/*/w-*/results/b.txt"))
+    assert [path.read_text() for path in result] == [as_run_in_sequence()] * count
+    return result
 
 
 def nothing_is_left(cloud):
@@ -138,19 +136,11 @@ def nothing_is_left(cloud):
 
 
 def pilots():
-    """Pilots of this test that still run: a job may be gone and what it began not."""
-    here = os.environ["VGRADS_HOME"]
-    found = []
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if b"vgrads.execmgr.pilot" in line.read_bytes() and variable_of(
-                int(line.parent.name), "VGRADS_RUN"
-            ).startswith(here):
-                found.append(int(line.parent.name))
-    return found
+    """Agents of this test that still run: a job may be gone and what it began not."""
+    return agents_of(Path(os.environ["VGRADS_HOME"]))
 
 
-def test_one_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_path):
+def test_a_single_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_path):
     answer = vgrads_here("run", world(count=6), "-p", "0.995", "--effort", "0", "--json")
     assert answer.code == 0, answer
     document = answer.json
@@ -170,9 +160,9 @@ def test_a_refused_cloud_and_a_slot_that_is_lost(world, cloud, vgrads_here, tmp_
     until(lambda: "slurm-batch-1" in lines(tmp_path / "where"), "a task runs at slurm")
     subprocess.run(["scancel", "--quiet", "-u", "root"], check=True)
     assert manager.wait(170) == 0, (tmp_path / "set.log").read_text()
-    said = (tmp_path / "set.log").read_text()
-    assert "slot slurm-batch-1 failed: cancelled at the site" in said
-    assert "planned anew" in said or "capacity" in said or "the planner was asked" in said
+    text = (tmp_path / "set.log").read_text()
+    assert "slot slurm-batch-1 failed: cancelled at the site" in text
+    assert "planned again" in text or "capacity" in text or "the planner ran" in text
     check_results(tmp_path, 3)
     until(lambda: nothing_is_left(cloud), "everything is given back")
 
@@ -246,6 +236,6 @@ def test_a_task_over_several_nodes_starts_through_the_slots_own_launcher(
     )
     answer = vgrads_here("run", path, "--json")
     assert answer.code == 0, answer
-    (found,) = tmp_path.glob("home/runs/*/w-1/results/where.txt")
-    names = found.read_text().split()
+    (result,) = tmp_path.glob("home/runs/*/w-1/results/where.txt")
+    names = result.read_text().split()
     assert len(names) == len(set(names)) == 2, names

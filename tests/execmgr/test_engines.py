@@ -1,5 +1,5 @@
-"""Engines of real tasks, held to the same expectations: processes here, Dask workers brought by a
-pilot, and such workers that share no files with the manager."""
+"""Engines of real tasks, held to the same expectations: processes here, agents in a slot, and agents
+that share no files with the manager."""
 
 import os
 import signal
@@ -7,9 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from functools import partial
-from queue import SimpleQueue
 from resource import RLIMIT_NOFILE, setrlimit
 from uuid import uuid4
 
@@ -17,26 +15,24 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.waiting import runs, until
-from vgrads.api.wiring import _pilot
-from vgrads.drivers.api import Access, SlotSpec
+from vgrads.agent.processes import marked
+from vgrads.agent.scratch import sweep
+from vgrads.drivers.api import SlotSpec, SlotState
 from vgrads.drivers.local import LocalDriver
-from vgrads.execmgr.engines.base import TaskOrder
-from vgrads.execmgr.engines.dask import DaskEngine
+from vgrads.exchange.agent_file import pilot_command
+from vgrads.execmgr.engines.agents import AgentEngine
+from vgrads.execmgr.engines.base import Pilot, TaskOrder
 from vgrads.execmgr.engines.processes import ProcessEngine
-from vgrads.execmgr.engines.several import AwayEngine
 from vgrads.execmgr.tasks.folder import AWAY, TaskFolder
-from vgrads.execmgr.tasks.parcels import Parcel, pack, unpack
-from vgrads.execmgr.tasks.process import NOTES, await_end
-from vgrads.execmgr.tasks.processes import marked
+from vgrads.execmgr.tasks.process import NOTES, alive, noted_code
 from vgrads.kernel.clock import WallClock
-from vgrads.vgrid.catalog import Site
 
 
 class Bench:
     """An engine over a run's folder; ``again`` is a manager that comes after this one was
     killed."""
 
-    def __init__(self, kind, folder, own=False, pilot="", engine=None):
+    def __init__(self, kind, folder, own=False, pilot=None):
         self.kind, self.folder, self.orders = kind, folder, {}
         (folder / "set").mkdir(exist_ok=True)
         self.place = TaskFolder(
@@ -45,15 +41,17 @@ class Bench:
         self.clock = WallClock()
         self.driver = None
         # the local driver takes over what runs on this machine under the name of a slot
-        self.slot_id = f"{uuid4().hex}.slot"
+        self.run = uuid4().hex
+        self.slot_id = f"{self.run}.slot"
         self.apart = frozenset({"here"} if kind == "apart" else ())
+        self.engine = self.make()
         if kind != "processes":
-            self.engine = engine or DaskEngine(self.clock, self.place, None, self.apart)
             self.driver = LocalDriver(4, self.clock)
-            environment = self.engine.environment("127.0.0.1") | {
-                "VGRADS_SLOT_NAME": "slot",
-                "PYTHONPATH": str(ROOT),
-            }
+            pilot = pilot or Pilot(
+                command=pilot_command(sys.executable),
+                environment=self.engine.environment("127.0.0.1"),
+                of_slot=self.engine.key_for,
+            )
             self.driver.submit(
                 SlotSpec(
                     id=self.slot_id,
@@ -62,40 +60,42 @@ class Bench:
                     queue="",
                     procs=4,
                     duration_s=600.0,
-                    environment=environment,
-                    pilot=pilot or f"exec {sys.executable} -m vgrads.execmgr.pilot",
+                    environment={**pilot.environment, **pilot.of_slot("slot", self.slot_id)},
+                    pilot=pilot.command,
                 )
             )
-        else:
-            self.engine = ProcessEngine(self.clock, self.place)
+
+    def make(self):
+        if self.kind == "processes":
+            return ProcessEngine(self.clock, self.place)
+        return AgentEngine(self.run, self.clock, self.place, None, self.apart)
 
     def order(self, task, command, **fields):
         fields = {"site": "here", "slot": "slot", "procs": 1, "runtime_s": 1.0} | fields
-        made = TaskOrder(key=("w", task, 0), command=command, **fields)
-        self.orders[made.key] = made
-        return made
+        created = TaskOrder(key=("w", task, 0), command=command, **fields)
+        self.orders[created.key] = created
+        return created
 
     def ends(self, count, seconds=60.0):
-        found, end = [], time.monotonic() + seconds
-        while len(found) < count:
-            assert time.monotonic() < end, found
+        results, end = [], time.monotonic() + seconds
+        while len(results) < count:
+            assert time.monotonic() < end, results
             self.engine.wait(0.2)
-            for event in self.engine.poll():
+            events = self.engine.poll()
+            self.engine.stored()
+            for event in events:
                 if event.ok and not event.committed:  # as the core does with the first that has run
                     self.engine.commit([self.orders[event.key]])
                 else:
-                    found.append(event)
-        return {event.key[1]: event for event in found}
+                    results.append(event)
+        return {event.key[1]: event for event in results}
 
     def result(self, name):
         return (self.place.results("w") / name).read_text()
 
     def again(self):
-        self.engine.abandon()
-        if self.kind == "processes":
-            self.engine = ProcessEngine(self.clock, self.place)
-        else:
-            self.engine = DaskEngine(self.clock, self.place, None, self.apart)
+        self.engine.detach()
+        self.engine = self.make()
 
     def close(self):
         self.engine.close()
@@ -103,11 +103,11 @@ class Bench:
             self.driver.close()
 
 
-@pytest.fixture(params=["processes", "dask", "apart"])
+@pytest.fixture(params=["processes", "agents", "apart"])
 def bench(request, tmp_path):
-    found = Bench(request.param, tmp_path)
-    yield found
-    found.close()
+    result = Bench(request.param, tmp_path)
+    yield result
+    result.close()
 
 
 def test_tasks_run_read_and_commit(bench, tmp_path):
@@ -123,7 +123,24 @@ def test_tasks_run_read_and_commit(bench, tmp_path):
     assert bench.result("b.txt") == "beside\nslot\nbeside\nslot\n"
 
 
-def test_failures_are_told_in_their_own_words(bench):
+def test_what_a_task_prints_is_here_while_it_runs(bench, tmp_path):
+    """Also where its files are elsewhere: whole lines, each once."""
+    go_on = tmp_path / "go on"
+    order = bench.order(
+        "a", f"echo one; echo no >&2; until [ -e '{go_on}' ]; do sleep .1; done; echo two; exit 3"
+    )
+    bench.engine.start([order])
+    printed = bench.place.place(order) / "stdout.txt"
+    until(lambda: printed.exists() and printed.read_text(), "the first line", 30)
+    assert printed.read_text() == "one\n"
+    assert not bench.engine.poll()
+    go_on.touch()
+    assert bench.ends(1)["a"].reason == "exit code 3: no"
+    assert printed.read_text() == "one\ntwo\n"
+    assert printed.with_name("stderr.txt").read_text() == "no\n"
+
+
+def test_failures_are_reported_in_their_own_words(bench):
     bench.engine.start(
         [
             bench.order("code", "echo the disk is full >&2; exit 3"),
@@ -142,7 +159,7 @@ def test_failures_are_told_in_their_own_words(bench):
     assert not (bench.place.results("w") / "one.txt").exists()
 
 
-def test_a_command_may_be_longer_than_one_argument(bench):
+def test_a_command_may_be_longer_than_a_single_argument(bench):
     """Linux takes 128 KiB an argument; 2 MiB for all of them: what is longer is told in plain
     words."""
     letters = "ä" * 150_000
@@ -159,7 +176,8 @@ def test_a_command_may_be_longer_than_one_argument(bench):
     assert ends["long"].ok and ends["simple"].ok
     assert bench.result("l.txt") == f"{letters}0 x"
     assert (
-        not ends["huge"].ok and "longer than the system takes: put it into a" in ends["huge"].reason
+        not ends["huge"].ok
+        and "longer than the system allows: put it into a" in ends["huge"].reason
     )
 
 
@@ -218,40 +236,39 @@ def test_a_later_manager_finds_what_runs_and_what_has_ended_and_begins_the_rest(
     until(lambda: not runs(pid))
 
 
-def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
-    bench = Bench("dask", tmp_path)
+def children(pid):
+    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=True)
+    return [int(number) for number in listed.stdout.split()]
+
+
+def begin_long(bench, tmp_path):
+    """The pilot of a slot in which a long task runs."""
+    os.mkfifo(tmp_path / "pipe")
+    bench.engine.start([bench.order("a", f"echo > {tmp_path}/pipe; sleep 60")])
+    (tmp_path / "pipe").read_text()
+    return bench.driver._holds[bench.slot_id].pilots[0].pid
+
+
+def test_a_slot_whose_agent_was_killed_ends_with_its_tasks(tmp_path):
+    bench = Bench("agents", tmp_path)
     try:
-        os.mkfifo(tmp_path / "pipe")
-        bench.engine.start([bench.order("a", f"echo $PPID > {tmp_path}/pipe; sleep 60")])
-        (tmp_path / "pipe").read_text()
-        pilot = bench.driver._held[bench.slot_id].pilots[0].pid
-        found = subprocess.run(
-            ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
-        )
-        for pid in found.stdout.split():
-            os.kill(int(pid), signal.SIGKILL)
-        lost = bench.ends(1)["a"]
-        assert (lost.ok, lost.reason) == (False, "the worker of its slot was lost")
-        bench.engine.start([bench.order("a", "true", attempt=1)])
-        assert bench.ends(1)["a"].ok
-        assert not marked(
-            lambda mark: mark.startswith(bench.place.marks)
-        )  # nothing of the first attempt
+        pilot = begin_long(bench, tmp_path)
+        sleeping = [pid for child in children(pilot) for pid in children(child)]
+        for pid in children(pilot):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: bench.driver.status([bench.slot_id])[0].state == SlotState.FAILED)
+        assert sleeping and not any(runs(pid) for pid in sleeping)
     finally:
         bench.close()
 
 
 def test_a_slot_imports_nothing_from_the_folder_in_which_it_starts(tmp_path, monkeypatch):
-    for name in ("drivers", "planner", "pool", "execmgr", "distributed"):
+    for name in ("drivers", "planner", "pool", "execmgr", "json"):
         (tmp_path / f"{name}.py").write_text(
             "raise SystemExit('a file of the user was imported')\n"
         )
     monkeypatch.chdir(tmp_path)  # slots of this machine start where the manager stands
-    site = Site(name="here", kind="local", procs=4, access=Access(python=sys.executable))
-    place = TaskFolder(tmp_path / "run", tmp_path / "set", AWAY)
-    engine = AwayEngine(WallClock(), place, SimpleQueue(), frozenset())
-    pilot = _pilot(site, engine)
-    bench = Bench("dask", tmp_path, pilot=pilot.command, engine=engine.dask())
+    bench = Bench("agents", tmp_path)
     try:
         bench.engine.start([bench.order("a", "true")])
         assert bench.ends(1)["a"].ok
@@ -259,23 +276,19 @@ def test_a_slot_imports_nothing_from_the_folder_in_which_it_starts(tmp_path, mon
         bench.close()
 
 
-def test_a_worker_whose_pilot_was_killed_ends_and_so_do_its_tasks(tmp_path):
-    """Nobody would end it with its slot, or remove its folder."""
-    bench = Bench("dask", tmp_path)
+def test_an_agent_whose_guardian_was_killed_ends_with_its_tasks(tmp_path):
+    """Nobody would end it with its slot; what is left of it is removed by the next agent there."""
+    bench = Bench("agents", tmp_path)
     try:
-        os.mkfifo(tmp_path / "pipe")
-        bench.engine.start([bench.order("a", f"echo > {tmp_path}/pipe; sleep 60")])
-        (tmp_path / "pipe").read_text()
-        pilot = bench.driver._held[bench.slot_id].pilots[0].pid
-        found = subprocess.run(
-            ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
-        )
-        (worker,) = map(int, found.stdout.split())
+        pilot = begin_long(bench, tmp_path)
+        (agent,) = children(pilot)
+        sleeping = children(agent)
         os.kill(pilot, signal.SIGKILL)
-        until(lambda: not runs(worker), "the end of the worker")
-        assert not marked(lambda mark: mark.startswith(bench.place.marks))
+        until(lambda: not runs(agent), "the end of the agent")
+        assert sleeping and not any(runs(pid) for pid in sleeping)
     finally:
         bench.close()
+        sweep(None)
 
 
 def test_ctrl_c_while_a_task_begins_is_an_interruption_and_no_error(tmp_path):
@@ -294,31 +307,6 @@ def test_ctrl_c_while_a_task_begins_is_an_interruption_and_no_error(tmp_path):
     assert not marked(lambda mark: mark.startswith(bench.place.marks))
 
 
-MANY = """
-import sys
-from queue import SimpleQueue
-from threading import Thread
-from vgrads.execmgr.tasks.process import TaskProcess
-from pathlib import Path
-
-def attend(number):
-    folder = Path(sys.argv[1], f"alone{number}")
-    folder.mkdir()
-    try:
-        codes.put(TaskProcess("sleep .2; exit 3", folder, {"PATH": "/usr/bin:/bin", "VGRADS_COPY": str(folder)}).attend())
-    except OSError as error:
-        codes.put(str(error))
-
-codes = SimpleQueue()
-threads = [Thread(target=attend, args=(number,)) for number in range(40)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print({codes.get() for _ in threads})
-"""
-
-
 def limited(files, *command, **options):
     """A command that may open so many files, run to its end."""
     return subprocess.run(
@@ -332,16 +320,14 @@ def limited(files, *command, **options):
     )
 
 
-def test_threads_attend_to_more_tasks_than_there_are_descriptors_for(tmp_path):
-    done = limited(64, sys.executable, "-c", MANY, str(tmp_path), cwd=ROOT)
-    assert done.stdout == "{3}\n", done
-
-
 FULL = """
 import os, sys
 from pathlib import Path
+from vgrads.agent.descriptors import explain_limit
+from vgrads.agent.spawner import Spawner
 from vgrads.execmgr.tasks.process import TaskProcess
 
+spawner = Spawner()
 process = TaskProcess("true", Path(sys.argv[1]), {"PATH": "/usr/bin:/bin"})
 held = []
 try:
@@ -350,9 +336,9 @@ try:
 except OSError:
     os.close(held.pop())
 try:
-    process.attend()
+    process.begin(spawner, "")
 except OSError as error:
-    print(error, flush=True)
+    print(explain_limit(error), flush=True)
 """
 
 
@@ -389,9 +375,10 @@ def test_a_run_waits_for_free_descriptors(tmp_path, files, tasks):
 
 
 def test_keys_are_not_for_everybody(tmp_path):
-    bench = Bench("dask", tmp_path)
+    bench = Bench("agents", tmp_path)
     try:
-        assert (tmp_path / "run" / "contact.json").stat().st_mode & 0o077 == 0
+        for name in ("key.pem", "secret"):
+            assert (tmp_path / "run" / ".agents" / name).stat().st_mode & 0o077 == 0
     finally:
         bench.close()
 
@@ -400,24 +387,18 @@ def test_a_number_that_is_somebody_elses_by_now_is_not_our_task(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (scratch / NOTES).write_text(f"{os.getpid()}\n")
-    assert await_end(scratch, "nobody:w/a/0/0") == -signal.SIGKILL
+    assert alive(scratch) is None and noted_code(scratch) == -signal.SIGKILL
 
 
-def test_parcels_arrive_whole_or_not_at_all(tmp_path):
-    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
-    (tmp_path / "run.sh").chmod(0o755)
-    parcel = pack({"run.sh": tmp_path / "run.sh", "deep/copy.sh": tmp_path / "run.sh"})
-    unpack(parcel, tmp_path / "there")
-    assert (tmp_path / "there" / "deep" / "copy.sh").read_text() == "#!/bin/sh\n"
-    assert os.access(tmp_path / "there" / "run.sh", os.X_OK)
-    damaged = Parcel(tuple(replace(file, content=b"other") for file in parcel.files))
-    with pytest.raises(OSError, match="damaged"):
-        unpack(damaged, tmp_path / "damaged")
-    assert not list((tmp_path / "damaged").rglob("*.sh"))
-    for name in ("../out.txt", "/tmp/out.txt"):
-        with pytest.raises(OSError, match="leads out"):
-            unpack(Parcel((replace(parcel.files[0], name=name),)), tmp_path / "there")
-    unpack(parcel, tmp_path / "some", only=["run.sh"])
-    assert [path.name for path in (tmp_path / "some").rglob("*.sh")] == ["run.sh"]
-    with pytest.raises(OSError):
-        pack({"x": tmp_path / "nowhere"})
+def test_programs_stay_programs_where_files_are_sent(tmp_path):
+    bench = Bench("apart", tmp_path)
+    try:
+        (tmp_path / "set" / "run.sh").write_text("#!/bin/sh\necho ran\n")
+        (tmp_path / "set" / "run.sh").chmod(0o755)
+        order = bench.order("a", "./run.sh >deep/out; cp run.sh made", outputs=("deep/out", "made"))
+        bench.engine.start([order])
+        assert bench.ends(1)["a"].ok
+        assert bench.result("deep/out") == "ran\n"
+        assert os.access(bench.place.results("w") / "made", os.X_OK)
+    finally:
+        bench.close()

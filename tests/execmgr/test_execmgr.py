@@ -7,29 +7,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planner.test_planner import chain, slot, wanted
+from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
 from vgrads.execmgr.core.acquisitions import acquisitions
-from vgrads.execmgr.core.book import make_book
-from vgrads.execmgr.core.endings import over, refused_queues, workflows_done
+from vgrads.execmgr.core.completion import over, refused_queues, workflows_done
+from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
 from vgrads.execmgr.core.states import (
-    CancelCopy,
-    CloseSlot,
-    CopyEnded,
-    CopyState,
-    OpenSlot,
+    CancelReplica,
+    ReleaseSlot,
     Replan,
     Replanned,
-    SlotNews,
-    StartCopy,
+    ReplicaEnded,
+    ReplicaState,
+    RequestSlot,
+    SlotUpdate,
+    StartReplica,
     Tick,
 )
 from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.engines.simulated import SimulatedEngine
-from vgrads.execmgr.runner import Runner, Surroundings
+from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
 from vgrads.planner.improve import slot_uses
 from vgrads.planner.make import make_plan
@@ -40,54 +40,56 @@ from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.slot import certain_from
 
 
-def book_for(workflows, slots, needed=1, **more):
-    snapshot = Snapshot(wanted=wanted(workflows, needed, **more), slots=tuple(slots), scenarios=256)
+def execution_for(workflows, slots, needed=1, **more):
+    snapshot = Snapshot(
+        workflow_set=make_set(workflows, needed, **more), slots=tuple(slots), scenarios=256
+    )
     plan = make_plan(snapshot)
     assert plan.feasible, plan.lacking
-    return make_book(plan, snapshot)
+    return make_execution(plan, snapshot)
 
 
-def play(book, *events):
+def simulate(execution, *events):
     """Feed events; the state and every command given."""
-    state, commands = begin(book), []
+    state, commands = begin(execution), []
     for event in events:
-        state, given_commands = step(book, state, event)
-        commands += given_commands
+        state, listed_commands = step(execution, state, event)
+        commands += listed_commands
     return state, commands
 
 
 def ready(name, at_s=0.0):
-    return SlotNews(at_s=at_s, slot=name, state=SlotState.READY)
+    return SlotUpdate(at_s=at_s, slot=name, state=SlotState.READY)
 
 
 def ended(key, at_s, ok=True):
-    return CopyEnded(at_s=at_s, key=key, ok=ok, reason="" if ok else "exit code 1")
+    return ReplicaEnded(at_s=at_s, key=key, ok=ok, reason="" if ok else "exit code 1")
 
 
 def test_tasks_start_in_order_when_slot_and_inputs_are_there():
-    book = book_for([chain("w", 10.0, 10.0)], [slot("a")])
+    execution = execution_for([chain("w", 10.0, 10.0)], [slot("a")])
     first, second = ("w", "t0", 0), ("w", "t1", 0)
-    state, commands = play(book, Tick(at_s=0.0))
-    assert commands == [OpenSlot("a")]
-    state, commands = play(book, Tick(at_s=0.0), ready("a"))
-    assert commands[1:] == [StartCopy(first)]
-    state, commands = play(
-        book, Tick(at_s=0.0), ready("a"), ended(first, 10.0), ended(second, 20.0)
+    state, commands = simulate(execution, Tick(at_s=0.0))
+    assert commands == [RequestSlot("a")]
+    state, commands = simulate(execution, Tick(at_s=0.0), ready("a"))
+    assert commands[1:] == [StartReplica(first)]
+    state, commands = simulate(
+        execution, Tick(at_s=0.0), ready("a"), ended(first, 10.0), ended(second, 20.0)
     )
     assert commands[2:] != []
-    assert workflows_done(book, state) == {"w": 20.0}
+    assert workflows_done(execution, state) == {"w": 20.0}
 
 
 def test_nothing_overtakes_what_was_planned_before_it():
-    book = book_for([chain("w", 100.0), chain("v", 100.0)], [slot("a", 1)], needed=2)
-    early, late = book.order["a"]
-    state, _ = play(book, Tick(at_s=0.0), ready("a"))
-    assert (state.copies[early].state, state.copies[late].state) == (
-        CopyState.RUNNING,
-        CopyState.WAITING,
+    execution = execution_for([chain("w", 100.0), chain("v", 100.0)], [slot("a", 1)], needed=2)
+    early, late = execution.order["a"]
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    assert (state.replicas[early].state, state.replicas[late].state) == (
+        ReplicaState.RUNNING,
+        ReplicaState.WAITING,
     )
-    state, _ = play(book, Tick(at_s=0.0), ready("a"), ended(early, 50.0))
-    assert state.copies[late].state == CopyState.RUNNING  # moved up: the first ended early
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"), ended(early, 50.0))
+    assert state.replicas[late].state == ReplicaState.RUNNING  # moved up: the first ended early
 
 
 def waiting_for_data(*behind):
@@ -95,7 +97,7 @@ def waiting_for_data(*behind):
     and others behind it."""
     flows = [chain("w", 50.0, 100.0), *(chain(f"v{n}", length) for n, length in enumerate(behind))]
     snapshot = Snapshot(
-        wanted=wanted(flows), slots=(slot("a", 1, site="x"), slot("b", 1, site="x"))
+        workflow_set=make_set(flows), slots=(slot("a", 1, site="x"), slot("b", 1, site="x"))
     )
     begin_s, placed = 150.0, [place("w", "t0", "b", 0.0, 50.0), place("w", "t1", "a", 50.0, 150.0)]
     for n, length in enumerate(behind):
@@ -105,218 +107,229 @@ def waiting_for_data(*behind):
         make_plan(snapshot),
         placements=tuple(placed),
         uses=slot_uses(snapshot, placed),
-        spare=EVERYTHING,
+        spare_workflows=EVERYTHING,
         needed=len(flows),
     )
     plan.check(snapshot)
-    return make_book(plan, snapshot)
+    return make_execution(plan, snapshot)
 
 
 def place(workflow, task, name, start_s, end_s):
     return Placement(
-        workflow=workflow, task=task, copy=0, slot=name, start_s=start_s, end_s=end_s, procs=1
+        workflow=workflow, task=task, replica=0, slot=name, start_s=start_s, end_s=end_s, procs=1
     )
 
 
 def running(state):
-    return {key[0] for key, record in state.copies.items() if record.state == CopyState.RUNNING}
+    return {
+        key[0] for key, record in state.replicas.items() if record.state == ReplicaState.RUNNING
+    }
 
 
-def test_what_can_run_passes_what_waits_for_data_if_that_is_not_kept_beyond_its_plan():
-    book = waiting_for_data(60.0, 40.0)
-    state, _ = play(book, Tick(at_s=0.0), ready("a"))
+def test_what_can_run_passes_what_waits_for_data_if_that_is_not_delayed_beyond_its_plan():
+    execution = waiting_for_data(60.0, 40.0)
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
     assert running(state) == {"v1"}  # done by 40 s; the other one would not be by 50 s
 
 
 def test_what_is_late_is_passed_by_anything():
-    book = waiting_for_data(60.0, 40.0)
-    state, _ = play(book, Tick(at_s=0.0), ready("a", 20.0))
+    execution = waiting_for_data(60.0, 40.0)
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a", 20.0))
     assert running(state) == set()  # neither would be done by 50 s
     assert state.wake_s == 51.0  # its data may still come within the second
-    state, _ = step(book, state, Tick(at_s=51.0))
+    state, _ = step(execution, state, Tick(at_s=51.0))
     assert running(state) == {"v0"}
 
 
 def test_nobody_passes_what_only_finds_no_room():
     flows = [chain("w", 100.0), chain("wide", 50.0, procs=2), chain("v", 10.0)]
-    snapshot = Snapshot(wanted=wanted(flows), slots=(slot("a", 2),))
+    snapshot = Snapshot(workflow_set=make_set(flows), slots=(slot("a", 2),))
     wide = Placement(
-        workflow="wide", task="t0", copy=0, slot="a", start_s=100.0, end_s=150.0, procs=2
+        workflow="wide", task="t0", replica=0, slot="a", start_s=100.0, end_s=150.0, procs=2
     )
     placed = [place("w", "t0", "a", 0.0, 100.0), wide, place("v", "t0", "a", 150.0, 160.0)]
     plan = replace(
         make_plan(snapshot),
         placements=tuple(placed),
         uses=slot_uses(snapshot, placed),
-        spare=EVERYTHING,
+        spare_workflows=EVERYTHING,
     )
-    state, _ = play(make_book(plan, snapshot), Tick(at_s=0.0), ready("a"))
+    state, _ = simulate(make_execution(plan, snapshot), Tick(at_s=0.0), ready("a"))
     assert running(state) == {"w"}
 
 
-def test_when_enough_is_done_the_rest_is_given_back():
-    book = book_for([chain("w", 10.0), chain("v", 400.0)], [slot("a", 1), slot("b", 1)], needed=2)
-    book = replace(book, plan=replace(book.plan, needed=1))
-    state, commands = play(
-        book, Tick(at_s=0.0), ready("a"), ready("b"), ended(("w", "t0", 0), 10.0)
+def test_when_enough_is_done_the_rest_is_released():
+    execution = execution_for(
+        [chain("w", 10.0), chain("v", 400.0)], [slot("a", 1), slot("b", 1)], needed=2
     )
-    assert CancelCopy(("v", "t0", 0)) in commands
-    assert sum(isinstance(command, CloseSlot) for command in commands) == 2
-    assert "the rest is given back" in state.notes[-1][1]
+    execution = replace(execution, plan=replace(execution.plan, needed=1))
+    state, commands = simulate(
+        execution, Tick(at_s=0.0), ready("a"), ready("b"), ended(("w", "t0", 0), 10.0)
+    )
+    assert CancelReplica(("v", "t0", 0)) in commands
+    assert sum(isinstance(command, ReleaseSlot) for command in commands) == 2
+    assert "the rest is released" in state.notes[-1][1]
 
 
-def test_what_enough_standing_workflows_do_not_need_is_withdrawn():
+def test_what_enough_ready_workflows_do_not_need_is_withdrawn():
     names = ["u", "v", "w"]
-    book = book_for(
+    execution = execution_for(
         [chain(name, 100.0) for name in names], [slot(name, 1) for name in "abc"], needed=3
     )
-    book = replace(book, plan=replace(book.plan, needed=1, spare=1))
-    first, second, third = (book.slot_of((name, "t0", 0)) for name in names)
+    execution = replace(execution, plan=replace(execution.plan, needed=1, spare_workflows=1))
+    first, second, third = (execution.slot_of((name, "t0", 0)) for name in names)
     assert len({first, second, third}) == 3
-    state, commands = play(book, Tick(at_s=0.0), ready(first))
-    assert not [c for c in commands if isinstance(c, CloseSlot)]  # one stands, two are to
-    state, commands = step(book, state, ready(second, 1.0))
-    assert commands[-1:] == [CloseSlot(third)]
+    state, commands = simulate(execution, Tick(at_s=0.0), ready(first))
+    assert not [c for c in commands if isinstance(c, ReleaseSlot)]  # one stands, two are to
+    state, commands = step(execution, state, ready(second, 1.0))
+    assert commands[-1:] == [ReleaseSlot(third)]
     assert running(state) == {"u", "v"}
-    assert "withdrawn" in state.notes[-1][1]
-    _, commands = play(book, Tick(at_s=0.0), ready(first), ready(second, 900.5))
+    assert "released early" in state.notes[-1][1]
+    _, commands = simulate(execution, Tick(at_s=0.0), ready(first), ready(second, 900.5))
     assert not [
-        c for c in commands if isinstance(c, CloseSlot) and c.slot == third
+        c for c in commands if isinstance(c, ReleaseSlot) and c.slot == third
     ]  # it stands too late
 
 
-def test_the_first_copy_wins_and_its_twin_is_cancelled():
+def test_the_first_copy_wins_and_its_replica_is_cancelled():
     slots = [slot(f"s{n}", curve=certain_from(0, 0.7)) for n in range(2)]
-    book = book_for([chain("w")], slots)
-    one, two = ("w", "t0", 0), ("w", "t0", 1)
-    where = {key: book.slot_of(key) for key in (one, two)}
+    execution = execution_for([chain("w")], slots)
+    item, two = ("w", "t0", 0), ("w", "t0", 1)
+    where = {key: execution.slot_of(key) for key in (item, two)}
     events = [
         Tick(at_s=0.0),
-        ready(where[one]),
+        ready(where[item]),
         ready(where[two]),
         ended(two, 90.0),
-        ended(one, 100.0),
+        ended(item, 100.0),
     ]
-    state, commands = play(book, *events)
-    assert CancelCopy(one) in commands
-    assert (state.copies[one].state, state.copies[two].state) == (
-        CopyState.CANCELLED,
-        CopyState.DONE,
+    state, commands = simulate(execution, *events)
+    assert CancelReplica(item) in commands
+    assert (state.replicas[item].state, state.replicas[two].state) == (
+        ReplicaState.CANCELLED,
+        ReplicaState.DONE,
     )
-    assert workflows_done(book, state) == {"w": 90.0}
+    assert workflows_done(execution, state) == {"w": 90.0}
 
 
-def test_a_lost_slot_loses_its_tasks_and_their_heirs_with_a_reason():
-    book = book_for([chain("w", 10.0, 10.0)], [slot("a")])
-    lost = SlotNews(at_s=5.0, slot="a", state=SlotState.FAILED, reason="node down")
-    state, commands = play(book, Tick(at_s=0.0), ready("a"), lost, ready("a", 6.0))
-    assert CancelCopy(("w", "t0", 0)) in commands
-    assert state.copies["w", "t0", 0].state == CopyState.FAILED
-    assert state.copies["w", "t1", 0].state == CopyState.SKIPPED
-    assert "node down" in state.copies["w", "t1", 0].reason
+def test_a_lost_slot_loses_its_tasks_and_their_descendants_with_a_reason():
+    execution = execution_for([chain("w", 10.0, 10.0)], [slot("a")])
+    lost = SlotUpdate(at_s=5.0, slot="a", state=SlotState.FAILED, reason="node down")
+    state, commands = simulate(execution, Tick(at_s=0.0), ready("a"), lost, ready("a", 6.0))
+    assert CancelReplica(("w", "t0", 0)) in commands
+    assert state.replicas["w", "t0", 0].state == ReplicaState.FAILED
+    assert state.replicas["w", "t1", 0].state == ReplicaState.SKIPPED
+    assert "node down" in state.replicas["w", "t1", 0].reason
     assert [type(c) for c in commands][-1] == Replan
     assert not over(state)  # until the planner has answered
-    state, commands = step(book, state, Replanned(at_s=6.0, version=0, reason="nothing better"))
+    state, commands = step(
+        execution, state, Replanned(at_s=6.0, version=0, reason="nothing better")
+    )
     assert (over(state), commands) == (True, [])
 
 
-def test_a_failed_task_gives_its_heirs_up():
-    book = book_for([chain("w", 10.0, 10.0), chain("v", 10.0)], [slot("a")], needed=2)
+def test_a_failed_task_abandons_its_descendants():
+    execution = execution_for([chain("w", 10.0, 10.0), chain("v", 10.0)], [slot("a")], needed=2)
     first = ended(("w", "t0", 0), 10.0, ok=False)
-    state, commands = play(book, Tick(at_s=0.0), ready("a"), first)
-    assert commands.count(StartCopy(("w", "t0", 0))) == 2  # it tries once more
-    assert "tried again after: exit code 1" in state.copies["w", "t0", 0].reason
-    state, _ = play(book, Tick(at_s=0.0), ready("a"), first, ended(("w", "t0", 0), 20.0, ok=False))
-    assert state.copies["w", "t1", 0].state == CopyState.SKIPPED
-    assert "never come" in state.copies["w", "t1", 0].reason
+    state, commands = simulate(execution, Tick(at_s=0.0), ready("a"), first)
+    assert commands.count(StartReplica(("w", "t0", 0))) == 2  # it tries once more
+    assert "retried after: exit code 1" in state.replicas["w", "t0", 0].reason
+    state, _ = simulate(
+        execution, Tick(at_s=0.0), ready("a"), first, ended(("w", "t0", 0), 20.0, ok=False)
+    )
+    assert state.replicas["w", "t1", 0].state == ReplicaState.SKIPPED
+    assert "never come" in state.replicas["w", "t1", 0].reason
 
 
 def exits(key, at_s, code):
-    return CopyEnded(at_s=at_s, key=key, ok=False, reason=f"exit code {code}", code=code)
+    return ReplicaEnded(at_s=at_s, key=key, ok=False, reason=f"exit code {code}", code=code)
 
 
 def test_the_same_exit_code_twice_is_the_tasks_own_fault_and_no_cause_to_plan():
-    book = book_for([chain("w", 10.0, 10.0), chain("v", 10.0)], [slot("a")], needed=2)
+    execution = execution_for([chain("w", 10.0, 10.0), chain("v", 10.0)], [slot("a")], needed=2)
     key = ("w", "t0", 0)
     begun = (Tick(at_s=0.0), ready("a"))
-    state, commands = play(book, *begun, exits(key, 1.0, 3), exits(key, 2.0, 3))
-    assert state.faulty[key[:2]] == "exit code 3; it fails so each time"
+    state, commands = simulate(execution, *begun, exits(key, 1.0, 3), exits(key, 2.0, 3))
+    assert state.faulty[key[:2]] == "exit code 3; it fails in the same way each time"
     assert state.lost[key[:2]] == "exit code 3"
     assert not [c for c in commands if isinstance(c, Replan)]  # nothing would keep the promise
-    other, commands = play(book, *begun, exits(key, 1.0, 3), exits(key, 2.0, 4))
+    other, commands = simulate(execution, *begun, exits(key, 1.0, 3), exits(key, 2.0, 4))
     assert not other.faulty
     assert [c for c in commands if isinstance(c, Replan)]
 
 
-def test_a_killed_task_is_bad_luck_however_often():
-    book = book_for([chain("w", 10.0)], [slot("a")])
+def test_a_killed_task_is_chance_however_often():
+    execution = execution_for([chain("w", 10.0)], [slot("a")])
     killed = ended(("w", "t0", 0), 1.0, ok=False)
-    state, _ = play(book, Tick(at_s=0.0), ready("a"), killed, ended(("w", "t0", 0), 2.0, ok=False))
+    state, _ = simulate(
+        execution, Tick(at_s=0.0), ready("a"), killed, ended(("w", "t0", 0), 2.0, ok=False)
+    )
     assert not state.faulty
     assert ("w", "t0") in state.lost
 
 
-def test_a_queue_that_refuses_for_good_is_asked_no_more_and_teaches_nothing():
+def test_a_queue_that_refuses_for_good_is_requested_no_more_and_teaches_nothing():
     slots = [
         replace(slot(name), site="s", queue=queue)
         for name, queue in (("a", "q"), ("b", "q"), ("c", "r"))
     ]
-    book = book_for([chain(name, 10.0) for name in "uvw"], slots, needed=3)
-    if len(book.uses) < 3:  # the planner may do with fewer
-        book = replace(
-            book,
+    execution = execution_for([chain(name, 10.0) for name in "uvw"], slots, needed=3)
+    if len(execution.uses) < 3:  # the planner may do with fewer
+        execution = replace(
+            execution,
             uses={
-                name: replace(next(iter(book.uses.values())), slot=s)
+                name: replace(next(iter(execution.uses.values())), slot=s)
                 for name, s in zip("abc", slots, strict=True)
             },
-            order={name: book.order.get(name, ()) for name in "abc"},
+            order={name: execution.order.get(name, ()) for name in "abc"},
         )
-    state = begin(book)
-    state = replace(
-        state,
-        slots=state.slots.set(
-            "a", replace(state.slots["a"], state=SlotState.REQUESTED, asked_s=0.0)
-        ),
-    )
-    no = SlotNews(
+    state = begin(execution)
+    requested = state.slots["a"]._replace(state=SlotState.REQUESTED, requested_s=0.0)
+    state = state._replace(slots=state.slots.set("a", requested))
+    no = SlotUpdate(
         at_s=1.0, slot="a", state=SlotState.FAILED, reason="refused: no such queue", permanent=True
     )
-    state, commands = step(book, state, no)
+    state, commands = step(execution, state, no)
     assert (state.slots["a"].state, state.slots["b"].state) == (SlotState.FAILED, SlotState.FAILED)
     assert state.slots["c"].state != SlotState.FAILED
-    assert OpenSlot("b") not in commands
-    assert refused_queues(book, state.slots) == {("s", "q")}
-    assert [one.queue for one in acquisitions(book, state)] in ([], ["r"])
+    assert RequestSlot("b") not in commands
+    assert refused_queues(execution, state.slots) == {("s", "q")}
+    assert [acquisition.queue for acquisition in acquisitions(execution, state)] in ([], ["r"])
 
 
 def test_a_refusal_for_good_reaches_as_many_slots_as_there_are():
-    book = book_for([chain("w", 10.0)], [slot("a")])
-    one = next(iter(book.uses.values()))
+    execution = execution_for([chain("w", 10.0)], [slot("a")])
+    slot_use = next(iter(execution.uses.values()))
     names = ["a", *(f"s{n}" for n in range(3000))]
-    uses = {name: replace(one, slot=replace(one.slot, id=name), submit_s=50.0) for name in names}
-    book = replace(book, uses=uses, order={name: book.order.get(name, ()) for name in names})
-    no = SlotNews(at_s=1.0, slot="a", state=SlotState.FAILED, reason="refused", permanent=True)
-    state, commands = step(book, begin(book), no)
+    uses = {
+        name: replace(slot_use, slot=replace(slot_use.slot, id=name), submit_s=50.0)
+        for name in names
+    }
+    execution = replace(
+        execution, uses=uses, order={name: execution.order.get(name, ()) for name in names}
+    )
+    no = SlotUpdate(at_s=1.0, slot="a", state=SlotState.FAILED, reason="refused", permanent=True)
+    state, commands = step(execution, begin(execution), no)
     assert {record.state for record in state.slots.values()} == {SlotState.FAILED}
-    assert not [c for c in commands if isinstance(c, OpenSlot)]
+    assert not [c for c in commands if isinstance(c, RequestSlot)]
 
 
 def test_a_slot_that_comes_too_late_gets_no_task_that_cannot_end():
-    book = book_for([chain("w", 600.0)], [slot("a")])
-    state, commands = play(book, Tick(at_s=0.0), ready("a", 500.0))
-    assert not [c for c in commands if isinstance(c, StartCopy)]
-    assert state.copies["w", "t0", 0].state == CopyState.SKIPPED
+    execution = execution_for([chain("w", 600.0)], [slot("a")])
+    state, commands = simulate(execution, Tick(at_s=0.0), ready("a", 500.0))
+    assert not [c for c in commands if isinstance(c, StartReplica)]
+    assert state.replicas["w", "t0", 0].state == ReplicaState.SKIPPED
 
 
 def test_late_and_repeated_news_changes_nothing():
-    book = book_for([chain("w", 10.0, 10.0)], [slot("a")])
+    execution = execution_for([chain("w", 10.0, 10.0)], [slot("a")])
     events = [Tick(at_s=0.0), ready("a"), ended(("w", "t0", 0), 10.0)]
-    state, _ = play(book, *events)
-    queued = SlotNews(at_s=10.0, slot="a", state=SlotState.QUEUED)
-    again, commands = step(book, state, queued)
-    assert (again.copies, commands) == (state.copies, [])
-    again, commands = step(book, state, ended(("w", "t0", 0), 10.0))
-    assert (again.copies, again.done, commands) == (state.copies, state.done, [])
+    state, _ = simulate(execution, *events)
+    queued = SlotUpdate(at_s=10.0, slot="a", state=SlotState.QUEUED)
+    again, commands = step(execution, state, queued)
+    assert (again.replicas, commands) == (state.replicas, [])
+    again, commands = step(execution, state, ended(("w", "t0", 0), 10.0))
+    assert (again.replicas, again.done, commands) == (state.replicas, state.done, [])
 
 
 def test_events_survive_json():
@@ -324,16 +337,16 @@ def test_events_survive_json():
     assert [event_from_json(json.loads(json.dumps(event_to_json(e)))) for e in events] == events
 
 
-def run_simulated(book, behaviour):
+def run_simulated(execution, behaviour):
     clock, journal = SimClock(), MemoryJournal()
     drivers = {
         use.slot.site: SimulatedCloud(CloudRegion(99), clock, behaviour)
-        for use in book.uses.values()
+        for use in execution.uses.values()
     }
-    around = Surroundings(
+    around = RunnerSetup(
         drivers=drivers, engine=SimulatedEngine(clock), clock=clock, journal=journal
     )
-    return Runner("r", book, around).run(), journal, clock
+    return Runner("r", execution, around).run(), journal, clock
 
 
 @settings(max_examples=150)
@@ -350,37 +363,39 @@ def test_every_run_ends_in_bounded_time_and_is_the_fold_of_its_journal(
 ):
     slots = [slot(f"s{n}", 6, certain_from(10.0 * n, 0.9)) for n in range(count)]
     workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
-    snapshot = Snapshot(wanted=wanted(workflows, 1), slots=tuple(slots), scenarios=64)
+    snapshot = Snapshot(workflow_set=make_set(workflows, 1), slots=tuple(slots), scenarios=64)
     plan = make_plan(snapshot)
     if not plan.feasible:
         return
-    book = make_book(plan, snapshot)
+    execution = make_execution(plan, snapshot)
     behaviour = SiteBehaviour(
         slot_up=up, slot_acquire=acquire, boot_s=boot_s, boot_spread=0.3, seed=seed
     )
-    state, journal, clock = run_simulated(book, behaviour)
+    state, journal, clock = run_simulated(execution, behaviour)
     assert over(state)
     assert clock.now() <= plan.deadline_s * 3
-    assert all(record.state.settled for record in state.copies.values())
-    assert fold(book, journal.events) == state
-    for key, record in state.copies.items():
-        if record.state == CopyState.DONE:
-            for parent in book.workflow(key).tasks[key[1]].parents:
+    assert all(record.state.settled for record in state.replicas.values())
+    assert fold(execution, journal.events) == state
+    for key, record in state.replicas.items():
+        if record.state == ReplicaState.DONE:
+            for parent in execution.workflow(key).tasks[key[1]].parents:
                 assert state.done[key[0], parent].at_s <= record.start_s + 1e-6
-    for slot_id, record in state.slots.items():
-        assert record.used == 0, slot_id
-    winners = [key[:2] for key, record in state.copies.items() if record.state == CopyState.DONE]
+    for slot_id, progress in state.progress.items():
+        assert progress.used == 0, slot_id
+    winners = [
+        key[:2] for key, record in state.replicas.items() if record.state == ReplicaState.DONE
+    ]
     assert len(winners) == len(set(winners)) == len(state.done)
 
 
 def test_without_faults_a_run_is_never_later_than_its_plan():
-    book = book_for(
+    execution = execution_for(
         [chain("w", 50.0, 70.0), chain("v", 30.0)], [slot("a", 1), slot("b", 1)], needed=2
     )
-    state, _, _ = run_simulated(book, SiteBehaviour())
-    for key, record in state.copies.items():
-        if record.state == CopyState.DONE:
-            assert record.end_s <= book.placements[key].end_s + 1e-6
+    state, _, _ = run_simulated(execution, SiteBehaviour())
+    for key, record in state.replicas.items():
+        if record.state == ReplicaState.DONE:
+            assert record.end_s <= execution.placements[key].end_s + 1e-6
 
 
 @pytest.mark.parametrize("name", ["FAILED", "EXPIRED", "RELEASED"])

@@ -3,25 +3,34 @@ is."""
 
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import threading
+import urllib.request
+import urllib.response
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.execmgr.test_engines import Bench
-from tests.workflows.test_manner import made
+from tests.workflows.test_task_environment import environment_of
+from vgrads.agent.programs import staging
+from vgrads.api.wiring import RunFiles
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.worker import check_document
 from vgrads.portal.records.archive import pack, unpack
-from vgrads.workflows.manner import Manner
+from vgrads.vgrid.catalog import Site
 from vgrads.workflows.remote import FetchDocument, RemoteFile, SendDocument
 from vgrads.workflows.sets import SetDocument, build_set
+from vgrads.workflows.task_environment import TaskEnvironment
 from vgrads.workflows.written import document_of
 
 BODY = b"one\ntwo\n" * 1000
@@ -35,8 +44,8 @@ class Files(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
     def do_GET(self):
-        self.server.asked[self.path] += 1
-        if self.path == "/busy" and self.server.asked[self.path] == 1:
+        self.server.requests[self.path] += 1
+        if self.path == "/busy" and self.server.requests[self.path] == 1:
             return self.send_error(503)
         body = self.server.files.get("/a.dat" if self.path in ("/busy", "/cut") else self.path)
         if body is None:
@@ -55,7 +64,7 @@ class Files(BaseHTTPRequestHandler):
 @contextmanager
 def serving():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Files)
-    server.files, server.asked = {"/a.dat": BODY}, Counter()
+    server.files, server.requests = {"/a.dat": BODY}, Counter()
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -73,18 +82,18 @@ def web():
         yield server
 
 
-@pytest.fixture(params=["processes", "dask", "apart"])
+@pytest.fixture(params=["processes", "agents", "apart"])
 def bench(request, tmp_path):
-    found = Bench(request.param, tmp_path)
-    yield found
-    found.close()
+    result = Bench(request.param, tmp_path)
+    yield result
+    result.close()
 
 
 @pytest.fixture
 def here(tmp_path):
-    found = Bench("processes", tmp_path)
-    yield found
-    found.close()
+    result = Bench("processes", tmp_path)
+    yield result
+    result.close()
 
 
 def run(bench, name, command, **more):
@@ -115,10 +124,10 @@ def test_inputs_come_from_urls_once_and_outputs_go_there(bench, web):
     ends = bench.ends(3)
     assert all(end.ok for end in ends.values()), ends
     assert bench.result("n") == "8000\n"
-    assert (web.asked["/a.dat"], web.files["/b.dat"]) == (1, b"one\n")
+    assert (web.requests["/a.dat"], web.files["/b.dat"]) == (1, b"one\n")
 
 
-def test_what_goes_wrong_is_told_for_what_it_is(here, web):
+def test_what_goes_wrong_is_reported_for_what_it_is(here, web):
     def fails(name, url, digest=""):
         end = run(here, name, "true", **get(url, digest))
         assert not end.ok
@@ -141,7 +150,56 @@ def closed_port():
         return server.server_port
 
 
-def test_an_output_that_was_not_written_and_one_that_cannot_be_sent(here, web, tmp_path):
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0.0.0.0"]
+)
+def test_a_service_fetches_from_public_addresses_only(tmp_path, web, host):
+    here = Bench("processes", tmp_path)
+    here.engine.close()
+    here.place = replace(here.place, private={"here": False})
+    here.engine = here.make()
+    url = f"http://{host}:{web.server_port}/a.dat"
+    end = run(here, "a", "true", **get(url))
+    here.close()
+    assert (end.ok, end.code) == (False, 65)
+    assert "which is not public: the operator can allow it" in end.reason
+    assert "private_addresses = true" in end.reason
+    assert not web.requests
+
+
+def test_a_redirect_to_a_private_address_is_not_followed(web):
+    class Public(urllib.request.BaseHandler):
+        """A public server that sends its callers elsewhere."""
+
+        handler_order = 1
+
+        def http_open(self, request):
+            if request.host != "public.example":
+                return None
+            headers = Message()
+            headers["Location"] = f"{web.url}/a.dat"
+            answer = urllib.response.addinfourl(io.BytesIO(), headers, request.full_url, 302)
+            answer.msg = "Found"
+            return answer
+
+    opener = staging.public_opener()
+    opener.add_handler(Public())
+    with pytest.raises(staging.NotPublic, match=r"127\.0\.0\.1"):
+        opener.open("http://public.example/")
+    assert not web.requests
+
+
+def test_private_addresses_are_for_those_who_run_vgrads_and_where_the_operator_says_so():
+    sites = [
+        Site(name=name, kind="local", procs=1, private_addresses=may)
+        for name, may in (("unstated", None), ("yes", True), ("no", False))
+    ]
+    for own, unstated in ((True, True), (False, False)):
+        files = RunFiles(run="r", folder=Path("/r"), set_folder=Path("/s"), own=own)
+        assert files.tasks(sites).private == {"unstated": unstated, "yes": True, "no": False}
+
+
+def test_an_output_that_was_not_written_and_another_that_cannot_be_sent(here, web, tmp_path):
     send = (RemoteFile(name="b", url=f"{web.url}/b"),)
     assert run(here, "a", "true", sends=send).reason == "did not write 'b'"
     assert (run(here, "c", "echo x >b; exit 3", sends=send).code, "/b" in web.files) == (3, False)
@@ -153,16 +211,16 @@ def test_an_output_that_was_not_written_and_one_that_cannot_be_sent(here, web, t
 
 
 def test_what_a_killed_task_had_fetched_is_fetched_anew(here, web):
-    kept = here.folder / "run" / ".fetched"
-    kept.mkdir(parents=True)
+    retained = here.folder / "run" / ".fetched"
+    retained.mkdir(parents=True)
     whole = hashlib.sha256(f"{web.url}/a.dat {SHA}".encode()).hexdigest()[:32]
-    (kept / f"{whole}.{os.uname().nodename}.{2**30}").write_bytes(BODY[:100])
+    (retained / f"{whole}.{os.uname().nodename}.{2**30}").write_bytes(BODY[:100])
     assert run(here, "a", "wc -c <a.dat >n", outputs=("n",), **get(f"{web.url}/a.dat", SHA)).ok
     assert here.result("n") == "8000\n"
-    assert sorted(p.name for p in kept.iterdir()) == [whole, f"{whole}.lock"]
+    assert sorted(p.name for p in retained.iterdir()) == [whole, f"{whole}.lock"]
 
 
-def test_a_file_is_held_in_no_memory(here, tmp_path):
+def test_a_file_is_never_in_memory_whole(here, tmp_path):
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(600 * 2**20)
@@ -185,13 +243,13 @@ def test_what_is_fetched_may_be_written_over_by_its_task_alone(here, web):
 def test_with_a_workdir_outputs_are_sent_from_there(here, web, tmp_path):
     (tmp_path / "w").mkdir()
     send = (RemoteFile(name="b", url=f"{web.url}/b"),)
-    manner = Manner(workdir=str(tmp_path / "w"))
+    environment = TaskEnvironment(workdir=str(tmp_path / "w"))
     assert run(
         here,
         "a",
         'cat "$VGRADS_FOLDER/a.dat" >b',
         sends=send,
-        manner=manner,
+        environment=environment,
         **get(f"{web.url}/a.dat"),
     ).ok
     assert web.files["/b"] == BODY
@@ -227,7 +285,7 @@ def test_a_whole_run_over_urls(vgrads, write, web, tmp_path):
     assert answer.code == 0, answer.err
     assert {p.read_text() for p in (tmp_path / "out").glob("*/results/n")} == {"2000\nbeside\n"}
     assert web.files["/w-1/a.dat"] == web.files["/w-2/a.dat"] == BODY
-    assert web.asked["/a.dat"] == 1
+    assert web.requests["/a.dat"] == 1
 
 
 def test_a_digest_that_differs_is_the_tasks_own_fault(vgrads, write, web):
@@ -236,9 +294,9 @@ def test_a_digest_that_differs_is_the_tasks_own_fault(vgrads, write, web):
         "run", written(write, web.url, "sha256:" + "0" * 64), "--sites", write("sites.toml", SITES)
     )
     assert answer.code == 1
-    said = " ".join((answer.out + answer.err).split())
-    assert f"a.dat has {SHA}, sha256:{'0' * 64} is stated" in said
-    assert web.asked["/a.dat"] <= 4  # twice for each of two workflows, and never again
+    text = " ".join((answer.out + answer.err).split())
+    assert f"a.dat has {SHA}, sha256:{'0' * 64} is stated" in text
+    assert web.requests["/a.dat"] <= 4  # twice for each of two workflows, and never again
 
 
 def test_what_answers_the_second_time_is_tried_again(vgrads, write, web):
@@ -252,30 +310,34 @@ def test_what_answers_the_second_time_is_tried_again(vgrads, write, web):
         "--sites",
         write("sites.toml", SITES),
     )
-    assert (answer.code, web.asked["/busy"]) == (0, 2)
+    assert (answer.code, web.requests["/busy"]) == (0, 2)
 
 
-def test_the_document_is_kept_and_written_again():
-    found = made(SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat"))
-    a, b = (found.workflows[0].tasks[i] for i in "ab")
+def test_the_document_is_stored_and_written_again():
+    workflow_set = environment_of(
+        SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat")
+    )
+    a, b = (workflow_set.workflows[0].tasks[i] for i in "ab")
     assert a.fetches == (RemoteFile(name="a.dat", url="http://x/a.dat", digest=SHA),)
     assert b.inputs == ("c.txt",)
     assert [f.of("w-1", "b").url for f in b.fetches] == [
         "http://x/w-1/a.dat"
     ]  # where the other one sends it
-    assert unpack(pack(found), "archive") == found
-    again = build_set(validate(SetDocument, document_of(found), "again"), None, "again")
-    assert [w.tasks for w in again.workflows] == [w.tasks for w in found.workflows]
+    assert unpack(pack(workflow_set), "archive") == workflow_set
+    again = build_set(validate(SetDocument, document_of(workflow_set), "again"), None, "again")
+    assert [w.tasks for w in again.workflows] == [w.tasks for w in workflow_set.workflows]
 
 
 def test_a_service_keeps_the_document_so_that_it_reads_it_again():
-    given = yaml.safe_load(SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat"))
-    given["workflows"][0]["tasks"][0]["inputs"][0]["as"] = "in/a.dat"
-    given["workflows"][0] |= {"container": {"image": "i"}, "errors": [{"exit": [1, 2]}]}
-    kept = check_document(given, 100)
-    again = check_document(json.loads(kept.text), 100)
-    assert again == kept
-    assert '"as": "in/a.dat"' in kept.text
+    y_a_m_l_object = yaml.safe_load(
+        SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat")
+    )
+    y_a_m_l_object["workflows"][0]["tasks"][0]["inputs"][0]["as"] = "in/a.dat"
+    y_a_m_l_object["workflows"][0] |= {"container": {"image": "i"}, "errors": [{"exit": [1, 2]}]}
+    checked_set = check_document(y_a_m_l_object, 100)
+    again = check_document(json.loads(checked_set.text), 100)
+    assert again == checked_set
+    assert '"as": "in/a.dat"' in checked_set.text
 
 
 def test_names_in_urls_are_quoted_where_urls_are():
@@ -284,50 +346,50 @@ def test_names_in_urls_are_quoted_where_urls_are():
     assert RemoteFile(name="x", url="s3://x/{task}").of("w", "a b").url == "s3://x/a b"
 
 
-def test_two_tasks_that_claim_one_url_are_refused():
+def test_two_tasks_that_claim_a_single_url_are_refused():
     text = SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat").replace(
         "/{workflow}/", "/"
     )
     with pytest.raises(InputError, match=r"w-1/a and w-2/a both send to http://x/a.dat"):
-        made(text)
+        environment_of(text)
 
 
 @pytest.mark.parametrize(
-    ("model", "fields", "said"),
+    ("model", "fields", "text"),
     [
-        (FetchDocument, {"url": "ftp://x/y"}, "no URL of"),
+        (FetchDocument, {"url": "ftp://x/y"}, "not a URL of"),
         (FetchDocument, {"url": "https://me:secret@x/y"}, "user or password"),
-        (FetchDocument, {"url": "https://x/"}, "ends with no name"),
+        (FetchDocument, {"url": "https://x/"}, "does not end with a file name"),
         (FetchDocument, {"url": "http:///y"}, "names no machine"),
         (FetchDocument, {"url": "file://there/y"}, "another machine"),
         (FetchDocument, {"url": "http://x/a b"}, "blanks"),
-        (FetchDocument, {"url": "http://x/{run}/a"}, "stands for nothing"),
-        (FetchDocument, {"url": "http://[x/a"}, "no URL"),
+        (FetchDocument, {"url": "http://x/{run}/a"}, "unknown placeholder"),
+        (FetchDocument, {"url": "http://[x/a"}, "not a valid URL"),
         (FetchDocument, {"url": "http://x/a", "sha256": "12"}, "sha256"),
         (FetchDocument, {"url": "http://x/a", "sha256": "0" * 64, "md5": "0" * 32}, "not both"),
         (SendDocument, {"url": "http://x/a", "name": ""}, "name"),
     ],
 )
-def test_urls_that_cannot_be_are_refused(model, fields, said):
-    with pytest.raises(InputError, match=said):
+def test_urls_that_cannot_be_are_refused(model, fields, text):
+    with pytest.raises(InputError, match=text):
         validate(model, fields, "it")
 
 
 @pytest.mark.parametrize(
-    ("inputs", "said"),
+    ("inputs", "output"),
     [
         ('["a.dat", {url: "http://x/a.dat"}]', "names 'a.dat' twice"),
-        ('[{url: "http://x/a", as: "../a"}]', "leads out"),
+        ('[{url: "http://x/a", as: "../a"}]', "is outside"),
         ('[{url: "http://x/a", as: ".task"}]', "cannot be the name"),
     ],
 )
-def test_names_of_fetched_files_are_checked(inputs, said):
+def test_names_of_fetched_files_are_checked(inputs, output):
     text = (
         "name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, "
         f'command: "true", inputs: {inputs}}}]}}]\n'
     )
-    with pytest.raises(InputError, match=said):
-        made(text)
+    with pytest.raises(InputError, match=output):
+        environment_of(text)
 
 
 S3 = (
@@ -336,10 +398,10 @@ S3 = (
 )
 
 
-def test_s3_that_is_not_installed_is_said_before_anything_runs(vgrads, write, monkeypatch):
-    known = importlib.util.find_spec
+def test_s3_that_is_not_installed_is_reported_before_anything_runs(vgrads, write, monkeypatch):
+    existing = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name == "s3fs" else known(name, *a)
+        importlib.util, "find_spec", lambda name, *a: None if name == "s3fs" else existing(name, *a)
     )
     answer = vgrads("run", write("set.yaml", S3), "--sites", write("sites.toml", SITES))
     assert answer.code == 2
@@ -366,16 +428,21 @@ def bucket():
         "AWS_SECRET_ACCESS_KEY": "s",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
-    yield client, Manner(env=tuple(environment.items()))
+    yield client, TaskEnvironment(env=tuple(environment.items()))
     server.stop()
 
 
 def test_objects_of_a_store(here, bucket):
-    client, manner = bucket
+    client, environment = bucket
     send = (RemoteFile(name="b", url="s3://bucket/out/b"),)
     end = run(
-        here, "a", "head -1 a.dat >b", sends=send, manner=manner, **get("s3://bucket/in/a.dat", SHA)
+        here,
+        "a",
+        "head -1 a.dat >b",
+        sends=send,
+        environment=environment,
+        **get("s3://bucket/in/a.dat", SHA),
     )
     assert end.ok, end.reason
     assert client.get_object(Bucket="bucket", Key="out/b")["Body"].read() == b"one\n"
-    assert run(here, "n", "true", manner=manner, **get("s3://bucket/none")).code == 65
+    assert run(here, "n", "true", environment=environment, **get("s3://bucket/none")).code == 65

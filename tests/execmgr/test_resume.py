@@ -40,7 +40,7 @@ CHAIN = """\
 """
 
 
-def test_a_killed_manager_is_followed_by_one_that_finds_what_runs(vgrads, write, tmp_path):
+def test_a_killed_manager_is_followed_by_another_that_finds_what_runs(vgrads, write, tmp_path):
     """kill −9 while tasks run: they are found again, nothing runs twice, results are as if nothing
     had been."""
     os.mkfifo(tmp_path / "pipe")
@@ -62,7 +62,7 @@ def test_a_killed_manager_is_followed_by_one_that_finds_what_runs(vgrads, write,
     results = list((tmp_path / "home" / "runs" / row["run"]).glob("w-*/results/b.txt"))
     assert [path.read_text() for path in results] == ["one\none\n"] * 2
     again = vgrads("resume", row["run"])
-    assert (again.code, "is over: kept" in again.err) == (2, True)
+    assert (again.code, "has ended: kept" in again.err) == (2, True)
 
 
 @pytest.mark.parametrize(("keep", "left"), [("results", {"a.txt", "b.txt"}), ("final", {"b.txt"})])
@@ -87,9 +87,9 @@ def test_a_second_manager_is_refused_and_a_run_can_be_cancelled(vgrads, write, t
     child = int((tmp_path / "pipe").read_text())
     (row,) = vgrads("status", "--json").json["runs"]
     second = vgrads("resume", row["run"])
-    assert (second.code, "is looked after by" in second.err) == (2, True)
-    asked = vgrads("cancel", row["run"], "--json")
-    assert (asked.code, asked.json["told"]) == (0, "its manager was asked to stop")
+    assert (second.code, "is managed by" in second.err) == (2, True)
+    requested = vgrads("cancel", row["run"], "--json")
+    assert (requested.code, requested.json["told"]) == (0, "its manager was asked to stop")
     assert manager.wait(30) == 5
     assert vgrads("status", row["run"], "--json").json["runs"][0]["state"] == "cancelled"
     assert not runs(child)
@@ -171,7 +171,9 @@ main(sys.argv[3:])
 """
 """Kills its process at the given commit, counted from the first one of a row in a table: nothing of
 it is written."""
-ONE = "  - {name: w, tasks: [{id: a, runtime_s: 1, command: 'echo x > a.txt', outputs: [a.txt]}]}\n"
+WORKFLOW_ENTRY = (
+    "  - {name: w, tasks: [{id: a, runtime_s: 1, command: 'echo x > a.txt', outputs: [a.txt]}]}\n"
+)
 
 
 def killed(table, commit, tmp_path, *arguments):
@@ -192,7 +194,7 @@ def killed(table, commit, tmp_path, *arguments):
 @pytest.mark.parametrize("commit", [1, 2, 3, 4])
 def test_a_run_that_is_killed_before_its_first_event(commit, act, vgrads, write, tmp_path):
     """Either there is no such run, or it can be resumed and cancelled."""
-    killed("run", commit, tmp_path, "run", local_set(write, tmp_path, ONE))
+    killed("run", commit, tmp_path, "run", local_set(write, tmp_path, WORKFLOW_ENTRY))
     rows = vgrads("status", "--json").json["runs"]
     assert len(rows) == (commit > 1)
     for row in rows:
@@ -225,7 +227,7 @@ def test_a_run_of_which_an_earlier_version_wrote_down_nothing_but_its_row_is_can
     vgrads, write, tmp_path
 ):
     """Its manager was killed before it wrote down what the run begins with."""
-    assert vgrads("run", local_set(write, tmp_path, ONE)).code == 0
+    assert vgrads("run", local_set(write, tmp_path, WORKFLOW_ENTRY)).code == 0
     with Store() as store:
         run_id = store.add_run(store.list_runs()[0].set_id)
     assert f"vgrads cancel {run_id} ends it" in vgrads("status", run_id).out

@@ -4,10 +4,10 @@ metrics."""
 import json
 
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
-from vgrads.execmgr.core.states import CopyEnded
+from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.core.times import Times
 from vgrads.portal.records.store import Store
-from vgrads.portal.web.figures import Figures, Meters
+from vgrads.portal.web.figures import Meters, ServiceMetrics
 
 SET = """
 name: timed
@@ -27,25 +27,25 @@ def test_every_planned_task_tells_its_times(vgrads, write, tmp_path):
     assert ran.code == 0, ran.err
     run = ran.json["run"] if "run" in ran.json else ran.json["id"]
     rows = {row["task"]: row for row in vgrads("logs", run, "--json").json["attempts"]}
-    made, used = rows["make"]["times"], rows["use"]["times"]
-    assert 0.3 <= made["ran_s"] < rows["make"]["seconds"] + 0.1
-    assert made["commit_s"] > 0 and made["own_s"] > 0 and made["peak_mib"] > 0
-    assert made.get("cpu_s", 0.0) < made["ran_s"] / 2 < used["cpu_s"] + made["ran_s"] / 2
+    created, used = rows["make"]["times"], rows["use"]["times"]
+    assert 0.3 <= created["ran_s"] < rows["make"]["seconds"] + 0.1
+    assert created["commit_s"] > 0 and created["own_s"] > 0 and created["peak_mib"] > 0
+    assert created.get("cpu_s", 0.0) < created["ran_s"] / 2 < used["cpu_s"] + created["ran_s"] / 2
     assert 2.8 < used["in_mib"] < 2.9  # MiB of what the other one made
     with Store(f"sqlite:///{tmp_path}/home/vgrads.db") as store:
-        told = {
+        payload = {
             (sample.labels["of"], sample.labels["part"]): sample.value
-            for family in Figures(store, Meters()).collect()
+            for family in ServiceMetrics(store, Meters()).collect()
             if family.name == "vgrads_task_seconds"
             for sample in family.samples
         }
-    assert abs(told["runs", "ran"] - made["ran_s"] - used["ran_s"]) < 1e-3
+    assert abs(payload["runs", "ran"] - created["ran_s"] - used["ran_s"]) < 1e-3
 
 
-def test_times_are_kept_as_they_are_and_left_out_where_there_are_none():
-    plain = CopyEnded(at_s=1.0, key=("w", "t", 0), ok=True)
+def test_times_are_stored_as_they_are_and_left_out_where_there_are_none():
+    plain = ReplicaEnded(at_s=1.0, key=("w", "t", 0), ok=True)
     assert "times" not in event_to_json(plain)
-    full = CopyEnded(at_s=1.0, key=("w", "t", 0), ok=True, times=Times(ran_s=2.5, peak_mib=7.0))
+    full = ReplicaEnded(at_s=1.0, key=("w", "t", 0), ok=True, times=Times(ran_s=2.5, peak_mib=7.0))
     for event in (plain, full):
         assert event_from_json(json.loads(json.dumps(event_to_json(event)))) == event
     later = Times(commit_s=1.0, peak_mib=3.0)

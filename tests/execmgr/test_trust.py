@@ -17,23 +17,23 @@ import pytest
 from tests.conftest import DATA, ROOT
 from tests.execmgr.test_resume import local_set, start_run
 from tests.waiting import runs, until
+from vgrads.agent.processes import marked
 from vgrads.execmgr.core.journal import LeaseLost
 from vgrads.execmgr.core.states import Cancelled
+from vgrads.execmgr.engines.agents import AgentEngine
 from vgrads.execmgr.engines.base import TaskOrder
-from vgrads.execmgr.engines.dask import DaskEngine
 from vgrads.execmgr.engines.processes import ProcessEngine
 from vgrads.execmgr.tasks.commit import commit, is_committed
 from vgrads.execmgr.tasks.folder import AWAY, TaskFolder, file_name
-from vgrads.execmgr.tasks.processes import marked
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.documents import parse_mapping
 from vgrads.kernel.errors import InputError, SiteError
-from vgrads.portal.records.lease import LEASE_S, Beat, Watch, is_dead, new_owner
+from vgrads.portal.records.heartbeat import LEASE_S, Heartbeat, Watch, is_dead, new_owner
 from vgrads.portal.records.migrate import HEAD, current, move
 from vgrads.portal.records.run_lease import RunLease
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
-from vgrads.workflows.manner import Manner
+from vgrads.workflows.task_environment import TaskEnvironment
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def set_lease(store, run_id, **values):
         )
 
 
-def test_of_many_who_take_a_run_at_once_one_becomes_its_manager(store):
+def test_of_many_who_take_a_run_at_once_a_single_becomes_its_manager(store):
     for _ in range(20):
         run_id = new_run(store)
         RunLease(store.engine, run_id).take()
@@ -97,7 +97,7 @@ def test_what_a_manager_writes_that_was_followed_by_another_is_refused(store):
     assert (first.lease.number, second.lease.number) == (1, 2)
     for write in (
         lambda: first.append([Cancelled(at_s=2.0, reason="late")]),
-        lambda: first.keep_book(0, None),
+        lambda: first.store_execution(0, None),
         first.begin_again,
         first.lease.confirm_now,
     ):
@@ -110,12 +110,12 @@ def test_what_a_manager_writes_that_was_followed_by_another_is_refused(store):
 
 def test_no_wall_clock_decides_who_lives():
     now = time.monotonic()
-    assert is_dead(Beat(new_owner(), 1, now)) is False
-    assert is_dead(Beat(new_owner(), 1, now - LEASE_S - 1)) is True
-    assert is_dead(Beat(of_the_dead(), 1, now)) is True
+    assert is_dead(Heartbeat(new_owner(), 1, now)) is False
+    assert is_dead(Heartbeat(new_owner(), 1, now - LEASE_S - 1)) is True
+    assert is_dead(Heartbeat(of_the_dead(), 1, now)) is True
     machine, pid, began, nonce = new_owner().split(":")
     assert (
-        is_dead(Beat(f"{machine}:{pid}:{int(began) + 1}:{nonce}", 1, now)) is True
+        is_dead(Heartbeat(f"{machine}:{pid}:{int(began) + 1}:{nonce}", 1, now)) is True
     )  # its number is another's now
 
 
@@ -123,14 +123,16 @@ def test_another_machine_is_watched_for_a_lease_of_our_own_time():
     clock = [100.0]
     watch = Watch(lambda: clock[0])
     there = "another-boot.1:77:5:x"
-    assert watch.judge(Beat(there, 5, 0.0)) is None
+    assert watch.judge(Heartbeat(there, 5, 0.0)) is None
     clock[0] += LEASE_S - 1
-    assert watch.judge(Beat(there, 5, 0.0)) is None
+    assert watch.judge(Heartbeat(there, 5, 0.0)) is None
     clock[0] += 2
-    assert watch.judge(Beat(there, 5, 0.0)) is True
-    assert watch.judge(Beat(there, 6, 0.0)) is False
-    assert is_dead(Beat(there, 1, 0.0, age_s=LEASE_S + 1)) is True  # by the clock of its database
-    assert is_dead(Beat(there, 1, 0.0, age_s=1.0)) is False
+    assert watch.judge(Heartbeat(there, 5, 0.0)) is True
+    assert watch.judge(Heartbeat(there, 6, 0.0)) is False
+    assert (
+        is_dead(Heartbeat(there, 1, 0.0, age_s=LEASE_S + 1)) is True
+    )  # by the clock of its database
+    assert is_dead(Heartbeat(there, 1, 0.0, age_s=1.0)) is False
 
 
 TWO_STEPS = """\
@@ -142,7 +144,7 @@ TWO_STEPS = """\
 """
 
 
-ONE_TASK = """\
+SINGLE_TASK = """\
   - name: w
     tasks:
       - {id: a, runtime_s: 1, command: 'echo 1 > a.txt', outputs: [a.txt]}
@@ -213,58 +215,58 @@ def folder_of(tmp_path, name="run", own=True):
     return TaskFolder(tmp_path / name, tmp_path / "set", own=own)
 
 
-def order_of(task="t", copy=0, command="true", **fields):
+def order_of(task="t", replica=0, command="true", **fields):
     fields = {"site": "here", "slot": "s", "procs": 1, "runtime_s": 1.0} | fields
-    return TaskOrder(key=("w", task, copy), command=command, **fields)
+    return TaskOrder(key=("w", task, replica), command=command, **fields)
 
 
-def test_of_two_copies_that_end_together_one_commits_all_its_files(tmp_path):
+def test_of_two_copies_that_end_together_a_single_commits_all_its_files(tmp_path):
     names = tuple(f"{n}.txt" for n in range(20))
     for trial in range(30):
         folder = folder_of(tmp_path, f"run{trial}")
-        pair = [order_of(copy=copy, outputs=names) for copy in (0, 1)]
+        pair = [order_of(replica=replica, outputs=names) for replica in (0, 1)]
         for order in pair:
-            place = folder.place(order)
-            place.mkdir(parents=True)
+            path = folder.place(order)
+            path.mkdir(parents=True)
             for name in names:
-                (place / name).write_text(str(order.key[2]))
-        start, told = threading.Barrier(2), {}
+                (path / name).write_text(str(order.key[2]))
+        start, payload = threading.Barrier(2), {}
 
-        def work(order, folder=folder, start=start, told=told):
+        def work(order, folder=folder, start=start, message=payload):
             start.wait()
-            told[order.key[2]] = commit(folder, [order])[0]
+            message[order.key[2]] = commit(folder, [order])[0]
 
         threads = [threading.Thread(target=work, args=(order,)) for order in pair]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(30)
-        winner = next(copy for copy, reason in told.items() if not reason)
-        assert told[1 - winner] == "another copy was first"
+        winner = next(replica for replica, reason in payload.items() if not reason)
+        assert payload[1 - winner] == "another replica was first"
         assert {(folder.results("w") / name).read_text() for name in names} == {str(winner)}
         assert commit(folder, [pair[winner]]) == [""]  # asked for again after a manager was killed
 
 
 def test_a_copy_that_cannot_commit_leaves_anothers_claim_alone(tmp_path):
     folder = folder_of(tmp_path)
-    first, second = (order_of(copy=copy, outputs=("a.txt",)) for copy in (0, 1))
+    first, second = (order_of(replica=replica, outputs=("a.txt",)) for replica in (0, 1))
     folder.place(first).mkdir(parents=True)
     (folder.place(first) / "a.txt").write_text("a")
     assert commit(folder, [first]) == [""]
     claim = tmp_path / "run" / "w" / ".committed" / "t"
     (folder.results("w") / "a.txt").rename(claim / "a.txt")  # killed before it was moved
     folder.place(second).touch()  # a disk that does not take its folder
-    assert commit(folder, [second]) == ["another copy was first"]
+    assert commit(folder, [second]) == ["another replica was first"]
     assert commit(folder, [first]) == [""]
     assert (folder.results("w") / "a.txt").read_text() == "a"
 
 
 def test_a_commit_that_was_cut_off_is_finished_by_the_next_manager(tmp_path):
     folder, order = folder_of(tmp_path), order_of(outputs=("a.txt", "sub/b.txt"))
-    place = folder.place(order)
-    (place / "sub").mkdir(parents=True)
-    (place / "a.txt").write_text("a")
-    (place / "sub" / "b.txt").write_text("b")
+    path = folder.place(order)
+    (path / "sub").mkdir(parents=True)
+    (path / "a.txt").write_text("a")
+    (path / "sub" / "b.txt").write_text("b")
     assert commit(folder, [order]) == [""]
     claim = tmp_path / "run" / "w" / ".committed" / "t"
     (claim / "sub").mkdir(exist_ok=True)
@@ -283,17 +285,17 @@ class Engine:
 
     def run(self, *orders):
         """Ends by task, committed."""
-        known = {order.key: order for order in orders}
+        existing = {order.key: order for order in orders}
         self.engine.start(orders)
         ends = {}
 
         def all_ended():
             for event in self.engine.poll():
                 if event.ok and not event.committed:
-                    self.engine.commit([known[event.key]])
+                    self.engine.commit([existing[event.key]])
                 else:
                     ends[event.key[1]] = event
-            return len(ends) == len(known)
+            return len(ends) == len(existing)
 
         until(all_ended, "the ends")
         return ends
@@ -304,13 +306,13 @@ class Engine:
 
 @pytest.fixture
 def local(tmp_path):
-    found = Engine(folder_of(tmp_path))
-    yield found
-    found.engine.close()
-    assert not found.ours()
+    engine = Engine(folder_of(tmp_path))
+    yield engine
+    engine.engine.close()
+    assert not engine.ours()
 
 
-def test_no_task_changes_what_another_has_made_or_what_belongs_to_the_user(local, tmp_path):
+def test_no_task_changes_what_another_has_written_or_what_belongs_to_the_user(local, tmp_path):
     mine = tmp_path / "set" / "mine.txt"
     mine.write_text("mine\n")
     assert local.run(order_of("a", command="echo one > a.txt", outputs=("a.txt",)))["a"].ok
@@ -327,7 +329,7 @@ def test_no_task_changes_what_another_has_made_or_what_belongs_to_the_user(local
     assert (local.folder.results("w") / "a.txt").read_text() == "one\ntwo\n"
 
 
-def test_a_task_whose_shell_was_killed_is_told_when_all_of_it_is_dead(local, tmp_path):
+def test_a_task_whose_shell_was_killed_is_reported_when_all_of_it_is_dead(local, tmp_path):
     order = order_of("a", command=f"echo $$ > {tmp_path}/shell; sleep 60 & wait")
     local.engine.start([order])
     until(lambda: (tmp_path / "shell").exists() and (tmp_path / "shell").read_text())
@@ -378,25 +380,25 @@ def test_a_task_sees_its_owners_environment_and_no_keys(tmp_path, monkeypatch):
         ("PGPASSWORD", "k"),
     ):
         monkeypatch.setenv(name, value)
-    seen = {}
+    observed = {}
     for own in (True, False):
         local = Engine(folder_of(tmp_path, f"run-{own}", own=own))
         order = order_of(
             "a",
             command="env > env.txt",
             outputs=("env.txt",),
-            manner=Manner(env=(("GIVEN", "yes"),)),
+            environment=TaskEnvironment(env=(("GIVEN", "yes"),)),
         )
         assert local.run(order)["a"].ok
         local.engine.close()
         lines = (local.folder.results("w") / "env.txt").read_text().splitlines()
-        seen[own] = dict(line.split("=", 1) for line in lines if "=" in line)
-    for own, found in seen.items():
-        assert found["GIVEN"] == "yes"
-        assert found["VGRADS_TASK"] == "a"
-        assert "PATH" in found
-        assert not {"AWS_SECRET_ACCESS_KEY", "VGRADS_WEBHOOK_SECRET", "PGPASSWORD"} & set(found)
-        assert ("MY_OWN" in found) == own
+        observed[own] = dict(line.split("=", 1) for line in lines if "=" in line)
+    for own, result in observed.items():
+        assert result["GIVEN"] == "yes"
+        assert result["VGRADS_TASK"] == "a"
+        assert "PATH" in result
+        assert not {"AWS_SECRET_ACCESS_KEY", "VGRADS_WEBHOOK_SECRET", "PGPASSWORD"} & set(result)
+        assert ("MY_OWN" in result) == own
 
 
 @pytest.mark.parametrize(
@@ -447,7 +449,7 @@ def test_any_id_makes_a_folder_of_its_own_below_the_run():
         "a%2Fb",
         "~",
     ]
-    names = [file_name(one) for one in ids]
+    names = [file_name(name) for name in ids]
     assert len(set(names)) == len(ids)
     for name in names:
         assert "/" not in name
@@ -473,7 +475,7 @@ def test_any_id_makes_a_folder_of_its_own_below_the_run():
         "b: \x07",
     ],
 )
-def test_values_that_cannot_be_made_are_input_errors(vgrads, write, line):
+def test_values_that_cannot_be_created_are_input_errors(vgrads, write, line):
     answer = vgrads("plan", write("s.yaml", f"name: s\n{line}\n"))
     assert (answer.code, "Traceback" in answer.err) == (2, False), answer.err
 
@@ -492,7 +494,7 @@ def test_aliases_that_stand_for_far_more_than_is_written_are_refused():
 # the record
 
 
-def test_a_damaged_journal_is_told_and_can_be_gone_on_from(vgrads, write, tmp_path):
+def test_a_damaged_journal_is_reported_and_can_be_gone_on_from(vgrads, write, tmp_path):
     manager = start_run(local_set(write, tmp_path, TWO_STEPS.format(tmp_path), "10m"), tmp_path)
     until(lambda: begun(tmp_path) == ["a", "b"], "the second task")
     manager.kill()
@@ -526,25 +528,25 @@ def test_a_damaged_journal_is_told_and_can_be_gone_on_from(vgrads, write, tmp_pa
     assert vgrads("resume", run_id, "--from", 1).code == 2  # it is over
 
 
-def test_going_down_does_not_lose_data_without_being_told(vgrads, tmp_path):
+def test_going_down_does_not_lose_data_without_a_message(vgrads, tmp_path):
     assert vgrads("token", "create", "ann").code == 0
     refused = vgrads("db", "upgrade", "0001")
     assert (refused.code, "would lose" in refused.err, "tokens" in refused.err) == (2, True, True)
     assert len(vgrads("token", "list", "--json").json["tokens"]) == 1
     done = vgrads("db", "upgrade", "base", "--lose-data")
     assert done.code == 0, done.err
-    copies = list((tmp_path / "home").glob("vgrads.db.before-base-*"))
-    assert len(copies) == 1
-    assert copies[0].stat().st_mode & 0o077 == 0
+    replicas = list((tmp_path / "home").glob("vgrads.db.before-base-*"))
+    assert len(replicas) == 1
+    assert replicas[0].stat().st_mode & 0o077 == 0
     assert vgrads("token", "list", "--json").json["tokens"] == []  # a database of nothing opens
-    with Store(f"sqlite:///{copies[0]}") as store:
+    with Store(f"sqlite:///{replicas[0]}") as store:
         assert current(store.engine) == HEAD
         with pytest.raises(InputError, match="would lose"):
             move(store.engine, "base")
 
 
 def test_what_is_pruned_leaves_no_folder_and_the_database_shrinks(vgrads, write, tmp_path):
-    path = local_set(write, tmp_path, ONE_TASK)
+    path = local_set(write, tmp_path, SINGLE_TASK)
     for _ in range(2):
         assert vgrads("run", path).code == 0
     folder = tmp_path / "home" / "runs"
@@ -573,19 +575,19 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def fill(place: Path) -> Path:
-    hog = place / "hog"
+def fill(folder: Path) -> Path:
+    hog = folder / "hog"
     with hog.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"x" * 4096)
     return hog
 
 
-def test_a_full_disk_is_said_in_a_line_and_nothing_is_lost(
+def test_a_full_disk_is_reported_in_a_line_and_nothing_is_lost(
     vgrads, write, small_disk, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("VGRADS_HOME", str(small_disk / "home"))
-    path = local_set(write, tmp_path, ONE_TASK)
+    path = local_set(write, tmp_path, SINGLE_TASK)
     assert vgrads("run", path).code == 0
     hog = fill(small_disk)
     for command in (("run", path), ("token", "create", "ann")):
@@ -601,25 +603,28 @@ def test_a_full_disk_is_said_in_a_line_and_nothing_is_lost(
     }
 
 
-def test_where_workers_find_their_manager_is_told_when_there_is_room(small_disk, tmp_path):
+def test_where_agents_find_their_manager_is_reported_when_there_is_room(small_disk, tmp_path):
     """A run whose disk is full asks for its slots later; one that is resumed there needs no room
     for it."""
     (tmp_path / "set").mkdir(exist_ok=True)
     place = TaskFolder(small_disk / "run", tmp_path / "set", AWAY)
     hog = fill(small_disk)
+    engine = AgentEngine("run", WallClock(), place)
     with pytest.raises(SiteError, match="No space left") as full:
-        DaskEngine(WallClock(), place)
+        engine.environment("here")
     assert full.value.transient
     hog.unlink()
-    first = DaskEngine(WallClock(), place)
-    first.abandon()
+    before = engine.environment("here")
+    engine.detach()
     fill(small_disk)
-    second = DaskEngine(WallClock(), place)
-    assert second.contact == first.contact
+    second = AgentEngine("run", WallClock(), place)
+    assert second.environment("here") == before
     second.close()
 
 
-def test_what_the_system_refuses_is_said_in_its_words_and_in_a_line(vgrads, small_disk, tmp_path):
+def test_what_the_system_refuses_is_reported_in_its_words_and_in_a_line(
+    vgrads, small_disk, tmp_path
+):
     assert vgrads("run", DATA / "lead.yaml", "--as-stated").code == 0
     (row,) = vgrads("status", "--json").json["runs"]
     fill(small_disk)
@@ -641,7 +646,7 @@ def test_a_task_that_fills_the_disk_fails_and_others_go_on(small_disk, tmp_path)
     local.engine.close()
 
 
-def test_the_end_of_a_long_complaint_is_told_and_no_more_of_it_is_read(local):
+def test_the_end_of_a_long_complaint_is_reported_and_no_more_of_it_is_read(local):
     shout = (
         f'{sys.executable} -c \'import sys; sys.stderr.write("x" * 30_000_000 + "\\nthe last '
         "word\\n\"); sys.exit(3)'"

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 from tests import waiting
 from tests.portal.test_live import served
-from vgrads.execmgr.tasks.provenance import RECORDS, Beside, files_beside, reads_of
+from vgrads.execmgr.tasks.provenance import RECORDS, SiblingFiles, reads_of, sibling_files
 from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.plans import planning, running
 from vgrads.portal.main import main
-from vgrads.portal.records.access import Access
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
-from vgrads.workflows.manner import PLAIN, Manner
+from vgrads.workflows.task_environment import PLAIN, TaskEnvironment
 
 until = partial(waiting.until, seconds=60.0)
 SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n'
@@ -119,7 +119,7 @@ ALL = ["both", "count", "cut", "up"]
 STORY = {"cut.txt": "a\nb\n", "up.txt": "b\na\n", "n.txt": "2\n", "both.txt": "b\na\n2\n"}
 
 
-def test_what_is_done_is_told_and_not_done_again(bench, vgrads):
+def test_what_is_done_is_reported_and_not_done_again(bench, vgrads):
     ran, first = bench.run()
     assert ran == ALL
     assert first["done"] == []
@@ -133,8 +133,8 @@ def test_what_is_done_is_told_and_not_done_again(bench, vgrads):
     assert ran == []
     assert second["outcome"]["kept"] is True
     assert results(second["run"]) == STORY
-    told = vgrads("status", second["run"])
-    assert "nothing was left to be done: 4 tasks were done by an earlier run" in told.out
+    message = vgrads("status", second["run"])
+    assert "nothing was left to be done: 4 tasks were done by an earlier run" in message.out
     earlier = vgrads("logs", second["run"], "cut")
     assert earlier.code == 2
     assert f"vgrads logs {first['run']} cut" in earlier.err
@@ -187,34 +187,34 @@ def test_what_changed_and_what_follows_from_it_is_done_again(bench, change, agai
     bench.run()
     change(bench)
     bench.write()
-    ran, told = bench.run()
+    ran, message = bench.run()
     assert ran == again
-    assert {one["task"] for one in told["done"]} == set(ALL) - set(again)
+    assert {item["task"] for item in message["done"]} == set(ALL) - set(again)
     assert bench.run()[0] == []
-    kept = results(told["run"])
+    stored = results(message["run"])
     fresh = bench.run("--rerun")[1]
-    assert kept == results(fresh["run"])
+    assert stored == results(fresh["run"])
 
 
-def test_an_output_that_is_gone_or_was_changed_is_made_again(bench):
-    _, told = bench.run()
-    folder = Path(os.environ["VGRADS_HOME"]) / "runs" / told["run"] / "w-1" / "results"
+def test_an_output_that_is_gone_or_was_changed_is_created_again(bench):
+    _, message = bench.run()
+    folder = Path(os.environ["VGRADS_HOME"]) / "runs" / message["run"] / "w-1" / "results"
     (folder / "n.txt").unlink()
     assert bench.run()[0] == []  # nothing that is left to do reads it
     *_, newest = sorted(folder.parent.parent.parent.glob("*/w-1/results"), key=os.path.getmtime)
     (newest / "both.txt").unlink()
     assert bench.run()[0] == []  # an older run has it still
-    for made in folder.parent.parent.parent.glob("*/w-1/results"):
-        (made / "both.txt").unlink(missing_ok=True)
+    for created in folder.parent.parent.parent.glob("*/w-1/results"):
+        (created / "both.txt").unlink(missing_ok=True)
     ran, again = bench.run()
     assert ran == ["both", "count"]
-    made = folder.parent.parent.parent / again["run"] / "w-1" / "results" / "both.txt"
-    made.chmod(0o600)
-    made.write_text("spoilt")
+    created = folder.parent.parent.parent / again["run"] / "w-1" / "results" / "both.txt"
+    created.chmod(0o600)
+    created.write_text("spoilt")
     assert bench.run()[0] == ["both"]
 
 
-def test_intermediate_results_that_were_not_kept_are_not_made_for_nothing(bench):
+def test_intermediate_results_that_were_not_stored_are_not_created_for_nothing(bench):
     bench.run("--keep", "final")
     assert bench.run("--keep", "final")[0] == []
     (bench.folder / "sort.sh").write_text("sorted() { sort; }\n")
@@ -224,19 +224,19 @@ def test_intermediate_results_that_were_not_kept_are_not_made_for_nothing(bench)
 def test_a_folder_that_is_used_again_holds_nothing_old(bench, tmp_path):
     out = tmp_path / "a b\"c'"
     bench.run("--out", out)
-    made = out / "w-1" / "results"
-    assert (made / "both.txt").read_text() == STORY["both.txt"]
+    created = out / "w-1" / "results"
+    assert (created / "both.txt").read_text() == STORY["both.txt"]
     (bench.folder / "story.txt").write_text("x\ny\nz\n")
     assert bench.run("--out", out)[0] == ALL
-    assert (made / "both.txt").read_text() == "y\nx\n2\n"
+    assert (created / "both.txt").read_text() == "y\nx\n2\n"
     assert bench.run("--out", out)[0] == []
-    assert (made / "both.txt").read_text() == "y\nx\n2\n"
+    assert (created / "both.txt").read_text() == "y\nx\n2\n"
     assert bench.run("--out", out, "--rerun")[0] == ALL
     bench.tasks["both"]["command"] = "false"
     bench.write()
     assert bench.vgrads("run", bench.file, "--out", out).code == 1
-    assert not (made / "both.txt").exists()  # what failed has not left what it made last time
-    assert (made / "up.txt").exists()
+    assert not (created / "both.txt").exists()  # what failed has not left what it made last time
+    assert (created / "up.txt").exists()
     other = tmp_path / "other"
     bench.vgrads("run", bench.file, "--out", other)
     assert (other / "w-1" / "results" / "n.txt").read_text() == "2\n"
@@ -245,14 +245,14 @@ def test_a_folder_that_is_used_again_holds_nothing_old(bench, tmp_path):
 def test_two_runs_do_not_share_a_folder_at_once(bench, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    held = os.open(out, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    folder_fd = os.open(out, os.O_RDONLY)
+    fcntl.flock(folder_fd, fcntl.LOCK_EX)
     answer = bench.vgrads("run", bench.file, "--out", out)
-    os.close(held)
+    os.close(folder_fd)
     assert answer.code == 2
     assert bench.vgrads("run", bench.file, "--out", bench.file).code == 2  # no folder
     assert bench.vgrads("run", bench.file, "--out", out).code == 0
-    assert "another run works there" in answer.err
+    assert "another run uses it" in answer.err
 
 
 def test_what_failed_and_what_was_not_reached_is_tried_again(bench):
@@ -266,7 +266,7 @@ def test_what_failed_and_what_was_not_reached_is_tried_again(bench):
     assert bench.run()[0] == ["both", "up"]
 
 
-def test_what_cannot_be_told_is_done_again(bench):
+def test_what_cannot_be_reported_is_done_again(bench):
     bench.tasks["cut"]["command"] += " ; date >> $LOG.dates"
     bench.tasks["mail"] = {"id": "mail", "parents": ["both"], "command": "echo mail >> $LOG"}
     bench.tasks["late"] = {
@@ -282,20 +282,20 @@ def test_what_cannot_be_told_is_done_again(bench):
 
 def test_several_workflows_need_what_is_left(tmp_path, vgrads):
     bench = Bench(tmp_path / "set", vgrads)
-    one = {"name": "w", "tasks": [{"runtime_s": 1, **task} for task in TASKS]}
+    item = {"name": "w", "tasks": [{"runtime_s": 1, **task} for task in TASKS]}
     two = {
         "name": "v",
         "tasks": [
             {"id": "a", "runtime_s": 1, "command": "echo a > a; echo a >> $LOG", "outputs": ["a"]}
         ],
     }
-    bench.more = {"workflows": [one], "at_least": 1}
+    bench.more = {"workflows": [item], "at_least": 1}
     bench.write()
     bench.run()
-    bench.more = {"workflows": [one, two], "at_least": 2}
+    bench.more = {"workflows": [item, two], "at_least": 2}
     bench.write()
-    ran, told = bench.run()
-    assert (ran, told["needed"], told["outcome"]["in_time"]) == (["a"], 1, 1)
+    ran, message = bench.run()
+    assert (ran, message["needed"], message["outcome"]["in_time"]) == (["a"], 1, 1)
     bench.more["at_least"] = 1
     (bench.folder / "story.txt").write_text("x\ny\n")
     bench.write()
@@ -305,16 +305,16 @@ def test_several_workflows_need_what_is_left(tmp_path, vgrads):
 def test_a_set_of_another_folder_or_name_is_another(bench, tmp_path, vgrads):
     bench.run()
     shutil.copytree(bench.folder, tmp_path / "copy")
-    copy = Bench(tmp_path / "copy", vgrads)
-    assert copy.run()[0] == ALL
+    replica = Bench(tmp_path / "copy", vgrads)
+    assert replica.run()[0] == ALL
     bench.more["name"] = "tale"
     bench.write()
     assert bench.run()[0] == ALL
 
 
 def test_records_that_are_damaged_cost_no_more_than_running_again(bench):
-    _, told = bench.run()
-    records = Path(os.environ["VGRADS_HOME"]) / "runs" / told["run"] / RECORDS
+    _, message = bench.run()
+    records = Path(os.environ["VGRADS_HOME"]) / "runs" / message["run"] / RECORDS
     lines = records.read_text().split("\n")
     records.write_bytes(
         "\n".join([*lines[:2], lines[2][:40], '{"key": 1}', "[]", *lines[3:]]).encode()
@@ -445,15 +445,15 @@ def test_files_count_that_the_command_names_or_that_those_name(tmp_path, command
         inputs, outputs, fetches, sends = (), ("o",), (), ()
 
     Task.command = command
-    beside = Beside(files_beside(tmp_path))
-    assert set(reads_of(Task(), PLAIN, beside)) == read
+    files = SiblingFiles(sibling_files(tmp_path))
+    assert set(reads_of(Task(), PLAIN, files)) == read
     Task.command = "python $SCRIPT"
-    by_variable = reads_of(Task(), Manner(env=(("SCRIPT", "prep.py"),)), beside)
+    by_variable = reads_of(Task(), TaskEnvironment(env=(("SCRIPT", "prep.py"),)), files)
     assert set(by_variable) == {"prep.py", "helper.py", "data.csv"}
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x").write_text("")
     Task.command = "cat x"
-    there = reads_of(Task(), Manner(workdir=str(tmp_path / "in")), beside)
+    there = reads_of(Task(), TaskEnvironment(workdir=str(tmp_path / "in")), files)
     assert list(there.values()) == [tmp_path / "in" / "x"]
 
 
@@ -479,7 +479,7 @@ def test_a_service_runs_what_is_left_of_a_set_and_says_so(tmp_path, monkeypatch)
     ]
     document = {"name": "two", "deadline": "2m", "workflows": [{"name": "w", "tasks": tasks}]}
     with Store(f"sqlite:///{tmp_path / 'test.db'}") as store:
-        Access(store.engine).grant("here", "local")
+        AccessControl(store.engine).grant("here", "local")
         with served(store, sites) as client:
             set_id = client.submit(document)
 
@@ -496,19 +496,19 @@ def test_a_service_runs_what_is_left_of_a_set_and_says_so(tmp_path, monkeypatch)
             chart = client.gantt(set_id)
             assert {p["task"] for p in chart["placements"]} == {"b"}
             assert [d["task"] for d in chart["done"]] == ["a"]
-            page = urllib.request.urlopen(f"{client._url}/sets/{set_id}/standing").read().decode()
+            page = urllib.request.urlopen(f"{client._url}/sets/{set_id}/status").read().decode()
             assert "1 more were done by an earlier run" in page
             assert ran()[:2] == ("kept", set())
             page = urllib.request.urlopen(f"{client._url}/sets/{set_id}").read().decode()
-            assert "Nothing was left to be done:</strong> all 2 tasks" in page
+            assert "Nothing to run:</strong> all 2 tasks" in page
             assert f"done before, in {first}" in page
             assert ran(rerun=True)[:2] == ("kept", {"a", "b"})
 
 
 def test_a_file_by_an_absolute_name_counts_unless_the_task_wrote_it(bench, tmp_path):
-    settings_file, made = tmp_path / "settings", tmp_path / "made"
+    settings_file, created = tmp_path / "settings", tmp_path / "made"
     settings_file.write_text("1")
-    bench.tasks["up"]["command"] += f"; cat {settings_file}; touch {made}"
+    bench.tasks["up"]["command"] += f"; cat {settings_file}; touch {created}"
     bench.write()
     bench.run()
     assert bench.run()[0] == []
@@ -516,15 +516,15 @@ def test_a_file_by_an_absolute_name_counts_unless_the_task_wrote_it(bench, tmp_p
     assert bench.run()[0] == ["both", "up"]
 
 
-def test_what_vanishes_between_plan_and_run_is_said(bench):
-    _, told = bench.run()
+def test_what_vanishes_between_plan_and_run_is_reported(bench):
+    _, message = bench.run()
     bench.tasks["both"]["command"] += "; true"
     bench.write()
     planned = planning.plan_file(bench.file, None, None, planning.HowToPlan())
     assert len(planned.plan.done) == 3
-    shutil.rmtree(Path(os.environ["VGRADS_HOME"]) / "runs" / told["run"])
-    how = running.HowToRun(speed=None, seed=0, gantt=None, folder=None, as_json=True)
-    with pytest.raises(InputError, match=r"'up.txt' of an earlier run is not there any more"):
+    shutil.rmtree(Path(os.environ["VGRADS_HOME"]) / "runs" / message["run"])
+    how = running.RunChoices(speed=None, seed=0, gantt=None, folder=None, as_json=True)
+    with pytest.raises(InputError, match=r"'up.txt' of an earlier run no longer exists"):
         running.run_here(planned, how)
     assert bench.run()[0] == ALL
 
@@ -556,9 +556,9 @@ def test_folders_as_inputs_and_outputs(tmp_path, vgrads):
     assert bench.run()[0] == []
     (bench.folder / "data" / "x").write_text("two\n")
     os.utime(bench.folder / "data" / "x", ns=(1, 1))  # as long, and as old
-    ran, told = bench.run()
+    ran, message = bench.run()
     assert ran == ["make", "use"]
-    assert results_of(told["run"]) == "two\n"
+    assert results_of(message["run"]) == "two\n"
     assert bench.run()[0] == []
 
 

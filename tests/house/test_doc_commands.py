@@ -78,18 +78,18 @@ SMALLER = (
 
 def commands() -> list[str]:
     """Commands in backticks and in blocks, each once."""
-    found = {}
+    result = {}
     for page in PAGES:
         text = page.read_text()
         shown = re.findall(r"`(vgrads [^`]+)`", text)
         for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
             shown += [line.strip() for line in block.splitlines() if line.startswith("vgrads ")]
-        found |= {command: page.name for command in shown}
-    return sorted(found)
+        result |= {command: page.name for command in shown}
+    return sorted(result)
 
 
 def elsewhere(command: str) -> bool:
-    return any(command.startswith(known) for known in ELSEWHERE)
+    return any(command.startswith(existing) for existing in ELSEWHERE)
 
 
 def marked(command: str):
@@ -105,7 +105,7 @@ def as_run(command: str) -> str:
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """A folder as a reader would have it: the data, a log, a request, the files of the tutorial."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "data", "data")
@@ -129,8 +129,10 @@ def ran(tmp_path_factory):
     command = [sys.executable, "-m", "vgrads", "run", ROOT / "data" / "lead.yaml"]
     subprocess.run(command, env=around, cwd=home, check=True, capture_output=True)
     command = [sys.executable, "-m", "vgrads", "status"]
-    said = subprocess.run(command, env=around, cwd=home, check=True, capture_output=True, text=True)
-    return home, re.search(r"run-[0-9a-f]{10}", said.stdout)[0]
+    process = subprocess.run(
+        command, env=around, cwd=home, check=True, capture_output=True, text=True
+    )
+    return home, re.search(r"run-[0-9a-f]{10}", process.stdout)[0]
 
 
 def as_sacct(path) -> str:
@@ -148,29 +150,40 @@ def as_sacct(path) -> str:
 
 
 @pytest.mark.parametrize("command", [marked(c) for c in commands() if not elsewhere(c)])
-def test_a_command_of_the_documents_runs(vgrads, desk, command, request):
+def test_a_command_of_the_documents_runs(vgrads, workdir, command, request):
     line = as_run(command)
     if "{run}" in line:
         home, name = request.getfixturevalue("ran")
-        shutil.copytree(home, desk / "home", dirs_exist_ok=True)
+        shutil.copytree(home, workdir / "home", dirs_exist_ok=True)
         line = line.replace("{run}", name)
     if "{token}" in line:
-        made = vgrads("token", "create", "bob", "--json").json
-        line = line.replace("{token}", made["id"])
+        created = vgrads("token", "create", "bob", "--json").json
+        line = line.replace("{token}", created["id"])
     if line.startswith("vgrads db"):
         assert vgrads("token", "create", "bob").code == 0  # there is a database
     if line.startswith("vgrads bags fit jobs"):  # a log that has bags
-        made = ("--model", "average", "--load", ".6", "--procs", 64, "--days", 1, "-o", "bags.swf")
-        assert vgrads("bags", "generate", *made).code == 0
+        created = (
+            "--model",
+            "average",
+            "--load",
+            ".6",
+            "--procs",
+            64,
+            "--days",
+            1,
+            "-o",
+            "bags.swf",
+        )
+        assert vgrads("bags", "generate", *created).code == 0
         line = line.replace("jobs.swf.gz", "bags.swf")
     if line.startswith(
         ("vgrads runtimes show", "vgrads runtimes forget")
     ):  # what was learned before
         assert vgrads("runtimes", "learn", "trace.txt").code == 0
     if "fit.json" in line:  # kept from a fit, as the page says
-        made = ("--load", ".6", "--procs", 64, "-o", "bags.swf")
-        assert vgrads("bags", "generate", *made).code == 0
-        (desk / "fit.json").write_text(vgrads("bags", "fit", "bags.swf", "--json").out)
+        created = ("--load", ".6", "--procs", 64, "-o", "bags.swf")
+        assert vgrads("bags", "generate", *created).code == 0
+        (workdir / "fit.json").write_text(vgrads("bags", "fit", "bags.swf", "--json").out)
     words = shlex.split(line)[1:]
     bare = {("resume",), ("cancel",), ("bags", "fit"), ("db", "backup"), ("token", "create")}
     answer = vgrads(*words, *(["--help"] if tuple(words) in bare else []))
@@ -181,11 +194,11 @@ def test_a_command_of_the_documents_runs(vgrads, desk, command, request):
 
 def test_what_is_run_elsewhere_is_shown_somewhere():
     """No excuse outlives its command."""
-    for known in ELSEWHERE:
-        assert any(command.startswith(known) for command in commands()), known
+    for existing in ELSEWHERE:
+        assert any(command.startswith(existing) for command in commands()), existing
 
 
-def test_a_plan_is_explained(vgrads, desk):
+def test_a_plan_is_explained(vgrads, workdir):
     plan = vgrads("plan", "data/lead-storm.yaml", "--json")
-    (desk / "plan.json").write_text(plan.out)
+    (workdir / "plan.json").write_text(plan.out)
     assert vgrads("explain", "plan.json", "lead-1/wrf").code == 0

@@ -56,7 +56,7 @@ def sets_of(page):
     return re.findall(r"```yaml\n(name: .*?)```", text, re.DOTALL)
 
 
-def test_every_set_about_tasks_can_be_asked_for(vgrads, write):
+def test_every_set_about_tasks_can_be_requested(vgrads, write):
     machine = '[[site]]\nname = "m"\nkind = "dedicated"\nprocs = 16\nresources = {gpu = 4}\n'
     examples = sets_of("tasks.md")
     assert len(examples) == 4
@@ -110,9 +110,9 @@ BUILT = ("docs/site", "docs/api", "dist/")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_path_that_a_document_names_exists(page):
     """Files and folders of this repository; decisions are dated, and exempt."""
-    found = re.findall(rf"(?<![\w/.-])(?:{TOP})/[\w./-]*", page.read_text())
+    result = re.findall(rf"(?<![\w/.-])(?:{TOP})/[\w./-]*", page.read_text())
     planned = re.findall(r"\*`(\w+/)`\*", page.read_text())  # rooms that are decided, not built
-    for name in {n.rstrip(".") for n in found} - set(planned):
+    for name in {n.rstrip(".") for n in result} - set(planned):
         assert name.startswith(BUILT) or (ROOT / name).exists(), f"{page.name} names {name}"
     for name in planned:
         assert not (ROOT / name).exists(), f"{page.name}: {name} is built by now"

@@ -116,8 +116,8 @@ def test_no_registry_and_no_path_of_a_machine_is_named():
     ]
     for path in TRACKED or SOURCES:
         if path.is_file() and path.suffix not in (".gz", ".xz", ".png"):
-            found = re.search("|".join(words), path.read_text(errors="replace"))
-            assert not found, f"{path}: {found}"
+            match = re.search("|".join(words), path.read_text(errors="replace"))
+            assert not match, f"{path}: {match}"
 
 
 def test_packages_are_links_to_the_top_level_or_folders_of_their_own():

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -12,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.house.test_house import LINKED, TOP
-from vgrads.dispatch.agent_file import pilot_command
+from vgrads.exchange.agent_file import pilot_command
 
 
 def built(project, target, out):
@@ -22,8 +21,8 @@ def built(project, target, out):
         check=True,
         capture_output=True,
     )
-    (found,) = out.glob("*.whl" if target == "wheel" else "*.tar.gz")
-    return found
+    (result,) = out.glob("*.whl" if target == "wheel" else "*.tar.gz")
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def contents(wheel):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_the_wheel_has_one_name_besides_its_metadata(wheel):
+def test_the_wheel_has_a_single_name_apart_from_its_metadata(wheel):
     names = {name.split("/")[0] for name in contents(wheel)}
     assert {name for name in names if not name.endswith(".dist-info")} == {TOP}
 
@@ -104,7 +103,7 @@ def test_the_agent_imports_the_standard_library_and_itself():
                 assert name.split(".")[0] in sys.stdlib_module_names | {"fsspec"}, path.name
 
 
-def test_files_in_the_home_folder_harm_neither_pilots_nor_agents(tmp_path):
+def test_files_in_the_home_folder_harm_no_agent(tmp_path):
     for name in ("drivers", "planner", "pool", "kernel", "json", "vgrads"):
         (tmp_path / f"{name}.py").write_text('raise SystemExit("harmed")\n')
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
@@ -114,15 +113,12 @@ def test_files_in_the_home_folder_harm_neither_pilots_nor_agents(tmp_path):
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
 
-    pilot = run(sys.executable, "-P", "-c", "import vgrads.execmgr.pilot, vgrads.planner.make")
-    assert (pilot.returncode, pilot.stderr) == (0, "")
     agent = run("/bin/sh", "-c", pilot_command(sys.executable))
     assert agent.returncode != 0  # nobody said where its manager is
     assert "VGRADS_" in agent.stderr and "harmed" not in agent.stderr
 
 
 def test_pilots_of_slots_start_with_nothing_of_their_folder_on_the_path():
-    """The command that a job carries; agents are started with ``-I`` by their own command."""
-    text = (ROOT / TOP / "api" / "wiring.py").read_text()
-    assert re.search(r'python = f"\{quote\(python_of\(site\)\)\} -P"', text)
-    assert '[sys.executable, "-I", name]' in (ROOT / TOP / "dispatch" / "agent_file.py").read_text()
+    """The command that a job carries."""
+    words = '[sys.executable, "-I", "-X", "vgrads-agent", "/proc/self/fd/%d" % number]'
+    assert words in (ROOT / TOP / "exchange" / "agent_file.py").read_text()

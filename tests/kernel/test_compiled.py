@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 
 from tests.conftest import DATA
 from vgrads.kernel.compiled import Compiled, compiled
-from vgrads.qbets.boosting import Growth, _walk, grow
-from vgrads.qbets.predictor import Arrival
+from vgrads.qbets.boosting import Growth, _walk_trees, grow
+from vgrads.qbets.predictor import JobArrival
 from vgrads.qbets.queue_state import QueueState, _features
 
 _FEW = st.sampled_from([1.0, 60.0, 3600.0, 7199.5, 86400.25])  # so that many are equal
-_JOB = st.builds(Arrival, st.integers(1, 12), _FEW, st.integers(-1, 3), st.integers(-1, 2))
+_JOB = st.builds(JobArrival, st.integers(1, 12), _FEW, st.integers(-1, 3), st.integers(-1, 2))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(_JOB, _FEW, st.integers(0, 2)), max_size=90), _JOB, st.floats(0, 9e4))
 def test_a_state_has_the_same_numbers_plain_and_compiled(jobs, ours, later_s):
     state, now_s = QueueState(), 0.0
-    for key, (job, passed_s, fate) in enumerate(jobs):
-        now_s += passed_s
-        state.submit(key, now_s - passed_s / 3, job)
-        if fate:
+    for key, (job, elapsed_s, outcome) in enumerate(jobs):
+        now_s += elapsed_s
+        state.submit(key, now_s - elapsed_s / 3, job)
+        if outcome:
             state.start(key, now_s)
-        if fate == 2 and key % 3 == 0:
-            state.end(key, now_s + passed_s / 7)
-    told = (
+        if outcome == 2 and key % 3 == 0:
+            state.end(key, now_s + elapsed_s / 7)
+    message = (
         float(ours.procs),
         ours.request_s,
         state.expected_s(ours),
@@ -47,8 +47,8 @@ def test_a_state_has_the_same_numbers_plain_and_compiled(jobs, ours, later_s):
         3.5,
     )
     tables = state.waiting.rows, state.running.rows
-    given_it = (told, now_s + later_s, *tables, (state.recent, state.started, state.most))
-    assert np.array_equal(_features.plain(*given_it), _features.fast(*given_it), equal_nan=True)
+    holders = (message, now_s + later_s, *tables, (state.recent, state.started, state.most))
+    assert np.array_equal(_features.plain(*holders), _features.fast(*holders), equal_nan=True)
 
 
 def test_trees_say_the_same_plain_and_compiled():
@@ -61,8 +61,8 @@ def test_trees_say_the_same_plain_and_compiled():
         Growth(trees=20, leaves=8, rate=0.1, per_leaf=30),
     )
     shape = (trees.feature, trees.threshold, trees.left, trees.right)
-    asked = (rows[:50], trees.roots, shape, trees.value, trees.start)
-    assert np.array_equal(_walk.plain(*asked), _walk.fast(*asked))
+    requested = (rows[:50], trees.roots, shape, trees.value, trees.start)
+    assert np.array_equal(_walk_trees.plain(*requested), _walk_trees.fast(*requested))
 
 
 @compiled
@@ -83,6 +83,18 @@ def test_few_steps_are_plain_and_many_are_compiled():
     assert fresh.after(1) is fresh.fast  # loaded once, it stays
 
 
+def test_a_function_that_must_be_compiled_first_is_plain_for_longer(tmp_path, monkeypatch):
+    assert _quarter.fast(8.0) == 2.0
+    assert _quarter.stored
+    stored = Compiled(_quarter._body)
+    assert stored.after(800_000) is stored.fast
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    fresh = Compiled(_quarter._body)
+    assert not fresh.stored
+    assert fresh.after(800_000) is fresh.plain
+    assert fresh.after(800_000) is fresh.fast  # two functions
+
+
 def test_what_was_learned_answers_without_the_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
     heavy = ("numba", "scipy", "pandas", "networkx")
@@ -90,13 +102,13 @@ def test_what_was_learned_answers_without_the_compiler(tmp_path, monkeypatch):
         "import sys\nfrom vgrads.portal.main import main\ntry:\n main()\nexcept SystemExit: pass\n"
         f"print([m for m in {heavy} if m in sys.modules])"
     )
-    asked = ["bound", str(DATA / "histories" / "mercury.swf.gz"), "--procs", "4"]
-    said = [
+    requested = ["bound", str(DATA / "histories" / "mercury.swf.gz"), "--procs", "4"]
+    text = [
         subprocess.run(
-            [sys.executable, "-c", code, *asked], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, *requested], capture_output=True, text=True, check=True
         ).stdout.splitlines()
         for _ in range(2)
     ]
-    assert said[0][:-1] == said[1][:-1] != []
-    assert "numba" in said[0][-1]
-    assert said[1][-1] == "[]"
+    assert text[0][:-1] == text[1][:-1] != []
+    assert "numba" in text[0][-1]
+    assert text[1][-1] == "[]"

@@ -66,7 +66,7 @@ def test_instants():
             parse_instant(bad)
 
 
-def test_errors_are_one_line_with_place_and_survive_pickling():
+def test_errors_are_a_line_with_place_and_survive_pickling():
     errors = [
         InputError("is wrong", where="a.yaml: deadline", fix="write 2h"),
         InfeasibleError("no plan", lacking="time"),
@@ -74,8 +74,12 @@ def test_errors_are_one_line_with_place_and_survive_pickling():
     ]
     assert str(errors[0]) == "a.yaml: deadline: is wrong (write 2h)"
     for error in errors:
-        copy = pickle.loads(pickle.dumps(error))
-        assert (type(copy), str(copy), copy.__dict__) == (type(error), str(error), error.__dict__)
+        replica = pickle.loads(pickle.dumps(error))
+        assert (type(replica), str(replica), replica.__dict__) == (
+            type(error),
+            str(error),
+            error.__dict__,
+        )
     assert [e.exit_code for e in errors] == [2, 3, 4]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.planner.test_planner import slot, slots_strategy, wanted
+from tests.planner.test_planner import make_set, slot, slots_strategy
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile, fit, use, use_all
 from vgrads.planner.placement import heft
@@ -38,21 +38,21 @@ def in_form(monkeypatch, form):
 def test_a_calendar_and_its_steps_give_the_same(form, first, second):
     plain = Profile(4, 60.0)
     for start_s, length_s, procs in first:
-        found = plain.earliest_fit(start_s, length_s, procs, 50.0)
-        if found is not None:
-            plain.add(found, found + length_s, procs)
+        value = plain.earliest_fit(start_s, length_s, procs, 50.0)
+        if value is not None:
+            plain.add(value, value + length_s, procs)
     many = Profile(4, 60.0)
     many.keep(plain.steps(0))
     steps = many.steps(len(second))
     taken = []
     for start_s, length_s, procs in second:
-        found = plain.earliest_fit(start_s, length_s, procs, 50.0)
+        value = plain.earliest_fit(start_s, length_s, procs, 50.0)
         at_s = getattr(fit, form)(steps, 4, float(start_s), float(length_s), procs, 50.0)
-        assert at_s == (np.inf if found is None else found)
-        if found is not None:
-            plain.add(found, found + length_s, procs)
+        assert at_s == (np.inf if value is None else value)
+        if value is not None:
+            plain.add(value, value + length_s, procs)
             getattr(use, form)(steps, at_s, at_s + length_s, procs)
-            taken.append((found, found + length_s, procs))
+            taken.append((value, value + length_s, procs))
     many.keep(steps)
     many.check()
     assert (many.steps(0).times_s == plain.steps(0).times_s).all()
@@ -103,7 +103,7 @@ def plain_heft(snapshot, workflow, slots, busy):
                     int(end_s + snapshot.transfer_s(workflow, parent, task, (source.site, s.site))),
                 )
             hope_s = ready_s + length_s
-            last_s = int(min(s.end_s, snapshot.wanted.deadline_s))
+            last_s = int(min(s.end_s, snapshot.workflow_set.deadline_s))
             if job.procs > s.procs:
                 continue
             for start_s in range(ready_s, last_s - length_s + 1):
@@ -149,7 +149,7 @@ def test_heft_places_as_the_article_says(monkeypatch, form, shapes, rows, deadli
         for n, w in enumerate(shapes)
     ]
     snapshot = Snapshot(
-        wanted=wanted(workflows, deadline_s=float(deadline_s)),
+        workflow_set=make_set(workflows, deadline_s=float(deadline_s)),
         slots=slots,
         links=links,
         scenarios=64,
@@ -159,8 +159,8 @@ def test_heft_places_as_the_article_says(monkeypatch, form, shapes, rows, deadli
         expected = plain_heft(snapshot, workflow, slots, busy)
         before = draft.mark()
         assert place_heft(draft, workflow.name, slots) == (expected is not None)
-        found = {p.task: (p.slot, p.start_s, p.end_s) for p in draft.since(before)}
-        assert found == (expected or {})
+        result = {p.task: (p.slot, p.start_s, p.end_s) for p in draft.since(before)}
+        assert result == (expected or {})
         for p in draft.since(before):
             busy[p.slot][int(p.start_s) : int(p.end_s)] += p.procs
     for each in (draft.slots.calendar(s.id) for s in draft.snapshot.slots):
@@ -170,7 +170,7 @@ def test_heft_places_as_the_article_says(monkeypatch, form, shapes, rows, deadli
 @FORMS
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dags(8), slots_strategy, st.data())
-def test_all_copies_of_a_workflow_succeed_as_one_by_one(monkeypatch, form, workflow, rows, data):
+def test_all_copies_of_a_workflow_succeed_as_in_sequence(monkeypatch, form, workflow, rows, data):
     in_form(monkeypatch, form)
     slots = tuple(
         slot(
@@ -184,7 +184,7 @@ def test_all_copies_of_a_workflow_succeed_as_one_by_one(monkeypatch, form, workf
         )
         for n, (_, sure, up, paid, speed) in enumerate(rows)
     )
-    snapshot = Snapshot(wanted=wanted([workflow]), slots=slots, scenarios=100)
+    snapshot = Snapshot(workflow_set=make_set([workflow]), slots=slots, scenarios=100)
     placed = {}
     for task_id in workflow.order:
         chosen = data.draw(st.lists(st.sampled_from(slots), max_size=3, unique=True))
@@ -193,7 +193,7 @@ def test_all_copies_of_a_workflow_succeed_as_one_by_one(monkeypatch, form, workf
             Placement(
                 workflow=workflow.name,
                 task=task_id,
-                copy=n,
+                replica=n,
                 slot=s.id,
                 start_s=at_s,
                 end_s=at_s + 20,
@@ -205,10 +205,10 @@ def test_all_copies_of_a_workflow_succeed_as_one_by_one(monkeypatch, form, workf
     at_once, stepwise = (WorkflowOutcome(workflow, scenarios) for _ in range(2))
     whole = at_once.recompute(placed, list(workflow.tasks))
     for task_id in workflow.order:
-        stepwise.copies[task_id] = [(p, stepwise.success(p)) for p in placed[task_id]]
+        stepwise.replicas[task_id] = [(p, stepwise.success(p)) for p in placed[task_id]]
     assert (whole == stepwise.recompute(placed, ())).all()
     for task_id in workflow.order:
-        pairs = zip(at_once.copies[task_id], stepwise.copies[task_id], strict=True)
+        pairs = zip(at_once.replicas[task_id], stepwise.replicas[task_id], strict=True)
         assert all(p == q and (ours == plain).all() for (p, ours), (q, plain) in pairs)
 
 

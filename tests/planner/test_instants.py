@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.execmgr.core.book import make_book
+from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.planner.make import make_plan
 from vgrads.planner.plan import in_order
 from vgrads.planner.snapshot import Snapshot
@@ -26,7 +26,7 @@ def chain_of(names, lengths):
 
 
 @given(NAMES, LENGTHS)
-def test_a_child_stands_behind_its_parents_and_the_promise_is_what_the_phases_reckon(
+def test_a_child_stands_behind_its_parents_and_the_promise_is_what_the_phases_compute(
     names, lengths
 ):
     slots = tuple(
@@ -42,17 +42,17 @@ def test_a_child_stands_behind_its_parents_and_the_promise_is_what_the_phases_re
         )
         for name in ("s", "t")
     )
-    wanted = WorkflowSet(
+    workflow_set = WorkflowSet(
         name="x", workflows=(chain_of(names, lengths),), deadline_s=3600.0, needed=1
     )
-    snapshot = Snapshot(wanted=wanted, slots=slots, links=LINKS, seed=0)
+    snapshot = Snapshot(workflow_set=workflow_set, slots=slots, links=LINKS, seed=0)
     plan = make_plan(snapshot)
     plan.check(snapshot)
     assert plan.promise.probability == 1.0
     placed = [p.task for p in in_order(plan.placements, snapshot)]
     firsts = [task for n, task in enumerate(placed) if task not in placed[:n]]
     assert firsts == list(names)
-    for order in make_book(plan, snapshot).order.values():
+    for order in make_execution(plan, snapshot).order.values():
         ranks = [names.index(task) for _, task, _ in order]
         assert ranks == sorted(ranks)
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planner.test_planner import chain, wanted
+from tests.planner.test_planner import chain, make_set
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile
 from vgrads.planner.make import make_plan
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum
-from vgrads.planner.placement.room import WINDOW, Room, earliest, occupy
 from vgrads.planner.placement.rows import make_rows, merged
+from vgrads.planner.placement.window_packing import WINDOW, Room, earliest, occupy
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot, certain_from
 from vgrads.workflows.dag import make_workflow
@@ -40,19 +40,19 @@ def several(count, **more):
 
 def question(shapes, needed, slots, budget_usd, deadline_s=3 * HOUR_S, **more):
     names = [shape.renamed(f"w{n:02}") for n, shape in enumerate(shapes)]
-    asked = wanted(names, needed, deadline_s=deadline_s, budget_usd=budget_usd)
-    return Snapshot(wanted=asked, slots=slots, **{"scenarios": 64, **more})
+    workflow_set = make_set(names, needed, deadline_s=deadline_s, budget_usd=budget_usd)
+    return Snapshot(workflow_set=workflow_set, slots=slots, **{"scenarios": 64, **more})
 
 
 def test_twenty_short_workflows_share_hours_that_are_paid_for():
     snapshot = question([chain("w", 400.0, 400.0)] * 20, 20, several(30), 20.0)
     plan = make_plan(snapshot)
     plan.check(snapshot)
-    assert plan.kept_as_asked
+    assert plan.meets_request
     assert plan.cost_usd == 5.0  # 16,000 s of work; an hour less its boot holds 3,480
 
 
-def test_one_of_twenty_takes_one_machine_for_an_hour():
+def test_of_twenty_some_takes_a_single_machine_for_an_hour():
     plan = make_plan(question([chain("w", 400.0, 400.0)] * 20, 1, several(30), 20.0))
     assert (plan.scheduled, plan.cost_usd, len(plan.uses)) == (1, 1.0, 1)
 
@@ -79,7 +79,7 @@ def test_a_free_slot_holds_what_it_can_and_money_buys_the_rest():
     snapshot = question([chain("w", 400.0, 400.0)] * 20, 20, (free, *several(30)), 20.0)
     plan = make_plan(snapshot)
     plan.check(snapshot)
-    assert plan.kept_as_asked
+    assert plan.meets_request
     assert plan.cost_usd == 2.0  # 13 of 20 have room in three hours that are free
     assert {p.workflow for p in plan.placements if p.slot == "free"}
 
@@ -98,11 +98,11 @@ def test_what_is_paid_for_is_filled_before_anything_is_opened():
 def test_a_workflow_is_spread_over_machines_that_alone_are_too_slow():
     wide = make_workflow("w", [Task(id=f"t{n}", runtime_s=1000.0) for n in range(6)])
     plan = make_plan(question([wide], 1, several(9), 9.0, deadline_s=HOUR_S))
-    assert plan.kept_as_asked
+    assert plan.meets_request
     assert plan.cost_usd == 2.0
 
 
-def test_machines_are_asked_for_when_they_are_needed():
+def test_machines_are_requested_when_they_are_needed():
     """A long task, then three beside each other: two of the machines are asked for behind the first
     task."""
     after = [Task(id=f"b{n}", runtime_s=3000.0, parents=("a",)) for n in range(3)]
@@ -114,7 +114,7 @@ def test_machines_are_asked_for_when_they_are_needed():
     assert sorted(use.submit_s for use in plan.uses) == [0.0, 3000.0, 3000.0]
 
 
-def test_a_task_that_cheap_machines_do_not_hold_gets_one_that_does():
+def test_a_task_that_cheap_machines_do_not_hold_gets_a_single_that_does():
     tasks = [Task(id=f"t{n}", runtime_s=900.0) for n in range(8)]
     shape = make_workflow("w", [*tasks, Task(id="wide", runtime_s=600.0, procs=4, parents=("t0",))])
     slots = (*several(9), machine("big", procs=4, usd=9.0, site="elsewhere"))
@@ -186,7 +186,7 @@ def test_whatever_is_packed_is_a_plan_within_the_budget(shapes, equal, rows, bud
     )
     snapshot = question(shapes * equal, len(shapes) * equal, slots, budget_usd, 2000.0)
     draft = Draft(snapshot)
-    names = [w.name for w in snapshot.wanted.workflows]
+    names = [w.name for w in snapshot.workflow_set.workflows]
     packing = cheapest(draft, names, len(names), slots, budget_usd)
     placed = pack_batch(draft, names, len(names), slots, budget_usd)
     assert placed == len(packing.rows) == len(draft.scheduled)
@@ -195,8 +195,8 @@ def test_whatever_is_packed_is_a_plan_within_the_budget(shapes, equal, rows, bud
     if twice and draft.scheduled:
         pack_batch(draft, draft.scheduled, 1, slots, budget_usd - draft.cost_usd)
     empty = make_plan(question(shapes * equal, len(names), (), budget_usd, 2000.0))
-    found = type(empty)(**{**vars(empty), "placements": tuple(draft.placements)})
-    assert found.problems(snapshot) == []
+    overlay_plan = type(empty)(**{**vars(empty), "placements": tuple(draft.placements)})
+    assert overlay_plan.problems(snapshot) == []
     assert draft.cost_usd <= budget_usd + 1e-9
 
 
@@ -204,12 +204,12 @@ def test_whatever_is_packed_is_a_plan_within_the_budget(shapes, equal, rows, bud
 @given(st.lists(dags(8), min_size=1, max_size=4), st.sampled_from([0.5, 1.0, 3.0]))
 def test_tasks_of_several_workflows_are_placed_parents_first(shapes, speed):
     snapshot = question(shapes, 1, several(3, speed=speed), 9.0)
-    parts = [make_rows(w, snapshot) for w in snapshot.wanted.workflows]
+    parts = [make_rows(w, snapshot) for w in snapshot.workflow_set.workflows]
     rows, turns = merged(parts)
     owners = [(n, task_id) for n, part in enumerate(parts) for task_id in part.order]
     for turn, was in enumerate(turns):
         owner, task_id = owners[was]
-        task = snapshot.wanted.workflows[owner].tasks[task_id]
+        task = snapshot.workflow_set.workflows[owner].tasks[task_id]
         read = rows.parents[rows.tasks[turn].parents_at : rows.tasks[turn + 1].parents_at]
         assert sorted(owners[turns[p]] for p in read) == sorted((owner, p) for p in task.parents)
         assert all(p < turn for p in read)
@@ -227,8 +227,8 @@ def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs
     windows = np.zeros(1, WINDOW).view(np.recarray)
     windows[0] = 0.0, 40.0, 4, 1.0, 0, 160.0
     room = Room(windows, np.full((1, 64), -1.0), np.zeros((1, 64), np.int64), np.array([[1, 0]]))
-    calendar, kept = Profile(4, 40.0), []
-    fit, book = getattr(earliest, form), getattr(occupy, form)
+    calendar, retained = Profile(4, 40.0), []
+    fit, execution = getattr(earliest, form), getattr(occupy, form)
     for start, duration, width in rows:
         at_s = calendar.earliest_fit(float(start), float(duration), width, 40.0)
         assert fit(room, 0, float(start), float(duration), width) == (
@@ -236,11 +236,11 @@ def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs
         )
         if at_s is not None:
             calendar.add(at_s, at_s + duration, width)
-            book(room, 0, at_s, at_s + duration, width)
-            kept.append((at_s, at_s + duration, width))
-    found = calendar.earliest_fit(float(ready), float(length), procs, 40.0)
-    assert fit(room, 0, float(ready), float(length), procs) == (np.inf if found is None else found)
-    for start_s, end_s, width in reversed(kept):
-        book(room, 0, start_s, end_s, -width)
+            execution(room, 0, at_s, at_s + duration, width)
+            retained.append((at_s, at_s + duration, width))
+    value = calendar.earliest_fit(float(ready), float(length), procs, 40.0)
+    assert fit(room, 0, float(ready), float(length), procs) == (np.inf if value is None else value)
+    for start_s, end_s, width in reversed(retained):
+        execution(room, 0, start_s, end_s, -width)
     assert room.heads[0, 0] == 1
     assert windows[0].room_s == pytest.approx(160.0)

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import DATA
-from tests.planner.test_planner import chain, slot, wanted
+from tests.planner.test_planner import chain, make_set, slot
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
-from vgrads.execmgr.core.book import make_book
-from vgrads.execmgr.core.endings import workflows_done
+from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal
-from vgrads.execmgr.engines.simulated import Luck, SimulatedEngine
-from vgrads.execmgr.runner import Runner, Surroundings
+from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
+from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError
 from vgrads.planner.exact import place_optimal
@@ -30,7 +30,7 @@ from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot
 from vgrads.research.promises.quality import instance, judge
 from vgrads.simulator.cloud import CloudRegion
-from vgrads.vgrid.fate import slot_fate
+from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import StartCurve, certain_from
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.formats.load import load_workflow
@@ -43,9 +43,9 @@ def test_every_policy_makes_plans_that_hold(policy, number):
     snapshot, _, _ = instance(number, [])
     plan = make_plan(snapshot, Options(policy=policy))
     plan.check(snapshot)
-    copies = {p.copy for p in plan.placements}
+    replicas = {p.replica for p in plan.placements}
     if policy in ("no-replication", "heft", "cloud-only"):
-        assert copies <= {0}
+        assert replicas <= {0}
     if policy == "cloud-only":
         assert all(snapshot.slot_by_id[p.slot].paid for p in plan.placements)
     if policy == "heft":
@@ -54,7 +54,7 @@ def test_every_policy_makes_plans_that_hold(policy, number):
 
 def test_cloud_first_spends_where_the_standard_need_not():
     slots = (slot("sure"), slot("paid", price_usd_per_hour=1.0))
-    snapshot = Snapshot(wanted=wanted([chain("w")]), slots=slots)
+    snapshot = Snapshot(workflow_set=make_set([chain("w")]), slots=slots)
     assert make_plan(snapshot).cost_usd == 0
     assert make_plan(snapshot, Options(policy="cloud-first")).cost_usd == 1.0
 
@@ -65,17 +65,17 @@ def test_the_standard_policy_is_as_sure_as_the_papers_rule_where_it_falls_short(
         snapshot, _, _ = instance(number, [])
         ours = make_plan(snapshot)
         paper = make_plan(snapshot, Options(probability="paper"))
-        if not ours.kept_as_asked:
+        if not ours.meets_request:
             assert judge(ours, snapshot) >= judge(paper, snapshot) - 0.03
 
 
 def test_unknown_policies_and_rules_are_refused(vgrads):
-    for option, value, known in (
+    for option, value, existing in (
         ("--policy", "luck", "cloud-first"),
         ("--reckon", "luck", "joint, paper"),
     ):
         answer = vgrads("plan", DATA / "lead.yaml", option, value)
-        assert (answer.code, known in answer.err) == (2, True)
+        assert (answer.code, existing in answer.err) == (2, True)
 
 
 @given(st.lists(st.floats(0, 1), max_size=8), st.integers(0, 8))
@@ -93,11 +93,13 @@ def test_independent_events_are_counted_right(chances, needed):
 
 def test_heft_takes_the_machine_on_which_a_task_ends_first():
     slots = (slot("slow"), slot("fast", speed=2.0))
-    snapshot = Snapshot(wanted=wanted([chain("w", 100.0, 100.0)]), slots=slots)
+    snapshot = Snapshot(workflow_set=make_set([chain("w", 100.0, 100.0)]), slots=slots)
     draft = Draft(snapshot)
     assert place_heft(draft, "w", slots)
     assert [(p.slot, p.end_s) for p in draft.placements] == [("fast", 50.0), ("fast", 100.0)]
-    tight = Draft(Snapshot(wanted=wanted([chain("w", 100.0, 100.0)], deadline_s=90.0), slots=slots))
+    tight = Draft(
+        Snapshot(workflow_set=make_set([chain("w", 100.0, 100.0)], deadline_s=90.0), slots=slots)
+    )
     assert not place_heft(tight, "w", slots)
     assert tight.placements == []
 
@@ -105,16 +107,18 @@ def test_heft_takes_the_machine_on_which_a_task_ends_first():
 # relaxations
 
 
-def found(snapshot, ask=None):
-    changes = relaxations(snapshot, ask or (lambda changed: replace(snapshot, wanted=changed)))
+def find_relaxations(snapshot, ask=None):
+    changes = relaxations(
+        snapshot, ask or (lambda changed: replace(snapshot, workflow_set=changed))
+    )
     return {r.change.split(" in ")[0]: r for r in changes}
 
 
 def test_each_relaxation_is_the_smallest_that_works():
     two = [chain("w", 900.0), chain("v", 900.0)]
-    full = Snapshot(wanted=wanted(two, 2), slots=(slot("a", 1, end_s=5000.0),))
+    full = Snapshot(workflow_set=make_set(two, 2), slots=(slot("a", 1, end_s=5000.0),))
     assert not make_plan(full).feasible
-    changes = found(full)
+    changes = find_relaxations(full)
     assert changes["fewer workflows"].amount == 1
     assert "more processors" not in changes  # the queue offers one slot of one processor
     assert changes["a later deadline"].amount == pytest.approx(800, rel=0.1)
@@ -124,30 +128,34 @@ def test_each_relaxation_is_the_smallest_that_works():
 def test_a_slot_is_widened_by_no_more_than_its_queue_offers():
     wide = [chain("w", 900.0, procs=3)]
     slots = tuple(slot(name, 2, shared="q") for name in "ab")
-    changes = found(Snapshot(wanted=wanted(wide), slots=slots))
+    changes = find_relaxations(Snapshot(workflow_set=make_set(wide), slots=slots))
     assert changes["more processors"].amount == 1
     assert changes["more processors"].probability >= 0.9
 
 
-def test_nothing_is_proposed_that_falls_short_of_what_was_asked():
+def test_nothing_is_proposed_that_falls_short_of_the_request():
     half = slot("a", 1, certain_from(0.0, 0.5))
     two = [chain("w", 900.0), chain("v", 900.0)]
-    snapshot = Snapshot(wanted=wanted(two, 2), slots=(half,))
+    snapshot = Snapshot(workflow_set=make_set(two, 2), slots=(half,))
     assert not make_plan(snapshot).feasible
-    assert found(snapshot) == {}
-    assert set(found(replace(snapshot, wanted=replace(snapshot.wanted, probability=0.4)))) >= {
-        "fewer workflows"
-    }
+    assert find_relaxations(snapshot) == {}
+    assert set(
+        find_relaxations(
+            replace(snapshot, workflow_set=replace(snapshot.workflow_set, probability=0.4))
+        )
+    ) >= {"fewer workflows"}
 
 
 def test_money_is_a_relaxation_where_something_can_be_bought():
     slots = (slot("thin", 1), slot("paid", 8, price_usd_per_hour=2.0))
-    snapshot = Snapshot(wanted=wanted([chain("w", 100.0, procs=4)], budget_usd=0.5), slots=slots)
-    change = found(snapshot)["a larger budget"]
+    snapshot = Snapshot(
+        workflow_set=make_set([chain("w", 100.0, procs=4)], budget_usd=0.5), slots=slots
+    )
+    change = find_relaxations(snapshot)["a larger budget"]
     assert (change.amount, change.cost_usd, change.probability) == (1.5, 2.0, 1.0)
 
 
-def test_what_would_do_is_said_at_the_command_line(vgrads, write):
+def test_what_would_do_is_printed_at_the_command_line(vgrads, write):
     text = (DATA / "lead.yaml").read_text().replace("deadline: 2h", "deadline: 80m")
     assert "80m" in text
     for name in ("lead.json", "sites.toml"):
@@ -156,7 +164,7 @@ def test_what_would_do_is_said_at_the_command_line(vgrads, write):
         write(f"histories/{history.name}", history.read_bytes())
     answer = vgrads("plan", write("tight.yaml", text), "--json")
     assert answer.code == 3
-    assert "any of these would do: a later deadline" in answer.err
+    assert "any of these changes is sufficient: a later deadline" in answer.err
     assert answer.json["relaxations"][0]["unit"] == "s"
 
 
@@ -167,8 +175,8 @@ def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
     plan = vgrads("plan", DATA / "lead.yaml", "--json").json
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
-    told = vgrads("explain", path, "lead-1/wrf", "--json").json
-    first = told["copies"][0]
+    message = vgrads("explain", path, "lead-1/wrf", "--json").json
+    first = message["copies"][0]
     assert first["why"]["phase"] == "minimal"
     assert first["why"]["considered"] >= 2
     assert all(
@@ -181,7 +189,7 @@ def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
         answer = vgrads("explain", path, task)
         assert (answer.code, words in answer.err) == (2, True)
     answer = vgrads("explain", DATA / "lead.json", "wrf")
-    assert (answer.code, "is no plan" in answer.err) == (2, True)
+    assert (answer.code, "is not a plan" in answer.err) == (2, True)
     run = vgrads("run", DATA / "lead.yaml", "--json").json["run"]
     assert vgrads("explain", run, "lead-1/wrf").code == 0
 
@@ -192,14 +200,14 @@ def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
 def sampled_promise(snapshot, draft):
     """A draft's promise in the 48 scenarios that the programme saw, reckoned scenario by
     scenario."""
-    fates = {slot.id: slot_fate(slot, 48, snapshot.seed) for slot in snapshot.slots}
+    fates = {slot.id: sample_availability(slot, 48, snapshot.seed) for slot in snapshot.slots}
     counts = np.zeros(48, dtype=int)
     for name in draft.scheduled:
         workflow, done = snapshot.workflow_by_name[name], np.ones(48, dtype=bool)
         works = {}
         for task_id in workflow.order:
             some = np.zeros(48, dtype=bool)
-            for p in draft.copies[name][task_id]:
+            for p in draft.replicas[name][task_id]:
                 ready, broken = fates[p.slot]
                 ok = (ready <= p.start_s) & (broken >= p.end_s)
                 for parent in workflow.tasks[task_id].parents:
@@ -217,7 +225,7 @@ def sampled_promise(snapshot, draft):
                 some |= ok
             done &= some
         counts += done
-    return float((counts >= snapshot.wanted.needed).mean())
+    return float((counts >= snapshot.workflow_set.needed).mean())
 
 
 # start probabilities of the slots, workflows needed, seed; the fourth is a bad one for the phases
@@ -234,8 +242,8 @@ INSTANCES = [
 def best_and_ours(sures, needed, seed):
     """Equal run times: every start that the phases can choose is open to the programme."""
     slots = tuple(slot(f"s{n}", 1, certain_from(0.0, p), end_s=400.0) for n, p in enumerate(sures))
-    wants = wanted([chain("w0", 100.0, 100.0), chain("w1", 100.0)], needed, deadline_s=400.0)
-    snapshot = Snapshot(wanted=wants, slots=slots, seed=seed, scenarios=48)
+    wants = make_set([chain("w0", 100.0, 100.0), chain("w1", 100.0)], needed, deadline_s=400.0)
+    snapshot = Snapshot(workflow_set=wants, slots=slots, seed=seed, scenarios=48)
     best, ours = Draft(snapshot), Draft(snapshot)
     assert place_optimal(best) is not None
     assert best.promise == sampled_promise(snapshot, best)
@@ -244,8 +252,8 @@ def best_and_ours(sures, needed, seed):
 
 
 def test_the_phases_come_close_to_the_best_plan():
-    found = np.array([best_and_ours(*each) for each in INSTANCES])
-    gaps = found[:, 0] - found[:, 1]
+    result = np.array([best_and_ours(*each) for each in INSTANCES])
+    gaps = result[:, 0] - result[:, 1]
     assert (gaps >= -1e-9).all()
     assert gaps.mean() <= 0.15
 
@@ -261,28 +269,33 @@ def test_the_exact_model_refuses_large_sets(vgrads):
 def test_memory_rules_slots_out():
     task = Task(id="t", runtime_s=10.0, procs=2, memory_mib=5000.0)
     small, large = slot("small", memory_mib=4000.0), slot("large", memory_mib=4000.0, nodes=4)
-    wants = wanted([make_workflow("w", [task])])
-    assert not make_plan(Snapshot(wanted=wants, slots=(small,))).feasible
-    assert "5000 MiB" in make_plan(Snapshot(wanted=wants, slots=(small,))).lacking
-    plan = make_plan(Snapshot(wanted=wants, slots=(small, large)))
+    wants = make_set([make_workflow("w", [task])])
+    assert not make_plan(Snapshot(workflow_set=wants, slots=(small,))).feasible
+    assert "5000 MiB" in make_plan(Snapshot(workflow_set=wants, slots=(small,))).lacking
+    plan = make_plan(Snapshot(workflow_set=wants, slots=(small, large)))
     assert {p.slot for p in plan.placements} == {"large"}
 
 
 def test_tasks_that_fail_are_reckoned_with_and_copied():
     slots = tuple(slot(f"s{n}", site="x", task_failure=0.2) for n in range(3))
     single = make_plan(
-        Snapshot(wanted=wanted([chain("w", 50.0, 50.0)]), slots=slots[:1], scenarios=65536)
+        Snapshot(workflow_set=make_set([chain("w", 50.0, 50.0)]), slots=slots[:1], scenarios=65536)
     )
     assert single.promise.cautious == pytest.approx(0.64, abs=0.01)
     assert single.promise.probability == pytest.approx(0.9216, abs=0.01)  # each may try once more
-    copied = make_plan(Snapshot(wanted=wanted([chain("w", 50.0, 50.0)]), slots=slots))
+    copied = make_plan(Snapshot(workflow_set=make_set([chain("w", 50.0, 50.0)]), slots=slots))
     assert copied.promise.cautious > 0.95
     assert copied.promise.probability >= 0.9
 
 
 def test_spread_run_times_get_room():
-    steady, spread = wanted([chain("w", 100.0)]), wanted([chain("w", 100.0)], runtime_spread=0.3)
-    snapshots = [Snapshot(wanted=w, slots=(slot("a"),), scenarios=65536) for w in (steady, spread)]
+    steady, spread = (
+        make_set([chain("w", 100.0)]),
+        make_set([chain("w", 100.0)], runtime_spread=0.3),
+    )
+    snapshots = [
+        Snapshot(workflow_set=w, slots=(slot("a"),), scenarios=65536) for w in (steady, spread)
+    ]
     first, second = (make_plan(s) for s in snapshots)
     assert first.placements[0].end_s == 100
     assert second.placements[0].end_s == pytest.approx(100 * np.exp(0.3 * 2.3263), rel=1e-3)
@@ -294,7 +307,7 @@ def test_a_late_slot_may_still_serve_in_time():
     """Planned at 0 s, ready at 300 s in half of all cases; the deadline leaves room for that."""
     curve = StartCurve(np.array([0.0, 300.0]), np.array([0.5, 1.0]))
     snapshot = Snapshot(
-        wanted=wanted([chain("w", 100.0)], deadline_s=450.0),
+        workflow_set=make_set([chain("w", 100.0)], deadline_s=450.0),
         slots=(slot("a", curve=curve, end_s=450.0),),
         scenarios=4096,
     )
@@ -304,7 +317,7 @@ def test_a_late_slot_may_still_serve_in_time():
     assert late.promise.probability == pytest.approx(1.0, abs=0.001)
 
 
-def execute(book, slots, luck, seed):
+def execute(execution, slots, failures, seed):
     """Workflows done in time when the plan runs on simulated clouds; slots share no fate."""
     clock = SimClock()
     drivers = {}
@@ -312,11 +325,16 @@ def execute(book, slots, luck, seed):
         ready_s, acquire = float(s.curve.times_s[0]), float(s.curve.probabilities[0])
         behaviour = SiteBehaviour(slot_up=s.up, slot_acquire=acquire, boot_s=ready_s, seed=seed)
         drivers[s.site] = SimulatedCloud(CloudRegion(s.procs), clock, behaviour)
-    around = Surroundings(
-        drivers=drivers, engine=SimulatedEngine(clock, luck), clock=clock, journal=MemoryJournal()
+    around = RunnerSetup(
+        drivers=drivers,
+        engine=SimulatedEngine(clock, failures),
+        clock=clock,
+        journal=MemoryJournal(),
     )
-    state = Runner("r", book, around).run()
-    return sum(at_s <= book.plan.deadline_s for at_s in workflows_done(book, state).values())
+    state = Runner("r", execution, around).run()
+    return sum(
+        at_s <= execution.plan.deadline_s for at_s in workflows_done(execution, state).values()
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -325,28 +343,29 @@ def test_what_is_promised_is_what_runs_keep(seed):
     slots = tuple(
         slot(f"s{n}", 2, certain_from(5.0, 0.8), up=0.8, task_failure=0.05) for n in range(3)
     )
-    wants = wanted([chain(f"w{n}", 100.0, 100.0) for n in range(3)], 2, runtime_spread=0.2)
-    snapshot = Snapshot(wanted=wants, slots=slots, seed=seed)
+    wants = make_set([chain(f"w{n}", 100.0, 100.0) for n in range(3)], 2, runtime_spread=0.2)
+    snapshot = Snapshot(workflow_set=wants, slots=slots, seed=seed)
     plan = make_plan(snapshot)
-    book, count = make_book(plan, snapshot), 120
+    execution, count = make_execution(plan, snapshot), 120
 
-    def luck(seed):
-        return Luck(
+    def failures(seed):
+        return FailureModel(
             seed=seed,
             factor=lambda order: drawn_factor(snapshot, seed, order.key, order.site),
             failures={s.id: 0.05 for s in slots},
         )
 
-    kept = sum(
-        execute(book, slots, luck(1000 * seed + n), seed * 1000 + n) >= 2 for n in range(count)
+    retained = sum(
+        execute(execution, slots, failures(1000 * seed + n), seed * 1000 + n) >= 2
+        for n in range(count)
     )
     promise = plan.promise.probability
-    assert abs(kept / count - promise) <= 4 * np.sqrt(promise * (1 - promise) / count) + 0.01
+    assert abs(retained / count - promise) <= 4 * np.sqrt(promise * (1 - promise) / count) + 0.01
 
 
 def test_the_fault_tolerance_component_stops_at_what_is_desired():
     slots = tuple(slot(f"s{n}", curve=certain_from(0.0, 0.6)) for n in range(4))
-    snapshot = Snapshot(wanted=wanted([chain("w")]), slots=slots, scenarios=65536)
+    snapshot = Snapshot(workflow_set=make_set([chain("w")]), slots=slots, scenarios=65536)
     draft = Draft(snapshot)
     assert place_heft(draft, "w", slots)
     assert len(raise_task(draft, ("w", "t0"), 0.8, slots, alone)) == 1
@@ -385,7 +404,9 @@ def test_a_thousand_uncertain_tasks_have_a_plan():
     """That each overruns its place now and then must not add up to no chance at all."""
     tasks = [Task(id=f"t{n}", runtime_s=60.0) for n in range(1000)]
     tasks.append(Task(id="sum", runtime_s=10.0, parents=tuple(t.id for t in tasks)))
-    asked = wanted([make_workflow("w", tasks)], deadline_s=7200.0, runtime_spread=0.5)
-    plan = make_plan(Snapshot(wanted=asked, slots=(slot("a", procs=64, end_s=7200.0),)))
+    workflow_set = make_set([make_workflow("w", tasks)], deadline_s=7200.0, runtime_spread=0.5)
+    plan = make_plan(
+        Snapshot(workflow_set=workflow_set, slots=(slot("a", procs=64, end_s=7200.0),))
+    )
     assert plan.feasible, plan.lacking
     assert plan.promise.probability > 0.9

@@ -15,7 +15,7 @@ from vgrads.planner.make import Options, make_plan
 from vgrads.planner.phases import run_phases
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
-from vgrads.planner.placement.replicate import add_copy
+from vgrads.planner.placement.replicate import add_replica
 from vgrads.planner.plan import Placement
 from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome, paper_probability
 from vgrads.planner.snapshot import Snapshot
@@ -31,7 +31,7 @@ def slot(name, procs=4, curve=None, **more):
     return Slot(id=name, procs=procs, curve=curve or certain_from(0.0), **{**fields, **more})
 
 
-def wanted(workflows, needed=1, **more):
+def make_set(workflows, needed=1, **more):
     fields = {"name": "s", "deadline_s": 1000.0, "probability": 0.9}
     return WorkflowSet(workflows=tuple(workflows), needed=needed, **{**fields, **more})
 
@@ -54,14 +54,14 @@ def test_earliest_fit_is_the_first_instant_with_room(rows, ready, length, procs)
     calendar = Profile(4, 100.0)
     used = np.zeros(200, dtype=int)
     for start, duration, width in rows:
-        found = calendar.earliest_fit(start, duration, width, 100.0)
-        if found is not None:
-            calendar.add(found, found + duration, width)
-            used[int(found) : int(found) + duration] += width
+        value = calendar.earliest_fit(start, duration, width, 100.0)
+        if value is not None:
+            calendar.add(value, value + duration, width)
+            used[int(value) : int(value) + duration] += width
     calendar.check()
-    found = calendar.earliest_fit(ready, length, procs, 100.0)
+    value = calendar.earliest_fit(ready, length, procs, 100.0)
     possible = [t for t in range(ready, 101 - length) if (used[t : t + length] + procs <= 4).all()]
-    assert found == (possible[0] if possible else None)
+    assert value == (possible[0] if possible else None)
 
 
 slots_strategy = st.lists(
@@ -98,7 +98,7 @@ def test_every_plan_keeps_its_invariants(shapes, rows, needed, seed):
     )
     names = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
     snapshot = Snapshot(
-        wanted=wanted(names, min(needed, len(names)), budget_usd=3.0),
+        workflow_set=make_set(names, min(needed, len(names)), budget_usd=3.0),
         slots=slots,
         seed=seed,
         scenarios=512,
@@ -112,15 +112,15 @@ def test_every_plan_keeps_its_invariants(shapes, rows, needed, seed):
         phase.name: (phase.probability_before, phase.probability_after) for phase in plan.phases
     }
     _, last = gains.pop("improving", (0.0, 1.0))
-    assert last >= plan.asked_probability  # cheaper, and still as sure as asked
+    assert last >= plan.requested_probability  # cheaper, and still as sure as asked
     assert all(after >= before for before, after in gains.values())
 
 
 BREAKAGES = {
     "beyond its slot": lambda p: replace(p, start_s=p.start_s + 950, end_s=p.end_s + 950),
     "another run time": lambda p: replace(p, end_s=p.end_s - 5),
-    "two copies": lambda p: replace(p, copy=1),
-    "holds": lambda p: replace(p, copy=1, slot="b"),
+    "two replicas": lambda p: replace(p, replica=1),
+    "holds": lambda p: replace(p, replica=1, slot="b"),
     "before the data": lambda p: replace(p, start_s=0.0, end_s=p.end_s - p.start_s),
 }
 
@@ -128,23 +128,25 @@ BREAKAGES = {
 @pytest.mark.parametrize("message", BREAKAGES)
 def test_a_broken_plan_is_caught(message):
     snapshot = Snapshot(
-        wanted=wanted([chain("w", 100.0, 100.0)]), slots=(slot("a", 1), slot("b", 0))
+        workflow_set=make_set([chain("w", 100.0, 100.0)]), slots=(slot("a", 1), slot("b", 0))
     )
     plan = make_plan(snapshot)
     plan.check(snapshot)
     last = max(plan.placements, key=lambda p: p.start_s)
     others = tuple(p for p in plan.placements if p != last)
-    kept = (last,) if message in ("two copies", "holds") else ()
-    broken = replace(plan, placements=(*others, *kept, BREAKAGES[message](last)))
+    retained = (last,) if message in ("two replicas", "holds") else ()
+    broken = replace(plan, placements=(*others, *retained, BREAKAGES[message](last)))
     assert any(message in problem for problem in broken.problems(snapshot))
     with pytest.raises(AssertionError):
         broken.check(snapshot)
 
 
 def test_a_missing_task_and_an_overdrawn_budget_are_caught():
-    snapshot = Snapshot(wanted=wanted([chain("w", 10.0, 10.0)], budget_usd=0.0), slots=(slot("a"),))
+    snapshot = Snapshot(
+        workflow_set=make_set([chain("w", 10.0, 10.0)], budget_usd=0.0), slots=(slot("a"),)
+    )
     plan = make_plan(snapshot)
-    with pytest.raises(AssertionError, match="placed nowhere"):
+    with pytest.raises(AssertionError, match="is not placed"):
         replace(plan, placements=plan.placements[:1]).check(snapshot)
     with pytest.raises(AssertionError, match="budget"):
         replace(plan, uses=(replace(plan.uses[0], cost_usd=1.0),)).check(snapshot)
@@ -154,13 +156,13 @@ def outcome_of(snapshot, *rows):
     """Share of scenarios in which the set's first workflow is done, for rows (task, copy, slot,
     start, end)."""
     scenarios = Scenarios(snapshot)
-    workflow = snapshot.wanted.workflows[0]
+    workflow = snapshot.workflow_set.workflows[0]
     placed = {}
-    for task, copy, slot_id, start, end in rows:
+    for task, replica, slot_id, start, end in rows:
         p = Placement(
             workflow=workflow.name,
             task=task,
-            copy=copy,
+            replica=replica,
             slot=slot_id,
             start_s=start,
             end_s=end,
@@ -176,36 +178,38 @@ TWO = (slot("a", curve=certain_from(0, 0.8)), slot("b", curve=certain_from(0, 0.
 MANY = 65536
 
 
-def test_tasks_in_one_slot_share_its_fate_and_independent_slots_multiply():
-    snapshot = Snapshot(wanted=wanted([chain("w", 10.0, 10.0)]), slots=TWO, scenarios=MANY)
+def test_tasks_in_a_single_slot_share_its_availability_and_independent_slots_multiply():
+    snapshot = Snapshot(workflow_set=make_set([chain("w", 10.0, 10.0)]), slots=TWO, scenarios=MANY)
     assert outcome_of(snapshot, ("t0", 0, "a", 0, 10), ("t1", 0, "a", 10, 20)) == pytest.approx(
         0.8, abs=0.01
     )
     assert outcome_of(snapshot, ("t0", 0, "a", 0, 10), ("t1", 0, "b", 20, 30)) == pytest.approx(
         0.56, abs=0.01
     )
-    copies = outcome_of(
+    replicas = outcome_of(
         snapshot,
         ("t0", 0, "a", 0, 10),
         ("t0", 1, "b", 0, 10),
         ("t1", 0, "a", 20, 30),
         ("t1", 1, "b", 20, 30),
     )
-    assert copies == pytest.approx(1 - 0.2 * 0.3, abs=0.01)
+    assert replicas == pytest.approx(1 - 0.2 * 0.3, abs=0.01)
 
 
 def test_a_copy_counts_only_where_its_data_comes_in_time():
-    snapshot = Snapshot(wanted=wanted([chain("w", 10.0, 10.0)]), slots=TWO, scenarios=MANY)
+    snapshot = Snapshot(workflow_set=make_set([chain("w", 10.0, 10.0)]), slots=TWO, scenarios=MANY)
     late = outcome_of(
         snapshot, ("t0", 0, "a", 0, 10), ("t0", 1, "b", 15, 25), ("t1", 0, "a", 20, 30)
     )
     assert late == pytest.approx(0.8, abs=0.01)
 
 
-def test_slots_of_one_queue_come_early_or_late_together():
+def test_slots_of_a_single_queue_come_early_or_late_together():
     curve = StartCurve(np.array([0.0, 50.0]), np.array([0.5, 0.9]))
     slots = (slot("a", curve=curve, shared="q"), slot("b", curve=curve, shared="q"))
-    snapshot = Snapshot(wanted=wanted([chain("w", 10.0, 10.0)]), slots=slots, scenarios=MANY)
+    snapshot = Snapshot(
+        workflow_set=make_set([chain("w", 10.0, 10.0)]), slots=slots, scenarios=MANY
+    )
     both = outcome_of(snapshot, ("t0", 0, "a", 0, 10), ("t1", 0, "b", 20, 30))
     assert both == pytest.approx(0.5, abs=0.01)
     assert outcome_of(snapshot, ("t0", 0, "a", 60, 70), ("t1", 0, "b", 80, 90)) == pytest.approx(
@@ -215,7 +219,7 @@ def test_slots_of_one_queue_come_early_or_late_together():
 
 def test_a_slot_that_breaks_takes_the_later_tasks_with_it():
     snapshot = Snapshot(
-        wanted=wanted([chain("w", 10.0, 490.0)]),
+        workflow_set=make_set([chain("w", 10.0, 490.0)]),
         slots=(slot("a", up=0.6, end_s=1000.0),),
         scenarios=MANY,
     )
@@ -227,22 +231,26 @@ def test_a_slot_that_breaks_takes_the_later_tasks_with_it():
 def test_the_papers_rule():
     workflow = chain("w", 10.0, 10.0)
     slots = {s.id: s for s in TWO}
-    same = make_plan(Snapshot(wanted=wanted([workflow]), slots=TWO[:1]))
+    same = make_plan(Snapshot(workflow_set=make_set([workflow]), slots=TWO[:1]))
     assert paper_probability(workflow, same.placements, slots) == pytest.approx(0.8)
     apart = [replace(p, slot="ab"[n]) for n, p in enumerate(same.placements)]
     assert paper_probability(workflow, apart, slots) == pytest.approx(0.56)
 
 
-def test_what_is_lacking_is_said():
-    wide = Snapshot(wanted=wanted([chain("w", 10.0, procs=9)]), slots=(slot("a"),))
-    long = Snapshot(wanted=wanted([chain("w", 900.0, 900.0)]), slots=(slot("a"),))
-    unknown = Snapshot(wanted=wanted([chain("w")]), slots=(slot("a", curve=certain_from(0, 0.0)),))
-    full = Snapshot(wanted=wanted([chain("w", 900.0), chain("v", 900.0)], 2), slots=(slot("a", 1),))
+def test_what_is_lacking_is_reported():
+    wide = Snapshot(workflow_set=make_set([chain("w", 10.0, procs=9)]), slots=(slot("a"),))
+    long = Snapshot(workflow_set=make_set([chain("w", 900.0, 900.0)]), slots=(slot("a"),))
+    unknown = Snapshot(
+        workflow_set=make_set([chain("w")]), slots=(slot("a", curve=certain_from(0, 0.0)),)
+    )
+    full = Snapshot(
+        workflow_set=make_set([chain("w", 900.0), chain("v", 900.0)], 2), slots=(slot("a", 1),)
+    )
     for snapshot, words in (
         (wide, "needs 9 processors"),
         (long, "takes 1800 s"),
-        (unknown, "known chance"),
-        (full, "room"),
+        (unknown, "known probability"),
+        (full, "capacity"),
     ):
         plan = make_plan(snapshot)
         assert not plan.feasible
@@ -251,18 +259,20 @@ def test_what_is_lacking_is_said():
 
 def test_money_is_spent_only_where_the_promise_needs_it():
     weak, paid = slot("weak", curve=certain_from(0, 0.6)), slot("paid", price_usd_per_hour=1.0)
-    plan = make_plan(Snapshot(wanted=wanted([chain("w")]), slots=(weak, paid)))
-    assert (plan.cost_usd, plan.kept_as_asked) == (1.0, True)
-    sure = make_plan(Snapshot(wanted=wanted([chain("w")]), slots=(slot("sure"), paid)))
+    plan = make_plan(Snapshot(workflow_set=make_set([chain("w")]), slots=(weak, paid)))
+    assert (plan.cost_usd, plan.meets_request) == (1.0, True)
+    sure = make_plan(Snapshot(workflow_set=make_set([chain("w")]), slots=(slot("sure"), paid)))
     assert sure.cost_usd == 0
-    poor = make_plan(Snapshot(wanted=wanted([chain("w")], budget_usd=0.5), slots=(weak, paid)))
-    assert (poor.cost_usd, poor.feasible, poor.kept_as_asked) == (0.0, True, False)
+    poor = make_plan(
+        Snapshot(workflow_set=make_set([chain("w")], budget_usd=0.5), slots=(weak, paid))
+    )
+    assert (poor.cost_usd, poor.feasible, poor.meets_request) == (0.0, True, False)
     assert poor.phases[-1].steps[-1]["refused"] == "budget"
 
 
 def test_copies_are_placed_where_they_help():
     slots = tuple(slot(f"s{n}", curve=certain_from(0, 0.7)) for n in range(3))
-    plan = make_plan(Snapshot(wanted=wanted([chain("w")]), slots=slots, scenarios=MANY))
+    plan = make_plan(Snapshot(workflow_set=make_set([chain("w")]), slots=slots, scenarios=MANY))
     assert len(plan.placements) == 3
     assert plan.promise.probability == pytest.approx(1 - 0.3**3, abs=0.01)
 
@@ -274,13 +284,15 @@ def test_copies_are_placed_where_they_help():
 def test_following_a_change_is_as_good_as_starting_anew(workflow, moves):
     """Place and take back copies in any order: bits and promise are those of a fresh draft."""
     slots = tuple(slot(f"s{n}", 8, certain_from(0, 0.5 + 0.1 * n), end_s=1e6) for n in range(3))
-    snapshot = Snapshot(wanted=wanted([workflow], deadline_s=1e6), slots=slots, scenarios=256)
+    snapshot = Snapshot(
+        workflow_set=make_set([workflow], deadline_s=1e6), slots=slots, scenarios=256
+    )
     draft = Draft(snapshot)
     assert place_workflow(draft, workflow.name, slots)
     for index, where, keep in moves:
         task_id = workflow.order[index % len(workflow.order)]
         mark = draft.mark()
-        add_copy(draft, (workflow.name, task_id), slots[where:])
+        add_replica(draft, (workflow.name, task_id), slots[where:])
         if not keep:
             draft.back_to(mark)
     fresh = Draft(snapshot)
@@ -311,18 +323,21 @@ def test_plans_of_whole_workflows_keep_the_same_invariants(shapes, rows, seed):
     )
     names = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
     snapshot = Snapshot(
-        wanted=wanted(names, len(names), budget_usd=3.0), slots=slots, seed=seed, scenarios=512
+        workflow_set=make_set(names, len(names), budget_usd=3.0),
+        slots=slots,
+        seed=seed,
+        scenarios=512,
     )
     draft = Draft(snapshot)
     run_phases(draft, coarse_pipeline(draft))
     fresh = Draft(snapshot)
     fresh.replay(draft.since(0))
-    alone, told = draft.probabilities(), fresh.probabilities()
+    alone, payload = draft.probabilities(), fresh.probabilities()
     assert draft.promise <= fresh.promise  # copies that help each other out are left uncounted
-    assert all(alone[key] <= told[key] + 1e-9 for key in told)
-    if max((copy for _, _, copy in told), default=0) == 0:
+    assert all(alone[key] <= payload[key] + 1e-9 for key in payload)
+    if max((replica for _, _, replica in payload), default=0) == 0:
         assert draft.promise == fresh.promise
-        assert alone == pytest.approx(told)
+        assert alone == pytest.approx(payload)
     assert_valid(draft, snapshot)
     for calendar in (draft.slots.calendar(slot.id) for slot in draft.snapshot.slots):
         calendar.check()
@@ -338,14 +353,14 @@ def test_large_sets_are_planned_whole_workflows_at_a_time():
     workflows = [chain(f"w{n}", *[10.0] * 20) for n in range(200)]
     slots = tuple(slot(f"s{n}", 16, certain_from(0.0, 0.9), end_s=4000.0) for n in range(8))
     snapshot = Snapshot(
-        wanted=wanted(workflows, 150, deadline_s=4000.0), slots=slots, scenarios=512
+        workflow_set=make_set(workflows, 150, deadline_s=4000.0), slots=slots, scenarios=512
     )
     plan = make_plan(snapshot)
     plan.check(snapshot)
     assert plan.feasible
     assert plan.scheduled == 200
     assert all(
-        len({p.slot for p in plan.placements if p.workflow == w.name and p.copy == 0}) == 1
+        len({p.slot for p in plan.placements if p.workflow == w.name and p.replica == 0}) == 1
         for w in workflows[:9]
     )
 
@@ -356,7 +371,9 @@ def test_the_expected_cost_is_paid_from_when_a_slot_is_ready():
     boot = StartCurve(np.array([200.0, 800.0]), np.array([0.9, 1.0]))
     paid = slot("m", procs=1, curve=boot, end_s=9000.0, price_usd_per_hour=1.0)
     snapshot = Snapshot(
-        wanted=wanted([chain("w", 3300.0)], deadline_s=9000.0, probability=0.5, budget_usd=1.0),
+        workflow_set=make_set(
+            [chain("w", 3300.0)], deadline_s=9000.0, probability=0.5, budget_usd=1.0
+        ),
         slots=(paid,),
     )
     plan = make_plan(snapshot)
@@ -373,10 +390,10 @@ def test_no_plan_costs_more_than_the_budget_on_average(budget_usd, feasible):
     """Tasks that may take longer than stated hold machines for hours that the plan has not."""
     machines = [slot(f"m{n}", procs=1, end_s=9000.0, price_usd_per_hour=1.0) for n in range(3)]
     flows = [chain(f"w{n}", 2600.0) for n in range(3)]
-    asked = wanted(
+    workflow_set = make_set(
         flows, 2, deadline_s=9000.0, probability=0.3, budget_usd=budget_usd, runtime_spread=0.3
     )
-    snapshot = Snapshot(wanted=asked, slots=tuple(machines))
+    snapshot = Snapshot(workflow_set=workflow_set, slots=tuple(machines))
     plan = make_plan(snapshot, Options(effort_s=0.0))
     assert plan.expected_usd <= plan.cost_usd <= budget_usd
     assert plan.feasible == feasible, plan.lacking

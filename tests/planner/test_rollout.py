@@ -9,47 +9,48 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planner.test_planner import chain, slot, wanted
+from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.book import make_book
-from vgrads.execmgr.core.endings import over, workflows_done
+from vgrads.execmgr.core.completion import over, workflows_done
+from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.states import (
-    CancelCopy,
-    CloseSlot,
-    CopyEnded,
-    OpenSlot,
+    CancelReplica,
+    ReleaseSlot,
     Replan,
     Replanned,
-    SlotNews,
-    StartCopy,
+    ReplicaEnded,
+    RequestSlot,
+    SlotUpdate,
+    StartReplica,
     Tick,
 )
 from vgrads.execmgr.core.step import begin, step
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.promise.lengths import make_lengths
-from vgrads.planner.promise.rollout import _fails, rollout
+from vgrads.planner.promise.rollout import _fails, _fates, rollout
 from vgrads.planner.promise.schedule import make_schedule
+from vgrads.planner.promise.simulation import simulate_all
 from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.fate import slot_fate
+from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import StartCurve, certain_from
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.spread import RuntimeSpread
 
-COPY, SLOT, LOOK = 0, 1, 2  # in which order what happens at one instant is told
+REPLICA, SLOT, LOOK = 0, 1, 2  # in which order what happens at one instant is told
 
 
 class Site:
     """Carries out what the core commands, in one scenario."""
 
-    def __init__(self, book, ready_s, lives_s, lengths_s, fails):
-        self.book, self.ready_s, self.lives_s = book, ready_s, lives_s
+    def __init__(self, execution, ready_s, lifetimes_s, lengths_s, fails):
+        self.execution, self.ready_s, self.lifetimes_s = execution, ready_s, lifetimes_s
         self.lengths_s, self.fails = lengths_s, fails
-        self.rows = {key: n for n, key in enumerate(book.schedule[1])}
-        self.slots = list(book.uses)
-        self.state, self.due = begin(book), []
-        self.until_s = dict.fromkeys(book.uses, 0.0)
+        self.rows = {key: n for n, key in enumerate(execution.schedule[1])}
+        self.slots = list(execution.uses)
+        self.state, self.due = begin(execution), []
+        self.until_s = dict.fromkeys(execution.uses, 0.0)
 
     def run(self):
         self.feed(Tick(at_s=0.0))
@@ -63,7 +64,7 @@ class Site:
                 self.feed(Tick(at_s=now_s))
             elif kind == SLOT and about[1] == SlotState.READY:
                 self.push(
-                    self.lives_s[about[0]],
+                    self.lifetimes_s[about[0]],
                     SLOT,
                     self.slots.index(about[0]),
                     (about[0], SlotState.FAILED),
@@ -81,69 +82,72 @@ class Site:
             return
         if state.ended:
             self.until_s[name] = now_s
-        self.feed(SlotNews(at_s=now_s, slot=name, state=state))
+        self.feed(SlotUpdate(at_s=now_s, slot=name, state=state))
 
     def ended(self, now_s, key, attempt, ok):
-        if self.state.copies[key].attempt == attempt:
-            self.feed(CopyEnded(at_s=now_s, key=key, ok=ok))
+        if self.state.replicas[key].attempt == attempt:
+            self.feed(ReplicaEnded(at_s=now_s, key=key, ok=ok))
 
     def push(self, at_s, kind, row, about):
         if at_s < np.inf:
             heapq.heappush(self.due, (at_s, kind, row, about))
 
     def feed(self, event):
-        self.state, commands = step(self.book, self.state, event)
+        self.state, commands = step(self.execution, self.state, event)
         for command in commands:
-            if isinstance(command, OpenSlot):
+            if isinstance(command, RequestSlot):
                 name = command.slot
                 self.push(self.ready_s[name], SLOT, self.slots.index(name), (name, SlotState.READY))
-            elif isinstance(command, StartCopy):
+            elif isinstance(command, StartReplica):
                 self.start(command.key, event.at_s)
-            elif isinstance(command, CloseSlot):
+            elif isinstance(command, ReleaseSlot):
                 self.until_s[command.slot] = event.at_s
-                self.feed(SlotNews(at_s=event.at_s, slot=command.slot, state=SlotState.RELEASED))
+                self.feed(SlotUpdate(at_s=event.at_s, slot=command.slot, state=SlotState.RELEASED))
             elif isinstance(command, Replan):
                 self.feed(Replanned(at_s=event.at_s, version=0, reason="as planned"))
             else:
-                assert isinstance(command, CancelCopy)
+                assert isinstance(command, CancelReplica)
 
     def start(self, key, now_s):
-        row, attempt = self.rows[key], self.state.copies[key].attempt
+        row, attempt = self.rows[key], self.state.replicas[key].attempt
         share = self.fails[row, attempt] if len(self.fails) else np.inf
         ends_s = now_s + self.lengths_s[row] * min(share, 1.0)
-        self.push(ends_s, COPY, row, (key, attempt, bool(share == np.inf)))
+        self.push(ends_s, REPLICA, row, (key, attempt, bool(share == np.inf)))
 
 
-def told_and_done(snapshot, plan, rows):
+def promised_and_done(snapshot, plan, rows):
     """The plan as it is played, and carried out in these scenarios."""
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
-    played = rollout(snapshot, plan.placements, submits_s, plan.spare)
+    simulated = rollout(snapshot, plan.placements, submits_s, plan.spare_workflows)
     schedule, _ = make_schedule(snapshot, plan.placements, submits_s)
     lengths_s = make_lengths(snapshot, schedule, list(submits_s)).draw(
         snapshot.seed, 0, snapshot.scenarios
     )
     fails = _fails(snapshot, schedule, 0, snapshot.scenarios)
-    book = make_book(plan, snapshot)
+    execution = make_execution(plan, snapshot)
     for row in rows:
-        ready_s, lives_s = {}, {}
+        ready_s, lifetimes_s = {}, {}
         for use in plan.uses:
             ready, broken = (
-                at_s[row] for at_s in slot_fate(use.slot, snapshot.scenarios, snapshot.seed)
+                at_s[row]
+                for at_s in sample_availability(use.slot, snapshot.scenarios, snapshot.seed)
             )
             ready_s[use.slot.id] = ready + use.submit_s
-            lives_s[use.slot.id] = min(broken, ready + use.slot.end_s - use.submit_s) + use.submit_s
+            lifetimes_s[use.slot.id] = (
+                min(broken, ready + use.slot.end_s - use.submit_s) + use.submit_s
+            )
         own = lengths_s[row if len(lengths_s) > 1 else 0], fails[row if len(fails) > 1 else 0]
-        yield row, played, Site(book, ready_s, lives_s, *own).run()
+        yield row, simulated, Site(execution, ready_s, lifetimes_s, *own).run()
 
 
 def agree(snapshot, plan, rows):
-    for row, played, done in told_and_done(snapshot, plan, rows):
-        ended_s = workflows_done(done.book, done.state)
-        for name, done_s in played.done_s.items():
+    for row, simulated, done in promised_and_done(snapshot, plan, rows):
+        ended_s = workflows_done(done.execution, done.state)
+        for name, done_s in simulated.done_s.items():
             at_s = ended_s.get(name, np.inf)
             assert done_s[row] == pytest.approx(at_s if at_s <= plan.deadline_s + 1e-6 else np.inf)
-        for name, until_s in played.until_s.items():
-            if played.ready_s[name][row] < np.inf and done.state.slots[name].ready_s is not None:
+        for name, until_s in simulated.until_s.items():
+            if simulated.ready_s[name][row] < np.inf and done.state.slots[name].ready_s is not None:
                 assert until_s[row] == pytest.approx(done.until_s[name]), name
 
 
@@ -172,7 +176,7 @@ def erring(workflow, data):
     st.sampled_from(["vgrads", "heft", "no-replication"]),
     st.sampled_from([0, 1, EVERYTHING]),
 )
-def test_a_plan_is_carried_out_as_it_was_played(shapes, starts, data, policy, spare):
+def test_a_plan_is_carried_out_as_it_was_played(shapes, starts, data, policy, spare_workflows):
     spread = data.draw(st.sampled_from([0.0, 0.3]))
     faulty, up = data.draw(st.sampled_from([0.0, 0.2])), data.draw(st.sampled_from([1.0, 0.7]))
     slots = [
@@ -190,24 +194,55 @@ def test_a_plan_is_carried_out_as_it_was_played(shapes, starts, data, policy, sp
     workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
     if data.draw(st.booleans()):
         workflows = [erring(w, data) for w in workflows]
-    asked = wanted(
+    workflow_set = make_set(
         workflows,
         data.draw(st.integers(1, len(workflows))),
         deadline_s=data.draw(st.floats(500, 6000)),
         runtime_spread=spread,
     )
     snapshot = Snapshot(
-        wanted=asked, slots=tuple(slots), scenarios=64, seed=data.draw(st.integers(0, 99))
+        workflow_set=workflow_set,
+        slots=tuple(slots),
+        scenarios=64,
+        seed=data.draw(st.integers(0, 99)),
     )
     plan = make_plan(snapshot, Options(policy=policy))
     if plan.placements:
-        agree(snapshot, replace(plan, spare=spare), range(0, 64, 8))
+        agree(snapshot, replace(plan, spare_workflows=spare_workflows), range(0, 64, 8))
+
+
+def test_a_plan_is_simulated_equally_with_records_and_with_objects():
+    flows = [chain(f"w{n}", 300.0, 500.0, 200.0) for n in range(4)]
+    slots = tuple(
+        slot(f"s{n}", 2, certain_from(60.0 * n, 0.7), end_s=5000.0, up=0.8, task_failure=0.2)
+        for n in range(4)
+    )
+    workflow_set = make_set(flows, deadline_s=3000.0, runtime_spread=0.4)
+    snapshot = Snapshot(workflow_set=workflow_set, slots=slots, scenarios=128)
+    plan = make_plan(snapshot)
+    submits_s = {use.slot.id: use.submit_s for use in plan.uses}
+    schedule, _ = make_schedule(snapshot, plan.placements, submits_s)
+    lengths_s = make_lengths(snapshot, schedule, list(submits_s)).draw(snapshot.seed, 0, 128)
+    inputs = _fates(snapshot, submits_s, 128), lengths_s, _fails(snapshot, schedule, 0, 128)
+    limits = np.array([0.0, workflow_set.needed, 1.0, workflow_set.deadline_s])
+    results = []
+    for simulate, form in (
+        (simulate_all.fast, schedule.copied()),
+        (simulate_all.plain, schedule.as_objects()),
+    ):
+        done_s, until_s = np.empty((128, len(flows))), np.empty((128, len(submits_s)))
+        simulate(form, *inputs, limits.copy(), done_s, until_s)
+        results.append((done_s, until_s))
+    assert len(simulate_all.fast.signatures) == 1  # each further one is compiled for ten seconds
+    assert np.isfinite(results[0][0]).any()
+    assert np.array_equal(results[0][0], results[1][0])
+    assert np.array_equal(results[0][1], results[1][1])
 
 
 def test_tasks_that_last_no_time_are_played_and_done():
     flow = chain("w", 0.0, 10.0, 0.0, 0.0)
     snapshot = Snapshot(
-        wanted=wanted([flow]),
+        workflow_set=make_set([flow]),
         slots=(slot("a", 1), slot("b", 2, certain_from(5.0, 0.8))),
         scenarios=64,
     )

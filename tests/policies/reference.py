@@ -107,7 +107,7 @@ SHIFTS = ("<<", ">>", ">>>")
 @dataclass
 class World:
     state: dict
-    host: dict
+    agent: dict
     job: dict
     queue: dict
     grid: dict
@@ -158,24 +158,24 @@ def expression(draw, kinds, depth, helpers=()):
         return (
             draw.choice(NAMES[draw.choice(kinds)]) if draw.random() < 0.65 else literal_text(draw)
         )
-    one = [expression(draw, kinds, depth - 1, helpers) for _ in range(3)]
+    item = [expression(draw, kinds, depth - 1, helpers) for _ in range(3)]
     kind = draw.randrange(10)
     if kind < 4:
         sign = draw.choice(SIGNS)
-        return f"{one[0]} {sign} ({one[1]})" if sign == "?:" else f"{one[0]} {sign} {one[1]}"
+        return f"{item[0]} {sign} ({item[1]})" if sign == "?:" else f"{item[0]} {sign} {item[1]}"
     if kind <= 5:
-        return f"({one[0]})" if kind == 4 else f"{draw.choice('!!-+~')} {one[0]}"
+        return f"({item[0]})" if kind == 4 else f"{draw.choice('!!-+~')} {item[0]}"
     if kind == 6:
-        return f"({one[0]} ? {one[1]} : {one[2]})"
+        return f"({item[0]} ? {item[1]} : {item[2]})"
     if kind == 7:
         return (
             f'{draw.choice(["anyCompare", "allCompare"])}("{draw.choice(["<", ">", "==", "is"])}", '
-            f"{one[0]}, {one[1]})"
+            f"{item[0]}, {item[1]})"
         )
     if kind == 8:
-        return f'regexp("{draw.choice(["myhost", "^a", "o.*n", "[0-9]+", "OSG|B"])}", {one[0]})'
+        return f'regexp("{draw.choice(["myhost", "^a", "o.*n", "[0-9]+", "OSG|B"])}", {item[0]})'
     count = draw.randrange(1, 4)
-    return f"{draw.choice(CALLS[count])}({', '.join(one[:count])})"
+    return f"{draw.choice(CALLS[count])}({', '.join(item[:count])})"
 
 
 def policy(draw):
@@ -196,17 +196,17 @@ def world(draw):
     def some(names):
         return {name: value(draw) for name in names if draw.random() < 0.85}
 
-    def copy():
+    def replica():
         return some(REPLICA) | {"Host": some(HOST)}
 
-    copies = [copy() for _ in range(draw.randrange(0, 4))]
+    replicas = [replica() for _ in range(draw.randrange(0, 4))]
     job = {
         "Name": value(draw),
-        "NumberOfReplicas": len(copies),
-        "Replicas": copies,
-        "Grids": [one["Host"].get("Grid") for one in copies],
+        "NumberOfReplicas": len(replicas),
+        "Replicas": replicas,
+        "Grids": [item["Host"].get("Grid") for item in replicas],
     }
-    job |= {f"Replica{i}": one for i, one in enumerate(copies, 1)}
+    job |= {f"Replica{i}": replica for i, replica in enumerate(replicas, 1)}
     state = {
         "Tail": draw.choice([True, False, None]),
         "JobsLeft": draw.randrange(0, 4000),
@@ -215,31 +215,33 @@ def world(draw):
     return World(state, some(HOST), job, {"BOTsInQueue": draw.randrange(1, 9)}, some(GRID))
 
 
-def written(given):
-    if isinstance(given, dict):
-        return f"[{'; '.join(f'{k} = {written(v)}' for k, v in given.items())}]"
-    if isinstance(given, list):
-        return f"{{{', '.join(map(written, given))}}}"
-    if given is None:
+def written(value):
+    if isinstance(value, dict):
+        return f"[{'; '.join(f'{k} = {written(v)}' for k, v in value.items())}]"
+    if isinstance(value, list):
+        return f"{{{', '.join(map(written, value))}}}"
+    if value is None:
         return "undefined"
     return (
-        str(given).lower()
-        if isinstance(given, bool)
-        else f'"{given}"'
-        if isinstance(given, str)
-        else repr(given)
+        str(value).lower()
+        if isinstance(value, bool)
+        else f'"{value}"'
+        if isinstance(value, str)
+        else repr(value)
     )
 
 
 def plain(texts, slot, world):
     """The slot's value in one ad of ads. What an ad lacks stands there as undefined: else it would
     be looked for in the ads around it."""
-    copies = [
-        dict.fromkeys(REPLICA) | copy | {"Host": dict.fromkeys(HOST) | copy["Host"]}
-        for copy in world.job["Replicas"]
+    replicas = [
+        dict.fromkeys(REPLICA) | replica | {"Host": dict.fromkeys(HOST) | replica["Host"]}
+        for replica in world.job["Replicas"]
     ]
     job = (
-        world.job | {"Replicas": copies} | {f"Replica{i}": copy for i, copy in enumerate(copies, 1)}
+        world.job
+        | {"Replicas": replicas}
+        | {f"Replica{i}": replica for i, replica in enumerate(replicas, 1)}
     )
     bag = dict(world.state) | {
         "NumberOfReplicas": job["NumberOfReplicas"],
@@ -249,7 +251,7 @@ def plain(texts, slot, world):
     if slot in ("Deadline", "ReplicationRequirements"):
         attributes["Concurrency"] = "3"
     parts = {
-        "Host": written(dict.fromkeys(HOST) | world.host),
+        "Host": written(dict.fromkeys(HOST) | world.agent),
         "Job": written(job),
         "Queue": written(world.queue),
         "Grid": written(dict.fromkeys(GRID) | world.grid),
@@ -260,20 +262,20 @@ def plain(texts, slot, world):
     return ours(ad.eval("said"))
 
 
-def ours(found):
-    if isinstance(found, classad2.Value):
-        return UNDEFINED if found == classad2.Value.Undefined else ERROR
-    return tuple(map(ours, found)) if isinstance(found, list) else found
+def ours(result):
+    if isinstance(result, classad2.Value):
+        return UNDEFINED if result == classad2.Value.Undefined else ERROR
+    return tuple(map(ours, result)) if isinstance(result, list) else result
 
 
-def asked(left, slot, world):
-    host, job, queue, grid = world.host, world.job, world.queue, world.grid
+def evaluate(left, slot, world):
+    agent, job, queue, grid = world.agent, world.job, world.queue, world.grid
     return {
-        "JobRequirements": lambda: left.requirements(host, job, queue),
-        "Rank": lambda: left.rank(host, job, queue),
-        "ReplicationRequirements": lambda: left.replication(job, queue, host, 3),
-        "Concurrency": lambda: left.concurrency(host, job, queue),
-        "Deadline": lambda: left.deadline(host, job, queue, 3),
+        "JobRequirements": lambda: left.requirements(agent, job, queue),
+        "Rank": lambda: left.rank(agent, job, queue),
+        "ReplicationRequirements": lambda: left.replication(job, queue, agent, 3),
+        "Concurrency": lambda: left.concurrency(agent, job, queue),
+        "Deadline": lambda: left.deadline(agent, job, queue, 3),
         "GridPolicy": lambda: left.grid(grid, queue),
     }[slot]()
 

@@ -105,8 +105,8 @@ def ends_on_the_worst(expression):
     """True when an expression has been evaluated over ads of the worst kinds."""
     tree = written_of(read_attributes_of({"Rank": expression}, ""), "").trees["Rank"]
     ready = Expression(tree, in_order(set(names_in(tree))))
-    found = [ready.evaluate([value] * len(ready.names)) for value in WORST.values()]
-    return len(found) == len(WORST)
+    values = [ready.evaluate([value] * len(ready.names)) for value in WORST.values()]
+    return len(values) == len(WORST)
 
 
 @pytest.mark.parametrize(

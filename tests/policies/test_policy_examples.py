@@ -36,14 +36,14 @@ BAD = GOOD | {
 TAIL, BULK = {"Tail": True}, {"Tail": False}
 
 
-def copies(*pairs):
+def replicas(*pairs):
     """A job whose copies run on these hosts for so many seconds."""
     return job_ad(
         "job1",
         "/bin/hostname",
         [
-            {"Name": f"job1_{i}", "SentTime": 242525, "Age": age, "Host": host}
-            for i, (host, age) in enumerate(pairs, 1)
+            {"Name": f"job1_{i}", "SentTime": 242525, "Age": age, "Host": agent}
+            for i, (agent, age) in enumerate(pairs, 1)
         ],
     )
 
@@ -61,8 +61,8 @@ def test_figure_3_in_bulk_and_in_the_tail():
     assert bulk.requirements(BAD) and not tail.requirements(BAD)
     assert tail.requirements(GOOD) and not tail.requirements(GOOD | {"ErrorRate": 0.1})
     assert (bulk.rank(GOOD), tail.rank(GOOD), tail.rank(BAD)) == (1, 12, 0)
-    assert tail.replication(copies((BAD, 10))) and not tail.replication(copies((GOOD, 10)))
-    assert not tail.replication(copies((BAD, 9), (BAD, 9), (BAD, 9)))
+    assert tail.replication(replicas((BAD, 10))) and not tail.replication(replicas((GOOD, 10)))
+    assert not tail.replication(replicas((BAD, 9), (BAD, 9), (BAD, 9)))
     assert bulk.concurrency(GOOD) == 8 and bulk.concurrency(GOOD | {"NumCpus": 1}) == 2
     assert (
         bulk.deadline(GOOD, concurrency=8) == 16_000 and bulk.deadline(GOOD, concurrency=1) == 2_000
@@ -87,9 +87,9 @@ def test_bundles_of_figure_8(concurrency, good, bad):
     left = policy.under({})
     assert (left.concurrency(GOOD), left.concurrency(BAD), left.rank(GOOD)) == (good, bad, 3)
     assert left.replication(
-        copies((GOOD, good * 1000 + 1)), concurrency=good
+        replicas((GOOD, good * 1000 + 1)), concurrency=good
     )  # once in Concurrency * 1000 s
-    assert not left.replication(copies((GOOD, good * 1000 - 1)), concurrency=good)
+    assert not left.replication(replicas((GOOD, good * 1000 - 1)), concurrency=good)
 
 
 def test_reliable_hosts_of_b4():
@@ -104,7 +104,7 @@ def test_reliable_hosts_of_b4():
         assert not left.requirements(GOOD | worse)
 
 
-def test_a_cluster_kept_for_the_tail_of_b5():
+def test_a_cluster_reserved_for_the_tail_of_b5():
     policy = read_policy(GRIDS + "JobRequirements = Tail ? Technion : Grids", "B5")
     elsewhere = GOOD | {"Grid": "Madison"}
     assert policy.under(BULK).requirements(elsewhere) and not policy.under(TAIL).requirements(
@@ -137,18 +137,18 @@ REPLICATION = {
         ("R4", [(BAD, 901)], [(GOOD, 901)]),
     ],
 )
-def test_when_a_copy_is_made(name, yes, no):
+def test_when_a_copy_is_created(name, yes, no):
     policy = read_policy({"ReplicationRequirements": REPLICATION[name]}, name)
     few, many = policy.under({"JobsLeft": 1999}), policy.under({"JobsLeft": 2000})
-    assert few.replication(copies(*yes)) and not few.replication(copies(*no))
-    assert many.replication(copies(*yes)) is (name != "R4")
+    assert few.replication(replicas(*yes)) and not few.replication(replicas(*no))
+    assert many.replication(replicas(*yes)) is (name != "R4")
 
 
-def test_no_two_copies_in_one_grid():
+def test_no_two_copies_in_a_single_grid():
     left = read_policy({"JobRequirements": "!member(Host.Grid, Job.Grids)"}, "b").under(TAIL)
-    job = copies((BAD, 10), (GOOD | {"Grid": "OSG"}, 4))
+    job = replicas((BAD, 10), (GOOD | {"Grid": "OSG"}, 4))
     assert left.requirements(GOOD, job) and not left.requirements(BAD, job)
-    assert left.requirements(GOOD, copies())
+    assert left.requirements(GOOD, replicas())
     same = read_policy(
         {"JobRequirements": "!member(Host.Grid, Job.Replicas.Host.Grid)"}, "b"
     ).under(TAIL)
@@ -169,6 +169,6 @@ def test_slots_not_written_harm_nobody():
     assert (
         left.requirements(BAD) is True
         and left.grid({}) is True
-        and left.replication(copies((BAD, 9))) is False
+        and left.replication(replicas((BAD, 9))) is False
     )
     assert (left.rank(BAD), left.concurrency(BAD), left.deadline(BAD)) == (0, 1, None)

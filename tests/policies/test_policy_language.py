@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.policies import reference
-from tests.policies.test_policy_examples import BAD, BULK, FIG3, GOOD, TAIL, copies
+from tests.policies.test_policy_examples import BAD, BULK, FIG3, GOOD, TAIL, replicas
 from vgrads.kernel.errors import InputError
 from vgrads.policies.ads import LONGEST, MOST, constant
 from vgrads.policies.cost import FUNCTIONS, SHOWN
 from vgrads.policies.policy import ERROR, RESIDUALS, SLOTS, UNDEFINED, Policy, read_policy
 from vgrads.policies.slots import COUNTS, REMEMBERED
-from vgrads.policies.text import Source, read_expression
+from vgrads.policies.text import ExpressionSource, read_expression
 
 CASES = int(os.environ.get("VGRADS_POLICY_CASES", "2000"))
 
@@ -33,21 +33,21 @@ def refused(text, where="bag.yaml"):
 
 
 @pytest.mark.parametrize(
-    "said", ["undefined", "error", "3", '"true"', "1.0", "{true}", "Host.Nowhere", "1 / 0"]
+    "text", ["undefined", "error", "3", '"true"', "1.0", "{true}", "Host.Nowhere", "1 / 0"]
 )
-def test_only_true_is_a_yes(said):
+def test_only_true_is_a_yes(text):
     policy = read_policy(
-        {slot: said for slot in ("JobRequirements", "ReplicationRequirements")}, "b"
+        {slot: text for slot in ("JobRequirements", "ReplicationRequirements")}, "b"
     )
     left = policy.under({})
-    assert left.requirements(GOOD) is False and left.replication(copies()) is False
+    assert left.requirements(GOOD) is False and left.replication(replicas()) is False
 
 
 @pytest.mark.parametrize(
-    "said", ["undefined", "error", "true", '"7"', '1.0 / real("0")', 'real("NaN")', "{1}"]
+    "text", ["undefined", "error", "true", '"7"', '1.0 / real("0")', 'real("NaN")', "{1}"]
 )
-def test_what_is_no_finite_number(said):
-    left = read_policy(dict.fromkeys(("Rank", "Concurrency", "Deadline"), said), "b").under({})
+def test_what_is_no_finite_number(text):
+    left = read_policy(dict.fromkeys(("Rank", "Concurrency", "Deadline"), text), "b").under({})
     assert (left.rank(GOOD), left.concurrency(GOOD), left.deadline(GOOD)) == (0, 1, None)
 
 
@@ -83,12 +83,12 @@ def test_what_no_ad_may_hold_is_an_error_and_kills_nobody(value):
         {"JobRequirements": "isError(Host.Odd) || member(1, Host.Odd) || true"}, "b"
     )
     assert policy.under({}).requirements({"Odd": value}) in (True, False)
-    seen = policy.explain("JobRequirements", {}, {"Odd": value})
-    assert seen.value is (True if value != [[1]] else ERROR) or seen.value is True
+    verdict = policy.explain("JobRequirements", {}, {"Odd": value})
+    assert verdict.value is (True if value != [[1]] else ERROR) or verdict.value is True
     assert read_policy({"Rank": "Host.Odd"}, "b").under({}).rank({"Odd": value}) == 0
 
 
-def test_remembered_verdicts_tell_one_from_true_and_whole_from_real():
+def test_remembered_verdicts_tell_a_single_from_true_and_whole_from_real():
     left = read_policy({"Rank": "isBoolean(Host.X) ? 1 : isInteger(Host.X) ? 2 : 3"}, "b").under({})
     for _ in range(2):
         assert [left.rank({"X": x}) for x in (1, 1.0, True, 0, False, 0.0)] == [2, 3, 1, 2, 1, 3]
@@ -148,7 +148,7 @@ def test_the_three_ways_of_writing_are_one():
         )
 
 
-def test_a_policy_can_be_kept_and_sent():
+def test_a_policy_can_be_stored_and_sent():
     policy = pickle.loads(pickle.dumps(read_policy(FIG3, "fig3")))
     assert isinstance(policy, Policy) and policy.under(TAIL).requirements(GOOD)
 
@@ -158,28 +158,32 @@ def test_a_policy_can_be_kept_and_sent():
     [
         ("Rank = (1 + 2", "Rank, line 1, column 14", "a ) is missing"),
         ("Rank = 1 +\nDeadline = 3", "Rank, line 1, column 11", "ends too early"),
-        ("Deadline = 3\n\n  Rank = 2 * * 3", "Rank, line 3, column 14", "not '*'"),
-        ("Rank = 1 2", "Rank, line 1, column 10", "ended before '2'"),
-        ("Rank = Tail ?: !Tail", "Rank, line 1, column 16", "not '!'"),
+        ("Deadline = 3\n\n  Rank = 2 * * 3", "Rank, line 3, column 14", "found '*'"),
+        ("Rank = 1 2", "Rank, line 1, column 10", "end of the expression before '2'"),
+        ("Rank = Tail ?: !Tail", "Rank, line 1, column 16", "found '!'"),
         ("Rank = Tail ? 1", "Rank, line 1, column 16", "a : of the condition"),
-        ("Rank = {1, }", "Rank, line 1, column 12", "not '}'"),
-        ("[ Rank = 1", "Rank, line 1, column 11", "ended here with ;"),
-        ("[ Rank = 1 ] x", "line 1, column 14", "nothing more may stand"),
+        ("Rank = {1, }", "Rank, line 1, column 12", "found '}'"),
+        ("[ Rank = 1", "Rank, line 1, column 11", "expected ; at the end of the expression"),
+        ("[ Rank = 1 ] x", "line 1, column 14", "unexpected text after the ad"),
         ("Rank = 'x' == Host.Name", "Rank, line 1, column 8", "double quotation marks"),
         ('Rank = 1\nDeadline = "abc', "Deadline, line 2, column 12", "does not end on its line"),
         ("Rank = 1 /* so", "Rank, line 1, column 10", "comment that does not end"),
         ("Rank = 0x1F", "Rank, line 1, column 8", "number that cannot be read"),
         ("Rank = 017", "Rank, line 1, column 8", "does not begin with 0"),
         ("Rank = 9223372036854775808", "Rank, line 1, column 8", "too large"),
-        ("Rank = Host.Name = 3", "Rank, line 1, column 18", "ended before '='"),
-        ('Rank = regexp("a\\.b", Host.Name)', "Rank, line 1, column 17", "means nothing in a text"),
+        ("Rank = Host.Name = 3", "Rank, line 1, column 18", "end of the expression before '='"),
+        (
+            'Rank = regexp("a\\.b", Host.Name)',
+            "Rank, line 1, column 17",
+            "is not a valid escape in a string",
+        ),
         ("Rank = [a = 1].a", "Rank, line 1, column 8", "ClassAd within an expression"),
-        ("Rank = (Tail).Name", "Rank, line 1, column 9", "nothing gives Tail.Name"),
-        ("Rank = 1 + random(5)", "Rank, line 1, column 12", "random() is not taken"),
-        ("Rank = TIME()", "Rank, line 1, column 8", "TIME() is not taken"),
-        ("Rank = formatTime()", "Rank, line 1, column 8", "is not taken"),
-        ('Rank = eval("1")', "Rank, line 1, column 8", "is not taken"),
-        ('Rank = envV1ToV2("x")', "Rank, line 1, column 8", "no function envV1ToV2"),
+        ("Rank = (Tail).Name", "Rank, line 1, column 9", "unknown name Tail.Name"),
+        ("Rank = 1 + random(5)", "Rank, line 1, column 12", "random() is not supported"),
+        ("Rank = TIME()", "Rank, line 1, column 8", "TIME() is not supported"),
+        ("Rank = formatTime()", "Rank, line 1, column 8", "is not supported"),
+        ('Rank = eval("1")', "Rank, line 1, column 8", "is not supported"),
+        ('Rank = envV1ToV2("x")', "Rank, line 1, column 8", "cannot call a function envV1ToV2"),
         ("Rank = flor(1)", "Rank, line 1, column 8", "did you mean floor?"),
         ("Rank = member(1)", "Rank, line 1, column 8", "takes 2 arguments, not 1"),
         ("Rank = Hots.Name == 1", "Rank, line 1, column 8", "did you mean Host.Name?"),
@@ -189,15 +193,15 @@ def test_a_policy_can_be_kept_and_sent():
             "Rank, line 1, column 8",
             "did you mean Job.Replica1.Host.Name?",
         ),
-        ("Rank = Job.Replica0.Name", "Rank, line 1, column 8", "nothing gives Job.Replica0.Name"),
-        ("Rank = Queue.Length", "Rank, line 1, column 8", "nothing gives Queue.Length"),
+        ("Rank = Job.Replica0.Name", "Rank, line 1, column 8", "unknown name Job.Replica0.Name"),
+        ("Rank = Queue.Length", "Rank, line 1, column 8", "unknown name Queue.Length"),
         ("Rank = Host", "Rank, line 1, column 8", "Host is an ad"),
         ("Rank = size(Job.Replicas)", "Rank, line 1, column 13", "is an ad"),
-        ("Rank = Grid.Free", "Rank, line 1, column 8", "not there when Rank is evaluated"),
+        ("Rank = Grid.Free", "Rank, line 1, column 8", "not available when Rank is evaluated"),
         (
             "x = Host.NumCpus\nGridPolicy = x > 2",
             "x, line 1, column 5",
-            "not there when GridPolicy is evaluated",
+            "not available when GridPolicy is evaluated",
         ),
         (
             "a = 1 + b\nb = Rank\nRank = a",
@@ -206,9 +210,9 @@ def test_a_policy_can_be_kept_and_sent():
         ),
         ("Rank = Rank", "Rank, line 1, column 8", "refers to itself"),
         ('Rank = regexp("(a+)+b", Host.Name)', "Rank, line 1, column 15", "nested quantifiers"),
-        ('Rank = regexp("(a)\\\\1", Host.Name)', "Rank, line 1, column 15", "references back"),
-        ('Rank = regexp("a*b*c*[de]", Host.Name)', "Rank, line 1, column 15", "too dear"),
-        ("Rank = regexp(Host.Name, Host.Grid)", "Rank, line 1, column 15", "written out as a text"),
+        ('Rank = regexp("(a)\\\\1", Host.Name)', "Rank, line 1, column 15", "back references"),
+        ('Rank = regexp("a*b*c*[de]", Host.Name)', "Rank, line 1, column 15", "too expensive"),
+        ("Rank = regexp(Host.Name, Host.Grid)", "Rank, line 1, column 15", "as a string literal"),
         ("Tail = true", "", "cannot set it"),
         ("Rank = 1\nRANK = 2", "", "written twice"),
         ("JobRequirement = true", "", "did you mean JobRequirements?"),
@@ -238,29 +242,29 @@ def test_bounds_of_size():
         "\n".join(f"a{i} = a{i + 1} + a{i + 1}" for i in range(40))
         + "\na40 = Host.NumCpus\nRank = a0"
     )
-    assert "too dear" in str(refused(doubling))
+    assert "too expensive" in str(refused(doubling))
     grown = (
         "\n".join(f"a{i} = strcat(a{i + 1}, a{i + 1})" for i in range(12))
         + "\na12 = Host.Name\nRank = size(a0)"
     )
-    assert "too dear" in str(refused(grown))
+    assert "too expensive" in str(refused(grown))
     assert read_policy({"Rank": " + ".join(["Host.A"] * 150)}, "b").under({}).rank({"A": 2}) == 300
 
 
 @pytest.mark.parametrize("value", [None, ["a"], {"a": 1}])
 def test_an_expression_is_a_text(value):
-    assert "is a text" in str(refused({"Rank": value}))
-    assert "no name" in str(refused({"a b": "1"}))
+    assert "a string" in str(refused({"Rank": value}))
+    assert "not a valid name" in str(refused({"a b": "1"}))
 
 
-def test_doubts_are_told():
+def test_doubts_are_reported():
     doubts = read_policy("Rank = Host.ErorRate\nspare = 1\nJobRequirements = 3", "b").doubts
     assert any("did you mean Host.ErrorRate?" in doubt for doubt in doubts)
-    assert any(doubt.startswith("spare is no slot") for doubt in doubts)
+    assert any(doubt.startswith("spare is not a policy expression") for doubt in doubts)
     assert any("never true" in doubt for doubt in doubts)
 
 
-def test_all_functions_are_known_to_the_library_and_shown():
+def test_all_functions_exist_in_the_library_and_shown():
     assert {name.lower() for name in SHOWN} == set(FUNCTIONS)
     values = ('"a"', "{1}", '{"a"}', "2", '">"')
     for name in SHOWN:
@@ -277,13 +281,13 @@ def test_all_functions_are_known_to_the_library_and_shown():
 
 def test_explaining_shows_what_was_written_and_read():
     policy = read_policy(FIG3, "fig3")
-    said = policy.explain("JobRequirements", TAIL, host=BAD)
+    verdict = policy.explain("JobRequirements", TAIL, host=BAD)
     assert (
-        said.expression.startswith("!Tail ? true : regexp(")
-        and said.value is False
-        and said.counts is False
+        verdict.expression.startswith("!Tail ? true : regexp(")
+        and verdict.value is False
+        and verdict.counts is False
     )
-    assert dict(said.values) == {"Tail": True, "Host.Name": "pc9.home", "Host.ErrorRate": 0.4}
+    assert dict(verdict.values) == {"Tail": True, "Host.Name": "pc9.home", "Host.ErrorRate": 0.4}
     assert policy.explain("Deadline", TAIL, concurrency=3).value == 6000
     lost = policy.explain("Concurrency", BULK)
     assert (
@@ -304,14 +308,14 @@ def taken(draw):
         try:
             return texts, read_policy("\n".join(f"{k} = {v}" for k, v in texts.items()), "random")
         except InputError as error:
-            assert "too dear" in str(error), error
+            assert "too expensive" in str(error), error
 
 
 def test_agreement_with_plain_classad2():
     """Random policies over random ads: what is left, remembered or not, is what the whole ad says
     to the library."""
     draw = random.Random(20091114)
-    told = {slot: set() for slot in SLOTS}
+    payload = {slot: set() for slot in SLOTS}
     for _ in range(max(1, CASES // 20)):
         texts, policy = taken(draw)
         for _ in range(20):
@@ -321,18 +325,18 @@ def test_agreement_with_plain_classad2():
                 if slot not in texts:
                     continue
                 plain = reference.plain(texts, slot, world)
-                seen = policy.explain(
-                    slot, world.state, world.host, world.job, world.queue, world.grid, 3
+                verdict = policy.explain(
+                    slot, world.state, world.agent, world.job, world.queue, world.grid, 3
                 )
-                assert reference.same(seen.value, plain), (slot, texts, world)
-                said = [reference.asked(left, slot, world) for _ in range(2)]
-                assert all(reference.same(one, COUNTS[slot](plain)) for one in said), (
+                assert reference.same(verdict.value, plain), (slot, texts, world)
+                text = [reference.evaluate(left, slot, world) for _ in range(2)]
+                assert all(reference.same(item, COUNTS[slot](plain)) for item in text), (
                     slot,
                     texts,
                     world,
                 )
-                told[slot].add(repr(said[0]))
-    assert all(len(values) > 1 for values in told.values())
+                payload[slot].add(repr(text[0]))
+    assert all(len(values) > 1 for values in payload.values())
 
 
 @pytest.mark.parametrize("first", reference.SIGNS)
@@ -347,7 +351,9 @@ def test_operators_bind_as_in_the_library(first):
         ):
             for text in (f"{a} {first} {b} {second} {c}", f"-{a} {first} {b} {second} {c}"):
                 plain = reference.ours(classad2.ExprTree(text).eval())
-                assert reference.same(constant(read_expression(Source(text, ""), "")), plain), text
+                assert reference.same(
+                    constant(read_expression(ExpressionSource(text, ""), "")), plain
+                ), text
 
 
 @settings(deadline=None)
@@ -402,16 +408,16 @@ def test_the_same_texts_are_expressions(words):
     except classad2.ClassAdException:
         plain = False
     try:
-        read_expression(Source(text, ""), "Rank")
+        read_expression(ExpressionSource(text, ""), "Rank")
     except InputError as error:
-        # what is left out: ads, attributes of what is no name, "? :" for "?:", texts side by side
+        # left out: ads, attributes of texts that are not names, "? :" for "?:", texts side by side
         left_out = (
             "ClassAd within",
             "joins names",
-            "not ':'",
-            "not '-'",
-            "not '.'",
-            "ended before '\"a",
+            "found ':'",
+            "found '-'",
+            "found '.'",
+            "end of the expression before '\"a",
         )
         assert not plain or any(reason in str(error) for reason in left_out), (text, error)
     else:
@@ -420,8 +426,8 @@ def test_the_same_texts_are_expressions(words):
 
 @given(st.text(string.printable, max_size=60))
 def test_any_text_is_read_or_refused(text):
-    for given_text in (text, f"Rank = {text}", {"Rank": text}):
+    for source_text in (text, f"Rank = {text}", {"Rank": text}):
         try:
-            assert isinstance(read_policy(given_text, "b"), Policy)
+            assert isinstance(read_policy(source_text, "b"), Policy)
         except InputError as error:
             assert error.where.startswith("b")

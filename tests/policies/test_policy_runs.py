@@ -13,19 +13,19 @@ import yaml
 from tests.conftest import ROOT
 from tests.dispatch.guests import Guests, bag_of, invite, start_bag
 from tests.waiting import until
-from vgrads.dispatch.storage.kept import read_status
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.status import read_status
 from vgrads.policies.policy import SLOTS, read_policy
-from vgrads.portal.jobs.bags import dispatcher_folder
 
 PAPER = (ROOT / "data" / "policies" / "paper.ad").read_text()
 
 
 @pytest.fixture
-def guests(monkeypatch, tmp_path):
+def ad_hoc_agents(monkeypatch, tmp_path):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
-    found = Guests()
-    yield found
-    found.stop()
+    result = Guests()
+    yield result
+    result.stop()
 
 
 def ends(vgrads, bag):
@@ -38,8 +38,8 @@ def test_the_papers_own_policy_file_serves_a_bag(vgrads, write):
         "bag.yaml",
         'name: b\ncommand: "echo {x}"\nparameters: {x: {range: [40]}}\npolicy_file: paper.ad\n',
     )
-    (told,) = json.loads(vgrads("bags", "run", bag, "--json").out)["bags"]
-    assert (told["state"], told["done"]) == ("done", 40)
+    (message,) = json.loads(vgrads("bags", "run", bag, "--json").out)["bags"]
+    assert (message["state"], message["done"]) == ("done", 40)
 
 
 def test_files_of_a_bag_may_lie_anywhere(vgrads, write, tmp_path):
@@ -56,33 +56,33 @@ def test_files_of_a_bag_may_lie_anywhere(vgrads, write, tmp_path):
         "parameters": {"y": {"lines": '../far "away"/t.csv'}},
     }
     bag = write("bags/bag.yaml", json.dumps(document))
-    (told,) = json.loads(vgrads("bags", "run", bag, "--json").out)["bags"]
-    assert (told["state"], told["done"]) == ("done", 6)
+    (message,) = json.loads(vgrads("bags", "run", bag, "--json").out)["bags"]
+    assert (message["state"], message["done"]) == ("done", 6)
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "text"),
     [
         ("{JobRequirements: 'Host.ErorRate <'}", "policy: JobRequirements, line 1"),
         ("{JobRequirement: 'true'}", "JobRequirement"),
-        ("{Rank: null}", "line 3: policy.Rank: is neither of what it may be: None"),
-        ("[1]", "line 3: policy: is neither of what it may be: [1]"),
+        ("{Rank: null}", "line 3: policy.Rank: has none of the allowed types: None"),
+        ("[1]", "line 3: policy: has none of the allowed types: [1]"),
         ("{Rank: 'random()'}", "random"),
         ("'Rank = = 3'", "Rank, line 1, column"),
         ("''", "policy"),
     ],
 )
-def test_a_mistake_in_a_policy_is_shown_when_the_bag_is_handed_over(vgrads, write, policy, said):
+def test_a_mistake_in_a_policy_is_shown_when_the_bag_is_handed_over(vgrads, write, policy, text):
     answer = vgrads(
         "bags", "run", write("bag.yaml", f"name: b\ncommand: 'true'\npolicy: {policy}\n")
     )
     assert answer.code == 2
-    assert said in answer.err
+    assert text in answer.err
     assert "Traceback" not in answer.err
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [
         ("policy_file: nowhere.ad", "policy_file: cannot be read"),
         ("policy: {Rank: 1}\npolicy_file: x.ad", "not both"),
@@ -91,10 +91,10 @@ def test_a_mistake_in_a_policy_is_shown_when_the_bag_is_handed_over(vgrads, writ
         ("failover: [mars]", "mars"),
     ],
 )
-def test_what_does_not_go_together_is_refused(vgrads, write, more, said):
+def test_what_does_not_go_together_is_refused(vgrads, write, more, text):
     answer = vgrads("bags", "run", write("bag.yaml", f"name: b\ncommand: 'true'\n{more}\n"))
     assert answer.code == 2
-    assert said in answer.err
+    assert text in answer.err
 
 
 def test_a_policy_file_may_begin_with_a_mark_and_must_be_a_file(vgrads, write, tmp_path):
@@ -104,33 +104,33 @@ def test_a_policy_file_may_begin_with_a_mark_and_must_be_a_file(vgrads, write, t
     os.mkfifo(tmp_path / "pipe")
     answer = vgrads("bags", "run", write("b.yaml", text.format("pipe")))
     assert answer.code == 2
-    assert "is no file" in answer.err
+    assert "is not a file" in answer.err
 
 
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("{JobRequirements: 1}", "none of the hosts is wanted, JobRequirements = 1"),
-        ("{Concurrency: 0}", "none of the hosts is wanted, Concurrency = 0"),
+        ("{JobRequirements: 1}", "the policy accepts none of the hosts, JobRequirements = 1"),
+        ("{Concurrency: 0}", "the policy accepts none of the hosts, Concurrency = 0"),
         (
             "{GridPolicy: 'Grid.Price > 0'}",
-            "none of the grids is wanted, GridPolicy = Grid.Price > 0",
+            "the policy accepts none of the grids, GridPolicy = Grid.Price > 0",
         ),
     ],
 )
 def test_a_bag_that_its_policy_keeps_from_all_hosts_says_so(
-    vgrads, guests, tmp_path, policy, words
+    vgrads, ad_hoc_agents, tmp_path, policy, words
 ):
     work = start_bag(tmp_path, f"name: '[b]'\ncommand: 'true'\npolicy: {policy}\n")
     try:
         until(lambda: f"[b]: {words}" in (tmp_path / "log").read_text(), seconds=30)
         bag = bag_of(tmp_path)
-        (told,) = json.loads(vgrads("bags", "status", bag, "--json").out)["bags"]
-        assert told["problem"].startswith(words)
+        (message,) = json.loads(vgrads("bags", "status", bag, "--json").out)["bags"]
+        assert message["problem"].startswith(words)
         shown = " ".join(vgrads("bags", "status", bag).out.split())
         assert f"{bag}: {words}" in shown
-        asked = json.loads(vgrads("bags", "explain", bag, 0, "--json").out)
-        assert any(words in reason for reason in asked["reasons"])
+        requested = json.loads(vgrads("bags", "explain", bag, 0, "--json").out)
+        assert any(words in reason for reason in requested["reasons"])
         answer = vgrads("bags", "explain", bag, 0, "--host", "nowhere")
         assert answer.code == 2
         assert ("here are" in answer.err) == ("hosts" in words)
@@ -142,7 +142,7 @@ def test_a_bag_that_its_policy_keeps_from_all_hosts_says_so(
         assert "JobRequirements is never true" in (tmp_path / "log").read_text()
 
 
-GUESTS = """
+AD_HOC_AGENTS = """
 name: guests
 command: "[ -z \\"$BROKEN\\" ] || exit 9; sleep {seconds}; echo {{x}}"
 parameters: {{x: {{range: [{count}]}}}}
@@ -154,39 +154,42 @@ retries: 1
 
 
 @pytest.mark.more
-def test_guests_work_a_black_hole_among_them_gets_nothing_and_it_is_said_why(
-    vgrads, guests, tmp_path
+def test_guests_work_a_black_hole_among_them_gets_nothing_with_the_reason(
+    vgrads, ad_hoc_agents, tmp_path
 ):
     work = start_bag(
-        tmp_path, GUESTS.format(seconds=0.3, count=150, more="policy: {Rank: Host.JobsToday}")
+        tmp_path,
+        AD_HOC_AGENTS.format(seconds=0.3, count=150, more="policy: {Rank: Host.JobsToday}"),
     )
     script = invite(tmp_path)
     for i in range(4):
-        guests.start(script, f"good{i}")
+        ad_hoc_agents.start(script, f"good{i}")
     bag, folder = bag_of(tmp_path), dispatcher_folder(bag_of(tmp_path))
 
-    def hosts():
-        return {host["name"]: host for host in read_status(folder).get("hosts", ())}
+    def agents():
+        return {agent["name"]: agent for agent in read_status(folder).get("hosts", ())}
 
-    until(lambda: sum(host["done"] for host in hosts().values()) > 4, seconds=30)
-    guests.start(script, "hole", BROKEN="1")
-    until(lambda: hosts().get("hole", {}).get("barred_s"), seconds=30)
-    told = json.loads(vgrads("bags", "explain", bag, 149, "--host", "hole", "--json").out)
-    assert any("barred" in reason["words"] for host in told["hosts"] for reason in host["why"])
+    until(lambda: sum(agent["done"] for agent in agents().values()) > 4, seconds=30)
+    ad_hoc_agents.start(script, "hole", BROKEN="1")
+    until(lambda: agents().get("hole", {}).get("barred_s"), seconds=30)
+    message = json.loads(vgrads("bags", "explain", bag, 149, "--host", "hole", "--json").out)
+    assert any(
+        "quarantined" in reason["words"] for agent in message["hosts"] for reason in agent["why"]
+    )
     assert work.wait(60) == 0, (tmp_path / "log").read_text()
     by = Counter((end["host"], end["code"]) for end in ends(vgrads, bag))
     assert sum(n for (_, code), n in by.items() if code == 0) == 150
     assert by["hole", 9] <= 8  # three, and a probe now and then
-    assert all(process.wait(20) == 0 for process in guests.processes.values())  # told to go
+    assert all(process.wait(20) == 0 for process in ad_hoc_agents.processes.values())  # told to go
 
 
 @pytest.mark.more
-def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, guests, tmp_path):
+def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, ad_hoc_agents, tmp_path):
     more = "copies: learned"
-    work = start_bag(tmp_path, GUESTS.format(seconds=0.5, count=40, more=more))
+    work = start_bag(tmp_path, AD_HOC_AGENTS.format(seconds=0.5, count=40, more=more))
     script = invite(tmp_path)
     for i in range(4):
-        guests.start(script, f"h{i}")
+        ad_hoc_agents.start(script, f"h{i}")
     folder = dispatcher_folder(bag_of(tmp_path))
 
     def late():
@@ -194,22 +197,22 @@ def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, guests, t
         return bag["done"] >= 20
 
     until(late, seconds=30)
-    os.killpg(guests.processes["h0"].pid, signal.SIGSTOP)  # and its task with it
+    os.killpg(ad_hoc_agents.processes["h0"].pid, signal.SIGSTOP)  # and its task with it
     assert work.wait(40) == 0, (tmp_path / "log").read_text()
     (bag,) = read_status(folder)["bags"]
     assert bag["done"] == 40
     assert bag["copied"] >= 1
-    os.killpg(guests.processes["h0"].pid, signal.SIGCONT)
+    os.killpg(ad_hoc_agents.processes["h0"].pid, signal.SIGCONT)
 
 
-def test_who_has_no_key_is_no_guest(guests, tmp_path):
-    work = start_bag(tmp_path, GUESTS.format(seconds=0.1, count=5, more=""))
+def test_who_has_no_key_is_no_guest(ad_hoc_agents, tmp_path):
+    work = start_bag(tmp_path, AD_HOC_AGENTS.format(seconds=0.1, count=5, more=""))
     script = invite(tmp_path, "--name", "friends", "--contact", "127.0.0.1")
     forged = tmp_path / "forged.sh"
     forged.write_text(script.read_text().replace("VGRADS_HOST_KEY=", "VGRADS_HOST_KEY=x"))
-    guests.start(forged, "stranger")
-    assert guests.processes["stranger"].wait(30) == 77
-    guests.start(script, "friend")
+    ad_hoc_agents.start(forged, "stranger")
+    assert ad_hoc_agents.processes["stranger"].wait(30) == 77
+    ad_hoc_agents.start(script, "friend")
     assert work.wait(60) == 0
 
 
@@ -217,32 +220,32 @@ def test_an_invitation_needs_a_dispatcher_that_has_listened(vgrads, write):
     answer = vgrads("bags", "invite", "bag-0000000000")
     assert answer.code == 2
     assert "no bag" in answer.err
-    (told,) = json.loads(
+    (message,) = json.loads(
         vgrads("bags", "run", write("b.yaml", "name: b\ncommand: 'true'\n"), "--json").out
     )["bags"]
-    assert vgrads("bags", "invite", told["id"], "--name", "a/b").code == 2
+    assert vgrads("bags", "invite", message["id"], "--name", "a/b").code == 2
 
 
 def test_a_killed_dispatcher_finds_its_guests_again_and_knows_the_black_hole(
-    vgrads, guests, tmp_path
+    vgrads, ad_hoc_agents, tmp_path
 ):
     policy = 'policy: {JobRequirements: "Host.ErrorRate < 0.9", Deadline: "60", Concurrency: "2"}'
-    work = start_bag(tmp_path, GUESTS.format(seconds=0.3, count=120, more=policy))
+    work = start_bag(tmp_path, AD_HOC_AGENTS.format(seconds=0.3, count=120, more=policy))
     script, folder = invite(tmp_path), dispatcher_folder(bag_of(tmp_path))
     for i in range(3):
-        guests.start(script, f"good{i}")
+        ad_hoc_agents.start(script, f"good{i}")
 
-    def hosts():
-        return {host["name"]: host for host in read_status(folder).get("hosts", ())}
+    def agents():
+        return {agent["name"]: agent for agent in read_status(folder).get("hosts", ())}
 
-    until(lambda: sum(host["done"] for host in hosts().values()) > 4, seconds=30)
-    guests.start(script, "hole", BROKEN="1")
-    until(lambda: hosts().get("hole", {}).get("barred_s"), seconds=30)
+    until(lambda: sum(agent["done"] for agent in agents().values()) > 4, seconds=30)
+    ad_hoc_agents.start(script, "hole", BROKEN="1")
+    until(lambda: agents().get("hole", {}).get("barred_s"), seconds=30)
     work.kill()
     work.wait()
-    told = json.loads(vgrads("bags", "resume", bag_of(tmp_path), "--json").out)["bags"][0]
-    assert (told["state"], told["done"]) == ("done", 120)
-    by = Counter((end["host"], end["code"]) for end in ends(vgrads, told["id"]))
+    message = json.loads(vgrads("bags", "resume", bag_of(tmp_path), "--json").out)["bags"][0]
+    assert (message["state"], message["done"]) == ("done", 120)
+    by = Counter((end["host"], end["code"]) for end in ends(vgrads, message["id"]))
     assert sum(n for (_, code), n in by.items() if code == 0) == 120
     assert by["hole", 9] <= 8
 

@@ -14,8 +14,8 @@ import pytest
 from tests import waiting
 from tests.conftest import ROOT
 from tests.dispatch.guests import Guests, bag_of, invite, start_bag
-from vgrads.dispatch.storage.kept import read_status
-from vgrads.portal.jobs.bags import dispatcher_folder
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.status import read_status
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=90.0)
@@ -53,39 +53,41 @@ hosts: {most: 2, procs: 1, idle: 60s, longest: 5m, guests: true}
 
 
 @pytest.fixture
-def guests(tmp_path, slurm_site, monkeypatch):
+def ad_hoc_agents(tmp_path, slurm_site, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (tmp_path / "sites.toml").write_text(SITES.format(folder=tmp_path))
     (tmp_path / "paper.ad").write_text((ROOT / "data" / "policies" / "paper.ad").read_text())
-    found = Guests()
-    yield found
-    found.stop()
+    result = Guests()
+    yield result
+    result.stop()
     subprocess.run(["scancel", "-u", "root"], check=False, capture_output=True)
 
 
-def test_the_papers_policies_over_slurm_this_machine_and_guests(guests, tmp_path):
+def test_the_papers_policies_over_slurm_this_machine_and_guests(ad_hoc_agents, tmp_path):
     work = start_bag(tmp_path, BAG, "--sites", tmp_path / "sites.toml")
     script = invite(tmp_path)
     for i in range(2):
-        guests.start(script, f"guest{i}")
+        ad_hoc_agents.start(script, f"guest{i}")
     folder = dispatcher_folder(bag_of(tmp_path))
 
-    def hosts():
-        return {(host["site"], host["name"]): host for host in read_status(folder).get("hosts", ())}
+    def agents():
+        return {
+            (agent["site"], agent["name"]): agent for agent in read_status(folder).get("hosts", ())
+        }
 
     def bag():
         return (read_status(folder).get("bags") or [{"done": 0}])[0]
 
     until(
         lambda: (
-            {"slurm", "local", "guest"} <= {site for (site, _), h in hosts().items() if h["done"]}
+            {"slurm", "local", "guest"} <= {site for (site, _), h in agents().items() if h["done"]}
         )
     )
-    guests.start(script, "hole", BROKEN="1")
-    until(lambda: hosts().get(("guest", "hole"), {}).get("barred_s"))
+    ad_hoc_agents.start(script, "hole", BROKEN="1")
+    until(lambda: agents().get(("guest", "hole"), {}).get("barred_s"))
     until(lambda: bag()["done"] >= 140)
-    os.killpg(guests.processes["guest0"].pid, signal.SIGKILL)  # in the tail, without a word
+    os.killpg(ad_hoc_agents.processes["guest0"].pid, signal.SIGKILL)  # in the tail, without a word
     status = work.wait(120)
     assert status == 0, (tmp_path / "log").read_text()
     answer = subprocess.run(

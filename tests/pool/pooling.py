@@ -66,7 +66,7 @@ class Pooling:
         path.write_text(BAG.format(name=name, count=count, folder=self.folder, s=s))
         return self.start(name, "bags", "run", path, "--contact", "127.0.0.1", *options)
 
-    def said(self, name):
+    def output(self, name):
         """What a command has printed so far."""
         return (self.folder / f"{name}.log").read_text()
 
@@ -75,11 +75,11 @@ class Pooling:
         if not (self.folder / "home" / "vgrads.db").exists():
             return {}
         with Store(f"sqlite:///{self.folder}/home/vgrads.db") as store:
-            standing = PoolLedger(store.engine).read()
-        found = standing.managers if kind == "manager" else standing.pools
-        return {entry.get("project") or entry["name"]: entry for entry in found}
+            status = PoolLedger(store.engine).read()
+        result = status.managers if kind == "manager" else status.pools
+        return {entry.get("project") or entry["name"]: entry for entry in result}
 
-    def lent(self, name):
+    def leased(self, name):
         """Processors that pools have at a manager."""
         entry = self.entries("manager").get(name, {"by_pool": {}})
         return sum(count for pool, count in entry["by_pool"].items() if pool)
@@ -92,13 +92,15 @@ class Pooling:
     def workers(self):
         """Processes of agents, of hosts and of workers, that stand in this folder; not those on
         other nodes."""
-        found = []
+        results = []
         for entry in os.scandir("/proc"):
             with suppress(OSError):
-                agent = entry.name.isdigit() and ".pyz" in command_of(entry.name)
+                command = command_of(entry.name) if entry.name.isdigit() else ""
+                # of hosts; of workers, which are tasks of these
+                agent = "vgrads-agent" in command or ".pyz" in command
                 if agent and os.readlink(f"/proc/{entry.name}/cwd").startswith(str(self.folder)):  # noqa: PTH115
-                    found.append(int(entry.name))
-        return [pid for pid in found if waiting.runs(pid)]
+                    results.append(int(entry.name))
+        return [pid for pid in results if waiting.runs(pid)]
 
     def stop(self):
         """End what has not ended."""

@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.pool.acquire import ACQUISITIONS, acquire, requests, toward
-from vgrads.pool.lookahead import Seen, chances, learn, look_ahead, next_work_s
-from vgrads.pool.release import before_the_end, central_all, central_one, coordinated, distributed
-from vgrads.pool.view import HostView, PoolLimits, PoolView, RequestView, together
-from vgrads.research.falkon.stage import Site, play
+from vgrads.pool.lookahead import ArrivalHistory, chances, learn, look_ahead, next_work_s
+from vgrads.pool.release import (
+    before_the_end,
+    central_all,
+    central_single,
+    coordinated,
+    distributed,
+)
+from vgrads.pool.view import NodeView, PoolLimits, PoolView, RequestView, together
+from vgrads.research.falkon.stage import StageSite, simulate
 from vgrads.research.falkon.tables import MACHINES, STAGES, falkon, figures, main, ours, phases
 
 POLICIES = sorted(ACQUISITIONS)
@@ -23,8 +29,8 @@ def views(draw):
     """Any state: hosts that idle, work or drain, requests on their way, work that waits or runs."""
     most = draw(st.integers(1, 40))
     now_s = draw(st.floats(0, 1000))
-    hosts = tuple(
-        HostView(
+    nodes = tuple(
+        NodeView(
             id=f"h{n}",
             allocation=f"a{draw(st.integers(0, 3))}",
             joined_s=0.0,
@@ -36,24 +42,26 @@ def views(draw):
         )
         for n, busy in enumerate(draw(st.lists(st.booleans(), max_size=most)))
     )
-    room = most - len(hosts)
-    asked = []
+    room = most - len(nodes)
+    requested = []
     for n in range(draw(st.integers(0, 4))):
         size = draw(st.integers(1, 8))
         if size <= room:
             room -= size
-            asked.append(RequestView(id=f"r{n}", hosts=size, asked_s=draw(st.floats(0, now_s))))
+            requested.append(
+                RequestView(id=f"r{n}", nodes=size, requested_s=draw(st.floats(0, now_s)))
+            )
     return PoolView(
         now_s=now_s,
         queued=draw(st.integers(0, 60)),
-        running=sum(h.running for h in hosts),
-        hosts=hosts,
+        running=sum(h.running for h in nodes),
+        nodes=nodes,
         limits=PoolLimits(least=draw(st.integers(0, most)), most=most),
-        asked=tuple(asked),
+        requests=tuple(requested),
         free=draw(st.none() | st.integers(0, 50)),
         wait_s=draw(st.floats(0, 100)),
         task_s=draw(st.floats(0, 100)),
-        arrived=draw(st.integers(0, 50)) + 60 + len(hosts),
+        arrived=draw(st.integers(0, 50)) + 60 + len(nodes),
     )
 
 
@@ -67,24 +75,24 @@ def views(draw):
         ("what-is-free", (6,)),
     ],
 )
-def test_ten_hosts_are_asked_for_like_this(policy, series):
+def test_ten_hosts_are_requested_like_this(policy, series):
     assert requests(policy, 10, free=6) == series
 
 
 @given(st.integers(0, 500), st.none() | st.integers(0, 500))
-def test_requests_add_up_to_the_need_or_to_what_is_free(hosts, free):
+def test_requests_add_up_to_the_need_or_to_what_is_free(nodes, free):
     for policy in POLICIES:
-        series = requests(policy, hosts, free)
-        capped = hosts if policy != "what-is-free" or free is None else min(hosts, free)
+        series = requests(policy, nodes, free)
+        capped = nodes if policy != "what-is-free" or free is None else min(nodes, free)
         assert sum(series) == capped
         assert all(size > 0 for size in series)
 
 
 @given(views(), st.sampled_from(POLICIES), st.sampled_from(["at_once", "per_poll"]))
-def test_what_is_asked_for_is_needed_and_within_bounds(view, policy, pace):
+def test_what_is_requested_is_needed_and_within_bounds(view, policy, pace):
     decision = acquire(view, policy, pace)
     opened = sum(decision.open)
-    assert len(view.hosts) + view.coming + opened <= view.limits.most
+    assert len(view.nodes) + view.coming + opened <= view.limits.most
     assert not (decision.open and decision.withdraw)
     if pace == "at_once" and policy != "what-is-free" and view.need > 0:
         assert opened == view.need
@@ -94,51 +102,53 @@ def test_what_is_asked_for_is_needed_and_within_bounds(view, policy, pace):
 
 
 @given(views())
-def test_a_series_that_goes_out_poll_by_poll_is_the_one_that_goes_out_at_once(view):
+def test_a_series_that_goes_out_poll_by_poll_equals_the_same_that_goes_out_at_once(view):
     for policy in ("all-at-once", "one-at-a-time", "arithmetic", "exponential"):
         fresh = PoolView(
             now_s=0.0, queued=view.queued, running=0, limits=PoolLimits(most=view.limits.most)
         )
-        whole, asked = acquire(fresh, policy).open, []
+        whole, requested = acquire(fresh, policy).open, []
         for number in range(len(whole)):
-            (size,) = acquire(_with_requests(fresh, asked), policy, "per_poll").open
-            asked.append(RequestView(id=str(number), hosts=size, asked_s=0.0))
-        assert tuple(r.hosts for r in asked) == whole
+            (size,) = acquire(_with_requests(fresh, requested), policy, "per_poll").open
+            requested.append(RequestView(id=str(number), nodes=size, requested_s=0.0))
+        assert tuple(r.nodes for r in requested) == whole
 
 
-def _with_requests(view, asked):
+def _with_requests(view, requested):
     return PoolView(
-        now_s=0.0, queued=view.queued, running=0, limits=view.limits, asked=tuple(asked)
+        now_s=0.0, queued=view.queued, running=0, limits=view.limits, requests=tuple(requested)
     )
 
 
 @given(views())
 def test_only_useless_requests_are_taken_back_the_newest_first(view):
     decision = acquire(view)
-    kept = [r for r in view.asked if r.id not in decision.withdraw]
-    gone = [r for r in view.asked if r.id in decision.withdraw]
+    retained = [r for r in view.requests if r.id not in decision.withdraw]
+    gone = [r for r in view.requests if r.id in decision.withdraw]
     if gone:
-        assert len(view.staying) + sum(r.hosts for r in kept) >= view.wanted
-        assert min(r.asked_s for r in gone) >= max((r.asked_s for r in kept), default=0.0)
+        assert len(view.staying) + sum(r.nodes for r in retained) >= view.demand
+        assert min(r.requested_s for r in gone) >= max(
+            (r.requested_s for r in retained), default=0.0
+        )
 
 
 def test_a_request_that_is_needed_in_part_stays():
-    asked = (
-        RequestView(id="old", hosts=4, asked_s=0.0),
-        RequestView(id="new", hosts=4, asked_s=5.0),
+    requested = (
+        RequestView(id="old", nodes=4, requested_s=0.0),
+        RequestView(id="new", nodes=4, requested_s=5.0),
     )
-    view = PoolView(now_s=9.0, queued=3, running=0, limits=PoolLimits(most=32), asked=asked)
+    view = PoolView(now_s=9.0, queued=3, running=0, limits=PoolLimits(most=32), requests=requested)
     assert acquire(view).withdraw == ("new",)
     assert toward(view, 5).withdraw == ()
     assert toward(view, 0).withdraw == ("new", "old")
 
 
 @given(views(), st.floats(0, 500), st.integers(0, 20))
-def test_only_idle_hosts_are_given_back_and_the_least_number_stays(view, idle_s, fewer):
-    idle = {host.id for host in view.idle}
+def test_only_idle_hosts_are_released_and_the_least_number_stays(view, idle_s, fewer):
+    idle = {node.id for node in view.idle}
     for decision in (
         central_all(view),
-        central_one(view, fewer),
+        central_single(view, fewer),
         distributed(view, idle_s),
         coordinated(view, idle_s),
     ):
@@ -146,48 +156,48 @@ def test_only_idle_hosts_are_given_back_and_the_least_number_stays(view, idle_s,
         if decision.drain:
             assert len(view.staying) - len(decision.drain) >= view.limits.least
             assert decision.reasons
-    for host in view.hosts:
-        if host.id in distributed(view, idle_s).drain:
-            assert view.now_s - host.idle_since_s >= idle_s - 1e-6
+    for node in view.nodes:
+        if node.id in distributed(view, idle_s).drain:
+            assert view.now_s - node.idle_since_s >= idle_s - 1e-6
 
 
 @given(views(), st.floats(0, 500))
-def test_an_allocation_is_given_back_whole_or_not_at_all(view, idle_s):
+def test_an_allocation_is_released_whole_or_not_at_all(view, idle_s):
     gone = set(coordinated(view, idle_s).drain)
-    for allocation in {host.allocation for host in view.hosts}:
-        mine = {host.id for host in view.staying if host.allocation == allocation}
+    for allocation in {node.allocation for node in view.nodes}:
+        mine = {node.id for node in view.staying if node.allocation == allocation}
         assert mine <= gone or not mine & gone
 
 
 @given(views())
 def test_nothing_begins_that_cannot_end_before_its_allocation(view):
     gone = set(before_the_end(view).drain)
-    for host in view.staying:
-        ends_s = math.inf if host.ends_s is None else host.ends_s
-        assert (host.id in gone) == (ends_s - view.now_s < view.task_s)
+    for node in view.staying:
+        ends_s = math.inf if node.ends_s is None else node.ends_s
+        assert (node.id in gone) == (ends_s - view.now_s < view.task_s)
 
 
 @given(views(), st.floats(0, 20), st.sampled_from(POLICIES))
 def test_looking_ahead_keeps_to_the_bounds_and_to_the_work_there_is(view, patience, policy):
-    seen = learn(Seen(), view)
-    decision = look_ahead(seen, view, patience, policy)
+    history = learn(ArrivalHistory(), view)
+    decision = look_ahead(history, view, patience, policy)
     ending = set(before_the_end(view).drain)
-    given_back = set(decision.drain) - ending
-    assert len(view.hosts) + view.coming + sum(decision.open) <= view.limits.most
-    assert given_back <= {host.id for host in view.idle}
-    if given_back:
-        assert len(view.staying) - len(given_back) >= view.wanted
+    released = set(decision.drain) - ending
+    assert len(view.nodes) + view.coming + sum(decision.open) <= view.limits.most
+    assert released <= {node.id for node in view.idle}
+    if released:
+        assert len(view.staying) - len(released) >= view.demand
     assert bool(decision.reasons) == bool(decision.open or decision.withdraw or decision.drain)
 
 
 def after(*stages):
     """What was learned of stages, each (tasks, seconds), one after the other on as many hosts."""
-    seen, now_s, arrived = Seen(), 0.0, 0
+    history, now_s, arrived = ArrivalHistory(), 0.0, 0
     limits = PoolLimits(most=64)
     for tasks, seconds in stages:
         arrived += tasks
-        hosts = tuple(
-            HostView(id=str(n), allocation="a", joined_s=0.0, busy_since_s=now_s, running=1)
+        nodes = tuple(
+            NodeView(id=str(n), allocation="a", joined_s=0.0, busy_since_s=now_s, running=1)
             for n in range(tasks)
         )
         view = PoolView(
@@ -195,35 +205,35 @@ def after(*stages):
             queued=0,
             running=tasks,
             limits=limits,
-            hosts=hosts,
+            nodes=nodes,
             arrived=arrived,
             task_s=60.0,
             wait_s=30.0,
         )
-        seen = learn(seen, view)
+        history = learn(history, view)
         now_s += seconds
-    return seen, view
+    return history, view
 
 
 def test_growth_is_expected_to_go_on_as_likely_as_it_did():
-    seen, view = after((1, 60.0), (2, 60.0), (4, 60.0))
-    assert seen.sizes == (1, 2, 4)
-    found = chances(seen, 64)
-    assert found[7] == pytest.approx(2 / 6)  # 8 hosts: twice it doubled, of six ways to go on
-    assert found[8] == 0.0
-    assert next_work_s(seen, view) == 60.0
+    history, view = after((1, 60.0), (2, 60.0), (4, 60.0))
+    assert history.sizes == (1, 2, 4)
+    values = chances(history, 64)
+    assert values[7] == pytest.approx(2 / 6)  # 8 hosts: twice it doubled, of six ways to go on
+    assert values[8] == 0.0
+    assert next_work_s(history, view) == 60.0
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=20))
 def test_chances_never_rise_with_more_hosts(sizes):
-    seen = Seen(sizes=tuple(sizes))
-    found = chances(seen, 64)
-    assert all(a >= b for a, b in itertools.pairwise(found))
-    assert found[0] >= 0.5  # each of the arrivals themselves needed at least one
+    history = ArrivalHistory(sizes=tuple(sizes))
+    values = chances(history, 64)
+    assert all(a >= b for a, b in itertools.pairwise(values))
+    assert values[0] >= 0.5  # each of the arrivals themselves needed at least one
 
 
 def test_work_that_comes_while_other_runs_is_awaited_by_the_clock():
-    seen, arrived = Seen(), 0
+    history, arrived = ArrivalHistory(), 0
     for number in range(5):
         arrived += 3
         view = PoolView(
@@ -233,12 +243,12 @@ def test_work_that_comes_while_other_runs_is_awaited_by_the_clock():
             limits=PoolLimits(most=9),
             arrived=arrived,
         )
-        seen = learn(seen, view)
-    assert next_work_s(seen, view) == 100.0
-    assert not any(seen.ended_before[1:])
+        history = learn(history, view)
+    assert next_work_s(history, view) == 100.0
+    assert not any(history.ended_before[1:])
 
 
-def test_one_decision_of_many_says_everything_once():
+def test_a_single_decision_of_many_says_everything_once():
     view = PoolView(now_s=0.0, queued=2, running=0, limits=PoolLimits(most=4))
     both = together((acquire(view), acquire(view)))
     assert (both.open, len(both.reasons)) == ((2, 2), 1)
@@ -254,7 +264,9 @@ def test_the_stages_have_the_papers_totals():
     assert sum(tasks for tasks, _ in STAGES) == 1000
     assert sum(tasks * seconds for tasks, seconds in STAGES) == 17820.0
     assert sum(math.ceil(tasks / MACHINES) * seconds for tasks, seconds in STAGES) == 1260.0
-    row = figures(play(STAGES, falkon(math.inf), Site(delay_s=0.0), MACHINES, held=MACHINES))
+    row = figures(
+        simulate(STAGES, falkon(math.inf), StageSite(delay_s=0.0), MACHINES, reserved=MACHINES)
+    )
     assert (row.complete_s, round(row.queue_s, 1), round(row.execution_share, 1)) == (
         1260.0,
         42.2,
@@ -265,11 +277,11 @@ def test_the_stages_have_the_papers_totals():
 @pytest.mark.parametrize("acquisition", POLICIES)
 @pytest.mark.parametrize("pace", ["at_once", "per_poll"])
 def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):
-    ran = play(STAGES, falkon(30.0, acquisition, pace), Site(phase_s=17.0), MACHINES)
+    ran = simulate(STAGES, falkon(30.0, acquisition, pace), StageSite(phase_s=17.0), MACHINES)
     assert len(ran.tasks) == 1000
     assert figures(ran).complete_s >= 1260.0
-    instants = sorted({t for span in ran.hosts for t in span})
-    assert max(sum(a <= t < b for a, b in ran.hosts) for t in instants) <= MACHINES
+    instants = sorted({t for span in ran.agents for t in span})
+    assert max(sum(a <= t < b for a, b in ran.agents) for t in instants) <= MACHINES
 
 
 @pytest.mark.parametrize("cycle_s", [55.0, 60.0])
@@ -291,8 +303,8 @@ def test_looking_ahead_is_faster_and_wastes_no_more(cycle_s, idle_s, patience):
 def test_the_study_writes_down_what_it_prints(tmp_path, capsys):
     out = tmp_path / "falkon.json"
     main(["--quick", "--cycles", "60", "--patience", "3", "--out", str(out)])
-    found = json.loads(out.read_text())
-    rows = found["stages"]["60"]
+    result = json.loads(out.read_text())
+    rows = result["stages"]["60"]
     assert list(rows) == [
         "Falkon-15",
         "Falkon-60",
@@ -304,30 +316,30 @@ def test_the_study_writes_down_what_it_prints(tmp_path, capsys):
     assert "look-ahead 3" in capsys.readouterr().out
     mean, low, high = rows["Falkon-inf"]["efficiency"]
     assert 90.0 < low <= mean <= high <= 100.0
-    assert list(found["policies"]) == list(ACQUISITIONS)
-    grain = {row["task_s"]: row["efficiency"] for row in found["scale"]["grain"]}
+    assert list(result["policies"]) == list(ACQUISITIONS)
+    grain = {row["task_s"]: row["efficiency"] for row in result["scale"]["grain"]}
     assert grain[1.0] >= 99.0
     assert grain[0.1] >= 95.0
-    assert found["scale"]["tasks"]["templated_bytes"] <= 64.0
-    assert found["scale"]["tasks"]["distinct_bytes"] <= 256.0
-    assert found["scale"]["executors"]["bytes"] <= 20 * 1024
+    assert result["scale"]["tasks"]["templated_bytes"] <= 64.0
+    assert result["scale"]["tasks"]["distinct_bytes"] <= 256.0
+    assert result["scale"]["executors"]["bytes"] <= 20 * 1024
 
 
 @pytest.mark.parametrize("asks", POLICIES)
-def test_no_more_hosts_are_asked_for_than_there_is_work(asks):
+def test_no_more_hosts_are_requested_than_there_is_work(asks):
     stages = ((10, 60.0),)
-    ran = play(stages, falkon(60.0, asks), Site(), MACHINES)
-    assert sum(ran.asked) == 10
+    ran = simulate(stages, falkon(60.0, asks), StageSite(), MACHINES)
+    assert sum(ran.requests) == 10
     assert len(ran.tasks) == 10
 
 
-def test_an_allocation_goes_as_one_where_that_is_wanted():
+def test_an_allocation_goes_whole_on_request():
     def decide(view):
         return together((acquire(view), coordinated(view, 15.0)))
 
-    ran = play(STAGES, decide, Site(), MACHINES)
+    ran = simulate(STAGES, decide, StageSite(), MACHINES)
     gone: dict[float, set[float]] = {}
-    for joined_s, left_s in ran.hosts:
+    for joined_s, left_s in ran.agents:
         gone.setdefault(round(joined_s, 2), set()).add(round(left_s, 2))
     assert len(gone) > 2
     assert all(len(instants) == 1 for instants in gone.values())

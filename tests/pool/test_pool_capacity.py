@@ -32,32 +32,32 @@ def test_the_numbers_of_the_thesis():
 
 
 def test_a_serial_managers_capacity_is_eq_4_5_and_the_worker_that_is_served():
-    found = capacity(fold(Meter(serial=True), [FIG_4_5] * 100))
-    assert found.workers.value == pytest.approx(41)
-    assert list(found.resources) == ["manager"]
-    assert found.cycle_s == pytest.approx(10.25)
+    result = capacity(fold(Meter(serial=True), [FIG_4_5] * 100))
+    assert result.workers.value == pytest.approx(41)
+    assert list(result.resources) == ["manager"]
+    assert result.cycle_s == pytest.approx(10.25)
 
 
 def test_transfers_that_overlap_are_not_added_up_and_the_tightest_is_named():
     task = TaskTimes(execution_s=10.0, in_s=0.5, out_s=0.2, think_s=0.1, loop_s=0.01)
-    found = capacity(fold(Meter(), [task] * 50))
-    assert found.bottleneck == "up-link"
-    assert found.workers.value == pytest.approx(10.81 / 0.5)
-    assert found.resources["manager's loop"].value == pytest.approx(1081)
+    result = capacity(fold(Meter(), [task] * 50))
+    assert result.bottleneck == "up-link"
+    assert result.workers.value == pytest.approx(10.81 / 0.5)
+    assert result.resources["manager's loop"].value == pytest.approx(1081)
     assert (
         capacity(fold(Meter(), [replace(task, think_s=2.0)] * 50)).bottleneck
         == "application's code"
     )
     serial = capacity(fold(Meter(serial=True), [task] * 50))
     assert serial.bottleneck == "up-link"
-    assert serial.workers.value < found.workers.value
+    assert serial.workers.value < result.workers.value
 
 
 def test_a_sites_file_system_counts_by_the_share_of_tasks_there():
     there = TaskTimes(execution_s=10.0, disk_s=1.0, site="kth")
-    found = capacity(fold(Meter(), [there, replace(there, site="", disk_s=0.0)] * 40))
-    assert found.bottleneck == "file system of kth"
-    assert found.workers.value == pytest.approx(20, rel=0.05)
+    result = capacity(fold(Meter(), [there, replace(there, site="", disk_s=0.0)] * 40))
+    assert result.bottleneck == "file system of kth"
+    assert result.workers.value == pytest.approx(20, rel=0.05)
 
 
 def test_nothing_ended_or_nothing_busy_is_no_capacity():
@@ -67,8 +67,8 @@ def test_nothing_ended_or_nothing_busy_is_no_capacity():
 
 
 def test_few_tasks_tell_a_factor_of_two():
-    found = capacity(fold(Meter(serial=True), [FIG_4_5])).workers
-    assert (found.low, found.high) == (pytest.approx(20.5), pytest.approx(82))
+    interval = capacity(fold(Meter(serial=True), [FIG_4_5])).workers
+    assert (interval.low, interval.high) == (pytest.approx(20.5), pytest.approx(82))
 
 
 def test_what_a_worker_gets_for_the_first_time_is_not_the_tasks():
@@ -93,17 +93,17 @@ def test_a_mixture_is_a_ratio_of_means_by_what_is_to_come():
     assert capacity(meter, {"unknown": 1}) == capacity(meter)
 
 
-def test_it_follows_the_work_and_one_by_one_is_as_together():
+def test_it_follows_the_work_and_in_sequence_is_as_together():
     meter = fold(Meter(serial=True), [FIG_4_3] * 500)
     meter = fold(meter, [FIG_4_5] * 200)
     assert capacity(meter).workers.value == pytest.approx(41, rel=0.03)
-    one_by_one = Meter(serial=True)
+    sequential = Meter(serial=True)
     tasks = [FIG_4_3, replace(FIG_4_5, category="b"), replace(FIG_4_3, execution_s=7.0)] * 9
     for task in tasks:
-        one_by_one = fold(one_by_one, [task])
+        sequential = fold(sequential, [task])
     together = fold(Meter(serial=True), tasks)
-    assert one_by_one.all.products == pytest.approx(together.all.products)
-    assert one_by_one.all.tasks == pytest.approx(together.all.tasks)
+    assert sequential.all.products == pytest.approx(together.all.products)
+    assert sequential.all.tasks == pytest.approx(together.all.tasks)
     assert together.ended == 27
 
 
@@ -121,6 +121,6 @@ def test_the_interval_holds_as_often_as_it_says(tasks):
         execution = draws.lognormal(np.log(10.0) - 0.125, 0.5, tasks)
         transfer = draws.gamma(4.0, 0.25 / 4.0, tasks)
         times = [TaskTimes(execution_s=e, in_s=t) for e, t in zip(execution, transfer, strict=True)]
-        found = capacity(fold(Meter(serial=True), times)).workers
-        inside += found.low <= true <= found.high
+        interval = capacity(fold(Meter(serial=True), times)).workers
+        inside += interval.low <= true <= interval.high
     assert 0.86 <= inside / 600 <= 0.94

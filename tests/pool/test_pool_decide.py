@@ -7,7 +7,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgrads.pool.decide import PoolNow, PoolPolicy, WorkerNow, decide, reason_from_json, recompute
+from vgrads.pool.decide import (
+    PoolPolicy,
+    PoolSnapshot,
+    WorkerView,
+    decide,
+    reason_from_json,
+    recompute,
+)
 from vgrads.pool.share import ManagerAd, SharePolicy
 from vgrads.pool.sizing import SIZINGS
 from vgrads.pool.view import RequestView
@@ -16,13 +23,13 @@ CASES = int(os.environ.get("POOL_CASES", "200"))
 MOST = SharePolicy(max_workers=100)
 
 
-def pool(ads, workers=(), asked=(), **more):
-    return PoolNow(
+def pool(ads, workers=(), requested=(), **more):
+    return PoolSnapshot(
         now_s=600.0,
         pool="p",
         managers=tuple(ads),
         workers=tuple(workers),
-        asked=tuple(asked),
+        requests=tuple(requested),
         wait_s=60.0,
         wait_low_s=45.0,
         elapsed_s=15.0,
@@ -32,7 +39,7 @@ def pool(ads, workers=(), asked=(), **more):
 
 def at(manager, count, idle=True, joined_s=0.0):
     return [
-        WorkerNow(
+        WorkerView(
             id=f"{manager}{n:03}",
             joined_s=joined_s,
             manager=manager,
@@ -53,32 +60,35 @@ def ad(name, waiting, running=0, here=0, other=0, **more):
     )
 
 
-def test_what_is_missing_is_asked_for_within_the_most():
-    known = PoolPolicy(share=replace(MOST, default_capacity=500))
-    found = decide(pool([ad("a", 300), ad("b", 30)]), known)
-    assert found.shares == {"a": 70, "b": 30}
-    assert found.ask == 100
-    asked = RequestView(id="r", hosts=40, asked_s=590.0)
-    assert decide(pool([ad("a", 300)], asked=[asked]), known).ask == 60
+def test_what_is_missing_is_requested_within_the_most():
+    pool_policy = PoolPolicy(share=replace(MOST, default_capacity=500))
+    decision = decide(pool([ad("a", 300), ad("b", 30)]), pool_policy)
+    assert decision.shares == {"a": 70, "b": 30}
+    assert decision.ask == 100
+    request = RequestView(id="r", nodes=40, requested_s=590.0)
+    assert decide(pool([ad("a", 300)], requested=[request]), pool_policy).ask == 60
 
 
-def test_workers_from_elsewhere_and_promised_ones_are_not_asked_for():
-    found = decide(pool([ad("a", 50, other=20)], others={"a": 10}), PoolPolicy(share=MOST))
-    assert found.shares == {"a": 20}
+def test_workers_from_elsewhere_and_promised_workers_are_not_requested():
+    decision = decide(pool([ad("a", 50, other=20)], others={"a": 10}), PoolPolicy(share=MOST))
+    assert decision.shares == {"a": 20}
 
 
 def test_requests_are_withdrawn_before_idle_workers_go_and_none_that_works():
-    asked = [RequestView(id=f"r{n}", hosts=5, asked_s=500.0 + n) for n in range(3)]
-    view = pool([ad("a", 0, 4, 4), ad("b", 0, 0, 6)], [*at("a", 4, idle=False), *at("b", 6)], asked)
-    found = decide(view, PoolPolicy(share=MOST))
-    assert found.withdraw == ("r2", "r1", "r0")
-    assert found.release == tuple(f"b{n:03}" for n in range(6))
+    requests = [RequestView(id=f"r{n}", nodes=5, requested_s=500.0 + n) for n in range(3)]
+    view = pool(
+        [ad("a", 0, 4, 4), ad("b", 0, 0, 6)], [*at("a", 4, idle=False), *at("b", 6)], requests
+    )
+    decision = decide(view, PoolPolicy(share=MOST))
+    assert decision.withdraw == ("r2", "r1", "r0")
+    assert decision.release == tuple(f"b{n:03}" for n in range(6))
     assert decide(view, PoolPolicy(share=MOST, sizing="d6")).release == ()
 
 
 def test_a_manager_with_too_many_gives_up_the_idle_ones_that_cost_least():
     workers = [
-        replace(one, cache_mib=float(n), joined_s=100.0 * n) for n, one in enumerate(at("a", 6))
+        replace(worker, cache_mib=float(n), joined_s=100.0 * n)
+        for n, worker in enumerate(at("a", 6))
     ]
     few = pool([ad("a", 0, 2, 6)], workers)
     assert decide(few, PoolPolicy(share=MOST)).release == ("a000", "a001", "a002", "a003")
@@ -130,7 +140,7 @@ managers = st.lists(
     st.none() | st.floats(60.0, 3600.0),
     st.integers(1, 300),
 )
-def test_reasons_recompute_to_the_decision(ads, asked, sizing, reading, change, billing, most):
+def test_reasons_recompute_to_the_decision(ads, requested, sizing, reading, change, billing, most):
     share = SharePolicy(
         max_workers=most,
         distribution=(("m[02]", 2), ("m.*", 1)),
@@ -141,28 +151,30 @@ def test_reasons_recompute_to_the_decision(ads, asked, sizing, reading, change, 
     )
     policy = PoolPolicy(share=share, sizing=sizing)
     view = pool(
-        [ad(f"m{n}", **one) for n, one in enumerate(ads)],
+        [ad(f"m{n}", **item) for n, item in enumerate(ads)],
         [
             worker
-            for n, one in enumerate(ads)
-            for worker in at(f"m{n}", one["here"], n % 2 == 0, 37.0 * n)
+            for n, ad in enumerate(ads)
+            for worker in at(f"m{n}", ad["here"], n % 2 == 0, 37.0 * n)
         ],
         [
-            RequestView(id=f"r{n}", hosts=hosts, asked_s=at_s)
-            for n, (hosts, at_s) in enumerate(asked)
+            RequestView(id=f"r{n}", nodes=hosts, requested_s=at_s)
+            for n, (hosts, at_s) in enumerate(requested)
         ],
         previous={"m0": 7, "m1": 20},
     )
-    found = decide(view, policy)
-    told = [reason_from_json(json.loads(json.dumps(one.as_json()))) for one in found.reasons]
-    again = recompute(told, policy)
-    assert replace(again, memory=found.memory, reasons=found.reasons) == found
-    assert sum(found.shares.values()) <= most
-    there = len(view.workers) + sum(one.hosts for one in view.asked)
-    assert not found.ask or there + found.ask <= most
-    assert not (found.ask and (found.withdraw or found.release))
-    busy = {one.id for one in view.workers if one.idle_since_s is None}
-    assert not busy & set(found.release)
+    decision = decide(view, policy)
+    reasons = [
+        reason_from_json(json.loads(json.dumps(reason.as_json()))) for reason in decision.reasons
+    ]
+    again = recompute(reasons, policy)
+    assert replace(again, memory=decision.memory, reasons=decision.reasons) == decision
+    assert sum(decision.shares.values()) <= most
+    there = len(view.workers) + sum(request.nodes for request in view.requests)
+    assert not decision.ask or there + decision.ask <= most
+    assert not (decision.ask and (decision.withdraw or decision.release))
+    busy = {worker.id for worker in view.workers if worker.idle_since_s is None}
+    assert not busy & set(decision.release)
 
 
 def test_a_thousand_managers_and_fifty_thousand_workers_are_decided_at_once():
@@ -170,7 +182,7 @@ def test_a_thousand_managers_and_fifty_thousand_workers_are_decided_at_once():
         ad(f"m{n:04}", 3 * n, 20, 50, capacity=float(n), cycle_s=10.0, arrived=4 * n)
         for n in range(1000)
     ]
-    workers = [one for each in ads for one in at(each.name, 50, idle=True)]
+    workers = [worker for each in ads for worker in at(each.name, 50, idle=True)]
     policy = PoolPolicy(share=SharePolicy(max_workers=60_000))
-    found = decide(pool(ads, workers), policy)
-    assert sum(found.shares.values()) <= 60_000
+    decision = decide(pool(ads, workers), policy)
+    assert sum(decision.shares.values()) <= 60_000

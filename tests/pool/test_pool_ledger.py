@@ -8,13 +8,13 @@ import pytest
 
 from tests.portal.serving import serving
 from vgrads.api.pools.document import PoolDocument
-from vgrads.api.pools.ledger import PERIOD_S, Standing, decided_for
-from vgrads.api.pools.view import Here, PoolMemory, decide_now, entry_of
+from vgrads.api.pools.ledger import PERIOD_S, LedgerEntries, decided_for
+from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
 from vgrads.kernel.errors import InputError
-from vgrads.pool.meanwhile import meanwhile
+from vgrads.pool.time_slice import time_slice
 from vgrads.portal.cli.pools.ledger import ServiceLedger
 from vgrads.portal.client import Client
-from vgrads.portal.records.access import Access
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.store import Store
 
@@ -46,8 +46,8 @@ DOCUMENT = PoolDocument(name="p", max_workers=64)
 
 
 def decided(managers, document=DOCUMENT, here=None, memory=None):
-    standing = Standing(managers=managers)
-    return decide_now(standing, document, here or Here(now_s=0.0), memory or PoolMemory())
+    entries = LedgerEntries(managers=managers)
+    return decide_now(entries, document, here or PoolStatus(now_s=0.0), memory or PoolMemory())
 
 
 @pytest.fixture
@@ -60,27 +60,30 @@ def test_what_is_published_is_read_until_it_is_too_old_or_withdrawn(ledger):
     first = ledger.publish_manager("sweep.1", MANAGER)
     assert not first.pools
     ledger.publish_pool(
-        "p", entry_of(DOCUMENT, "run", decided([MANAGER | {"name": "sweep.1"}])[0], Here(now_s=0.0))
+        "p",
+        entry_of(
+            DOCUMENT, "run", decided([MANAGER | {"name": "sweep.1"}])[0], PoolStatus(now_s=0.0)
+        ),
     )
-    standing = ledger.publish_manager("sweep.1", MANAGER)
-    assert decided_for(standing, "sweep.1")["p"] > 0
-    assert decided_for(standing, "another") == {}  # a pool that has not seen it has decided nothing
-    assert [manager["waiting"] for manager in standing.managers] == [90]
+    status = ledger.publish_manager("sweep.1", MANAGER)
+    assert decided_for(status, "sweep.1")["p"] > 0
+    assert decided_for(status, "another") == {}  # a pool that has not seen it has decided nothing
+    assert [manager["waiting"] for manager in status.managers] == [90]
     ledger.publish_manager("late.1", MANAGER | {"id": "x", "period_s": -1.0})
     assert [manager["name"] for manager in ledger.read().managers] == [
         "sweep.1"
     ]  # too old by its own word
     ledger.withdraw("manager", "sweep.1")
     ledger.withdraw("pool", "p")
-    assert ledger.read() == Standing(managers=[], pools=[])
+    assert ledger.read() == LedgerEntries(managers=[], pools=[])
     assert len(ledger.moments("p")) == 1
 
 
 def test_a_name_belongs_to_who_has_it(ledger):
     ledger.publish_manager("sweep.1", MANAGER)
-    with pytest.raises(InputError, match="taken"):
+    with pytest.raises(InputError, match="already in use"):
         ledger.publish_manager("sweep.1", MANAGER | {"id": "bag-2"})
-    with pytest.raises(InputError, match="not a name"):
+    with pytest.raises(InputError, match="not a valid name"):
         ledger.publish_manager('a b"c', MANAGER)
     with pytest.raises(InputError, match="larger"):
         ledger.publish_manager("big", MANAGER | {"contact": "x" * 2_000_000})
@@ -89,25 +92,28 @@ def test_a_name_belongs_to_who_has_it(ledger):
 def test_the_service_keeps_the_ledger_and_tells_secrets_to_lenders_only(tmp_path):
     def token(*scopes, user="ada"):
         with Store(f"sqlite:///{tmp_path}/vgrads.db") as store:
-            return Access(store.engine).create(user, scopes, 3600.0)[0]
+            return AccessControl(store.engine).create(user, scopes, 3600.0)[0]
 
-    lends, reads, other = token("pool"), token("read"), token("pool", "read", user="eve")
+    leases, reads, other = token("pool"), token("read"), token("pool", "read", user="eve")
     with serving(tmp_path) as served:
-        mine = ServiceLedger(Client(served.url, token=lends))
+        mine = ServiceLedger(Client(served.url, token=leases))
         looks = Client(served.url, token=reads)
         mine.publish_manager("sweep.1", MANAGER)
-        found = decided(mine.read().managers)[0]
-        mine.publish_pool("p", entry_of(DOCUMENT, "run", found, Here(now_s=0.0)))
+        result = decided(mine.read().managers)[0]
+        mine.publish_pool("p", entry_of(DOCUMENT, "run", result, PoolStatus(now_s=0.0)))
         assert (
-            0 < found.shares["sweep.1"] < 100 - 4
+            0 < result.shares["sweep.1"] < 100 - 4
         )  # less than the work: the up-link would not bear it
-        told = decided_for(mine.publish_manager("sweep.1", MANAGER), "sweep.1")
-        assert told == {"p": found.shares["sweep.1"]}
+        payload = decided_for(mine.publish_manager("sweep.1", MANAGER), "sweep.1")
+        assert payload == {"p": result.shares["sweep.1"]}
         assert mine.read().managers[0]["key"] == "secret-key"
         assert "secret-key" not in repr(looks.managers())
-        assert looks.pools()[0]["decisions"] == found.shares
+        assert looks.pools()[0]["decisions"] == result.shares
         assert Client(served.url, token=other).managers() == []
-        for client, words in ((looks, "scope"), (Client(served.url, token=other), "another's")):
+        for client, words in (
+            (looks, "scope"),
+            (Client(served.url, token=other), "belongs to another user"),
+        ):
             with pytest.raises(InputError, match=words):
                 client.publish("manager", "sweep.1", MANAGER)
         for field, value in (
@@ -130,24 +136,24 @@ def test_pages_show_pools_managers_and_why(tmp_path):
             with urllib.request.urlopen(served.url + path) as answer:
                 return answer.read().decode()
 
-        assert "None yet" in page("/pools")
+        assert "No pools yet" in page("/pools")
         mine = ServiceLedger(served.client())
         for waiting in (90, 80):
             mine.publish_manager("sweep.1", MANAGER | {"waiting": waiting})
-            found = decided(mine.read().managers)[0]
-            mine.publish_pool("p", entry_of(DOCUMENT, "run", found, Here(now_s=0.0)))
+            result = decided(mine.read().managers)[0]
+            mine.publish_pool("p", entry_of(DOCUMENT, "run", result, PoolStatus(now_s=0.0)))
         assert "up-link" in page("/pools") and "sweep.1" in page("/pools")
         shown = page("/pools/p")
-        assert "<polyline" in shown and "what managers can use" in shown
+        assert "<polyline" in shown and "capacity of the managers" in shown
         assert all(reason in shown for reason in ("size sweep.1", "share sweep.1", "total"))
 
 
 def test_managers_whose_hosts_are_too_few_for_all_take_turns():
     shares = {"a": 4, "b": 4}
     needs = {"a": (10, 1.0), "b": (10, 1.0)}
-    assert meanwhile(shares, needs, {"a": 2}, {"b": 0.5}, 1.0) == shares  # b has not waited long
-    assert meanwhile(shares, needs, {"a": 2}, {"b": 2.0}, 1.0) == {"a": 1, "b": 4}
-    assert meanwhile(shares, needs, {"a": 1, "b": 1}, {"b": 9.0}, 1.0) == shares  # that is fair
+    assert time_slice(shares, needs, {"a": 2}, {"b": 0.5}, 1.0) == shares  # b has not waited long
+    assert time_slice(shares, needs, {"a": 2}, {"b": 2.0}, 1.0) == {"a": 1, "b": 4}
+    assert time_slice(shares, needs, {"a": 1, "b": 1}, {"b": 9.0}, 1.0) == shares  # that is fair
 
 
 def test_workers_are_never_more_than_the_pool_may_have():
@@ -155,11 +161,11 @@ def test_workers_are_never_more_than_the_pool_may_have():
     managers = [
         MANAGER | {"name": n, "by_pool": {}, "procs": 0, "capacity": None} for n in ("a", "b")
     ]
-    here = Here(now_s=60.0, running={"a": 10})
-    found, memory = decided(managers, document, here, PoolMemory(at_s=45.0, shares={"a": 10}))
-    assert found.shares == {"a": 5, "b": 5}
-    assert sum(found.targets.values()) == 10  # b waits until a has let go
-    here = Here(now_s=75.0, running={"a": 6})
+    here = PoolStatus(now_s=60.0, running={"a": 10})
+    result, memory = decided(managers, document, here, PoolMemory(at_s=45.0, shares={"a": 10}))
+    assert result.shares == {"a": 5, "b": 5}
+    assert sum(result.targets.values()) == 10  # b waits until a has let go
+    here = PoolStatus(now_s=75.0, running={"a": 6})
     assert decided(managers, document, here, memory)[0].targets == {"a": 6, "b": 4}
 
 
@@ -174,37 +180,37 @@ def test_five_pools_and_twenty_managers_ask_for_what_is_needed_and_no_more():
     entries, peak = {}, 0
     for step in range(200):
         now_s, pool = 3.0 * step, pools[step % 5]
-        lent = {m: {p: have[p][m] for p in have if have[p][m]} for m in need}
+        leased = {m: {p: have[p][m] for p in have if have[p][m]} for m in need}
         managers = [
             MANAGER
             | {
                 "name": m,
                 "capacity": None,
-                "running": sum(lent[m].values()),
-                "by_pool": lent[m] | {"": 3},
-                "waiting": need[m] - sum(lent[m].values()),
-                "procs": sum(lent[m].values()) + 3,
+                "running": sum(leased[m].values()),
+                "by_pool": leased[m] | {"": 3},
+                "waiting": need[m] - sum(leased[m].values()),
+                "procs": sum(leased[m].values()) + 3,
             }
             for m in need
         ]
         others = [e | {"age_s": now_s - at_s, "name": name} for name, (at_s, e) in entries.items()]
-        here = Here(
+        here = PoolStatus(
             now_s=now_s, running=dict(have[pool.name]), waiting=dict(waiting[pool.name]), wait_s=9.0
         )
-        standing = Standing(managers=managers, pools=others)
-        found, memory[pool.name] = decide_now(standing, pool, here, memory[pool.name])
-        entries[pool.name] = (now_s, entry_of(pool, pool.name, found, here))
+        status = LedgerEntries(managers=managers, pools=others)
+        decided, memory[pool.name] = decide_now(status, pool, here, memory[pool.name])
+        entries[pool.name] = (now_s, entry_of(pool, pool.name, decided, here))
         for m in need:
-            waiting[pool.name][m] = max(0, found.targets.get(m, 0) - have[pool.name][m])
+            waiting[pool.name][m] = max(0, decided.targets.get(m, 0) - have[pool.name][m])
             have[pool.name][m] = min(
-                have[pool.name][m], found.shares.get(m, 0) or have[pool.name][m]
+                have[pool.name][m], decided.shares.get(m, 0) or have[pool.name][m]
             )
         if step % 3 == 2:
             for name in have:
                 have[name] += waiting[name]
                 waiting[name] = Counter()
         peak = max(peak, sum(sum(c.values()) for c in (*have.values(), *waiting.values())))
-    wanted = sum(count - 3 for count in need.values())
+    required = sum(count - 3 for count in need.values())
     total = sum(sum(counts.values()) for counts in have.values())
-    assert abs(total - wanted) <= 0.02 * wanted, (total, wanted)
-    assert peak <= 1.02 * wanted + len(need), (peak, wanted)
+    assert abs(total - required) <= 0.02 * required, (total, required)
+    assert peak <= 1.02 * required + len(need), (peak, required)

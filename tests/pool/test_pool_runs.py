@@ -16,36 +16,39 @@ SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n'
 @pytest.fixture
 def pooling(tmp_path):
     (tmp_path / "sites.toml").write_text(SITES)
-    found = Pooling(tmp_path)
-    yield found
-    found.stop()
+    result = Pooling(tmp_path)
+    yield result
+    result.stop()
 
 
 @pytest.mark.more
-def test_two_managers_share_a_pool_and_what_one_leaves_serves_the_other(pooling, tmp_path):
+def test_two_managers_share_a_pool_and_what_a_single_leaves_serves_the_other(pooling, tmp_path):
     pool = pooling.pool(POOL.format(most=4), "--sites", tmp_path / "sites.toml")
     first = pooling.bag("first", 100, s="0.5")
-    until(lambda: pooling.lent("first") == 4)
+    until(lambda: pooling.leased("first") == 4)
     second = pooling.bag("second", 260, s="0.5")
     until(
-        lambda: pooling.lent("first") == 2 and pooling.lent("second") == 2,
-        lambda: pooling.said("pool"),
+        lambda: pooling.leased("first") == 2 and pooling.leased("second") == 2,
+        lambda: pooling.output("pool"),
     )
-    told = pooling.json("pool", "explain")
-    assert sum(told["decisions"].values()) == 4
-    assert any(reason.startswith("size first") for reason in told["reasons"])
+    assert sum(pooling.json("pool", "explain")["decisions"].values()) == 4
+
+    def reasons():
+        return pooling.json("pool", "explain")["reasons"]
+
+    until(lambda: any(reason.startswith("size first") for reason in reasons()), reasons)
     until(lambda: first.poll() is not None)
     # a worker on its way to the first when that ended looks for it for ten seconds
     # (vgrads/agent/main.py)
-    until(lambda: pooling.lent("second") == 4, seconds=40)
-    assert (first.wait(60), second.wait(60)) == (0, 0), pooling.said("second")
+    until(lambda: pooling.leased("second") == 4, seconds=40)
+    assert (first.wait(60), second.wait(60)) == (0, 0), pooling.output("second")
     assert all(pooling.ran("first")[str(n)] == 1 for n in range(100))
     assert all(pooling.ran("second")[str(n)] == 1 for n in range(260))
     until(lambda: not pooling.workers(), lambda: f"idle hosts go: {pooling.workers()}")
     pool.send_signal(signal.SIGINT)
     assert pool.wait(30) == 0
     assert not pooling.entries("pool")
-    assert "everything was given back" in pooling.said("pool")
+    assert "all slots were released" in pooling.output("pool")
 
 
 @pytest.mark.more
@@ -53,13 +56,13 @@ def test_a_pool_that_is_killed_goes_on_with_the_hosts_that_it_has(pooling, tmp_p
     options = ("--sites", tmp_path / "sites.toml")
     pool = pooling.pool(POOL.format(most=2), *options)
     bag = pooling.bag("alone", 60)
-    until(lambda: pooling.lent("alone") == 2)
+    until(lambda: pooling.leased("alone") == 2)
     pool.kill()
     pool.wait(10)
     done = len(pooling.ran("alone"))
     until(lambda: len(pooling.ran("alone")) > done + 5)  # work goes on without it
     again = pooling.pool(POOL.format(most=2), *options)
-    assert bag.wait(60) == 0, pooling.said("alone")
+    assert bag.wait(60) == 0, pooling.output("alone")
     assert set(pooling.ran("alone").values()) == {1}
     until(lambda: not pooling.workers(), lambda: f"{pooling.workers()}")
     again.send_signal(signal.SIGINT)
@@ -76,18 +79,18 @@ def test_a_manager_and_a_worker_that_are_killed_lose_no_task(pooling, tmp_path):
     until(lambda: len(pooling.ran("hurt")) >= 20)
     bag.kill()
     bag.wait(10)
-    name = next(word for word in pooling.said("hurt").split() if word.startswith("bag-")).rstrip(
+    name = next(word for word in pooling.output("hurt").split() if word.startswith("bag-")).rstrip(
         ":"
     )
     again = pooling.start("again", "bags", "resume", name, "--contact", "127.0.0.1")
-    assert again.wait(60) == 0, pooling.said("again")
+    assert again.wait(60) == 0, pooling.output("again")
     assert len(pooling.ran("hurt")) == 60
     assert (
         sum(pooling.ran("hurt").values()) <= 62
     )  # the one of the worker that was killed, and its neighbour
 
 
-def test_a_pool_that_cannot_be_is_refused_in_one_line(vgrads, write):
+def test_a_pool_that_cannot_be_is_refused_in_a_line(vgrads, write):
     cases = {
         "max_workers: 3\n": "name",
         "name: a b\nmax_workers: 3\n": "name",
@@ -111,15 +114,15 @@ def test_a_pool_that_cannot_be_is_refused_in_one_line(vgrads, write):
 def test_a_pool_that_comes_back_without_a_site_where_it_has_slots_says_so(pooling, tmp_path):
     pool = pooling.pool(POOL.format(most=2), "--sites", tmp_path / "sites.toml")
     pooling.bag("held", 200)
-    until(lambda: pooling.lent("held") == 2)
+    until(lambda: pooling.leased("held") == 2)
     pool.kill()
     pool.wait(10)
     (tmp_path / "other.toml").write_text(SITES.replace("here", "elsewhere"))
     again = pooling.pool(POOL.format(most=2), "--sites", tmp_path / "other.toml")
     assert again.wait(30) == 2
-    assert "'here', where slots are held from before" in pooling.said("pool")
+    assert "'here', where slots are still held" in pooling.output("pool")
     pooling.pool(POOL.format(most=2), "--sites", tmp_path / "sites.toml")
-    until(lambda: [one["running"] for one in pooling.json("pool", "status")["pools"]] == [2])
+    until(lambda: [item["running"] for item in pooling.json("pool", "status")["pools"]] == [2])
 
 
 @pytest.mark.more
@@ -132,7 +135,7 @@ def test_work_goes_on_while_the_service_between_them_is_gone(pooling, tmp_path):
         bag = pooling.bag("remote", 60, "--service", served.url)
         until(lambda: len(pooling.ran("remote")) >= 10)
         served.kill()
-        assert bag.wait(60) == 0, pooling.said("remote")
+        assert bag.wait(60) == 0, pooling.output("remote")
     assert set(pooling.ran("remote").values()) == {1}
-    until(lambda: "no answer" in pooling.said("pool"))
+    until(lambda: "no answer" in pooling.output("pool"))
     until(lambda: not pooling.workers(), lambda: f"{pooling.workers()}")

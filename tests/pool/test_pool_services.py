@@ -24,9 +24,9 @@ hosts: {most: 2, procs: 2, idle: 5s, longest: 10m}
 def pooling(tmp_path, slurm_site, gridengine_site):
     access = f'[site.access]\npoll = "1s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"'
     (tmp_path / "sites.toml").write_text(SITES.format(access=access))
-    found = Pooling(tmp_path)
-    yield found
-    found.stop()
+    result = Pooling(tmp_path)
+    yield result
+    result.stop()
     for command in ("scancel -u root", "qdel -u root"):
         subprocess.run(command.split(), check=False, capture_output=True)
 
@@ -41,17 +41,17 @@ def queued():
 def test_two_managers_share_slurm_and_grid_engine(pooling, tmp_path):
     pool = pooling.pool(POOL, "--sites", tmp_path / "sites.toml")
     first = pooling.bag("first", 120, s="0.5")
-    until(lambda: pooling.lent("first") >= 5, lambda: pooling.said("pool"))
+    until(lambda: pooling.leased("first") >= 5, lambda: pooling.output("pool"))
     second = pooling.bag("second", 150, s="0.5")
     until(
-        lambda: pooling.lent("second") >= 2 and pooling.lent("first") <= 4,
-        lambda: pooling.said("pool"),
+        lambda: pooling.leased("second") >= 2 and pooling.leased("first") <= 4,
+        lambda: pooling.output("pool"),
     )
     hosts = pooling.json("pool", "status")["pools"][0]
     assert hosts["hosts"] == 3  # two of Slurm, the one of Grid Engine
     until(lambda: first.poll() is not None)
-    until(lambda: pooling.lent("second") == 6, lambda: pooling.said("pool"), seconds=10)
-    assert (first.wait(60), second.wait(90)) == (0, 0), pooling.said("second")
+    until(lambda: pooling.leased("second") == 6, lambda: pooling.output("pool"), seconds=10)
+    assert (first.wait(60), second.wait(90)) == (0, 0), pooling.output("second")
     for name, count in (("first", 120), ("second", 150)):
         assert pooling.ran(name) == Counter({str(n): 1 for n in range(count)})
     until(lambda: not queued(), lambda: f"{queued()}")

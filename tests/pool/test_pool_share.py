@@ -31,9 +31,9 @@ def test_the_example_of_the_thesis_round_by_round():
         "proj2-A": 750,
         "proj2-B": 750,
     }
-    found = share(ADS, POLICY, WS1)
-    assert found.decided == {"proj1": 800, "proj2-A": 1000, "proj2-B": 200}
-    rounds = [(one.undecided, one.needed, one.per_weight, one.full) for one in found.rounds]
+    shares = share(ADS, POLICY, WS1)
+    assert shares.decided == {"proj1": 800, "proj2-A": 1000, "proj2-B": 200}
+    rounds = [(item.undecided, item.needed, item.per_weight, item.full) for item in shares.rounds]
     assert rounds == [
         (2000, 2200, 1.0, ("proj2-B",)),
         (1800, 2000, pytest.approx(1.44), ("proj2-A",)),  # 720 and 1080
@@ -44,9 +44,9 @@ def test_the_example_of_the_thesis_round_by_round():
 def test_the_equations_by_the_letter():
     stated = replace(POLICY, reading="stated")
     assert needs(ADS, stated, WS1) == {"proj1": 1000, "proj2-A": 1000, "proj2-B": 300}
-    found = share(ADS, stated, WS1)
-    assert found.decided == {"proj1": 700, "proj2-A": 1000, "proj2-B": 300}
-    assert [(one.undecided, one.full) for one in found.rounds] == [
+    shares = share(ADS, stated, WS1)
+    assert shares.decided == {"proj1": 700, "proj2-A": 1000, "proj2-B": 300}
+    assert [(item.undecided, item.full) for item in shares.rounds] == [
         (2000, ("proj2-B",)),
         (1700, ("proj2-A",)),
         (700, ()),
@@ -59,7 +59,7 @@ def test_by_the_letter_a_decision_never_falls_because_capacity_fell():
     assert needs([ad], SharePolicy(max_workers=200), "p") == {"m": 40}
 
 
-def test_what_other_pools_decided_and_have_not_delivered_is_not_asked_for_again():
+def test_what_other_pools_decided_and_have_not_delivered_is_not_requested_again():
     ad = ManagerAd(name="m", waiting=100)
     assert share([ad], SharePolicy(max_workers=500), "a", others={"m": 60}).decided == {"m": 40}
 
@@ -82,14 +82,14 @@ def test_the_decision_grows_no_faster_than_the_policy_says():
     assert share(ADS, policy, WS1, 10, 15.0).decided == {"proj1": 6, "proj2-A": 10, "proj2-B": 9}
 
 
-def _level(wanted, weights, total):
+def _level(required, weights, total):
     """Bisection on the water level."""
-    low, high = 0.0, max(wanted[name] / weights[name] for name in wanted)
+    low, high = 0.0, max(required[name] / weights[name] for name in required)
     for _ in range(200):
         middle = (low + high) / 2
-        filled = sum(min(wanted[name], middle * weights[name]) for name in wanted)
+        filled = sum(min(required[name], middle * weights[name]) for name in required)
         low, high = (middle, high) if filled < total else (low, middle)
-    return {name: min(float(wanted[name]), high * weights[name]) for name in wanted}
+    return {name: min(float(required[name]), high * weights[name]) for name in required}
 
 
 several = st.lists(st.tuples(st.integers(0, 3000), st.floats(0.01, 100.0)), min_size=1, max_size=40)
@@ -98,12 +98,12 @@ several = st.lists(st.tuples(st.integers(0, 3000), st.floats(0.01, 100.0)), min_
 @settings(max_examples=CASES, deadline=None)
 @given(several, st.integers(0, 5000))
 def test_it_is_water_filling_in_whole_numbers(managers, total):
-    wanted = {f"m{n}": one[0] for n, one in enumerate(managers)}
-    weights = {f"m{n}": one[1] for n, one in enumerate(managers)}
-    found = fill(wanted, weights, total)
-    level = _level(wanted, weights, total)
-    assert sum(found.decided.values()) == min(total, sum(wanted.values()))
-    for name, workers in found.decided.items():
-        assert found.exact[name] == pytest.approx(level[name], abs=1e-4)
-        assert abs(workers - found.exact[name]) < 1.0 + 1e-4
-        assert 0 <= workers <= wanted[name]
+    required = {f"m{n}": manager[0] for n, manager in enumerate(managers)}
+    weights = {f"m{n}": manager[1] for n, manager in enumerate(managers)}
+    shares = fill(required, weights, total)
+    level = _level(required, weights, total)
+    assert sum(shares.decided.values()) == min(total, sum(required.values()))
+    for name, workers in shares.decided.items():
+        assert shares.exact[name] == pytest.approx(level[name], abs=1e-4)
+        assert abs(workers - shares.exact[name]) < 1.0 + 1e-4
+        assert 0 <= workers <= required[name]

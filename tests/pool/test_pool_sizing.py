@@ -30,7 +30,7 @@ def workers(policy, view, memory=None):
 
 
 @pytest.mark.parametrize(
-    ("policy", "known", "unknown"),
+    ("policy", "existing", "unknown"),
     [
         ("d1", 500, 500),
         ("d2", 25, 25),
@@ -41,21 +41,21 @@ def workers(policy, view, memory=None):
         ("d7", 25, 20),
     ],
 )
-def test_equations_4_16_to_4_22(policy, known, unknown):
-    assert workers(policy, VIEW) == known
+def test_equations_4_16_to_4_22(policy, existing, unknown):
+    assert workers(policy, VIEW) == existing
     assert workers(policy, replace(VIEW, capacity=None)) == unknown
     assert workers(policy, replace(VIEW, max_workers=15)) == 15
 
 
 def test_every_policy_says_why_and_none_is_negative():
     for policy in SIZINGS:
-        found = size(policy, replace(VIEW, waiting=0, running=0), Memory())
-        assert found.workers >= 0
-        assert found.reasons[0].startswith(f"{found.workers} ")
+        point = size(policy, replace(VIEW, waiting=0, running=0), Memory())
+        assert point.workers >= 0
+        assert point.reasons[0].startswith(f"{point.workers} ")
 
 
 def test_only_d7_waits_for_billing_boundaries():
-    assert [name for name, one in SIZINGS.items() if one.billing] == ["d7"]
+    assert [name for name, sizing in SIZINGS.items() if sizing.billing] == ["d7"]
 
 
 def test_the_factory_decides_every_half_minute_and_lets_five_connect():
@@ -68,20 +68,20 @@ def test_the_factory_decides_every_half_minute_and_lets_five_connect():
     assert workers("work-queue-factory", few) == 10  # its floor
 
 
-def test_hyperqueue_has_one_request_in_the_queue():
+def test_hyperqueue_has_a_single_request_in_the_queue():
     assert workers("hyperqueue", VIEW) == 21
-    assert workers("hyperqueue", replace(VIEW, asked=((0.0, 1),))) == 21
+    assert workers("hyperqueue", replace(VIEW, requests=((0.0, 1),))) == 21
     assert workers("hyperqueue", replace(VIEW, waiting=3, idle=3)) == 20
 
 
 def test_dask_takes_work_of_five_seconds_and_votes_three_times():
     view = replace(VIEW, waiting=10, running=10, connected=50, execution_s=2.0)
-    memory, found = Memory(), []
+    memory, result = Memory(), []
     for _ in range(3):
         sized = size("dask-adaptive", view, memory)
-        found.append(sized.workers)
+        result.append(sized.workers)
         memory = sized.memory
-    assert found == [50, 50, 8]
+    assert result == [50, 50, 8]
     assert workers("dask-adaptive", replace(view, connected=0, execution_s=None)) == 2
 
 
@@ -108,10 +108,10 @@ OURS = replace(
 
 
 def test_ours_goes_up_at_once_and_down_after_a_while():
-    found = size("d8", OURS, Memory())
-    assert found.workers == 46  # the upper end and a quarter of its root
+    point = size("d8", OURS, Memory())
+    assert point.workers == 46  # the upper end and a quarter of its root
     lower = replace(OURS, capacity=Interval(20, 25, 30), connected=46)
-    memory = size("d8", lower, found.memory).memory
+    memory = size("d8", lower, point.memory).memory
     assert memory.cap == 46
     for now_s in (30.0, 60.0):
         sized = size("d8", replace(lower, now_s=now_s), memory)
@@ -143,13 +143,13 @@ def test_ours_counts_on_work_that_keeps_coming():
 def test_ours_keeps_requests_as_long_as_something_would_be_left_for_them():
     """What was asked for 15 s ago comes in 30 at the earliest; in that time those there end 60
     tasks."""
-    view = replace(OURS, waiting=70, running=20, asked=((0.0, 24),), now_s=15.0)
+    view = replace(OURS, waiting=70, running=20, requests=((0.0, 24),), now_s=15.0)
     assert workers("d8", view) == 30
     assert workers("d8", replace(view, waiting=50)) == 20
     assert workers("d8", replace(view, waiting=120)) == 44
 
 
-def test_ours_doubles_while_nothing_is_known():
+def test_ours_doubles_without_history():
     view = replace(OURS, capacity=None, cycle_s=None, connected=0)
     first = size("d8", view, Memory())
     assert first.workers == 64

@@ -13,17 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vgrads.api.pools.document import PoolDocument
-from vgrads.api.pools.ledger import Standing
-from vgrads.api.pools.ledger_line import LedgerLine
+from vgrads.api.pools.ledger import LedgerEntries
+from vgrads.api.pools.ledger_connection import LedgerConnection
 from vgrads.api.pools.shares import PoolShares
 from vgrads.dispatch.core.fold import apply
-from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.records import End
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Message, Rules
-from vgrads.dispatch.core.tasks import GIVEN, PENDING
-from vgrads.dispatch.storage.kept import is_closed, open_bag
+from vgrads.dispatch.core.tasks import ASSIGNED, PENDING
+from vgrads.dispatch.storage.folder import is_closed, open_bag
+from vgrads.exchange.values import AttemptEnd, Hello, Message
 
 pytestmark = pytest.mark.more
 
@@ -45,12 +44,12 @@ class Ledger:
     """Managers by need; silent while it is away."""
 
     def __init__(self):
-        self.needs, self.away, self.lent = Counter(), False, {}
+        self.needs, self.away, self.leased = Counter(), False, {}
 
     def read(self):
         if self.away:
             raise OSError("away")
-        told = {
+        payload = {
             "contact": "tls://h:1",
             "certificate": "C",
             "slot": "s",
@@ -58,15 +57,15 @@ class Ledger:
             "age_s": 0.0,
             "capacity": None,
         }
-        return Standing(
+        return LedgerEntries(
             managers=[
-                told
+                payload
                 | {
                     "name": f"m{n}.0",
                     "waiting": need,
                     "running": 0,
-                    "procs": self.lent.get(f"m{n}.0", 0),
-                    "by_pool": {"p": self.lent.get(f"m{n}.0", 0)},
+                    "procs": self.leased.get(f"m{n}.0", 0),
+                    "by_pool": {"p": self.leased.get(f"m{n}.0", 0)},
                 }
                 for n, need in sorted(self.needs.items())
                 if need
@@ -96,28 +95,28 @@ class World:
             apply(state, record)
         self.core = Core(state, Rules(), self.records.append)
         self.core.awake_after_restart(self.now_s)
-        line = LedgerLine(self.ledger, "pool", "p", now_s=lambda: self.now_s)
+        line = LedgerConnection(self.ledger, "pool", "p", now_s=lambda: self.now_s)
         self.shares = PoolShares(self.folder, self.document, line)
         self.shares.begin("run", 1, SimpleNamespace())
         clock = SimpleNamespace(now=lambda: self.now_s)
         self.manager = SimpleNamespace(core=self.core, state=state, clock=clock)
-        self.kept = {}
+        self.saved = {}
         self.grow()
 
     def grow(self):
-        """What the dispatcher does with the bags of its folder, as ``vgrads.api.bags.work``
+        """What the dispatcher does with the bags of its folder, as ``vgrads.api.bags.execution``
         does."""
         for number in self.shares.numbers:
-            if number not in self.kept:
-                kept = self.kept[number] = open_bag(self.folder, number)
+            if number not in self.saved:
+                bag = self.saved[number] = open_bag(self.folder, number)
                 if number not in self.core.state.bags:
-                    self.core.add(number, kept.bag, self.now_s, open_=True)
-                self.core.attach(number, kept.bag)
-                self.core.grow(
-                    number, len(kept.bag.commands) - len(self.core.state.bags[number].tasks)
+                    self.core.add(number, bag.bag, self.now_s, open_=True)
+                self.core.attach(number, bag.bag)
+                self.core.add_tasks(
+                    number, len(bag.bag.commands) - len(self.core.state.bags[number].tasks)
                 )
             closed = is_closed(self.folder, number)
-            self.core.grow(number, self.kept[number].grown())
+            self.core.add_tasks(number, self.saved[number].added())
             if closed:
                 self.core.close(number, self.now_s)
 
@@ -125,12 +124,12 @@ class World:
         """One period; killed after the decision was written to the folder, or before the dispatcher
         saw it."""
         self.now_s += 1.0
-        self.ledger.lent = Counter({b.name: b.tasks.counts[GIVEN] for b in self.core.serving})
+        self.ledger.leased = Counter({b.name: b.tasks.counts[ASSIGNED] for b in self.core.serving})
         fleet = SimpleNamespace(coming=0, expected_wait_s=0.0)
         self.shares.look(self.manager, fleet)
-        asked = self.shares.line._asked
-        if asked is not None:
-            asked.exception()
+        future = self.shares.line._pending
+        if future is not None:
+            future.exception()
         if kill == 1:
             self.begin()
             return
@@ -146,19 +145,23 @@ class World:
             name = f"h{self.hosts}"
             self.hosts += 1
             hello = Hello(slot=name, procs=1, name=name)
-            self.core.hear(Message(host=name, life="l", seq=1, hello=hello), self.now_s)
-            self.core.answer(self.core.state.hosts[self.core.state.by_id[name]], self.now_s)
+            self.core.receive(Message(agent=name, incarnation="l", seq=1, hello=hello), self.now_s)
+            self.core.answer(self.core.state.agents[self.core.state.by_id[name]], self.now_s)
 
     def end(self, which):
         """A worker ends in peace."""
-        held = [host for host in self.core.state.hosts.values() if host.here and host.held]
-        if held:
-            host = held[which % len(held)]
-            (bag, task), attempt = next(iter(host.held.items()))
-            end = End(task, host.number, self.now_s, 0, attempt, 1.0)
-            self.core.hear(
+        hosts = [host for host in self.core.state.agents.values() if host.here and host.assigned]
+        if hosts:
+            host = hosts[which % len(hosts)]
+            (bag, task), attempt = next(iter(host.assigned.items()))
+            end = AttemptEnd(task, host.number, self.now_s, 0, attempt, 1.0)
+            self.core.receive(
                 Message(
-                    host=host.id, life="l", seq=host.seq + 1, ends=[(bag, end)], leaving="done"
+                    agent=host.id,
+                    incarnation="l",
+                    seq=host.seq + 1,
+                    ends=[(bag, end)],
+                    leaving="done",
                 ),
                 self.now_s,
             )
@@ -167,7 +170,7 @@ class World:
         """Never more than there may be."""
         counts = Counter()
         for bag in self.core.state.bags.values():
-            counts[bag.name] += bag.tasks.counts[PENDING] + bag.tasks.counts[GIVEN]
+            counts[bag.name] += bag.tasks.counts[PENDING] + bag.tasks.counts[ASSIGNED]
         assert counts.total() <= MOST, counts
         return counts
 
@@ -178,17 +181,17 @@ def settle(world):
     for _ in range(12):
         world.look()
         for bag in list(world.core.serving):
-            beyond = bag.tasks.counts[GIVEN] - world.shares.decided.shares.get(bag.name, 0)
+            beyond = bag.tasks.counts[ASSIGNED] - world.shares.decided.shares.get(bag.name, 0)
             for _ in range(max(0, beyond)):
-                held = [
+                reserved = [
                     h.number
-                    for h in world.core.state.hosts.values()
-                    if h.here and any(k[0] == bag.number for k in h.held)
+                    for h in world.core.state.agents.values()
+                    if h.here and any(k[0] == bag.number for k in h.assigned)
                 ]
                 world.end(
-                    [h.number for h in world.core.state.hosts.values() if h.here and h.held].index(
-                        held[0]
-                    )
+                    [
+                        h.number for h in world.core.state.agents.values() if h.here and h.assigned
+                    ].index(reserved[0])
                 )
         world.work(3)
     return world.check()

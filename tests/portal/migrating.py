@@ -93,8 +93,8 @@ def check_up_and_down(url: str) -> None:
 def check_shape(store: Store) -> None:
     """The steps lead to the tables that the code knows."""
     with store.engine.connect() as connection:
-        found = compare_metadata(MigrationContext.configure(connection), SQLModel.metadata)
-    assert not found, found
+        result = compare_metadata(MigrationContext.configure(connection), SQLModel.metadata)
+    assert not result, result
 
 
 def check_many_at_once(url: str) -> None:

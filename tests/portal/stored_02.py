@@ -4,7 +4,7 @@ round it: files of sets and bags, the jobs of a PBS stand-in.
 In it: runs by real processes that were killed with their manager: ``KILLED`` here, all first tasks
 committed; ``QUEUED`` while its slot waited at a PBS site; ``RUNNING`` while its slot ran there, one
 task committed. Bags, killed likewise: ``HALF`` of one is done; the host of ``WAITING`` is queued at
-the PBS site; ``MATRIX`` is a wavefront; ``LENT`` has hosts of a pool; ``SERVED_BAG`` is a
+the PBS site; ``MATRIX`` is a wavefront; ``LEASED`` has hosts of a pool; ``SERVED_BAG`` is a
 service's. Of the service also a set that is only planned, one with its run ``SERVED``, and a token.
 ``DONE`` ended, and its run times were learned. The second tasks of all of them wait for a file,
 ``go``. It was written under ``/vgrads-fixture-02``, on a machine whose boot has the number
@@ -38,14 +38,14 @@ from tests import leftovers
 from tests.conftest import ROOT
 from tests.ports import free_ports
 from tests.services import pbs_like
-from vgrads.agent.machine import Place
-from vgrads.portal.records.lease import new_owner
+from vgrads.agent.machine import NodeIdentity
+from vgrads.portal.records.heartbeat import new_owner
 
 DONE, KILLED = "run-8949f1ed9e", "run-949050dd2d"
 RUNNING, QUEUED = "run-127fe9a9f6", "run-fea05c1257"
 PLANNED_SET, RUN_SET, SERVED = "set-6d4c5b59eb", "set-8cd78a367e", "run-b8aaf7e595"
 HALF, WAITING, MATRIX = "bag-102338f876", "bag-7ce66636de", "bag-a6d060239e"
-LENT, SERVED_BAG = "bag-16da2aa3a2", "bag-26360633db"
+LEASED, SERVED_BAG = "bag-16da2aa3a2", "bag-26360633db"
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "home-0.2.tar.xz"
 _WRITTEN = "/vgrads-fixture-02"
 BOOT = "00000000-0000-4000-8000-000000000002"
@@ -129,7 +129,7 @@ def _moved(value: Any, place: str) -> Any:
     if isinstance(value, dict):
         return {_moved(k, place): _moved(v, place) for k, v in value.items()}
     if isinstance(value, tuple) and not isinstance(value, msgpack.ExtType):
-        return tuple(_moved(one, place) for one in value)
+        return tuple(_moved(item, place) for item in value)
     return value
 
 
@@ -156,8 +156,8 @@ def _move_ports(folder: Path) -> None:
 
 def _move_hosts(journal: Path) -> None:
     """Hosts of a journal are known again when their agents come back: on this machine."""
-    run, kept = journal.parent.name, journal.parent / "run"
-    run = kept.read_text() if kept.exists() else run
+    run, stored_path = journal.parent.name, journal.parent / "run"
+    run = stored_path.read_text() if stored_path.exists() else run
     for path in journal.glob("seg-*.log"):
         body, moved = path.read_bytes(), b""
         while body:
@@ -165,24 +165,24 @@ def _move_hosts(journal: Path) -> None:
             group, body = body[_FRAME.size :][:length], body[_FRAME.size + length :]
             packed = magic == _PACKED
             group = _HOST.sub(
-                lambda host: _known_here(host, run), zlib.decompress(group) if packed else group
+                lambda host: _local_name(host, run), zlib.decompress(group) if packed else group
             )
             group = zlib.compress(group, 1) if packed else group
             moved += _FRAME.pack(magic, len(group), zlib.crc32(group)) + group
         path.write_bytes(moved)
 
 
-def _known_here(host: re.Match[bytes], run: str) -> bytes:
-    told = {"VGRADS_SLOT": f"{run}.{host[3].decode()}", "VGRADS_NODE": host[4].decode()}
-    return host[0].replace(host[1], Place.told(told).host.encode())
+def _local_name(host: re.Match[bytes], run: str) -> bytes:
+    payload = {"VGRADS_SLOT": f"{run}.{host[3].decode()}", "VGRADS_NODE": host[4].decode()}
+    return host[0].replace(host[1], NodeIdentity.from_environment(payload).host.encode())
 
 
 def end_all_of(home: Path) -> None:
     """Kill commands that work with this home, and agents that look for its managers: they go on
     without them. What they had in the temporary directory goes too."""
     temporary = Path(tempfile.gettempdir())
-    while found := _working_with(home):
-        for number in found:
+    while counts := _working_with(home):
+        for number in counts:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
         time.sleep(0.02)
@@ -195,23 +195,23 @@ def _working_with(home: Path) -> list[int]:
     command, numbers = f"VGRADS_HOME={home}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            told = (process / "environ").read_bytes()
-            found = _CONTACT.search(told)
-            if command in told.split(b"\0") or (found and found[1] in ports):
+            message = (process / "environ").read_bytes()
+            match = _CONTACT.search(message)
+            if command in message.split(b"\0") or (match and match[1] in ports):
                 numbers.append(int(process.name))
     return [number for number in numbers if number != os.getpid()]
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    found = lay_out(tmp_path)
-    monkeypatch.setenv("VGRADS_HOME", str(found))
+    path = lay_out(tmp_path)
+    monkeypatch.setenv("VGRADS_HOME", str(path))
     monkeypatch.setenv("PBS_LIKE", str(tmp_path / "pbs"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'pbs' / 'bin'}:{os.environ['PATH']}")
-    yield found
+    yield path
     for job in reversed(jobs(tmp_path)):  # one that ends lets the next one begin
         subprocess.run(["qdel", job["id"]], check=False, capture_output=True)
-    end_all_of(found)
+    end_all_of(path)
 
 
 @pytest.fixture
@@ -234,15 +234,15 @@ def ran(folder, name):
 
 def start(folder, name, *arguments):
     """A command in a process of its own; what it says is in ``folder/NAME.said``."""
-    with (folder / f"{name}.said").open("ab") as said:
+    with (folder / f"{name}.said").open("ab") as text:
         return subprocess.Popen(
             [sys.executable, "-m", "vgrads", *map(str, arguments)],
             cwd=ROOT,
-            stdout=said,
-            stderr=said,
+            stdout=text,
+            stderr=text,
         )
 
 
-def said(folder, name):
+def printed(folder, name):
     """What a command has said so far, as one line."""
     return " ".join((folder / f"{name}.said").read_text().split())

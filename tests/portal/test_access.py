@@ -19,10 +19,10 @@ from tests.portal.serving import SMALL
 from tests.waiting import until
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.supervisor import Places
-from vgrads.portal.records.access import Access
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
-from vgrads.portal.web.guard import COOKIE, Limits
+from vgrads.portal.web.guard import COOKIE, RequestLimits
 from vgrads.portal.web.oidc import Provider
 from vgrads.portal.web.service import Bounds
 from vgrads.portal.web.serving import make_service
@@ -62,7 +62,7 @@ def make(store):
             store,
             load_catalog(sites),
             Bounds(places=Places(planners=0)),
-            Limits(tokens=True, **limits),
+            RequestLimits(tokens=True, **limits),
             oidc,
         )
         client = TestClient(app, base_url="http://127.0.0.1")
@@ -78,9 +78,8 @@ def make(store):
 @pytest.fixture
 def token(store):
     def create(user, *scopes, lifetime_s=3600.0):
-        return {
-            "Authorization": f"Bearer {Access(store.engine).create(user, scopes, lifetime_s)[0]}"
-        }
+        secret = AccessControl(store.engine).create(user, scopes, lifetime_s)[0]
+        return {"Authorization": f"Bearer {secret}"}
 
     return create
 
@@ -128,10 +127,10 @@ def test_nothing_but_health_is_answered_without_a_token(make):
                 assert answer.headers["www-authenticate"] == "Bearer"
     assert client.get("/metrics").status_code == 401
     assert client.get("/", follow_redirects=False).headers["location"] == "/login"
-    assert client.get("/sites/mayhem/default/record.png").status_code == 401
+    assert client.get("/sites/mayhem/default/record.svg").status_code == 401
 
 
-def test_scopes_are_kept(make, token):
+def test_scopes_are_enforced(make, token):
     client = make()
     reader, user, operator = token("ann", "read"), token("ann", "submit"), token("op", "operate")
     assert client.post("/v1/workflow-sets", json=SMALL, headers=reader).status_code == 403
@@ -157,13 +156,13 @@ def test_users_see_their_own_sets_and_operators_all(make, token):
     assert client.get("/v1/workflow-sets", headers=bob).json() == []
     assert [s["owner"] for s in client.get("/v1/workflow-sets", headers=operator).json()] == ["ann"]
     assert client.post(f"/v1/workflow-sets/{mine}/run", headers=operator).status_code == 202
-    wanted = {
+    required = {
         "name": "g",
         "duration": "1h",
         "deadline": "6h",
         "groups": [{"name": "x", "nodes": 1}],
     }
-    grid = client.post("/v1/virtual-grids", json=wanted, headers=ann).headers["location"]
+    grid = client.post("/v1/virtual-grids", json=required, headers=ann).headers["location"]
     assert client.get(grid, headers=ann).status_code == 200
     assert client.get(grid, headers=bob).status_code == 404
 
@@ -174,13 +173,13 @@ def test_tokens_expire_and_are_revoked(make, token, store):
     until(lambda: client.get("/v1/sites", headers=short).status_code == 401, seconds=10)
     headers = token("ann", "read")
     assert client.get("/v1/sites", headers=headers).status_code == 200
-    (row,) = [t for t in Access(store.engine).tokens() if t.expires_s > time.time()]
-    assert Access(store.engine).revoke(row.id)
+    (row,) = [t for t in AccessControl(store.engine).tokens() if t.expires_s > time.time()]
+    assert AccessControl(store.engine).revoke(row.id)
     until(lambda: client.get("/v1/sites", headers=headers).status_code == 401, seconds=10)
-    assert not Access(store.engine).revoke(row.id)
+    assert not AccessControl(store.engine).revoke(row.id)
 
 
-def test_only_digests_are_kept(store, tmp_path, token):
+def test_only_digests_are_stored(store, tmp_path, token):
     secret = token("ann", "read")["Authorization"].split()[1]
     store.close()
     assert secret not in (tmp_path / "test.db").read_bytes().decode("latin-1")
@@ -199,7 +198,7 @@ def test_only_digests_are_kept(store, tmp_path, token):
 )
 def test_tokens_that_cannot_be(store, user, scopes, lifetime_s, field):
     with pytest.raises(InputError) as refused:
-        Access(store.engine).create(user, scopes, lifetime_s)
+        AccessControl(store.engine).create(user, scopes, lifetime_s)
     assert refused.value.where == field
 
 
@@ -287,7 +286,7 @@ def test_commands_run_only_where_the_operator_opened_a_site(make, token, store, 
     sites.write_text(LOCAL_SITE)
     client = make(sites)
     ann, bob = token("ann", "submit"), token("bob", "submit")
-    Access(store.engine).grant("here", "ann")
+    AccessControl(store.engine).grant("here", "ann")
     mine, others = submit(client, ann, REAL), submit(client, bob, REAL)
     refused = client.post(f"/v1/workflow-sets/{others}/run", headers=bob)
     assert refused.status_code == 422
@@ -301,7 +300,7 @@ def test_commands_run_only_where_the_operator_opened_a_site(make, token, store, 
     )
     assert client.get(f"/v1/workflow-sets/{mine}", headers=ann).json()["runs"][0]["state"] == "kept"
     assert list((tmp_path / "runs" / run).rglob("a.txt"))
-    Access(store.engine).withdraw("here", "ann")
+    AccessControl(store.engine).withdraw("here", "ann")
     assert client.post(f"/v1/workflow-sets/{mine}/run", headers=ann).status_code == 422
 
 
@@ -312,7 +311,7 @@ def test_a_service_for_others_begins_only_with_tokens(store):
     for host in ("0.0.0.0", "192.0.2.7", "example.org"):
         with pytest.raises(InputError, match="token create"):
             make_service(load_settings(host=host), store)
-    Access(store.engine).create("op", ["operate"], 60.0)
+    AccessControl(store.engine).create("op", ["operate"], 60.0)
     make_service(load_settings(host="0.0.0.0"), store)
 
 
@@ -324,8 +323,8 @@ def test_a_loopback_service_answers_to_its_own_names_only(store):
         assert client.get("/v1/sites", headers={"Host": "rebound.example"}).status_code == 400
 
 
-def test_once_there_is_a_token_it_is_asked_for(store):
-    Access(store.engine).create("op", ["operate"], 60.0)
+def test_once_there_is_a_token_it_is_requested(store):
+    AccessControl(store.engine).create("op", ["operate"], 60.0)
     with TestClient(
         make_service(load_settings(planners=0), store), base_url="http://localhost"
     ) as client:
@@ -342,9 +341,13 @@ def test_settings_come_from_file_environment_and_options_in_this_order(write, mo
     )
     monkeypatch.setenv("VGRADS_PLANNERS", "3")
     monkeypatch.setenv("VGRADS_OIDC__CLIENT_SECRET", "s")
-    found = load_settings(file, port=2000)
-    assert (found.port, found.rate, found.planners) == (2000, "5/second", 3)
-    assert (found.oidc.issuer, found.oidc.client_secret) == ("https://a", "s")
+    service_settings = load_settings(file, port=2000)
+    assert (service_settings.port, service_settings.rate, service_settings.planners) == (
+        2000,
+        "5/second",
+        3,
+    )
+    assert (service_settings.oidc.issuer, service_settings.oidc.client_secret) == ("https://a", "s")
     monkeypatch.setenv("VGRADS_CONFIG", str(file))
     assert load_settings().port == 1000
 
@@ -385,18 +388,20 @@ def test_settings_are_tried_and_shown_without_secrets(vgrads, write, monkeypatch
     assert vgrads("config", "check").code == 2
 
 
-def test_tokens_are_made_listed_and_revoked_on_the_command_line(vgrads, write):
-    made = vgrads("token", "create", "ann", "--scope", "submit", "--expires", "2d", "--json").json
-    assert made["token"].startswith("vg_")
+def test_tokens_are_created_listed_and_revoked_on_the_command_line(vgrads, write):
+    created = vgrads(
+        "token", "create", "ann", "--scope", "submit", "--expires", "2d", "--json"
+    ).json
+    assert created["token"].startswith("vg_")
     (row,) = vgrads("token", "list", "--json").json["tokens"]
     assert (row["user"], row["scopes"]) == ("ann", "submit")
-    assert made["token"] not in vgrads("token", "list").out
+    assert created["token"] not in vgrads("token", "list").out
     assert vgrads("token", "revoke", row["id"]).code == 0
     assert vgrads("token", "revoke", row["id"]).code == 2
     assert vgrads("token", "create", "ann", "--scope", "all").code == 2
     site = '[[site]]\nname = "build"\nkind = "local"\nprocs = 2\n'
     unknown = vgrads("sites", "open", "build", "ann")
-    assert (unknown.code, "no site 'build'" in unknown.err) == (2, True)
+    assert (unknown.code, "unknown site 'build'" in unknown.err) == (2, True)
     assert vgrads("sites", "add", write("build.toml", site)).code == 0
     assert vgrads("sites", "open", "build", "ann").code == 0
     assert vgrads("sites", "open", "build", "ann", "--close").code == 0
@@ -410,7 +415,7 @@ class Provided:
     """A provider: vouches for one person; can be told to lie."""
 
     def __init__(self, **lies):
-        self.key, self.lies, self.asked = RSAKey.generate_key(2048, {"kid": "k"}), lies, {}
+        self.key, self.lies, self.requests = RSAKey.generate_key(2048, {"kid": "k"}), lies, {}
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -449,8 +454,8 @@ class Provided:
 
     def authorize(self, location):
         """What the person's browser is sent to; a code comes back."""
-        self.asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(location).query))
-        return {"code": "c0de", "state": self.asked["state"]}
+        self.requests = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(location).query))
+        return {"code": "c0de", "state": self.requests["state"]}
 
     def token(self, form):
         proof = (
@@ -458,13 +463,13 @@ class Provided:
             .decode()
             .rstrip("=")
         )
-        if proof != self.asked["code_challenge"] or form["code"] != "c0de":
+        if proof != self.requests["code_challenge"] or form["code"] != "c0de":
             return {"error": "invalid_grant"}
         claims = {
             "iss": self.url,
             "aud": "vgrads",
             "exp": time.time() + 60,
-            "nonce": self.asked["nonce"],
+            "nonce": self.requests["nonce"],
             "email": "ann@example.org",
             "email_verified": True,
         } | self.lies
@@ -478,14 +483,14 @@ class Provided:
 
 @pytest.fixture
 def provide():
-    made = []
+    created = []
 
-    def one(**lies):
-        made.append(Provided(**lies))
-        return made[-1]
+    def provider(**lies):
+        created.append(Provided(**lies))
+        return created[-1]
 
-    yield one
-    for provider in made:
+    yield provider
+    for provider in created:
         provider.server.shutdown()
         provider.server.server_close()
 

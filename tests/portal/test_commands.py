@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import DATA, ROOT
 from tests.logs import make_log
-from vgrads.api.queues.histories import AS_ASKED
-from vgrads.qbets.state_forecast import known_of
+from vgrads.api.queues.histories import AS_QUESTION
+from vgrads.qbets.state_forecast import make_forecast
 from vgrads.traces.history import read_history
 from vgrads.traces.swf import write_swf
 from vgrads.workflows.formats.load import load_workflow
@@ -197,7 +197,7 @@ def test_demo_ends_with_what_was_promised_and_what_happened(vgrads, tmp_path):
     words = " ".join(answer.out.split())
     assert words.count("the promise was") == 2
     assert "Promised 6 of 8 workflows within 2h with probability 0." in words
-    assert "What happened" in (tmp_path / "gantt.html").read_text()
+    assert "Execution" in (tmp_path / "gantt.html").read_text()
 
 
 def test_real_commands_run_on_this_machine(vgrads, tmp_path):
@@ -207,15 +207,15 @@ def test_real_commands_run_on_this_machine(vgrads, tmp_path):
         p.relative_to(tmp_path / "out"): p.read_text()
         for p in (tmp_path / "out").glob("*/results/*")
     }
-    found = {str(name): text.strip() for name, text in results.items()}
-    assert found["chain-1/results/total.txt"] == "338350"
+    result = {str(name): text.strip() for name, text in results.items()}
+    assert result["chain-1/results/total.txt"] == "338350"
     story = (DATA / "local" / "story.txt").read_text().splitlines()
     for n in (1, 2):
-        assert found[f"diamond-{n}/results/story2.txt"].splitlines() == [
+        assert result[f"diamond-{n}/results/story2.txt"].splitlines() == [
             line.upper() if row < 4 else line.lower() for row, line in enumerate(story)
         ]
     counts = [sum(letter in line for line in story) for letter in "eo"]
-    assert found["forkjoin-1/results/report.txt"].split() == [
+    assert result["forkjoin-1/results/report.txt"].split() == [
         str(n) for n in (*counts, max(map(len, story)))
     ]
 
@@ -268,9 +268,9 @@ def test_recorded_workflow_on_real_logs(vgrads, write, shared):
             f"{write('sites.toml', sites)}\nworkflows:\n  - {{file: {file}, count: 2}}\n"
         ),
     )
-    asked = {at: vgrads("plan", path, "--at", at, "--json") for at in (8_000_000, 12_000_000)}
-    plans = {at: answer.json for at, answer in asked.items()}
-    assert {answer.code for answer in asked.values()} == {0}
+    requested = {at: vgrads("plan", path, "--at", at, "--json") for at in (8_000_000, 12_000_000)}
+    plans = {at: answer.json for at, answer in requested.items()}
+    assert {answer.code for answer in requested.values()} == {0}
     chances = {
         at: {s["site"]: s["probability"] for s in plan["slots"]} for at, plan in plans.items()
     }
@@ -279,8 +279,8 @@ def test_recorded_workflow_on_real_logs(vgrads, write, shared):
         slot = next(s for s in plan["slots"] if s["id"].endswith("-default-1"))
         within_s = slot["start_s"] - slot["submit_s"]
         file = "KTH-SP2-1996-2.1-cln" if slot["site"] == "kth" else "SDSC-SP2-1998-4.2-cln"
-        known = known_of(read_history(swf / f"{file}.swf.gz"), at, AS_ASKED)
-        chance = known.probability(slot["procs"], 86_400.0, within_s)
+        existing = make_forecast(read_history(swf / f"{file}.swf.gz"), at, AS_QUESTION)
+        chance = existing.probability(slot["procs"], 86_400.0, within_s)
         assert slot["probability"] == pytest.approx(float(chance), abs=0.02)
     run = vgrads("run", path, "--at", 8_000_000, "--json")
     assert run.json["outcome"]["needed"] == 1
@@ -292,7 +292,7 @@ BAD_SETS = {
         2,
         "cycle: ",
     ),
-    "no number": ("tasks: [{id: a, runtime_s: x}]", 2, "workflows.0.tasks.0.runtime_s"),
+    "not a number": ("tasks: [{id: a, runtime_s: x}]", 2, "workflows.0.tasks.0.runtime_s"),
     "too wide": ("tasks: [{id: a, runtime_s: 1, procs: 100000}]", 3, "needs 100000 processors"),
     "too long": ("tasks: [{id: a, runtime_s: 10000}]", 3, "lacking: "),
     "no file": ("file: nowhere.json", 2, "nowhere.json: no such file"),
@@ -300,7 +300,7 @@ BAD_SETS = {
 
 
 @pytest.mark.parametrize("name", BAD_SETS)
-def test_bad_sets_end_with_one_line(vgrads, write, name):
+def test_bad_sets_end_with_a_line(vgrads, write, name):
     tasks, code, words = BAD_SETS[name]
     path = write("set.yaml", f"name: s\ndeadline: 1h\nworkflows:\n  - {{name: w, {tasks}}}\n")
     answer = vgrads("plan", path)
@@ -367,19 +367,19 @@ GRID = (
 
 
 def test_offers_print_a_tree_and_draw_a_chart(vgrads, write, tmp_path):
-    wanted = write("storm.grid", GRID.format("90%"))
-    answer = vgrads("offers", wanted, "--json", "--gantt", tmp_path / "o.html")
+    required = write("storm.grid", GRID.format("90%"))
+    answer = vgrads("offers", required, "--json", "--gantt", tmp_path / "o.html")
     offer = answer.json
     assert (answer.code, offer["enough"], offer["tree"]["kind"]) == (0, True, "grid")
     assert offer["probability"] >= 0.9
     assert {group["name"] for group in offer["groups"]} == {"solvers", "farm"}
     page = (tmp_path / "o.html").read_text()
-    assert "On offer" in page
+    assert "Offer" in page
     assert all(slot in page for group in offer["groups"] for slot in group["slots"])
-    text = vgrads("offers", wanted).out
+    text = vgrads("offers", required).out
     assert "solvers: not utkeuca/nodes" in text
-    assert "there in time with" in text
-    assert vgrads("offers", wanted, "--json").json["tree"] == offer["tree"]
+    assert "ready in time with probability" in text
+    assert vgrads("offers", required, "--json").json["tree"] == offer["tree"]
 
 
 def test_an_offer_that_is_not_sure_enough_is_exit_3_with_the_best(vgrads, write):
@@ -387,7 +387,7 @@ def test_an_offer_that_is_not_sure_enough_is_exit_3_with_the_best(vgrads, write)
     answer = vgrads("offers", write("a.grid", far), "--json")
     assert answer.code == 3
     assert not answer.json["enough"]
-    assert "sure nodes for 'solvers'" in answer.err
+    assert "more probable nodes for 'solvers'" in answer.err
     answer = vgrads("offers", write("b.grid", "grid storm for 2h { x = loose many nodes }"))
     assert answer.code == 2
     assert "b.grid" in answer.err

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from tests.conftest import DATA
 from tests.portal.migrating import check_many_at_once, check_shape, check_up_and_down, fill_old
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.database import open_engine
 from vgrads.portal.records.migrate import HEAD, current
 from vgrads.portal.records.retention import prune
@@ -83,8 +83,8 @@ def test_a_copy_is_whole_though_somebody_writes(url, vgrads, monkeypatch, tmp_pa
             writing.execute("UPDATE workflow_set SET name = 'half'")
             writing.rollback()
             assert vgrads("db", "backup", tmp_path / "copy.db").code == 0
-    with Store(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
-        assert copy.get_set(set_id).name == "s"
+    with Store(f"sqlite:///{tmp_path / 'copy.db'}") as replica:
+        assert replica.get_set(set_id).name == "s"
     assert vgrads("db", "backup", tmp_path / "copy.db").code == 2
     assert vgrads("db", "backup", tmp_path / "none" / "copy.db").code == 2
     monkeypatch.setenv("VGRADS_DB", "sqlite:////nowhere/x.db")
@@ -149,3 +149,18 @@ def test_old_jobs_of_histories_go_and_the_rest_predicts_the_same(url, tmp_path):
 def test_pruning_on_the_command_line(vgrads):
     assert vgrads("db", "prune", "--keep", "30d", "--json").json == {"sets": 0, "jobs": 0}
     assert vgrads("db", "prune", "--keep", "long").code == 2
+
+
+def test_a_damaged_file_is_reported_with_what_to_restore(url, tmp_path):
+    with Store(url):
+        pass
+    whole = (tmp_path / "x.db").read_bytes()
+    (tmp_path / "x.db").write_bytes(b"no database " * 1000)
+    with pytest.raises(SiteError, match=r"damaged.*put a copy of 'vgrads db backup'") as failed:
+        Store(url)
+    assert not failed.value.transient
+    (tmp_path / "x.db.monday").write_bytes(whole)
+    (tmp_path / "x.txt").write_text("x")
+    (tmp_path / "x.db").write_bytes(whole[:100] + b"x" * 30_000)
+    with pytest.raises(SiteError, match=r"x\.db\.monday', the newest copy beside it"), Store(url):
+        pass

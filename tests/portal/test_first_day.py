@@ -65,12 +65,12 @@ def test_an_idle_site_without_history_makes_a_first_promise_and_the_run_keeps_it
     assert planned.code == 0, planned.err
     assert "vgrads sites collect cluster" in planned.err
     (slot,) = planned.json["slots"]
-    assert slot["basis"] == "the site's own word"
+    assert slot["basis"] == "the site's own estimate"
     assert 0.5 < planned.json["promise"]["probability"] < 0.99
     assert vgrads("run", path, "--json").json["outcome"]["kept"]
 
 
-def test_a_mistyped_partition_without_history_is_told_when_planning(vgrads, cluster):
+def test_a_mistyped_partition_without_history_is_reported_when_planning(vgrads, cluster):
     answer = vgrads("plan", cluster(queue="bathc", stated=""))
     assert answer.code == 3
     assert "invalid partition" in answer.err.lower()
@@ -81,16 +81,16 @@ def test_a_mistyped_partition_without_history_is_told_when_planning(vgrads, clus
     ("wrong", "words"),
     [
         ({"queue": "bathc"}, "partition"),
-        ({"python": "/usr/bin/no-python"}, "access.python names an interpreter"),
+        ({"python": "/usr/bin/no-python"}, "set access.python to an interpreter"),
     ],
 )
-def test_what_is_written_down_wrong_is_told_once_and_not_learned(vgrads, cluster, wrong, words):
+def test_what_is_written_down_wrong_is_reported_once_and_not_learned(vgrads, cluster, wrong, words):
     vgrads("sites", "reset", "cluster")
     before = jobs_ever()
     answer = vgrads("run", cluster(**wrong))
     assert answer.code == 1
     assert words in answer.out
-    assert answer.out.count("planned anew") == 0
+    assert answer.out.count("planned again") == 0
     assert len(jobs_ever() - before) <= 1
     shown = vgrads(
         "sites", "show", "cluster", "--sites", cluster().with_name("sites.toml"), "--json"
@@ -118,7 +118,7 @@ def test_a_task_that_fails_by_itself_is_tried_twice_and_named_at_the_end(vgrads,
     answer = vgrads("run", cluster(command))
     assert answer.code == 1
     assert "w-1/a: exit code 3: cannot open model.nc" in answer.out
-    assert "planned anew" not in answer.out
+    assert "planned again" not in answer.out
     (row,) = vgrads("status", "--json").json["runs"]
     whole = vgrads("status", row["run"], "--json").json["runs"][0]
     assert [(t["workflow"], t["exit"]) for t in whole["troubles"]] == [("w-1", 3)]
@@ -141,14 +141,14 @@ def start(path, tmp_path):
         )
 
 
-def test_ctrl_c_says_what_is_held_and_a_second_one_gives_it_back(vgrads, cluster, tmp_path):
+def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, cluster, tmp_path):
     vgrads("status")  # the home is there
     log = tmp_path / "log"
     manager = start(cluster("sleep 60"), tmp_path)
     until(lambda: "is ready" in log.read_text(), "a slot")
     manager.send_signal(signal.SIGINT)
     until(
-        lambda: "Ctrl-C once more" in log.read_text(),
+        lambda: "press Ctrl-C again" in log.read_text(),
         lambda: "what is held " + log.read_text()[-3000:],
     )
     assert "8 processors at cluster, ready (job " in log.read_text()
@@ -168,15 +168,15 @@ def test_sites_of_a_file_have_what_was_collected_of_the_site_of_that_name(
     batch = "sbatch --parsable --wait --output=/dev/null --array=1-60%30 --time=1 --wrap=true"
     subprocess.run(batch.split(), check=True, capture_output=True)
     assert vgrads("sites", "add", tmp_path / "sites.toml").code == 0
-    found = {}
+    result = {}
 
     def collected():
-        found.update(vgrads("sites", "collect", "cluster", "--json").json)
-        return found["queues"][0]["jobs"] >= 60
+        result.update(vgrads("sites", "collect", "cluster", "--json").json)
+        return result["queues"][0]["jobs"] >= 60
 
     until(collected, "accounting of sixty jobs")
     (row,) = vgrads("sites", "list", tmp_path / "sites.toml", "--json").json["sites"]
-    assert row["queues"][0]["history"]["jobs"] == found["queues"][0]["jobs"]
+    assert row["queues"][0]["history"]["jobs"] == result["queues"][0]["jobs"]
     planned = vgrads("plan", path, "--json")
     assert "has no history" not in planned.err
     assert [slot["basis"] for slot in planned.json["slots"]] == [None]

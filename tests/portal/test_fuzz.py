@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.portal.serving import LEAD, serving
-from vgrads.portal.records.access import Access
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
 pytestmark = pytest.mark.more
@@ -21,6 +21,7 @@ _CHECKS = (
 )
 _EXAMPLES = os.environ.get("VGRADS_EXAMPLES", "12")  # of each operation; more by hand
 
+_REFUSED = ["400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429"]
 _LEFT_OUT = "/events$|^/v1/bags/[^/]*/tasks$"
 """Streams: of events, which end when a run does, and of lines of JSON, which the tool cannot write
 (tests/dispatch/test_bag_work.py)."""
@@ -31,7 +32,7 @@ def test_whatever_is_sent_is_answered_as_described(tmp_path):
     if tool is None:
         pytest.skip("needs schemathesis")
     with Store(f"sqlite:///{tmp_path / 'vgrads.db'}") as store:
-        secret, _ = Access(store.engine).create("ann", ["operate"], 3600.0)
+        secret, _ = AccessControl(store.engine).create("ann", ["operate"], 3600.0)
     config = tmp_path / "schemathesis.toml"
     config.write_text("")
     settings = tmp_path / "vgrads.toml"
@@ -39,6 +40,7 @@ def test_whatever_is_sent_is_answered_as_described(tmp_path):
     with serving(tmp_path, "--config", settings) as service:
         set_id = service.client(secret).submit(LEAD)
         config.write_text(
+            f"[checks]\nnegative_data_rejection.expected-statuses = {_REFUSED}\n"
             f'[parameters]\n"path.set_id" = "{set_id}"\n"path.site" = "mayhem"\n'
             '"path.queue" = "default"\n'
         )

@@ -119,7 +119,7 @@ def test_unknown_things_are_404_and_malformed_ids_422(client):
     assert client.post("/v1/workflow-sets", content=b"{").status_code == 422
 
 
-def test_a_set_that_cannot_be_promised_is_kept_and_not_run(client):
+def test_a_set_that_cannot_be_promised_is_stored_and_not_run(client):
     wide = {
         **SMALL,
         "workflows": [{"name": "w", "tasks": [{"id": "a", "runtime_s": 1, "procs": 10**6}]}],
@@ -129,7 +129,7 @@ def test_a_set_that_cannot_be_promised_is_kept_and_not_run(client):
     assert client.post(f"/v1/workflow-sets/{set_id}/run").status_code == 409
 
 
-WANTED = {
+SET_DOCUMENT = {
     "name": "storm",
     "duration": "2h",
     "deadline": "6h",
@@ -137,8 +137,8 @@ WANTED = {
 }
 
 
-def test_a_virtual_grid_is_offered_kept_and_drawn(client):
-    answer = client.post("/v1/virtual-grids", json=WANTED)
+def test_a_virtual_grid_is_offered_stored_and_drawn(client):
+    answer = client.post("/v1/virtual-grids", json=SET_DOCUMENT)
     assert answer.status_code == 201, answer.text
     offer = answer.json()
     assert offer["enough"]
@@ -147,7 +147,7 @@ def test_a_virtual_grid_is_offered_kept_and_drawn(client):
     lanes = client.get(f"{answer.headers['Location']}/gantt").json()["slots"]
     assert [lane["id"] for lane in lanes] == offer["groups"][0]["slots"]
     assert client.get("/v1/virtual-grids/grid-0123456789").status_code == 404
-    late = client.post("/v1/virtual-grids", json=WANTED | {"deadline": "1h"})
+    late = client.post("/v1/virtual-grids", json=SET_DOCUMENT | {"deadline": "1h"})
     assert late.status_code == 422
     assert "end after the deadline" in late.json()["detail"]
 
@@ -157,17 +157,17 @@ def test_queues_answer_over_http_as_on_the_command_line(client, vgrads):
     base, same = "/v1/sites/mayhem/queues/default", ("--procs", 8, "--walltime", "1h", "--json")
     query = {"procs": 8, "walltime_s": 3600}
 
-    def asked() -> dict:
+    def ask_queue() -> dict:
         return client.get(f"{base}/bound", params=query).json()
 
-    assert asked()["method"] == "qbets"  # nobody waits for the state to be learned
-    until(lambda: asked()["method"] == "state", "an answer by the state", 120.0)
-    assert asked() == vgrads("bound", log, *same).json
+    assert ask_queue()["method"] == "qbets"  # nobody waits for the state to be learned
+    until(lambda: ask_queue()["method"] == "state", "an answer by the state", 120.0)
+    assert ask_queue() == vgrads("bound", log, *same).json
     past = client.get(f"{base}/bound", params={**query, "method": "bmbp"})
     assert past.json() == vgrads("bound", log, "--method", "bmbp", *same).json
-    told = client.get(f"{base}/bound", params={**query, "explain": True}).json()["explanation"]
-    assert told == vgrads("bound", log, "--explain", *same).json["explanation"]
-    assert told["moved"][0]["told"] is None or "usually" in told["moved"][0]["told"]
+    message = client.get(f"{base}/bound", params={**query, "explain": True}).json()["explanation"]
+    assert message == vgrads("bound", log, "--explain", *same).json["explanation"]
+    assert message["moved"][0]["told"] is None or "usually" in message["moved"][0]["told"]
     within = client.get(f"{base}/probability", params={**query, "within_s": 1800})
     assert within.json() == vgrads("probability", log, "--within", "30m", *same).json
     path = client.get(f"{base}/trajectory", params={**query, "start_by_s": 3600})
@@ -199,7 +199,7 @@ def test_sites_are_listed_without_places_of_files(client):
 
 def test_a_set_without_run_times_is_planned_by_what_was_learned_and_its_page_says_so(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
-    asked = {
+    requested = {
         "name": "unstated",
         "deadline": "6h",
         "workflows": [
@@ -212,16 +212,18 @@ def test_a_set_without_run_times_is_planned_by_what_was_learned_and_its_page_say
             }
         ],
     }
-    found = [TaskRecord(kind="ALIGN", seconds=100.0 + n, run=str(n)) for n in range(5)]
-    RunTimeRecords(store.engine).learn(found)
+    task_records = [TaskRecord(kind="ALIGN", seconds=100.0 + n, run=str(n)) for n in range(5)]
+    RunTimeRecords(store.engine).learn(task_records)
     with TestClient(make_app(store, load_catalog(embedded_data() / "sites.toml"))) as client:
-        set_id = submit(client, asked)
+        set_id = submit(client, requested)
         plan = client.get(f"/v1/workflow-sets/{set_id}/plan").json()
-        told = {one["kind"]: (one["source"], one["observations"]) for one in plan["run_times"]}
-        assert told == {"ALIGN": ("learned", 5), "NEW": ("guess", 0)}
+        payload = {
+            item["kind"]: (item["source"], item["observations"]) for item in plan["run_times"]
+        }
+        assert payload == {"ALIGN": ("learned", 5), "NEW": ("guess", 0)}
         page = client.get(f"/sets/{set_id}").text
         assert "learned from 5 runs" in page
-        assert "a guess, wide" in page
+        assert "a wide guess" in page
         stated = client.get(f"/sets/{submit(client, SMALL)}").text
         assert 'id="run-times"' not in stated
     store.close()

@@ -17,7 +17,7 @@ from tests.conftest import DATA
 from tests.portal.serving import LEAD
 from tests.ports import free_ports
 from tests.waiting import until
-from vgrads.execmgr.core.states import CopyEnded, RunState, Tick
+from vgrads.execmgr.core.states import ReplicaEnded, RunState, Tick
 from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.clock import SimClock
@@ -85,15 +85,15 @@ def test_events_stream_resume_and_end(store):
         events = list(client.events(run))
         assert (events[-1]["event"], events[-1]["state"]) == ("end", "kept")
         assert {"slot", "copy"} <= {event["event"] for event in events}
-        kept = store.events(run.run_id)
-        assert [e["at_s"] for e in events[:-1]] == [e["at_s"] for e in kept]
+        retained = store.events(run.run_id)
+        assert [e["at_s"] for e in events[:-1]] == [e["at_s"] for e in retained]
         middle = events[len(events) // 2]["id"]
         rest = list(client.events(run, after=middle))
         assert rest == events[len(events) // 2 + 1 :]
         assert client.wait(run) == "kept"
 
 
-def test_an_outside_engine_is_told_where_and_when_and_order_is_kept(store, local_sites):
+def test_an_outside_engine_is_sent_where_and_when_and_order_is_respected(store, local_sites):
     """Everything is announced at once, in a wrong order; nothing gets its turn before its parents
     are done."""
     with served(store, local_sites) as client:
@@ -102,14 +102,14 @@ def test_an_outside_engine_is_told_where_and_when_and_order_is_kept(store, local
         began, ended, lock = {}, {}, threading.Lock()
 
         def work(workflow, task):
-            turn = client.turn(run, workflow, task)
+            turn = client.permit(run, workflow, task)
             assert (turn["site"], turn["slot"].startswith("here")) == ("here", True)
             with lock:
                 began[workflow, task] = time.monotonic()
             time.sleep(0.05)
             with lock:
                 ended[workflow, task] = time.monotonic()
-            assert client.end(run, workflow, task, copy=turn["copy"], ok=True)
+            assert client.end(run, workflow, task, replica=turn["copy"], ok=True)
 
         tasks = [(w, t) for w in ("w-1", "w-2") for t in ("d", "c", "b", "a")]
         threads = [threading.Thread(target=work, args=task) for task in tasks]
@@ -121,19 +121,19 @@ def test_an_outside_engine_is_told_where_and_when_and_order_is_kept(store, local
         for workflow in ("w-1", "w-2"):
             for parent, child in (("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")):
                 assert ended[workflow, parent] <= began[workflow, child]
-        with pytest.raises(InputError, match="is over"):
-            client.turn(run, "w-1", "a")
+        with pytest.raises(InputError, match="has ended"):
+            client.permit(run, "w-1", "a")
         with pytest.raises(InputError):
-            client.turn(RunHandle(set_id, "run-0000000000"), "w-1", "a")
+            client.permit(RunHandle(set_id, "run-0000000000"), "w-1", "a")
 
 
 def test_a_run_is_cancelled_over_rest(store, local_sites):
     with served(store, local_sites) as client:
         set_id = client.submit(DIAMOND)
-        with pytest.raises(InputError, match="no run that goes on"):
+        with pytest.raises(InputError, match="no active run"):
             client.cancel(set_id)
         run = client.run(set_id, engine="outside")
-        client.turn(run, "w-1", "a")
+        client.permit(run, "w-1", "a")
         client.cancel(set_id)
         assert client.wait(run) == "cancelled"
 
@@ -152,12 +152,12 @@ def test_figures_for_prometheus(store):
             text = answer.read().decode()
     assert 'vgrads_runs{state="kept"} 1.0' in text
     assert 'fate="granted"' in text
-    held = sum(
+    reserved = sum(
         float(line.split()[-1])
         for line in text.splitlines()
         if line.startswith("vgrads_slot_bounds_total")
     )
-    assert held >= 1
+    assert reserved >= 1
     assert 'vgrads_slot_wait_seconds_bucket{le="+Inf"' in text
     assert "vgrads_kept 1.0" in text
 
@@ -168,9 +168,9 @@ def test_a_service_that_is_not_there():
     assert gone.value.transient
 
 
-def order(task, copy=0, attempt=0):
+def order(task, replica=0, attempt=0):
     return TaskOrder(
-        key=("w", task, copy),
+        key=("w", task, replica),
         site="s",
         slot="a",
         procs=1,
@@ -180,11 +180,11 @@ def order(task, copy=0, attempt=0):
     )
 
 
-def test_turns_wait_for_both_sides_and_are_given_up_if_nobody_comes():
+def test_turns_wait_for_both_sides_and_are_abandoned_if_nobody_comes():
     clock = SimClock()
     engine = OutsideEngine(clock, patience_s=100.0)
     assert engine.announce(("w", "a")) == []
-    engine.start([order("a"), order("a", copy=1), order("b")])
+    engine.start([order("a"), order("a", replica=1), order("b")])
     assert {o.key for o in engine.announce(("w", "a"))} == {("w", "a", 0), ("w", "a", 1)}
     engine.cancel(("w", "a", 1))
     assert engine.report(("w", "a", 0), True)
@@ -195,7 +195,7 @@ def test_turns_wait_for_both_sides_and_are_given_up_if_nobody_comes():
     assert (ends["a"].ok, ends["b"].ok, ends["b"].reason) == (
         True,
         False,
-        "nobody came for its turn",
+        "no engine requested its start permit",
     )
     waiting = []
     thread = threading.Thread(
@@ -235,20 +235,20 @@ class Listener:
 
 @pytest.fixture
 def listen():
-    made = []
+    created = []
 
     def make(**how):
-        made.append(Listener(**how))
-        return made[-1]
+        created.append(Listener(**how))
+        return created[-1]
 
     yield make
-    for listener in made:
+    for listener in created:
         listener.server.shutdown()
         listener.server.server_close()
 
 
 def state(now_s=1.0):
-    return RunState(now_s=now_s, slots=Map(), copies=Map(), done=Map(), lost=Map())
+    return RunState(now_s=now_s, slots=Map(), replicas=Map(), done=Map(), lost=Map())
 
 
 def test_webhooks_are_signed_in_order_and_tried_again(listen):
@@ -256,7 +256,7 @@ def test_webhooks_are_signed_in_order_and_tried_again(listen):
     hook = Webhook(listener.url, "secret", "run-1", pause=lambda _: 0.01)
     hook(None, state(), [Tick(at_s=1.0)])
     for n in range(3):
-        hook(None, state(), [CopyEnded(at_s=float(n), key=("w", "t", n), ok=True)])
+        hook(None, state(), [ReplicaEnded(at_s=float(n), key=("w", "t", n), ok=True)])
     hook.outcome = {"kept": True}
     hook.close()
     assert [body["events"][0]["at_s"] for body in listener.bodies[:-1]] == [0.0, 1.0, 2.0]
@@ -265,14 +265,14 @@ def test_webhooks_are_signed_in_order_and_tried_again(listen):
     assert hook.undelivered == 0
 
 
-def test_webhooks_that_are_not_wanted_or_not_there_hold_nothing_up(listen):
+def test_webhooks_that_are_not_configured_or_not_there_hold_nothing_up(listen):
     unwanted = Webhook(listen(refusals=99, code=404).url, "secret", "run-1", pause=lambda _: 0.01)
     nobody = Webhook("http://127.0.0.1:9/", "secret", "run-1", pause=lambda _: 0.01)
     for hook in (unwanted, nobody):
-        hook(None, state(), [CopyEnded(at_s=0.0, key=("w", "t", 0), ok=True)])
+        hook(None, state(), [ReplicaEnded(at_s=0.0, key=("w", "t", 0), ok=True)])
         hook.close()
         assert hook.undelivered == 2
-    with pytest.raises(InputError, match="no http"):
+    with pytest.raises(InputError, match="not an http or https URL"):
         Webhook("file:///etc/passwd", "secret", "run-1")
 
 

@@ -8,10 +8,9 @@ from jinja2 import UndefinedError
 
 from tests.portal.serving import LEAD, SMALL
 from tests.waiting import until
-from vgrads.api.config import embedded_data
+from vgrads.api.config import dispatcher_folder, embedded_data
 from vgrads.portal.charts import pages
-from vgrads.portal.jobs.bags import dispatcher_folder
-from vgrads.portal.records.bags import Bags, new_bag
+from vgrads.portal.records.bags import BagStore, new_bag
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
@@ -48,20 +47,20 @@ def open_page(client, path):
 
 def open_all(client, set_id):
     """Everything that the page of a set shows and links to; the text of the page itself."""
-    for path in ("/standing", "/tasks", "/run", "/cancel"):
+    for path in ("/status", "/tasks", "/run", "/cancel"):
         open_page(client, f"/sets/{set_id}{path}")
     page = open_page(client, f"/sets/{set_id}")
     assert set_id in open_page(client, "/")
     return page
 
 
-def test_a_set_that_was_received_and_one_that_cannot_be_planned(tmp_path, monkeypatch):
+def test_a_set_that_was_received_and_another_that_cannot_be_planned(tmp_path, monkeypatch):
     """The service is not begun: nobody takes the set out of the queue."""
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     with Store() as store:
         client, sets = TestClient(application(store)), Sets(store.engine)
         set_id = sets.add("local", "small", json.dumps(SMALL), real=False)["id"]
-        assert "It is being planned." in open_all(client, set_id)
+        assert "Planning." in open_all(client, set_id)
         sets.fail(set_id, "the history of a queue cannot be read")
         page = open_all(client, set_id)
         assert "the history of a queue cannot be read" in page
@@ -80,7 +79,7 @@ def test_a_set_that_is_planned_and_planned_again(served):
     assert '<b id="fact-state">planning</b>' in open_all(client, set_id)
 
 
-def test_a_set_that_is_planned_below_what_was_asked_and_one_that_is_impossible(served):
+def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(served):
     client, _ = served
     below = submit(client, UNLIKELY)
     promise = client.get(f"/v1/workflow-sets/{below}/plan").json()["promise"]
@@ -92,23 +91,23 @@ def test_a_set_that_is_planned_below_what_was_asked_and_one_that_is_impossible(s
     open_page(client, f"/sets/{impossible}/what-if")
 
 
-def test_a_set_that_runs_is_kept_and_is_cancelled(served):
+def test_a_set_that_runs_is_stored_and_is_cancelled(served):
     client, _ = served
-    kept, cancelled = submit(client, SMALL), submit(client, LEAD)
+    retained, cancelled = submit(client, SMALL), submit(client, LEAD)
     base = f"/v1/workflow-sets/{cancelled}"
     assert client.post(f"{base}/run?speed=60").status_code == 202
     open_all(client, cancelled)  # its manager may not have begun yet
-    until(lambda: client.get(f"{base}/standing").json().get("tasks"))
+    until(lambda: client.get(f"{base}/status").json().get("tasks"))
     open_all(client, cancelled)
     assert client.post(f"/sets/{cancelled}/cancel", headers=PAGE).status_code == 303
-    until(lambda: client.get(f"{base}/standing").json()["state"] == "cancelled")
+    until(lambda: client.get(f"{base}/status").json()["state"] == "cancelled")
     assert "<strong>Cancelled:</strong>" in open_all(client, cancelled)
-    assert client.post(f"/v1/workflow-sets/{kept}/run").status_code == 202
-    until(lambda: client.get(f"/v1/workflow-sets/{kept}/standing").json()["state"] == "kept")
-    assert "<strong>Promise kept:</strong>" in open_all(client, kept)
-    (attempt,) = client.get(f"/v1/workflow-sets/{kept}/tasks").json()["attempts"]
-    logs = open_page(client, f"/sets/{kept}/tasks/{attempt['workflow']}/{attempt['task']}")
-    assert f"Copy {attempt['copy']}, attempt 1: done" in logs
+    assert client.post(f"/v1/workflow-sets/{retained}/run").status_code == 202
+    until(lambda: client.get(f"/v1/workflow-sets/{retained}/status").json()["state"] == "kept")
+    assert "<strong>Promise kept:</strong>" in open_all(client, retained)
+    (attempt,) = client.get(f"/v1/workflow-sets/{retained}/tasks").json()["attempts"]
+    logs = open_page(client, f"/sets/{retained}/tasks/{attempt['workflow']}/{attempt['task']}")
+    assert f"Replica {attempt['copy']}, attempt 1: done" in logs
 
 
 @pytest.mark.parametrize("state", ["running", "interrupted", "failed", "broken", "cancelled"])
@@ -135,7 +134,7 @@ def test_a_run_that_missed_its_deadline(served):
 @pytest.mark.parametrize("state", ["waiting", "running", "interrupted", "cancelled", "failed"])
 def test_a_bag_of_which_nothing_was_measured(served, state):
     client, store = served
-    bags = Bags(store.engine)
+    bags = BagStore(store.engine)
     bags.add(new_bag("bag-0123456789", "bag-0123456789", 0, "empty", "local", 3))
     dispatcher_folder("bag-0123456789").mkdir(parents=True)
     bags.set_state("bag-0123456789", state)
@@ -145,7 +144,7 @@ def test_a_bag_of_which_nothing_was_measured(served, state):
 
 def test_a_bag_that_its_dispatcher_could_not_read_keeps_its_name(served):
     client, store = served
-    bags = Bags(store.engine)
+    bags = BagStore(store.engine)
     bags.add(new_bag("bag-0123456789", "bag-0123456789", 0, "empty", "local", 3))
     folder = dispatcher_folder("bag-0123456789")
     folder.mkdir(parents=True)
@@ -180,6 +179,6 @@ def test_a_run_whose_manager_was_killed_before_it_began_is_cancelled_from_its_pa
 
 def test_a_bag_of_the_command_line_whose_dispatcher_is_gone_is_not_cancelled_by_the_service(served):
     client, store = served
-    Bags(store.engine).add(new_bag("bag-0123456789", "bag-0123456789", 0, "left", "", 3))
+    BagStore(store.engine).add(new_bag("bag-0123456789", "bag-0123456789", 0, "left", "", 3))
     refused = client.delete("/v1/bags/bag-0123456789")
     assert (refused.status_code, "vgrads bags cancel" in refused.text) == (409, True)

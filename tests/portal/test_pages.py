@@ -14,7 +14,7 @@ from tests.services.fixtures import there
 from tests.waiting import until
 from vgrads.portal.charts.exports import export
 from vgrads.portal.charts.gantt import workflow_colours
-from vgrads.portal.records.access import Access
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -38,11 +38,11 @@ def service(tmp_path_factory):
 def browser():
     there("" if CHROMIUM else "needs chromium")
     with playwright.sync_playwright() as tools:
-        found = tools.chromium.launch(
+        result = tools.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
         )
-        yield found
-        found.close()
+        yield result
+        result.close()
 
 
 @pytest.fixture
@@ -50,26 +50,26 @@ def page(browser, service):
     """A page that fails its test if anything goes wrong in it, or if it asks anybody else for
     anything."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
-    one = context.new_page()
+    item = context.new_page()
     troubles = []
-    one.on("pageerror", lambda error: troubles.append(str(error)))
-    one.on(
+    item.on("pageerror", lambda error: troubles.append(str(error)))
+    item.on(
         "console",
-        lambda said: (
-            troubles.append(said.text)
-            if said.type == "error" and "status of 422" not in said.text
+        lambda text: (
+            troubles.append(text.text)
+            if text.type == "error" and "status of 422" not in text.text
             else None
         ),
     )
-    one.on(
+    item.on(
         "request",
-        lambda asked: (
-            troubles.append(asked.url)
-            if not asked.url.startswith((service.url, "data:", "blob:"))
+        lambda requested: (
+            troubles.append(requested.url)
+            if not requested.url.startswith((service.url, "data:", "blob:"))
             else None
         ),
     )
-    yield one
+    yield item
     context.close()
     assert troubles == []
 
@@ -107,15 +107,15 @@ def wait_for(page, expression, arg=None):
 def middle_of(page, task):
     """Where the bar of a task stands on the page."""
     return page.evaluate(
-        """name => { const c = vgrads.chart, h = c.hits.find(h => h.bar && `${h.bar.item.workflow}/${h.bar.item.task}` === name);
-        c.canvas.scrollIntoView();
-        window.scrollBy(0, h.y - 300);
-        const box = c.canvas.getBoundingClientRect(); return [box.x + h.x + h.w / 2, box.y + h.y - c.scroll + h.h / 2]; }""",
+        """name => { const c = vgrads.chart, h = c.hits.find(h => h.bar &&
+        `${h.bar.item.workflow}/${h.bar.item.task}` === name); c.canvas.scrollIntoView();
+        window.scrollBy(0, h.y - 300); const box = c.canvas.getBoundingClientRect(); return [box.x +
+        h.x + h.w / 2, box.y + h.y - c.scroll + h.h / 2]; }""",
         task,
     )
 
 
-def test_a_set_is_handed_over_run_watched_and_kept(page):
+def test_a_set_is_handed_over_run_and_watched(page):
     page.goto("/submit")
     page.fill("#text", json.dumps(STORM))
     page.click("#send")
@@ -126,7 +126,7 @@ def test_a_set_is_handed_over_run_watched_and_kept(page):
     drawn(page, "running")
     wait_for(page, "vgrads.chart.data.now_s > 1800")
     assert not page.is_visible("#run")
-    wait_for(page, "/ now/.test(document.getElementById('standing').textContent)")
+    wait_for(page, "/ now/.test(document.getElementById('status').textContent)")
     keep(page, "portal-running")
     page.wait_for_selector("#gantt[data-ended]", timeout=60_000)
     drawn(page, "kept")
@@ -207,7 +207,7 @@ def test_what_if_redraws_the_curve_that_people_decide_by(page, service):
     page.keyboard.press("End")
     page.wait_for_selector("#answer[data-ready=no]")
     page.wait_for_selector("#answer[data-ready=yes]", timeout=60_000)
-    assert page.text_content("#needed-told") == "8 of 8"
+    assert page.text_content("#needed-text") == "8 of 8"
     assert page.text_content("#probability") != before
 
 
@@ -221,9 +221,9 @@ def test_a_queue_shows_its_bounds_and_its_record(page):
     keep(page, "portal-queue")
 
 
-def test_mistakes_are_told_beside_the_form(page):
+def test_mistakes_are_reported_next_to_the_form(page):
     page.goto("/submit")
-    for text, told in (
+    for text, line in (
         ("a: [", "cannot be parsed"),
         ("{}", "name"),
         ("3", "mapping"),
@@ -231,7 +231,7 @@ def test_mistakes_are_told_beside_the_form(page):
     ):
         page.fill("#text", text)
         page.click("#send")
-        wait_for(page, "t => document.getElementById('problem').textContent.includes(t)", told)
+        wait_for(page, "t => document.getElementById('problem').textContent.includes(t)", line)
         assert page.url.endswith("/submit")  # nothing was handed over
 
 
@@ -251,10 +251,10 @@ def test_pages_are_usable_by_everybody(page, service, scheme):
     ):
         page.goto(path)
         page.wait_for_load_state("load")
-        found = (
+        result = (
             axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
         )
-        assert [(path, v["id"], v["nodes"][0]["html"]) for v in found] == []
+        assert [(path, v["id"], v["nodes"][0]["html"]) for v in result] == []
 
 
 def big(slots=60, tasks=5000):
@@ -322,8 +322,9 @@ def test_a_page_of_its_own_draws_thousands_of_bars_without_a_service(browser, tm
         """async () => { const canvas = document.querySelector("canvas"); const times = [];
         canvas.focus();
         for (let i = 0; i < 20; i++) { const began = performance.now();
-          canvas.dispatchEvent(new KeyboardEvent("keydown", {key: i % 2 ? "ArrowRight" : "+", bubbles: true}));
-          await new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))); times.push(performance.now() - began); }
+          canvas.dispatchEvent(new KeyboardEvent("keydown", {key: i % 2 ? "ArrowRight" : "+",
+          bubbles: true})); await new Promise(r => requestAnimationFrame(() =>
+          requestAnimationFrame(r))); times.push(performance.now() - began); }
         return times.sort((a, b) => a - b)[10]; }"""
     )
     (tmp_path / "frame.txt").write_text(
@@ -357,12 +358,12 @@ def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(bro
             "vgrads.chart.scroll + vgrads.chart.height)"
         ),
     )
-    seen, whole = page.evaluate("[vgrads.chart.view[1], vgrads.chart.total]")
-    assert seen < 0.15 * whole  # fitted to what there is
+    observed, whole = page.evaluate("[vgrads.chart.view[1], vgrads.chart.total]")
+    assert observed < 0.15 * whole  # fitted to what there is
     page.click("text=To the deadline")
     assert view(page)[1] == whole
     page.click("text=Fit")
-    assert view(page)[1] == seen
+    assert view(page)[1] == observed
     assert {"deadline", "now", "a copy of a task"} <= set(
         page.locator(".legend span").all_text_contents()
     )
@@ -390,7 +391,7 @@ def test_nothing_is_wider_than_a_telephone(page, service):
 
 def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):
     with Store(f"sqlite:///{tmp_path / 'vgrads.db'}") as store:
-        access = Access(store.engine)
+        access = AccessControl(store.engine)
         ann, _ = access.create("ann", ["submit"], 3600.0)
         bob, _ = access.create("bob", ["submit"], 3600.0)
     served = Served(tmp_path)

@@ -23,13 +23,13 @@ from tests.waiting import until
 from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.portal.client import Client
-from vgrads.portal.records.lease import new_owner
+from vgrads.portal.records.heartbeat import new_owner
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import LeaseRow
 from vgrads.portal.records.work import PLAN, RUN, Works
 from vgrads.portal.web.app import make_app
-from vgrads.portal.web.guard import Limits
+from vgrads.portal.web.guard import RequestLimits
 from vgrads.portal.web.service import Bounds
 from vgrads.vgrid.catalog import load_catalog
 
@@ -78,7 +78,7 @@ def test_a_set_with_a_key_is_handed_over_once(client):
     assert len(client.get("/v1/workflow-sets").json()) == 1
 
 
-def test_many_with_one_key_at_the_same_time_are_one(client):
+def test_many_with_a_single_key_at_the_same_time_are_one(client):
     ids = []
     threads = [
         Thread(target=lambda: ids.append(submit(client, SMALL, **{"Idempotency-Key": "k"})))
@@ -92,7 +92,9 @@ def test_many_with_one_key_at_the_same_time_are_one(client):
     assert len(set(ids)) == 1
 
 
-def test_a_set_that_cannot_be_planned_is_not_kept_and_its_key_is_free_again(tmp_path, monkeypatch):
+def test_a_set_that_cannot_be_planned_is_not_stored_and_its_key_is_free_again(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
     log = tmp_path / "log.swf.gz"
     log.write_bytes(MAYHEM.read_bytes())
@@ -135,7 +137,7 @@ def test_keys_that_are_none(client, key):
 # revisions and conditions
 
 
-def test_plans_have_revisions_and_can_be_made_anew(client):
+def test_plans_have_revisions_and_can_be_replanned(client):
     set_id = submit(client, LEAD)
     base = f"/v1/workflow-sets/{set_id}"
     plan = client.get(f"{base}/plan")
@@ -164,7 +166,7 @@ def test_the_chart_has_a_tag_that_changes_with_the_run(client):
     assert client.get(base, headers={"If-None-Match": body.headers["etag"]}).status_code == 304
 
 
-def test_the_plan_that_was_shown_is_the_one_that_is_run(client):
+def test_the_plan_that_was_shown_equals_the_same_that_is_run(client):
     set_id = submit(client, LEAD)
     base = f"/v1/workflow-sets/{set_id}"
     planned = client.get(f"{base}/gantt").json()["placements"]
@@ -180,13 +182,13 @@ def test_the_plan_that_was_shown_is_the_one_that_is_run(client):
 
 def test_lists_come_in_pages_without_loss_or_repetition(client):
     ids = [submit(client, SMALL | {"name": f"s{n}"}) for n in range(7)]
-    seen, path = [], "/v1/workflow-sets?limit=3"
+    observed, path = [], "/v1/workflow-sets?limit=3"
     while path:
         answer = client.get(path)
-        seen += [row["id"] for row in answer.json()]
+        observed += [row["id"] for row in answer.json()]
         link = answer.headers.get("link", "")
         path = link.partition(">")[0].removeprefix("<") if link else ""
-    assert seen == ids[::-1]
+    assert observed == ids[::-1]
     assert client.get("/v1/workflow-sets?after=nonsense").status_code == 422
     cursor = client.get("/v1/workflow-sets?limit=3").headers["link"].partition("after=")[2]
     assert "s3" in client.get(f"/?after={cursor.partition('>')[0]}").text
@@ -232,8 +234,10 @@ def test_what_if_tells_of_other_wishes_and_keeps_nothing(client):
 
 def test_a_task_is_explained(client):
     set_id = submit(client, LEAD)
-    told = client.get(f"/v1/workflow-sets/{set_id}/explain", params={"task": "lead-1/wrf"}).json()
-    assert "Phase" in told["text"]
+    message = client.get(
+        f"/v1/workflow-sets/{set_id}/explain", params={"task": "lead-1/wrf"}
+    ).json()
+    assert "Phase" in message["text"]
     assert (
         client.get(f"/v1/workflow-sets/{set_id}/explain", params={"task": "none"}).status_code
         == 422
@@ -259,7 +263,7 @@ def test_the_promise_over_time_begins_as_promised_and_ends_at_what_came(client):
     ("form", "begins"),
     [("html", b"<!doctype"), ("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")],
 )
-def test_charts_are_given_as_pictures(client, form, begins):
+def test_charts_are_written_as_pictures(client, form, begins):
     set_id = submit(client, LEAD)
     answer = client.get(f"/v1/workflow-sets/{set_id}/gantt", params={"format": form})
     assert answer.status_code == 200
@@ -286,8 +290,8 @@ def test_a_trace_has_every_bar_at_its_time(client):
     spans = sorted(
         (e["pid"], e["tid"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X"
     )
-    for one, following in itertools.pairwise(spans):  # one row, one thing at a time
-        assert one[:2] != following[:2] or one[3] <= following[2] + 1.0
+    for item, following in itertools.pairwise(spans):  # one row, one thing at a time
+        assert item[:2] != following[:2] or item[3] <= following[2] + 1.0
 
 
 # histories
@@ -363,7 +367,7 @@ def test_uploads_of_every_packing_and_to_wrong_places(client):
 def test_large_bodies_are_refused_before_and_while_they_come(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
     app = make_app(
-        store, load_catalog(DATA / "sites.toml"), limits=Limits(body=10_000, upload=20_000)
+        store, load_catalog(DATA / "sites.toml"), limits=RequestLimits(body=10_000, upload=20_000)
     )
     with TestClient(app) as client:
         assert (
@@ -418,7 +422,7 @@ def test_plans_and_runs_survive_a_service_that_is_killed(tmp_path):
         assert service.end() in (0, -15)
 
 
-def test_work_is_done_once_taken_over_and_given_up_only_for_processes_that_died(tmp_path):
+def test_work_is_done_once_taken_over_and_abandoned_only_for_processes_that_died(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'w.db'}") as store:
         set_id = Sets(store.engine).add("ann", "s", "{}", False)["id"]
         works, mine, other = Works(store.engine), new_owner(), "elsewhere:1:x"
@@ -444,7 +448,7 @@ def test_work_is_done_once_taken_over_and_given_up_only_for_processes_that_died(
 
 
 @pytest.mark.more
-def test_a_run_whose_process_dies_again_and_again_is_given_up(tmp_path):
+def test_a_run_whose_process_dies_again_and_again_is_abandoned(tmp_path):
     with serving(tmp_path) as service:
         client = service.client()
         set_id = client.submit(LEAD)
@@ -468,7 +472,7 @@ def test_a_run_whose_process_dies_again_and_again_is_given_up(tmp_path):
         assert service.ready()
 
 
-def test_a_port_that_is_taken_is_said(tmp_path):
+def test_a_port_that_is_taken_is_reported(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -506,18 +510,18 @@ def test_a_run_by_an_outside_engine_goes_on_after_a_restart(tmp_path):
         client = service.client()
         set_id = client.submit(chain)
         run = client.run(set_id, engine="outside")
-        turn = client.turn(run, "w-1", "a")
-        assert client.end(run, "w-1", "a", copy=turn["copy"], ok=True)
-        turn = client.turn(run, "w-1", "b")
+        turn = client.permit(run, "w-1", "a")
+        assert client.end(run, "w-1", "a", replica=turn["copy"], ok=True)
+        turn = client.permit(run, "w-1", "b")
         service.kill()
         service.begin()
         client = service.client()
-        turn = client.turn(run, "w-1", "b")  # offered again
-        assert client.end(run, "w-1", "b", copy=turn["copy"], ok=True)
+        turn = client.permit(run, "w-1", "b")  # offered again
+        assert client.end(run, "w-1", "b", replica=turn["copy"], ok=True)
         assert client.wait(run) == "kept"
 
 
-def test_a_service_that_is_asked_to_ends_soon_though_somebody_listens(tmp_path):
+def test_a_service_that_is_queried_to_ends_soon_though_somebody_listens(tmp_path):
     with serving(tmp_path) as service:
         client = service.client()
         run = client.run(client.submit(LEAD), speed=1)
@@ -551,7 +555,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(tmp_path):
 def test_the_client_asks_only_for_what_the_description_has(client):
     """Every request of the client is one of the OpenAPI's."""
     paths = client.get("/openapi.json").json()["paths"]
-    known = {
+    existing = {
         (
             method.upper(),
             path.replace("{set_id}", "S")
@@ -562,24 +566,24 @@ def test_the_client_asks_only_for_what_the_description_has(client):
         for path, methods in paths.items()
         for method in methods
     }
-    asked = set()
+    requested = set()
 
     class Spy(Client):
         def _ask(self, method, path, body=None, more=None):
-            asked.add((method, path.partition("?")[0]))
-            return {"id": "S", "run": "R", "turns": [{}], "counted": True}
+            requested.add((method, path.partition("?")[0]))
+            return {"id": "S", "run": "R", "permits": [{}], "counted": True}
 
     spy = Spy("http://x")
     run = spy.run(spy.submit({}))
     for call in (spy.read, spy.plan, spy.gantt, spy.what_if, spy.cancel):
         call("S")
-    spy.turn(run, "w", "t")
+    spy.permit(run, "w", "t")
     spy.end(run, "w", "t", ok=True)
-    assert asked <= known
-    assert len(asked) == 9
+    assert requested <= existing
+    assert len(requested) == 9
 
 
-def test_a_client_whose_key_was_used_is_told(tmp_path):
+def test_a_client_whose_key_was_used_is_reported(tmp_path):
     with serving(tmp_path) as service:
         client = service.client()
         assert client.submit(SMALL, key="k") == client.submit(SMALL, key="k")

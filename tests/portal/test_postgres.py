@@ -10,10 +10,10 @@ from tests.portal.migrating import check_many_at_once, check_shape, check_up_and
 from tests.portal.serving import LEAD, serving
 from tests.services import postgres
 from tests.services.fixtures import there
-from vgrads.execmgr.core.states import Cancelled, CopyEnded
+from vgrads.execmgr.core.states import Cancelled, ReplicaEnded
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.database import open_engine
-from vgrads.portal.records.run_lease import ask_manager_to_stop
+from vgrads.portal.records.run_lease import request_stop
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 
@@ -45,17 +45,20 @@ def test_a_run_is_planned_carried_out_resumed_and_drawn(url, vgrads, monkeypatch
         assert store.events(row["run"]) == before
 
 
-def test_one_manager_at_a_time_and_what_it_writes_is_there(url):
+def test_a_single_manager_at_a_time_and_what_it_writes_is_there(url):
     with Store(url) as store:
         run_id = store.add_run(store.add_set("s", {}, {}, {}))
         first, second = RunRecord(store.engine, run_id), RunRecord(store.engine, run_id)
         first.lease.take()
-        with pytest.raises(InputError, match="is looked after"):
+        with pytest.raises(InputError, match="is managed"):
             second.lease.take()
-        events = [Cancelled(at_s=1.0, reason="x"), CopyEnded(at_s=2.0, key=("w", "t", 0), ok=True)]
+        events = [
+            Cancelled(at_s=1.0, reason="x"),
+            ReplicaEnded(at_s=2.0, key=("w", "t", 0), ok=True),
+        ]
         first.append(events)
         assert second.events() == events
-        assert ask_manager_to_stop(store.engine, run_id, "enough")
+        assert request_stop(store.engine, run_id, "enough")
         first.lease._look_s = 0.0
         assert first.stop_reason() == "enough"
         first.lease.leave()
@@ -63,7 +66,7 @@ def test_one_manager_at_a_time_and_what_it_writes_is_there(url):
         second.lease.leave()
 
 
-def test_sites_are_kept(url, vgrads, monkeypatch):
+def test_sites_are_stored(url, vgrads, monkeypatch):
     monkeypatch.setenv("VGRADS_DB", url)
     assert vgrads("sites", "add", DATA / "sites.toml").code == 0
     assert len(vgrads("sites", "list", "--json").json["sites"]) >= 7

@@ -19,11 +19,11 @@ from tests.services import postgres
 from tests.services.fixtures import there
 from tests.waiting import until
 from vgrads.execmgr.core.journal import LeaseExpired
-from vgrads.execmgr.core.states import CopyEnded
-from vgrads.execmgr.mailbox import Answer
+from vgrads.execmgr.core.states import ReplicaEnded
+from vgrads.execmgr.mailbox import TaskUpdate
 from vgrads.kernel.errors import SiteError
-from vgrads.portal.records.bags import Bags
-from vgrads.portal.records.lease import LEASE_S, new_owner
+from vgrads.portal.records.bags import BagStore
+from vgrads.portal.records.heartbeat import LEASE_S, new_owner
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.run_lease import RunLease
 from vgrads.portal.records.run_record import RunRecord
@@ -56,13 +56,13 @@ def server(tmp_path_factory):
 def record(server):
     """The record of a run that this process is the manager of."""
     with Store(server.url) as store:
-        found = RunRecord(store.engine, store.add_run(store.add_set("s", {}, {}, {})))
-        found.lease.take()
-        yield found
+        run_record = RunRecord(store.engine, store.add_run(store.add_set("s", {}, {}, {})))
+        run_record.lease.take()
+        yield run_record
 
 
 def ends(*numbers):
-    return [CopyEnded(at_s=float(n), key=("w", f"t{n}", 0), ok=True) for n in numbers]
+    return [ReplicaEnded(at_s=float(n), key=("w", f"t{n}", 0), ok=True) for n in numbers]
 
 
 @contextmanager
@@ -106,15 +106,15 @@ def test_a_manager_waits_for_its_database_and_no_task_begins_twice(server, tmp_p
     with Store(server.url) as store:
         (row,) = [row for row in store.list_runs() if row.id == json.loads(out)["run"]]
         assert row.state == "kept"
-        told = [e["key"][1] for e in store.events(row.id) if e.get("committed")]
-        assert sorted(told) == ["first", "second"]
+        message = [e["key"][1] for e in store.events(row.id) if e.get("committed")]
+        assert sorted(message) == ["first", "second"]
 
 
 def test_a_lease_that_ends_while_the_database_is_away_ends_its_manager(server, record):
     record.append(ends(1))
     with started_again(server):
         record.lease._confirmed_s = time.monotonic() - LEASE_S + 0.3
-        with pytest.raises(LeaseExpired, match="could not reach it for 30 s") as caught:
+        with pytest.raises(LeaseExpired, match="could not reach the database for 30 s") as caught:
             record.append(ends(2))
         assert caught.value.exit_code == 4 and "vgrads resume" in str(caught.value)
         record.lease._confirmed_s, record.lease._look_s = time.monotonic() - LEASE_S, 0.0
@@ -123,7 +123,7 @@ def test_a_lease_that_ends_while_the_database_is_away_ends_its_manager(server, r
     assert record.events() == ends(1)
 
 
-def test_who_holds_no_lease_is_told_at_once(server, record):
+def test_who_holds_no_lease_is_reported_at_once(server, record):
     other = RunLease(record._engine, record.run_id)
     with started_again(server), pytest.raises(SiteError, match="database"):
         other.take()
@@ -166,25 +166,25 @@ class Proxy:
                 if cut.is_set() and not requests:
                     break
                 target.sendall(data)
-        for one in (source, target):
+        for item in (source, target):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                item.shutdown(socket.SHUT_RDWR)
 
     def close(self):
-        for one in self._sockets:
+        for item in self._sockets:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                item.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(10)
-        for one in self._sockets:
-            one.close()
+        for item in self._sockets:
+            item.close()
 
 
 @pytest.fixture
 def proxy(server):
-    found = Proxy(server.port)
-    yield found
-    found.close()
+    result = Proxy(server.port)
+    yield result
+    result.close()
 
 
 @pytest.mark.parametrize("at", ["request", "answer"])
@@ -198,7 +198,7 @@ def test_a_commit_that_nobody_answers_for_is_written_once(server, proxy, at):
         record.append(ends(2, 3))
         record.append(ends(4))
         assert record.events() == ends(1, 2, 3, 4)
-        answer = [Answer(task=("w", "a"), state="done", reason="")]
+        answer = [TaskUpdate(task=("w", "a"), state="done", reason="")]
         record.mailbox().answer(answer)
         proxy.at = at
         record.mailbox().answer(answer)
@@ -242,17 +242,17 @@ def test_a_service_and_its_runs_go_on_when_the_database_is_there_again(server, t
     with serving(tmp_path, "--db", server.url, "--sites", tmp_path / "sites.toml") as service:
         client = service.client()
         run = client.run(client.submit(chain), engine="outside")
-        first = client.turn(run, "w-1", "a")
+        first = client.permit(run, "w-1", "a")
         with started_again(server, "immediate"):
             until(lambda: not service.ready(), "the service notices")
-        assert client.end(run, "w-1", "a", copy=first["copy"], ok=True)
-        second = client.turn(run, "w-1", "b")
-        assert client.end(run, "w-1", "b", copy=second["copy"], ok=True)
+        assert client.end(run, "w-1", "a", replica=first["copy"], ok=True)
+        second = client.permit(run, "w-1", "b")
+        assert client.end(run, "w-1", "b", replica=second["copy"], ok=True)
         assert client.wait(run) == "kept"
         assert "Traceback" not in service.log.read_text()
     with Store(server.url) as store:
-        copies = [e["key"][1] for e in store.events(run.run_id) if e.get("committed")]
-        assert copies == ["a", "b"]
+        replicas = [e["key"][1] for e in store.events(run.run_id) if e.get("committed")]
+        assert replicas == ["a", "b"]
 
 
 def test_a_bag_that_ends_while_the_database_is_away_is_done(server, tmp_path):
@@ -279,4 +279,4 @@ def test_a_bag_that_ends_while_the_database_is_away_is_done(server, tmp_path):
             dispatcher.send_signal(signal.SIGKILL)
     assert sorted(ran.read_text().split()) == ["0", "1"]
     with Store(server.url) as store:
-        assert [row.state for row in Bags(store.engine).newest()] == ["done"]
+        assert [row.state for row in BagStore(store.engine).newest()] == ["done"]

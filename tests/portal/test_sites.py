@@ -70,7 +70,7 @@ def test_sites_of_the_database_serve_every_question(vgrads, write):
     assert len(vgrads("sites", "list", "--json").json["sites"]) == 7
 
 
-def test_nothing_of_a_faulty_file_is_kept(vgrads, write):
+def test_nothing_of_a_faulty_file_is_stored(vgrads, write):
     bad = write(
         "sites.toml",
         '[[site]]\nname = "ok"\nkind = "cloud"\nprocs = 4\n' + SITE.format(history="missing.swf"),

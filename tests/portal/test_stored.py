@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from sqlmodel import Session
 
 from tests.conftest import DATA
-from tests.execmgr.test_execmgr import book_for
+from tests.execmgr.test_execmgr import execution_for
 from tests.planner.test_planner import slot
 from tests.portal.serving import Served as Service
-from tests.portal.stored import KEPT, KILLED, REPLANNED, SERVED, SERVED_SET, lay_out
+from tests.portal.stored import FULFILLED, KILLED, REPLANNED, SERVED, SERVED_SET, lay_out
 from tests.workflows.test_workflows import dags
-from vgrads.api.plans.execution import RunOptions, Setup
-from vgrads.drivers.api import Access
-from vgrads.execmgr.core.book import Book
+from vgrads.api.plans.run_setup import RunOptions, Setup
+from vgrads.drivers.api import SiteAccess
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.kernel.errors import InputError
 from vgrads.planner.plan import Plan
 from vgrads.planner.snapshot import Snapshot
@@ -35,29 +35,32 @@ from vgrads.portal.records.tables import ArchiveRow
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    found = lay_out(tmp_path, DATA)
-    monkeypatch.setenv("VGRADS_HOME", str(found))
-    return found
+    path = lay_out(tmp_path, DATA)
+    monkeypatch.setenv("VGRADS_HOME", str(path))
+    return path
 
 
 def test_books_and_plans_of_an_earlier_version_are_whole(home):
     with Store() as store:
-        for run, count in ((KEPT, 1), (REPLANNED, 3), (KILLED, 1), (SERVED, 1)):
-            books = RunRecord(store.engine, run).books()
-            assert len(books) == count
-            for book in books:
-                assert isinstance(book, Book)
-                assert set(book.uses) == {use.slot.id for use in book.plan.uses}
-                for offered in book.snapshot.slots:
+        for run, count in ((FULFILLED, 1), (REPLANNED, 3), (KILLED, 1), (SERVED, 1)):
+            executions = RunRecord(store.engine, run).executions()
+            assert len(executions) == count
+            for execution in executions:
+                assert isinstance(execution, ExecutionPlan)
+                assert set(execution.uses) == {use.slot.id for use in execution.plan.uses}
+                for offered in execution.snapshot.slots:
                     offered.curve.check()
-            books[0].plan.check(books[0].snapshot)
+            executions[0].plan.check(executions[0].snapshot)
         plan, snapshot = Sets(store.engine).archived(SERVED_SET)
         plan.check(snapshot)
         assert plan.promise.probability == pytest.approx(0.986572265625)
         setup = RunRecord(store.engine, KILLED).setup()
         assert setup.options.folder == home / "runs" / KILLED
         first, second = (
-            w.tasks for w in RunRecord(store.engine, KEPT).books()[0].snapshot.wanted.workflows[:2]
+            w.tasks
+            for w in RunRecord(store.engine, FULFILLED)
+            .executions()[0]
+            .snapshot.workflow_set.workflows[:2]
         )
         assert first is second  # equal workflows still share their tasks
 
@@ -79,25 +82,27 @@ def relocated(home, place):
     """Commands of the book name the folder that it was written in, which paths in pickles did as
     well."""
     with Store() as store:
-        tasks = RunRecord(store.engine, KILLED).books()[0].snapshot.wanted.workflows[0].tasks
+        tasks = (
+            RunRecord(store.engine, KILLED).executions()[0].snapshot.workflow_set.workflows[0].tasks
+        )
         assert str(place) in tasks["b"].command
 
 
 def test_runs_of_an_earlier_version_are_shown(home, vgrads, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(home))
     states = {row["run"]: row["state"] for row in vgrads("status", "--json").json["runs"]}
-    assert states[KEPT] == states[REPLANNED] == "kept"
+    assert states[FULFILLED] == states[REPLANNED] == "kept"
     chart = home / "chart.svg"
     assert vgrads("gantt", REPLANNED, "-o", chart).code == 0
     assert "<svg" in chart.read_text()
-    assert vgrads("explain", KEPT, "lead-1/wrf").code == 0
+    assert vgrads("explain", FULFILLED, "lead-1/wrf").code == 0
     service = Service(home, "--sites", DATA / "sites.toml")
     try:
         client = Client(service.url)
         rows = {row["runs"][0]["id"]: row["id"] for row in client.list_sets() if row["runs"]}
-        for run in (KEPT, REPLANNED):
-            told = client.gantt(rows[run])
-            assert told["placements"]
+        for run in (FULFILLED, REPLANNED):
+            payload = client.gantt(rows[run])
+            assert payload["placements"]
             assert client.promise(rows[run])["points"][-1]["probability"] == pytest.approx(1.0)
         handle = client.newest_run(SERVED_SET)
         assert handle.run_id == SERVED
@@ -112,16 +117,16 @@ def test_runs_of_an_earlier_version_are_shown(home, vgrads, monkeypatch):
         service.end()
 
 
-def test_every_value_that_is_kept_has_a_lasting_name():
+def test_every_value_that_is_stored_has_a_lasting_name():
     """Whatever can be reached from what is kept is known to the archive."""
-    found, open_ = set(), [Setup, Book, Plan, Snapshot]
+    result, open_ = set(), [Setup, ExecutionPlan, Plan, Snapshot]
     while open_:
         kind = open_.pop()
-        found.add(kind)
+        result.add(kind)
         hints = typing.get_type_hints(kind)
         for name in (f.name for f in fields(kind)):
-            open_ += [c for c in classes(hints[name]) if is_dataclass(c) and c not in found]
-    assert found == set(KINDS.values())
+            open_ += [c for c in classes(hints[name]) if is_dataclass(c) and c not in result]
+    assert result == set(KINDS.values())
 
 
 def classes(hint):
@@ -131,22 +136,22 @@ def classes(hint):
 
 @settings(max_examples=30)
 @given(dags())
-def test_what_is_kept_comes_back(workflow):
+def test_what_is_stored_comes_back(workflow):
     wide = max(task.procs for task in workflow.tasks.values())
     length = 2 * sum(task.runtime_s for task in workflow.tasks.values()) + 10
-    book = book_for([workflow], [slot("a", procs=wide, end_s=length)], deadline_s=length)
-    again = unpack(pack(book), "x")
-    assert again.plan.promise == book.plan.promise
-    assert (again.order, again.copies, again.placements) == (
-        book.order,
-        book.copies,
-        book.placements,
+    execution = execution_for([workflow], [slot("a", procs=wide, end_s=length)], deadline_s=length)
+    again = unpack(pack(execution), "x")
+    assert again.plan.promise == execution.plan.promise
+    assert (again.order, again.replicas, again.placements) == (
+        execution.order,
+        execution.replicas,
+        execution.placements,
     )
-    assert again.snapshot.wanted == book.snapshot.wanted
-    for one, other in zip(again.snapshot.slots, book.snapshot.slots, strict=True):
-        assert np.array_equal(one.curve.times_s, other.curve.times_s)
-        assert (one.id, one.end_s, one.up) == (other.id, other.end_s, other.up)
-    assert pack(again) == pack(book)
+    assert again.snapshot.workflow_set == execution.snapshot.workflow_set
+    for item, other in zip(again.snapshot.slots, execution.snapshot.slots, strict=True):
+        assert np.array_equal(item.curve.times_s, other.curve.times_s)
+        assert (item.id, item.end_s, item.up) == (other.id, other.end_s, other.up)
+    assert pack(again) == pack(execution)
 
 
 def test_options_of_a_run_come_back():
@@ -156,8 +161,8 @@ def test_options_of_a_run_come_back():
 
 
 def test_an_archive_knows_its_age_and_tells_damage():
-    good = pack(Access(host="x"))
-    assert unpack(good, "x") == Access(host="x")
+    good = pack(SiteAccess(host="x"))
+    assert unpack(good, "x") == SiteAccess(host="x")
     with pytest.raises(InputError, match="newer vgrads"):
         unpack(b"\xff\xff" + good[2:], "x")
     for body in (good[:-5], good[:2], b"", good[:2] + zlib.compress(b"\x93\x90\x90")):
@@ -165,8 +170,8 @@ def test_an_archive_knows_its_age_and_tells_damage():
             unpack(body, "x")
 
 
-def test_a_field_or_kind_of_a_newer_version_is_told():
-    good = zlib.decompress(pack(Access(host="x"))[2:])
+def test_a_field_or_kind_of_a_newer_version_is_reported():
+    good = zlib.decompress(pack(SiteAccess(host="x"))[2:])
     for old, new in ((b"\xa4host", b"\xa4hose"), (b"\xa6access", b"\xa6excess")):
         assert old in good
         with pytest.raises(InputError, match="newer vgrads"):

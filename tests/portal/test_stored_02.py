@@ -10,7 +10,7 @@ from tests.portal.stored_02 import (
     DONE,
     HALF,
     KILLED,
-    LENT,
+    LEASED,
     MATRIX,
     PLANNED_SET,
     QUEUED,
@@ -21,12 +21,12 @@ from tests.portal.stored_02 import (
     WAITING,
     call,
     home,
+    printed,
     ran,
-    said,
     start,
 )
 from tests.waiting import until
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
@@ -38,22 +38,22 @@ def test_books_plans_and_journals_are_whole(home):
     with Store() as store:
         for run in (DONE, KILLED, QUEUED, RUNNING, SERVED):
             record = RunRecord(store.engine, run)
-            (book,) = record.books()
-            assert isinstance(book, Book)
-            book.plan.check(book.snapshot)
+            (execution,) = record.executions()
+            assert isinstance(execution, ExecutionPlan)
+            execution.plan.check(execution.snapshot)
             assert record.events()
             assert record.setup().options.run_id == run
-        tasks = RunRecord(store.engine, KILLED).books()[0].snapshot.wanted.workflows
-        (w,) = (one.tasks["w"] for one in tasks if "w" in one.tasks)
-        assert w.manner.workdir == str(home.parent / "season")
+        tasks = RunRecord(store.engine, KILLED).executions()[0].snapshot.workflow_set.workflows
+        (w,) = (task.tasks["w"] for task in tasks if "w" in task.tasks)
+        assert w.environment.workdir == str(home.parent / "season")
         plan, snapshot = Sets(store.engine).archived(PLANNED_SET)
         plan.check(snapshot)
 
 
 def test_it_is_shown(call, home, tmp_path):
-    told = call("pool", "status", "--json").json  # first: a pool that is silent is shown no more
-    assert [entry["name"] for entry in told["pools"]] == ["shared"]
-    assert told["managers"][0]["by_pool"] == {"shared": 2}
+    message = call("pool", "status", "--json").json  # first: a pool that is silent is shown no more
+    assert [entry["name"] for entry in message["pools"]] == ["shared"]
+    assert message["managers"][0]["by_pool"] == {"shared": 2}
     states = {row["run"]: row["state"] for row in call("status", "--json").json["runs"]}
     assert (states[DONE], states[SERVED]) == ("kept", "kept")
     assert {states[run] for run in (KILLED, QUEUED, RUNNING)} == {"running"}
@@ -63,7 +63,7 @@ def test_it_is_shown(call, home, tmp_path):
     assert call("explain", KILLED, "chain-1/a").code == 0
     assert call("logs", KILLED, "there-1/w").code == 0
     done = {row["id"]: row["done"] for row in call("bags", "status", "--json").json["bags"]}
-    assert (done[HALF], done[WAITING], done[LENT], done[SERVED_BAG]) == (4, 0, 3, 2)
+    assert (done[HALF], done[WAITING], done[LEASED], done[SERVED_BAG]) == (4, 0, 3, 2)
     assert call("bags", "explain", HALF, 1).out.startswith("task 1: done")
     kinds = call("runtimes", "list", "--json").json
     assert "first" in json.dumps(kinds)
@@ -114,11 +114,11 @@ def test_a_pool_that_was_killed_goes_on_with_the_bag_that_it_served(call, tmp_pa
     )
     try:
         (tmp_path / "go").touch()
-        bag = start(tmp_path, "lent", "bags", "resume", LENT, "--contact", "127.0.0.1")
-        assert bag.wait(90) == 0, said(tmp_path, "lent") + said(tmp_path, "pool")
+        bag = start(tmp_path, "lent", "bags", "resume", LEASED, "--contact", "127.0.0.1")
+        assert bag.wait(90) == 0, printed(tmp_path, "lent") + printed(tmp_path, "pool")
     finally:
         pool.send_signal(2)
-        assert pool.wait(60) == 0, said(tmp_path, "pool")
+        assert pool.wait(60) == 0, printed(tmp_path, "pool")
     assert ran(tmp_path, "lent") == Counter(map(str, range(6)))
 
 

@@ -11,7 +11,7 @@ from vgrads.kernel.documents import parse_mapping, validate
 from vgrads.kernel.errors import InputError
 from vgrads.portal.cli import terminal
 from vgrads.portal.cli.plans.live import fitting, later
-from vgrads.portal.cli.plans.run_text import logs_text
+from vgrads.portal.cli.plans.logs_text import logs_text
 from vgrads.portal.cli.plans.status_text import print_runs
 from vgrads.vgrid.documents import SitesDocument
 from vgrads.workflows.sets import SetDocument
@@ -80,9 +80,9 @@ def test_brackets_in_names_and_in_what_tasks_print_are_brackets(narrow, whole):
 
 def test_what_a_task_prints_does_not_command_the_terminal(narrow):
     out, written = narrow
-    said = "one\x1b[2J\x1b]0;owned\x07\x9b2J\ttwo"
-    out.print(logs_text({"attempts": [ATTEMPT | {"stderr": said, "reason": said}]}, True))
-    out.print(said, style="red")
+    text = "one\x1b[2J\x1b]0;owned\x07\x9b2J\ttwo"
+    out.print(logs_text({"attempts": [ATTEMPT | {"stderr": text, "reason": text}]}, True))
+    out.print(text, style="red")
     assert "\x1b" not in written.getvalue()
     assert "\x9b" not in written.getvalue()
     assert written.getvalue().count("one␛[2J") == 3
@@ -91,8 +91,8 @@ def test_what_a_task_prints_does_not_command_the_terminal(narrow):
 def test_brackets_are_brackets_wherever_a_command_says_something(vgrads, tmp_path):
     folder = tmp_path / "[" / "x]"
     folder.mkdir(parents=True)
-    told = vgrads("sites", "reset", f"{folder}")
-    assert (told.code, told.out) == (0, f"nothing was seen of {folder}\n")
+    message = vgrads("sites", "reset", f"{folder}")
+    assert (message.code, message.out) == (0, f"no observations of {folder}\n")
 
 
 def test_the_line_of_a_run_keeps_what_weighs_most(narrow):
@@ -113,14 +113,14 @@ def test_a_run_says_what_it_waits_for_before_anything_happens():
         f"s{n}": SimpleNamespace(submit_s=60.0 * n, slot=SimpleNamespace(id=f"s{n}"))
         for n in range(7)
     }
-    book = SimpleNamespace(uses=uses)
-    assert later(book, 0.0)[0] == "slot s1: is asked for at 1m, as planned"
-    assert later(book, 0.0)[-1] == "3 more slots are asked for after that"
-    assert later(book, 300.0) == ["slot s6: is asked for at 6m, as planned"]
-    assert later(book, 360.0) == []
+    execution = SimpleNamespace(uses=uses)
+    assert later(execution, 0.0)[0] == "slot s1: will be requested at 1m, as planned"
+    assert later(execution, 0.0)[-1] == "3 more slots are requested after that"
+    assert later(execution, 300.0) == ["slot s6: will be requested at 6m, as planned"]
+    assert later(execution, 360.0) == []
 
 
-def test_the_lines_of_many_problems_are_found_in_one_reading(monkeypatch):
+def test_the_lines_of_many_problems_are_located_in_a_single_reading(monkeypatch):
     tasks = "".join(f"      - {{id: t{n}, runtme_s: 5, procs: many}}\n" for n in range(500))
     text = f"name: big\ndeadline: 1h\nworkflows:\n  - name: w\n    tasks:\n{tasks}"
     queues = "".join(f'[[site.queue]]\nname = "q{n}"\nmax_procs = -1\n' for n in range(500))
@@ -136,7 +136,7 @@ def test_the_lines_of_many_problems_are_found_in_one_reading(monkeypatch):
         (SetDocument, text, "yaml", 1000),
         (SitesDocument, sites, "toml", 500),
     ):
-        with pytest.raises(InputError, match=f"{count} things are wrong") as refused:
+        with pytest.raises(InputError, match=f"{count} errors") as refused:
             validate(model, parse_mapping(document, "big", kind), "big")
         assert "line 7: " in "\n".join(refused.value.lines)
     assert len(read) == 2

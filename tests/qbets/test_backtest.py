@@ -13,8 +13,8 @@ from vgrads.traces.history import read_history
 def test_scores():
     waits, bounds = np.array([0.0, 10.0, 20.0]), np.array([10.0, 10.0, 10.0])
     assert pinball(waits, bounds, 0.9) == pytest.approx((0.1 * 10 + 0 + 0.9 * 10) / 3)
-    kept = np.array([True] * 500 + [False] * 250 + [True] * 500)
-    assert worst_window(kept) == 0.5
+    retained = np.array([True] * 500 + [False] * 250 + [True] * 500)
+    assert worst_window(retained) == 0.5
     assert worst_window(np.array([True, False])) == 0.5
 
 
@@ -31,9 +31,9 @@ def test_a_regime_change_is_survived():
     waits = np.concatenate([calm.wait_s, busy.wait_s])
     log = make_log(6000, seed=3, waits=waits)
     trial = backtest(log, "shift")
-    kept = log.wait_s <= trial.issued_s
+    retained = log.wait_s <= trial.issued_s
     assert trial.predictor.change_points
-    assert kept[4500:].mean() >= 0.93
+    assert retained[4500:].mean() >= 0.93
 
 
 def test_rows_by_cluster_add_up():
@@ -46,7 +46,7 @@ def test_a_history_too_short_to_score_says_so():
     assert (row.scored, row.unscored, row.coverage) == (0, 10, None)
 
 
-def test_the_report_is_one_page_with_pictures(tmp_path):
+def test_the_report_is_a_single_page_with_pictures(tmp_path):
     trials = [backtest(make_log(3000, seed=n), f"log {n}") for n in (1, 2)]
     write_report(tmp_path / "report.html", trials)
     page = (tmp_path / "report.html").read_text()

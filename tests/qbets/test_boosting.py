@@ -20,19 +20,19 @@ def test_trees_for_all_levels_foretell_no_worse_than_a_library_s_forest_for_each
     draws = stream(0, "trees")
     rows = draws.normal(size=(6000, 5))
     target = rows[:, 0] * draws.normal(size=6000) + np.maximum(rows[:, 1], 0.0) * rows[:, 2]
-    learnt, asked = slice(0, 4000), slice(4000, None)
+    learnt, requested = slice(0, 4000), slice(4000, None)
     growth = Growth(trees=50, leaves=15, rate=0.1, per_leaf=60)
-    found = grow(rows[learnt], target[learnt], LEVELS, growth).of(rows[asked])
+    result = grow(rows[learnt], target[learnt], LEVELS, growth).of(rows[requested])
     for number, level in enumerate(LEVELS):
         forest = HistGradientBoostingRegressor(
             loss="quantile", quantile=level, max_iter=50, max_leaf_nodes=15, min_samples_leaf=60
         ).fit(rows[learnt], target[learnt])
         ours, theirs = (
-            pinball(target[asked], told, level)
-            for told in (found[:, number], forest.predict(rows[asked]))
+            pinball(target[requested], message, level)
+            for message in (result[:, number], forest.predict(rows[requested]))
         )
         assert ours <= 1.05 * theirs
-        assert (target[asked] <= found[:, number]).mean() == pytest.approx(level, abs=0.04)
+        assert (target[requested] <= result[:, number]).mean() == pytest.approx(level, abs=0.04)
 
 
 def test_trees_keep_to_their_limits():

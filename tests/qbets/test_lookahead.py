@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.research.waits.lookahead import JobsNow, Lookahead, remember, surprise
-from vgrads.simulator.backfill import Job
+from vgrads.research.waits.lookahead import Lookahead, QueueSnapshot, remember, surprise
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.vgrid.varq import Reservation, adapt, move
 
-FREE = JobsNow(
+FREE = QueueSnapshot(
     running_procs=np.empty(0, dtype=np.int64),
     running_request_s=np.empty(0),
     running_elapsed_s=np.empty(0),
@@ -21,12 +21,12 @@ NOTHING = remember(([], []), ([], [], []))
 
 
 def state(running, waiting):
-    held = np.array(running, dtype=float).reshape(-1, 3)
+    reserved = np.array(running, dtype=float).reshape(-1, 3)
     queue = np.array(waiting, dtype=float).reshape(-1, 2)
-    return JobsNow(
-        running_procs=held[:, 0].astype(np.int64),
-        running_request_s=held[:, 1],
-        running_elapsed_s=held[:, 2],
+    return QueueSnapshot(
+        running_procs=reserved[:, 0].astype(np.int64),
+        running_request_s=reserved[:, 1],
+        running_elapsed_s=reserved[:, 2],
         waiting_procs=queue[:, 0].astype(np.int64),
         waiting_request_s=queue[:, 1],
     )
@@ -67,16 +67,14 @@ widths = st.lists(st.integers(1, 4), max_size=6)
 
 @pytest.mark.more
 @given(widths, widths, st.integers(1, 8), st.integers(60, 4000))
-def test_where_run_times_are_known_the_future_is_what_the_cluster_does(
-    running, waiting, procs, time_s
-):
+def test_with_exact_run_times_the_future_is_what_the_cluster_does(running, waiting, procs, time_s):
     """Every job asks for the same time and uses it: all scenarios are alike, and right."""
     running = [width for n, width in enumerate(running) if sum(running[: n + 1]) <= 8]
     cluster = BatchCluster(8)
     for n, width in enumerate(running):
-        cluster.place(Job(f"r{n}", width, float(time_s), float(time_s)), 0.0)
+        cluster.place(BatchJob(f"r{n}", width, float(time_s), float(time_s)), 0.0)
     for n, width in enumerate([*waiting, procs]):
-        cluster.submit(Job(str(n), width, float(time_s), float(time_s)), 0.0)
+        cluster.submit(BatchJob(str(n), width, float(time_s), float(time_s)), 0.0)
     starts = {h.job: h.time_s for h in cluster.advance(np.inf) if h.kind == "started"}
     now = state([(width, time_s, 0) for width in running], [(width, time_s) for width in waiting])
     memory = remember(([time_s] * 100, [time_s] * 100), ([], [], []))
@@ -87,13 +85,13 @@ def test_where_run_times_are_known_the_future_is_what_the_cluster_does(
 def test_futures_are_a_function_of_the_seed():
     memory = remember((np.full(100, 3600.0), np.linspace(60, 3600, 100)), ([], [], []))
 
-    def made(seed):
+    def simulate(seed):
         return Lookahead(procs=4, state=state([(4, 3600, 0)], []), memory=memory, seed=seed).starts(
             4, 60.0, 0.0, 9e3
         )
 
-    assert made(1).tolist() == made(1).tolist()
-    assert made(1).tolist() != made(2).tolist()
+    assert simulate(1).tolist() == simulate(1).tolist()
+    assert simulate(1).tolist() != simulate(2).tolist()
 
 
 def record(surprises, procs=4):
@@ -105,7 +103,7 @@ def test_the_record_corrects_what_is_believed():
     memory = remember((np.full(100, 3600.0), np.linspace(60, 3600, 100)), ([], [], []))
     base = {"procs": 4, "state": state([(4, 3600, 0)], []), "memory": memory}
     plain = Lookahead(**base).chance(4, 60.0, 0.0, 2500.0)
-    honest = Lookahead(**base, record=record(np.linspace(0, 1, 300))).chance(4, 60.0, 0.0, 2500.0)
+    healthy = Lookahead(**base, record=record(np.linspace(0, 1, 300))).chance(4, 60.0, 0.0, 2500.0)
     optimist = Lookahead(**base, record=record(np.linspace(0, 1, 300) ** 0.25)).chance(
         4, 60.0, 0.0, 2500.0
     )
@@ -114,7 +112,7 @@ def test_the_record_corrects_what_is_believed():
         plain, abs=0.1
     )
     assert 0.5 < plain < 0.9
-    assert honest == pytest.approx(plain, abs=0.08)
+    assert healthy == pytest.approx(plain, abs=0.08)
     assert optimist < plain - 0.2
     assert surprise(np.array([1.0, 2.0, 3.0, np.inf]), 2.5) == 0.5
 
@@ -126,35 +124,35 @@ class Falling:
         return min(1.0, max(0.0, (by_s - submit_in_s) / 3600.0))
 
 
-def wanted(start_by_s, **more):
+def reservation(start_by_s, **more):
     return Reservation(procs=1, walltime_s=600.0, start_by_s=start_by_s, probability=0.8, **more)
 
 
 def test_a_reservation_waits_while_later_is_sure_enough_and_then_goes():
-    far = move(Falling(), wanted(20_000.0))
+    far = move(Falling(), reservation(20_000.0))
     assert not far.submit
     level = 0.8 + 0.35 * 0.2
     assert far.latest_s == pytest.approx(20_000 - level * 3600, abs=61)
     assert far.again_in_s == pytest.approx(far.latest_s / 3)
-    near = move(Falling(), wanted(3600 * level + 20))
+    near = move(Falling(), reservation(3600 * level + 20))
     assert near.submit
-    lost = move(Falling(), wanted(1800.0))
+    lost = move(Falling(), reservation(1800.0))
     assert (lost.submit, lost.latest_s, lost.probability) == (True, None, 0.5)
 
 
 def test_a_wall_time_limit_holds_the_submission_back():
-    held = move(Falling(), wanted(20_000.0, max_walltime_s=10_600.0))
-    assert not held.submit
-    assert held.again_in_s >= 10_000
-    never = move(Falling(), wanted(20_000.0, max_walltime_s=500.0))
+    reserved = move(Falling(), reservation(20_000.0, max_walltime_s=10_600.0))
+    assert not reserved.submit
+    assert reserved.again_in_s >= 10_000
+    never = move(Falling(), reservation(20_000.0, max_walltime_s=500.0))
     assert never.latest_s is None
 
 
 @given(st.lists(st.booleans(), max_size=200), st.sampled_from([0.5, 0.75, 0.9, 0.95]))
-def test_what_is_allowed_stays_between_nothing_and_what_was_promised(kept, probability):
+def test_what_is_allowed_stays_between_nothing_and_what_was_promised(retained, probability):
     allowed = 1.0 - probability
-    for one in kept:
-        after = adapt(allowed, probability, one)
-        assert (after >= allowed) == one or after == allowed
+    for item in retained:
+        after = adapt(allowed, probability, item)
+        assert (after >= allowed) == item or after == allowed
         allowed = after
         assert (1.0 - probability) / 10 <= allowed <= 1.0 - probability

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.logs import make_log
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
+from vgrads.qbets.adaptive_correction import AdaptiveCorrection
 from vgrads.qbets.bounds import upper_rank
 from vgrads.qbets.clusters import SIZES, bin_of, find_edges
 from vgrads.qbets.forecast import forecast
-from vgrads.qbets.predictor import METHODS, Arrival, QueuePredictor, Settings
-from vgrads.qbets.referee import Referee
+from vgrads.qbets.predictor import METHODS, JobArrival, QueuePredictor, Settings
 from vgrads.qbets.replay import learn, replay
-from vgrads.qbets.stream import Known, WaitStream
+from vgrads.qbets.stream import ObservedWait, WaitStream
 
 BMBP = Settings(method="bmbp", quantile=0.5)
 
@@ -31,7 +31,7 @@ def test_a_stream_gives_the_bound_of_its_sorted_history(steps, quantile):
     waits = WaitStream(quantile, 0.95)
     for number, (wait_s, missed) in enumerate(steps):
         waits.judge(missed)
-        waits.add(Known(number, float(wait_s), 1.0))
+        waits.add(ObservedWait(number, float(wait_s), 1.0))
         waits.check()
         rank = upper_rank(len(waits), quantile, 0.95)
         assert waits.bound == (None if rank is None else waits.sorted_waits[rank - 1])
@@ -40,16 +40,16 @@ def test_a_stream_gives_the_bound_of_its_sorted_history(steps, quantile):
 
 
 def test_a_change_point_keeps_the_minimum_and_slides_out_what_is_old():
-    waits = WaitStream(0.5, 0.95, [Known(n, float(n % 10), 1.0) for n in range(100)])
+    waits = WaitStream(0.5, 0.95, [ObservedWait(n, float(n % 10), 1.0) for n in range(100)])
     assert waits.minimum == 5
     longest = 0
     while not waits.judge(True):
-        waits.add(Known(100 + longest, 1000.0, 1.0))
+        waits.add(ObservedWait(100 + longest, 1000.0, 1.0))
         longest += 1
     assert longest < 40
     assert len(waits) == waits.minimum
     for n in range(waits.minimum):
-        waits.add(Known(200 + n, 2000.0, 1.0))
+        waits.add(ObservedWait(200 + n, 2000.0, 1.0))
         assert len(waits) >= waits.minimum
     assert waits.sorted_waits.min() >= 1000.0
 
@@ -57,10 +57,10 @@ def test_a_change_point_keeps_the_minimum_and_slides_out_what_is_old():
 def test_a_waiting_job_past_its_bound_is_a_miss_at_once():
     predictor = QueuePredictor(BMBP)
     for n in range(20):
-        predictor.submit(n, float(n), Arrival())
+        predictor.submit(n, float(n), JobArrival())
         predictor.start(n, n + 0.5)
     for n in range(20, 60):  # the queue stalls: nobody starts any more
-        predictor.submit(n, float(n), Arrival())
+        predictor.submit(n, float(n), JobArrival())
     predictor.advance(100.0)
     predictor.check()
     assert predictor.change_points
@@ -68,14 +68,14 @@ def test_a_waiting_job_past_its_bound_is_a_miss_at_once():
 
 def test_a_withdrawn_job_is_no_wait_but_may_be_a_miss():
     predictor = QueuePredictor(BMBP)
-    predictor.submit(1, 0.0, Arrival(user=3))
+    predictor.submit(1, 0.0, JobArrival(user=3))
     predictor.withdraw(1, 5.0)
     assert (len(predictor.streams[0]), dict(predictor.ahead)) == (0, {})
     for n in range(20):
-        predictor.submit(n, 10.0 + n, Arrival())
+        predictor.submit(n, 10.0 + n, JobArrival())
         predictor.start(n, 10.5 + n)
     for n in range(30, 70):  # each is withdrawn after it outlived its bound
-        predictor.submit(n, float(n), Arrival())
+        predictor.submit(n, float(n), JobArrival())
         predictor.withdraw(n, n + 1.0)
     assert predictor.change_points
 
@@ -84,7 +84,7 @@ def test_the_clock_must_not_run_backwards():
     predictor = QueuePredictor(Settings())
     predictor.advance(10.0)
     with pytest.raises(InputError, match="backwards"):
-        predictor.submit(1, 9.0, Arrival())
+        predictor.submit(1, 9.0, JobArrival())
 
 
 def test_unknown_methods_and_sizes_are_refused():
@@ -93,28 +93,28 @@ def test_unknown_methods_and_sizes_are_refused():
             QueuePredictor(wrong)
 
 
-def test_an_array_is_one_observation_unless_told_otherwise():
-    def known(arrays, users):
+def test_an_array_is_a_single_observation_unless_configured_otherwise():
+    def observations(arrays, users):
         predictor = QueuePredictor(Settings(arrays=arrays))
         for n, user in enumerate(users):
-            predictor.submit(n, float(n), Arrival(4, 60.0, user))
+            predictor.submit(n, float(n), JobArrival(4, 60.0, user))
         for n in range(len(users)):
             predictor.start(n, 100.0)
         return sum(len(part) for part in predictor.streams)
 
-    assert known(True, [1] * 50) == 1
-    assert known(False, [1] * 50) == 50
-    assert known(True, list(range(50))) == 50
-    assert known(True, [-1] * 50) == 50  # without users nobody's jobs belong together
+    assert observations(True, [1] * 50) == 1
+    assert observations(False, [1] * 50) == 50
+    assert observations(True, list(range(50))) == 50
+    assert observations(True, [-1] * 50) == 50  # without users nobody's jobs belong together
 
 
 def test_a_downtime_is_noticed_and_remembered():
     predictor = QueuePredictor(BMBP)
     for n in range(100):
-        predictor.submit(n, 10.0 * n, Arrival())
+        predictor.submit(n, 10.0 * n, JobArrival())
         predictor.start(n, 10.0 * n + 1)
     for n in range(100, 120):
-        predictor.submit(n, 10.0 * n, Arrival())
+        predictor.submit(n, 10.0 * n, JobArrival())
     stall = predictor.downtime.at(1200.0)
     assert (stall.since_s, stall.until_s, stall.submissions) == (991.0, None, 20)
     predictor.start(100, 1300.0)
@@ -142,8 +142,8 @@ def test_bins_part_what_differs_and_join_what_does_not():
 
 
 def test_sizes():
-    found = {name: size(4, 100.0, 2) for name, size in SIZES.items()}
-    assert found == {"none": 0.0, "procs": 4.0, "time": 100.0, "product": 400.0, "backlog": 1200.0}
+    result = {name: size(4, 100.0, 2) for name, size in SIZES.items()}
+    assert result == {"none": 0.0, "procs": 4.0, "time": 100.0, "product": 400.0, "backlog": 1200.0}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -165,7 +165,7 @@ def test_nothing_later_is_looked_at(method):
     assert np.isfinite(issued).sum() > 1500
 
 
-def play(predictor, log, after=-np.inf):
+def simulate(predictor, log, after=-np.inf):
     """Feed what happens after an instant, one event at a time; yields the bounds issued."""
     events = sorted(
         [(t, 0, r) for r, t in enumerate(log.submit_s)]
@@ -173,7 +173,7 @@ def play(predictor, log, after=-np.inf):
     )
     for at_s, kind, row in events:
         if at_s > after and kind == 0:
-            arrival = Arrival(int(log.procs[row]), float(log.request_s[row]), int(log.user[row]))
+            arrival = JobArrival(int(log.procs[row]), float(log.request_s[row]), int(log.user[row]))
             yield predictor.submit(row, at_s, arrival)
         elif at_s > after:
             predictor.start(row, at_s)
@@ -205,14 +205,14 @@ def test_a_saved_predictor_goes_on_exactly_where_it_stopped(method):
     second = pickle.loads(pickle.dumps(first))
     second.check()
     assert contents(second) == contents(first)
-    issued = list(play(second, log, cut))
+    issued = list(simulate(second, log, cut))
     np.testing.assert_array_equal(issued, expected[log.submit_s > cut])
     assert contents(second) == contents(whole)
 
 
 def test_invariants_hold_all_the_way():
     predictor = QueuePredictor(Settings(quantile=0.75))
-    for number, _ in enumerate(play(predictor, make_log(2500, seed=4))):
+    for number, _ in enumerate(simulate(predictor, make_log(2500, seed=4))):
         if number % 50 == 0:
             predictor.check()
     predictor.check()
@@ -227,34 +227,34 @@ def test_what_is_learned_up_to_an_instant_is_what_a_shorter_log_teaches():
 
 
 def test_a_forecast_answers_many_questions_at_once_and_consistently():
-    known = forecast(make_log(3000, seed=8), 1e9)
+    existing = forecast(make_log(3000, seed=8), 1e9)
     levels = np.array([0.5, 0.75, 0.9, 0.95])
-    bounds = known.bounds(8, 3600.0, levels)
+    bounds = existing.bounds(8, 3600.0, levels)
     assert np.all(np.diff(bounds) >= 0)
-    assert np.all(known.probability(8, 3600.0, bounds) >= levels - 1e-9)
-    assert known.bound(8, 3600.0, 0.9).bound_s == bounds[2]
-    curve = known.probability(8, 3600.0, np.linspace(0, 1e5, 500).reshape(50, 10))
+    assert np.all(existing.probability(8, 3600.0, bounds) >= levels - 1e-9)
+    assert existing.bound(8, 3600.0, 0.9).bound_s == bounds[2]
+    curve = existing.probability(8, 3600.0, np.linspace(0, 1e5, 500).reshape(50, 10))
     assert curve.shape == (50, 10)
     assert np.all(np.diff(curve.ravel()) >= 0)
 
 
-def test_the_referee_speaks_only_when_misses_are_more_than_bad_luck():
-    referee = Referee(0.95)
+def test_the_referee_speaks_only_when_misses_are_more_than_chance():
+    correction = AdaptiveCorrection(0.95)
     for n in range(1000):
-        referee.judge(n % 10 == 0 and n % 20 == 0)  # one in twenty
-        referee.check()
-    assert referee.caution == 1.0
+        correction.judge(n % 10 == 0 and n % 20 == 0)  # one in twenty
+        correction.check()
+    assert correction.correction_factor == 1.0
     for n in range(100):
-        referee.judge(n % 4 == 0)  # one in four
-    assert referee.caution == pytest.approx(0.05 / 0.25)
+        correction.judge(n % 4 == 0)  # one in four
+    assert correction.correction_factor == pytest.approx(0.05 / 0.25)
     for _ in range(100):
-        referee.judge(False)
-    assert referee.caution == 1.0
+        correction.judge(False)
+    assert correction.correction_factor == 1.0
 
 
 def test_under_caution_bounds_grow_and_stay_consistent_with_probabilities():
     calm = forecast(make_log(3000, seed=8), 1e9)
-    wary = replace(calm, caution=0.25)
+    wary = replace(calm, correction_factor=0.25)
     levels = np.array([0.5, 0.75, 0.9, 0.95])
     bounds = wary.bounds(8, 3600.0, levels)
     assert np.all(bounds >= calm.bounds(8, 3600.0, levels))
@@ -266,6 +266,8 @@ def test_under_caution_bounds_grow_and_stay_consistent_with_probabilities():
 
 @given(st.integers(59, 400), st.floats(0.951, 0.999))
 def test_a_stricter_bound_is_that_of_the_sorted_history(count, quantile):
-    waits = WaitStream(0.95, 0.95, [Known(n, float(n * 7919 % 1000), 1.0) for n in range(count)])
+    waits = WaitStream(
+        0.95, 0.95, [ObservedWait(n, float(n * 7919 % 1000), 1.0) for n in range(count)]
+    )
     rank = upper_rank(count, quantile, 0.95) or count
     assert waits.stricter_bound(quantile) == waits.sorted_waits[rank - 1]

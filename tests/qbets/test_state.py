@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.logs import make_log, queued_log
 from tests.waiting import until
-from vgrads.api.queues.live_queue import as_told, known_now
+from vgrads.api.queues.live_queue import forecast_now, with_queue
 from vgrads.drivers.api import QueuedJob
 from vgrads.kernel.streams import stream
 from vgrads.portal.jobs.learned_states import LearnedStates
@@ -22,13 +22,13 @@ from vgrads.qbets.conformal import HIGHEST, Calibration
 from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.forecast import QueueForecast
 from vgrads.qbets.knots import SCORES, score_of, score_within, wait_at
-from vgrads.qbets.predictor import Arrival, Settings
+from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.queue_state import FEATURES, QueueState
 from vgrads.qbets.replay import replay
 from vgrads.qbets.start_estimates import start_estimates
 from vgrads.qbets.state_forecast import StateForecast, aged, forecast_state, freeze_state
-from vgrads.qbets.state_predictor import Rows, StatePredictor
-from vgrads.simulator.backfill import Conservative, Job
+from vgrads.qbets.state_predictor import StatePredictor, TrainingRows
+from vgrads.simulator.backfill import BatchJob, Conservative
 from vgrads.simulator.replay import Workload, replay_starts
 from vgrads.traces.history import read_history
 from vgrads.traces.swf import write_swf
@@ -40,11 +40,11 @@ simulated = cache(queued_log)
 
 
 @cache
-def foretold() -> StateForecast:
+def predicted() -> StateForecast:
     log = simulated(4000)
-    found = forecast_state(log, log.end_s * 0.9, STATE)
-    assert isinstance(found, StateForecast)
-    return found
+    result = forecast_state(log, log.end_s * 0.9, STATE)
+    assert isinstance(result, StateForecast)
+    return result
 
 
 # the state of a queue
@@ -52,18 +52,18 @@ def foretold() -> StateForecast:
 
 def test_a_state_tells_who_waits_and_who_runs():
     state = QueueState()
-    state.submit(1, 0.0, Arrival(4, 3600.0, user=7))
+    state.submit(1, 0.0, JobArrival(4, 3600.0, user=7))
     state.start(1, 10.0)
-    state.submit(2, 20.0, Arrival(2, 1800.0, user=7))
-    found = dict(zip(FEATURES, state.features(Arrival(4, 60.0, user=7), 110.0), strict=True))
-    assert (found["jobs waiting"], found["jobs running"]) == (1, 1)
-    assert (found["own jobs waiting"], found["own processors running"]) == (1, 4)
-    assert found["free share"] == 0.0  # the most ever seen busy is the machine
-    assert found["room by request"] == pytest.approx(np.log1p(3500.0))
-    assert found["oldest waiting"] == pytest.approx(np.log1p(90.0))
-    assert found["user's last wait"] == pytest.approx(np.log1p(10.0))
+    state.submit(2, 20.0, JobArrival(2, 1800.0, user=7))
+    result = dict(zip(FEATURES, state.features(JobArrival(4, 60.0, user=7), 110.0), strict=True))
+    assert (result["jobs waiting"], result["jobs running"]) == (1, 1)
+    assert (result["own jobs waiting"], result["own processors running"]) == (1, 4)
+    assert result["free share"] == 0.0  # the most ever seen busy is the machine
+    assert result["room by request"] == pytest.approx(np.log1p(3500.0))
+    assert result["oldest waiting"] == pytest.approx(np.log1p(90.0))
+    assert result["user's last wait"] == pytest.approx(np.log1p(10.0))
     state.end(1, 910.0)  # a quarter of its request
-    assert state.expected_s(Arrival(1, 1000.0, user=7)) == pytest.approx(250.0)
+    assert state.expected_s(JobArrival(1, 1000.0, user=7)) == pytest.approx(250.0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,8 +77,8 @@ def test_start_estimates_are_those_of_the_simulator(data):
     ours = data.draw(job)
     rows = [(procs, left, left) for procs, left in waiting]
     table = np.array(rows, dtype=float).reshape(-1, 3)
-    held = np.array([(p, left, left) for p, left in running], dtype=float).reshape(-1, 3)
-    fcfs, easy, conservative, likely = start_estimates(table, held, 8, (*ours, ours[1]))
+    reserved = np.array([(p, left, left) for p, left in running], dtype=float).reshape(-1, 3)
+    fcfs, easy, conservative, likely = start_estimates(table, reserved, 8, (*ours, ours[1]))
     queue = [*waiting, ours]
     ends = np.array([left for _, left in running])
     load = Workload(
@@ -93,7 +93,9 @@ def test_start_estimates_are_those_of_the_simulator(data):
     assert fcfs == replay_starts(load, 8, "fcfs")[-1]
     assert easy == likely == replay_starts(load, 8, "easy")[-1]
     rule = Conservative()
-    jobs = [Job(str(n), procs, asked, asked) for n, (procs, asked) in enumerate(queue)]
+    jobs = [
+        BatchJob(str(n), procs, requested, requested) for n, (procs, requested) in enumerate(queue)
+    ]
     free = 8 - sum(procs for procs, _ in running)
     rule(jobs, free, sorted((left, procs) for procs, left in running), 0.0)
     assert conservative == rule.reserved_s(str(len(queue) - 1))
@@ -107,12 +109,12 @@ knots_of = arrays(
 
 
 @given(knots_of, st.floats(0, HIGHEST), st.floats(0, HIGHEST))
-def test_waits_rise_with_their_level_and_back(knots, one, other):
-    low, high = sorted((one, other))
+def test_waits_rise_with_their_level_and_back(knots, item, other):
+    low, high = sorted((item, other))
     assert wait_at(knots, low) <= wait_at(knots, high)
-    wait_s = wait_at(knots, one)
-    assert score_within(knots, wait_s) >= one - 1e-6
-    assert score_of(knots, wait_s) <= one + 1e-6
+    wait_s = wait_at(knots, item)
+    assert score_within(knots, wait_s) >= item - 1e-6
+    assert score_of(knots, wait_s) <= item + 1e-6
     assert wait_at(knots, score_of(knots, wait_s)) >= wait_s - 1e-6 * max(1.0, wait_s)
     assert wait_at(knots, float(SCORES[2])) == pytest.approx(knots[2] ** 3)
 
@@ -122,17 +124,17 @@ def test_waits_rise_with_their_level_and_back(knots, one, other):
 def test_a_wrong_model_is_brought_back_to_its_level(quantile, stretch):
     """Scores that are too long or too short by a factor: right again on the second half."""
     calibration, draws = Calibration(quantile), stream(1, f"{quantile}{stretch}")
-    kept = []
+    retained = []
     for score in np.minimum(stretch * draws.exponential(size=6000), HIGHEST):
         issued = calibration.issue(0)
-        kept.append(score <= issued.score)
-        calibration.judge(0, issued, not kept[-1])
+        retained.append(score <= issued.score)
+        calibration.judge(0, issued, not retained[-1])
         calibration.learn(0, issued, float(score))
         calibration.check()
-    assert np.mean(kept[3000:]) == pytest.approx(quantile, abs=0.03)
+    assert np.mean(retained[3000:]) == pytest.approx(quantile, abs=0.03)
 
 
-def test_a_miss_counts_before_the_wait_is_known():
+def test_a_miss_counts_before_the_wait_ends():
     calibration = Calibration(0.95)
     issued = calibration.issue(1)
     calibration.judge(1, issued, True)
@@ -144,12 +146,12 @@ def test_a_miss_counts_before_the_wait_is_known():
 
 
 def test_jobs_that_outlive_the_model_teach_with_their_age():
-    rows = Rows()
+    rows = TrainingRows()
     zeros = np.zeros(len(FEATURES))
     started, early, late, gone = (rows.add(zeros, 0.0, sure) for sure in (50.0, 500.0, 50.0, 50.0))
     rows.settle(started, 20.0)
     rows.settle(gone, -1.0)
-    _, waits = rows.known(100.0)
+    _, waits = rows.resolved(100.0)
     assert sorted(waits.tolist()) == [20.0, 100.0]
     assert early != late
 
@@ -157,7 +159,7 @@ def test_jobs_that_outlive_the_model_teach_with_their_age():
 # the predictor
 
 
-def test_nothing_is_known_before_its_time():
+def test_nothing_is_used_before_its_time():
     """What comes after an instant is changed beyond recognition: no bound before it moves."""
     log = simulated(1600)
     instant = log.submit_s[1200]
@@ -169,12 +171,12 @@ def test_nothing_is_known_before_its_time():
         procs=np.where(log.submit_s > instant, 1, log.procs),
     )
     early = log.submit_s <= instant
-    ours, theirs = (replay(known, StatePredictor(STATE))[early] for known in (log, far))
+    ours, theirs = (replay(existing, StatePredictor(STATE))[early] for existing in (log, far))
     assert np.array_equal(ours, theirs, equal_nan=True)
     assert not np.array_equal(log.wait_s[early], far.wait_s[early])
 
 
-def test_the_state_is_tighter_where_the_rule_is_known():
+def test_the_state_is_tighter_where_the_rule_is_configured():
     log = simulated(6000)
     state, floor = (backtest(log, "simulated", settings=s).row() for s in (STATE, Settings()))
     assert state.method == "state"
@@ -190,10 +192,10 @@ def test_a_regime_change_costs_no_more_than_with_qbets():
     lost = {}
     for chosen in (STATE, Settings()):
         trial = backtest(log, "shift", settings=chosen)
-        kept = (log.wait_s <= trial.issued_s)[2400:]
-        lost[chosen.method] = int((rolling_coverage(kept, 200) < 0.9).sum())
+        retained = (log.wait_s <= trial.issued_s)[2400:]
+        lost[chosen.method] = int((rolling_coverage(retained, 200) < 0.9).sum())
         assert trial.scored[2400:].all()
-        assert kept[-1000:].mean() >= 0.93
+        assert retained[-1000:].mean() >= 0.93
     assert lost["state"] <= lost["qbets"]
 
 
@@ -206,7 +208,7 @@ def test_few_jobs_are_left_to_qbets():
     assert set(trial.predictor.answered) == {"qbets"}
 
 
-def test_under_alarm_and_in_bursts_the_larger_of_both_is_given():
+def test_under_alarm_and_in_bursts_the_larger_of_both_is_issued():
     predictor = StatePredictor(STATE)
     calibration = predictor.calibration
     predictor.model, predictor.judged = object(), 199
@@ -248,15 +250,15 @@ def test_withdrawn_jobs_teach_nothing_and_leave():
 # forecasts
 
 
-def test_bounds_and_probabilities_are_one_distribution():
-    known = foretold()
+def test_bounds_and_probabilities_are_a_single_distribution():
+    forecast = predicted()
     levels = np.array([0.3, 0.5, 0.75, 0.9, 0.95, 0.99])
     for procs, walltime_s, ahead in itertools.product((1, 32), (600.0, 20_000.0), (0, 3, 80)):
-        bounds = known.bounds(procs, walltime_s, levels)
+        bounds = forecast.bounds(procs, walltime_s, levels)
         assert np.all(np.diff(bounds) >= 0)
-        chances = known.probability(procs, walltime_s, bounds)
+        chances = forecast.probability(procs, walltime_s, bounds)
         assert np.all(chances >= levels - 1e-9)
-        spread = known.probability(procs, walltime_s, np.linspace(0, 1e6, 50), ahead=ahead)
+        spread = forecast.probability(procs, walltime_s, np.linspace(0, 1e6, 50), ahead=ahead)
         assert np.all(np.diff(spread) >= 0)
         assert 0 <= spread[0] <= spread[-1] <= 1
 
@@ -267,22 +269,22 @@ def test_a_forecast_is_the_bound_that_a_job_would_get():
     predictor = StatePredictor(STATE)
     at_s = float(log.submit_s[3000])
     replay(log, predictor, at_s)
-    known = freeze_state(predictor, at_s, 0.0)
-    found = known.bound(8, 3600.0, 0.95)
-    issued = predictor.submit(-1, at_s, Arrival(8, 3600.0))
-    assert known.bound(8, 3600.0, 0.95) == found  # what is fed later changes nothing
-    assert found.method == "state"
-    assert found.bound_s == pytest.approx(issued, rel=1e-6)
+    existing = freeze_state(predictor, at_s, 0.0)
+    bound = existing.bound(8, 3600.0, 0.95)
+    issued = predictor.submit(-1, at_s, JobArrival(8, 3600.0))
+    assert existing.bound(8, 3600.0, 0.95) == bound  # what is fed later changes nothing
+    assert bound.method == "state"
+    assert bound.bound_s == pytest.approx(issued, rel=1e-6)
 
 
 def test_an_explanation_names_what_moved_the_bound():
-    known = foretold()
-    reasons = explain(known, 32, 20_000.0, 0.95)
+    forecast = predicted()
+    reasons = explain(forecast, 32, 20_000.0, 0.95)
     assert {reason.side for reason in reasons} == set(SIDES)
     moved = [abs(reason.moved_s) for reason in reasons]
     assert moved == sorted(moved, reverse=True)
     assert moved[0] > 0
-    assert reasons[0].bound_s == pytest.approx(known.bounds(32, 20_000.0, 0.95), rel=1e-6)
+    assert reasons[0].bound_s == pytest.approx(forecast.bounds(32, 20_000.0, 0.95), rel=1e-6)
     named = [name for names in SIDES.values() for name in names]
     assert len(named) == len(set(named))
     assert set(named) <= set(FEATURES)
@@ -299,7 +301,7 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
         ),
     ]
     quiet = forecast_state(log, log.end_s, STATE)
-    crowded = as_told(quiet, jobs, now_s)
+    crowded = with_queue(quiet, jobs, now_s)
     assert not quiet.predictor.state.waiting.keys
     assert len(crowded.predictor.state.waiting.keys) == 29
     assert crowded.at_s == now_s
@@ -308,14 +310,14 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
 
 
 def test_who_waits_for_any_queue_waits_in_each():
-    known, log = forecast_state(simulated(1500), simulated(1500).end_s, STATE), simulated(1500)
+    existing, log = forecast_state(simulated(1500), simulated(1500).end_s, STATE), simulated(1500)
     jobs = [
         QueuedJob(queue=queue, user="eve", procs=8, requested_s=600.0, waited_s=60.0)
         for queue in ("", "batch", "long,batch", "long")
     ]
-    told = known_now(known, log, "batch", jobs)
-    assert len(told.predictor.state.waiting.keys) == 3
-    silent = known_now(known, log, "batch", None)
+    message = forecast_now(existing, log, "batch", jobs)
+    assert len(message.predictor.state.waiting.keys) == 3
+    silent = forecast_now(existing, log, "batch", None)
     assert silent.age_s > 0
     assert not silent.predictor.state.waiting.keys
 
@@ -330,16 +332,16 @@ def test_the_older_a_state_the_less_it_says():
     assert np.all((now - later) * (later - much_later) >= 0)
 
 
-def test_a_shelf_learns_aside(tmp_path):
+def test_a_forecast_cache_learns_aside(tmp_path):
     file = tmp_path / "batch.swf"
     file.write_text(write_swf(simulated(1500)))
     learned = LearnedStates()
     try:
         assert learned.find(str(file), None) is None
         until(lambda: learned.settled(str(file), None), "what the learned learns", 120.0)
-        found = learned.find(str(file), None)
-        assert isinstance(found, StateForecast)
-        assert found.bound(1, 600.0, 0.95).bound_s >= 0
+        forecast = learned.find(str(file), None)
+        assert isinstance(forecast, StateForecast)
+        assert forecast.bound(1, 600.0, 0.95).bound_s >= 0
     finally:
         learned.close()
     assert learned.find(str(file), "other") is None

@@ -19,14 +19,14 @@ class Manager:
         count = len(self.runtime)
         self.began, self.ended = [math.nan] * count, [math.nan] * count
         self.where, self.winning = [-1] * count, [math.nan] * count
-        self.copies = [[] for _ in range(count)]  # (start, cluster, fresh)
+        self.replicas = [[] for _ in range(count)]  # (start, cluster, fresh)
         self.running = []  # (end, task, number)
         self.waiting = []  # (bag, tasks) in order of arrival
         self.eligible, self.ring = [], []
         self.used = [0.0] * (int(bags.user.max()) + 1)
         self.turn, self.last, self.extra = -1, -1, 0
 
-    def play(self):
+    def simulate(self):
         coming = [(float(t), b) for b, t in enumerate(self.bags.submit_s)]
         while coming or self.running:
             now = min([e for e, *_ in coming[:1]] + [e for e, *_ in self.running])
@@ -54,8 +54,8 @@ class Manager:
         if not math.isnan(self.ended[task]):
             return
         self.ended[task] = now
-        self.winning[task], self.where[task], _ = self.copies[task][number]
-        for k, (start, cluster, fresh) in enumerate(self.copies[task]):
+        self.winning[task], self.where[task], _ = self.replicas[task][number]
+        for k, (start, cluster, fresh) in enumerate(self.replicas[task]):
             self.free[cluster] += 1
             self.measured[cluster] += k == number or not fresh
             self.used[self.owner[task]] += now - start
@@ -63,9 +63,9 @@ class Manager:
     def consumed(self, user, now):
         runs = sum(
             now - start
-            for task, copies in enumerate(self.copies)
+            for task, replicas in enumerate(self.replicas)
             if self.owner[task] == user and math.isnan(self.ended[task])
-            for start, *_ in copies
+            for start, *_ in replicas
         )
         return self.used[user] + runs
 
@@ -103,7 +103,10 @@ class Manager:
             return task
         while self.ring:
             task = self.ring.pop(0)
-            if math.isnan(self.ended[task]) and len(self.copies[task]) <= self.scheduling.copies:
+            if (
+                math.isnan(self.ended[task])
+                and len(self.replicas[task]) <= self.scheduling.replicas
+            ):
                 self.extra += 1
                 return task
         return None
@@ -114,8 +117,8 @@ class Manager:
         if place == 0:
             return max(able, key=lambda c: (self.speed[c], -c))
         if place == 2:
-            known = [c for c, count in enumerate(self.measured) if count > 0]
-            return max(known, key=lambda c: (self.speed[c], -c)) if known else able[0]
+            existing = [c for c, count in enumerate(self.measured) if count > 0]
+            return max(existing, key=lambda c: (self.speed[c], -c)) if existing else able[0]
         self.last = next((c for c in able if c > self.last), able[0])
         return self.last
 
@@ -124,10 +127,10 @@ class Manager:
         fresh = self.measured[c] == 0
         self.measured[c] -= not fresh
         self.free[c] -= 1
-        number = len(self.copies[task])
-        self.copies[task].append((now, c, fresh))
+        number = len(self.replicas[task])
+        self.replicas[task].append((now, c, fresh))
         self.running.append((now + self.runtime[task] / self.speed[c], task, number))
-        if number < self.scheduling.copies:
+        if number < self.scheduling.replicas:
             self.ring.append(task)
 
 

@@ -36,9 +36,9 @@ def swf(jobs, *header):
 def drawn(vgrads, tmp_path):
     """A generated log of a few hundred bags."""
     out = tmp_path / "bags.swf"
-    made = vgrads("bags", "generate", "--load", ".5", "--procs", 100, "-o", out, "--json")
-    assert made.code == 0
-    return out, made.json
+    created = vgrads("bags", "generate", "--load", ".5", "--procs", 100, "-o", out, "--json")
+    assert created.code == 0
+    return out, created.json
 
 
 # the bag that a job is of
@@ -49,14 +49,14 @@ def test_bags_that_were_written_are_the_bags_that_are_read(write_log, read_log):
     """Two bags of one user at one instant are two; a pause within a bag does not end it."""
     bags = draw_bags(AVERAGE, Target(load=0.7, capacity=120.0), seed=4)
     log = read_log(write_log(bags.as_log("drawn")), "drawn")
-    found = extract_bags(log)
-    assert found.sizes.tolist() == bags.sizes.tolist()
-    assert found.runtime_s == pytest.approx(np.ceil(bags.runtime_s))
-    assert np.diff(found.submit_s) == pytest.approx(np.diff(bags.submit_s), abs=2e-3)
+    result = extract_bags(log)
+    assert result.sizes.tolist() == bags.sizes.tolist()
+    assert result.runtime_s == pytest.approx(np.ceil(bags.runtime_s))
+    assert np.diff(result.submit_s) == pytest.approx(np.diff(bags.submit_s), abs=2e-3)
     together = bags.user[:, None] == bags.user[None, :]
-    assert ((found.user[:, None] == found.user[None, :]) == together).all()
-    assert fit_users(found) == pytest.approx(fit_users(bags))
-    before, after = fit_bags(bags), fit_bags(found, log.local_s(found.submit_s))
+    assert ((result.user[:, None] == result.user[None, :]) == together).all()
+    assert fit_users(result) == pytest.approx(fit_users(bags))
+    before, after = fit_bags(bags), fit_bags(result, log.local_s(result.submit_s))
     assert str(after["size"].best.distribution) == str(before["size"].best.distribution)
     for name in (
         "inter-arrival",
@@ -69,7 +69,7 @@ def test_bags_that_were_written_are_the_bags_that_are_read(write_log, read_log):
         )
 
 
-def test_a_log_without_bags_of_its_own_and_a_gap_that_is_given():
+def test_a_log_without_bags_of_its_own_and_a_stated_gap():
     bags = draw_bags(AVERAGE, Target(load=0.4, capacity=60.0), seed=1)
     log = bags.as_log("drawn")
     by_gap = extract_bags(replace(log, bag=None))
@@ -90,9 +90,9 @@ def test_bags_are_as_many_as_jobs():
 
 
 def test_generate_fit_generate_gives_the_same_kind_of_workload(vgrads, tmp_path, drawn):
-    out, made = drawn
+    out, created = drawn
     fitted = vgrads("bags", "fit", out, "--json")
-    assert (fitted.json["bags"], fitted.json["tasks"]) == (made["bags"], made["tasks"])
+    assert (fitted.json["bags"], fitted.json["tasks"]) == (created["bags"], created["tasks"])
     model = tmp_path / 'a b"c.json'
     model.write_text(fitted.out)
     again = tmp_path / "again.swf"
@@ -103,8 +103,8 @@ def test_generate_fit_generate_gives_the_same_kind_of_workload(vgrads, tmp_path,
     )
     assert after.mean() == pytest.approx(before.mean(), abs=0.3)
     assert after.std() == pytest.approx(before.std(), rel=0.15)
-    played = vgrads("bags", "simulate", "--model", model, "--days", ".1", "--clusters", "64x1")
-    assert played.code == 0
+    simulated = vgrads("bags", "simulate", "--model", model, "--days", ".1", "--clusters", "64x1")
+    assert simulated.code == 0
 
 
 @pytest.mark.more
@@ -130,10 +130,10 @@ def test_a_fit_with_the_wildest_tails_can_be_drawn_from(name, family, parameters
 
 
 def test_a_fit_that_says_nothing_of_use(vgrads, tmp_path, drawn):
-    told = json.loads(vgrads("bags", "fit", drawn[0], "--json").out)
+    message = json.loads(vgrads("bags", "fit", drawn[0], "--json").out)
 
     def refused(change):
-        document = json.loads(json.dumps(told))
+        document = json.loads(json.dumps(message))
         change(document)
         path = tmp_path / "fit.json"
         path.write_text(json.dumps(document))
@@ -155,7 +155,7 @@ def test_a_fit_that_says_nothing_of_use(vgrads, tmp_path, drawn):
         path.write_text(text)
         answer = vgrads("bags", "generate", "--model", path, "-o", tmp_path / "x.swf")
         assert (answer.code, word in answer.err) == (2, True)
-    with pytest.raises(InputError, match="no hyper-exponential"):
+    with pytest.raises(InputError, match="invalid parameters of the hyper-exponential"):
         stated("hyper-exponential", (1.5, 1.0, 2.0))
     assert stated("normal", (1.0, -3.0)).median() == -3.0
 
@@ -174,17 +174,17 @@ def test_the_hours_of_a_day_are_those_of_the_logs_zone():
     assert (fixed.local_s(fixed.submit_s) % DAY_S / 3600).tolist() == [12.0, 11.0]
     utc = read_swf(swf(jobs, header[0]), "x")
     assert (utc.local_s(utc.submit_s) % DAY_S / 3600).tolist() == [20.0, 19.0]
-    for one, zone in (
+    for item, zone in (
         (log, ZoneInfo("US/Pacific")),
         (fixed, timezone(timedelta(hours=-8))),
         (utc, UTC),
     ):
-        assert one.zone == zone == read_swf(write_swf(one), "x").zone
-        assert one.warnings == ()
+        assert item.zone == zone == read_swf(write_swf(item), "x").zone
+        assert item.warnings == ()
 
 
 @pytest.mark.parametrize("name", ["Mars/Olympus", "../../etc/passwd", "America", "x\x00y"])
-def test_a_zone_that_there_is_not_is_told_and_does_not_stop_the_reading(vgrads, write, name):
+def test_a_zone_that_there_is_not_is_reported_and_does_not_stop_the_reading(vgrads, write, name):
     jobs = [(600 * n, 10 + n, n % 3) for n in range(9)]
     log = read_swf(swf(jobs, f"TimeZoneString: {name}"), "x")
     assert log.zone == UTC
@@ -208,12 +208,12 @@ def test_the_fit_of_a_daily_cycle_looks_at_local_hours(vgrads, write):
     jobs.sort()
     zone = (f"UnixStartTime: {start}", "TimeZoneString: America/Chicago")
     path = write("chicago.swf", swf(jobs, *zone))
-    found = vgrads("bags", "fit", path, "--json").json["characteristics"]
-    normal = next(f for f in found["daily cycle"]["fits"] if f["family"] == "normal")
+    result = vgrads("bags", "fit", path, "--json").json["characteristics"]
+    normal = next(f for f in result["daily cycle"]["fits"] if f["family"] == "normal")
     assert normal["parameters"][1] / 2 == pytest.approx(13.0, abs=0.3)
     in_utc = vgrads("bags", "fit", write("utc.swf", swf(jobs, zone[0])), "--json").json
     assert (
-        found["inter-arrival"]["values"] > 2 * in_utc["characteristics"]["inter-arrival"]["values"]
+        result["inter-arrival"]["values"] > 2 * in_utc["characteristics"]["inter-arrival"]["values"]
     )
 
 
@@ -230,16 +230,16 @@ def test_a_recorded_daily_cycle_fits_better_by_its_own_clock(shared):
 
 @pytest.mark.more
 def test_all_policies_are_played_for_a_log(vgrads, drawn):
-    out, made = drawn
-    told = vgrads("bags", "simulate", out, "--clusters", "64x1.0,32x1.5", "--json").json
-    assert (told["tasks"], told["processors"]) == (made["tasks"], 96)
-    assert told["clusters"] == [{"procs": 64, "speed": 1.0}, {"procs": 32, "speed": 1.5}]
-    names = [(row["selection"], row["scheduling"]) for row in told["policies"]]
+    out, created = drawn
+    message = vgrads("bags", "simulate", out, "--clusters", "64x1.0,32x1.5", "--json").json
+    assert (message["tasks"], message["processors"]) == (created["tasks"], 96)
+    assert message["clusters"] == [{"procs": 64, "speed": 1.0}, {"procs": 32, "speed": 1.5}]
+    names = [(row["selection"], row["scheduling"]) for row in message["policies"]]
     assert len(set(names)) == len(names) == 7 * 7 + 2
     assert {scheduling for _, scheduling in names} == set(SCHEDULINGS) - {"WQR-1"}
-    spans = [row["makespan_s"] for row in told["policies"]]
+    spans = [row["makespan_s"] for row in message["policies"]]
     assert spans == sorted(spans)
-    one = vgrads(
+    item = vgrads(
         "bags",
         "simulate",
         out,
@@ -251,10 +251,12 @@ def test_all_policies_are_played_for_a_log(vgrads, drawn):
         "FPF",
         "--json",
     ).json
-    assert one["policies"] == [
-        row for row in told["policies"] if (row["selection"], row["scheduling"]) == ("S-BoT", "FPF")
+    assert item["policies"] == [
+        row
+        for row in message["policies"]
+        if (row["selection"], row["scheduling"]) == ("S-BoT", "FPF")
     ]
-    assert 0 < one["policies"][0]["utilisation"] < 1
+    assert 0 < item["policies"][0]["utilisation"] < 1
     flock = vgrads(
         "bags", "simulate", out, "--clusters", "64x1,32x1.5", "--architecture", "fcondor", "--json"
     ).json
@@ -276,19 +278,19 @@ def test_a_person_reads_which_policy_is_best(vgrads, write):
     assert "utilisation" in text.splitlines()[0]
 
 
-def test_a_log_of_one_job(vgrads, write):
+def test_a_log_of_a_single_job(vgrads, write):
     path = write("one.swf", swf([(7, 100, 1)]))
-    told = vgrads("bags", "simulate", path, "--clusters", "4x2", "--json").json
-    assert told["load"] is None
-    assert {row["makespan_s"] for row in told["policies"]} == {50.0}
-    assert told["policies"][0]["by_size"] == [
+    message = vgrads("bags", "simulate", path, "--clusters", "4x2", "--json").json
+    assert message["load"] is None
+    assert {row["makespan_s"] for row in message["policies"]} == {50.0}
+    assert message["policies"][0]["by_size"] == [
         {"from": 1, "to": 1, "makespan_s": 50.0, "length": 0.5}
     ]
     assert "all at once" in vgrads("bags", "simulate", path, "--clusters", "4x2").out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--clusters", "12y3"), "'12y3'"),
         (("--clusters", ""), "--clusters"),
@@ -308,16 +310,16 @@ def test_a_log_of_one_job(vgrads, write):
         (("--clusters", "4x1,2x2", "--architecture", "sep-c"), "sep-c"),
     ],
 )
-def test_what_cannot_be_played_is_told_in_one_line(vgrads, write, arguments, told):
+def test_what_cannot_be_played_is_reported_in_a_line(vgrads, write, arguments, message):
     path = write("log.swf", swf([(0, 100, 1), (5, 30, 1)]))
     answer = vgrads("bags", "simulate", path, *arguments)
     assert answer.code == 2
-    assert told in answer.err
+    assert message in answer.err
     assert "Traceback" not in answer.err
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "empty"),
         ("; MaxProcs: 4\n", "history"),
@@ -325,11 +327,11 @@ def test_what_cannot_be_played_is_told_in_one_line(vgrads, write, arguments, tol
         (swf([(0, 9, -1)]), "users"),
     ],
 )
-def test_logs_without_bags(vgrads, write, text, told):
+def test_logs_without_bags(vgrads, write, text, message):
     answer = vgrads("bags", "simulate", write("log.swf", text), "--clusters", "4x1")
     assert answer.code == 2
     assert "log.swf" in answer.err
-    assert told in answer.err
+    assert message in answer.err
     assert vgrads("bags", "simulate", "--gap", "60s").code == 2
 
 
@@ -353,10 +355,10 @@ def test_speeds_may_be_left_out():
     assert system.speed.tolist() == [1.0, 1.5, 0.5]
 
 
-def test_policies_are_told_apart():
+def test_policies_are_distinguished():
     """Equal words for equal policies only: RR is WQR-1 and says so."""
-    told = policies()
+    payload = policies()
     for kind in ("selection", "scheduling"):
-        abouts = [row["about"] for row in told[kind]]
+        abouts = [row["about"] for row in payload[kind]]
         assert len(set(abouts)) == len(abouts)
     assert "3 times" in scheduling_named("WQR-3").about

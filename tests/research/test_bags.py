@@ -22,8 +22,8 @@ from vgrads.research.bags.predictors import PREDICTORS, autoregressive, inaccura
 from vgrads.research.bags.scheduling import SCHEDULINGS, scheduling_named
 from vgrads.research.bags.selection import SELECTIONS
 from vgrads.research.bags.study import (
-    Job,
-    Question,
+    SimulationCase,
+    StudyJob,
     answer,
     averaged,
     plan_jobs,
@@ -31,7 +31,7 @@ from vgrads.research.bags.study import (
     tables,
 )
 from vgrads.research.bags.system import System, paper_system
-from vgrads.research.bags.workload import Bags, size_class
+from vgrads.research.bags.workload import BagColumns, size_class
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.simulator.load import load_background
 from vgrads.traces.gwf import read_gwf, write_gwf
@@ -46,7 +46,7 @@ SMALL = System(procs=np.array([2, 1, 3]), speed=np.array([1.0, 1.75, 1.25]))
 def workload(rows, home=None):
     """(submit, user, run times) of each bag."""
     sizes = [len(r[2]) for r in rows]
-    return Bags(
+    return BagColumns(
         submit_s=np.array([r[0] for r in rows], dtype=float),
         user=np.array([r[1] for r in rows]),
         home=np.array(home if home is not None else [0] * len(rows)),
@@ -81,8 +81,8 @@ bag_rows = st.lists(
 )
 def test_what_was_drawn_is_recovered_and_fits_best(distribution):
     values = distribution.sample(np.random.default_rng(3), 40_000)
-    found = fit(distribution.family, values)
-    assert found.parameters == pytest.approx(distribution.parameters, rel=0.06)
+    result = fit(distribution.family, values)
+    assert result.parameters == pytest.approx(distribution.parameters, rel=0.06)
     assert ks_distance(distribution, values) < 0.01
     fitted = fit_all(values)
     assert fitted.best.d < 0.01
@@ -94,7 +94,7 @@ def test_what_was_drawn_is_recovered_and_fits_best(distribution):
 
 
 @pytest.mark.parametrize(
-    ("family", "values", "told"),
+    ("family", "values", "message"),
     [
         ("normal", [1.0] * 50, "equal"),
         ("gamma", [-1.0] * 25 + [2.0] * 25, "below 0"),
@@ -103,8 +103,8 @@ def test_what_was_drawn_is_recovered_and_fits_best(distribution):
         ("Cauchy", list(range(50)), "unknown family"),
     ],
 )
-def test_distributions_that_cannot_be_fitted(family, values, told):
-    with pytest.raises(InputError, match=told):
+def test_distributions_that_cannot_be_fitted(family, values, message):
+    with pytest.raises(InputError, match=message):
         fit(family, np.array(values))
 
 
@@ -168,9 +168,9 @@ def test_parameters_survive_the_way_through_a_log():
     back."""
     bags = draw_bags(AVERAGE, Target(load=0.9, capacity=250.0, days=6.0), seed=2)
     log = read_swf(write_swf(bags.as_log("drawn")), "drawn")
-    found = extract_bags(log, gap_s=0.0)
-    assert abs(len(found) - len(bags)) < 0.15 * len(bags)
-    assert found.runtime_s.sum() == pytest.approx(np.ceil(bags.runtime_s).sum())
+    result = extract_bags(log, gap_s=0.0)
+    assert abs(len(result) - len(bags)) < 0.15 * len(bags)
+    assert result.runtime_s.sum() == pytest.approx(np.ceil(bags.runtime_s).sum())
     fits = fit_bags(bags)
     assert fits["run time"].fits[0].distribution.family in ("normal", "Weibull", "gamma")
     exponent, count = fit_users(bags)
@@ -232,7 +232,7 @@ def test_targets_that_cannot_be(change, field):
 # extraction
 
 
-def test_jobs_of_one_user_that_come_together_are_a_bag():
+def test_jobs_of_a_single_user_that_come_together_are_a_bag():
     rows = [(0, 1), (50, 1), (60, 2), (100, 1), (400, 1), (410, 2)]  # gaps of 120 s end a bag
     lines = [
         f"{i} {t} 0 10 1 -1 -1 1 20 -1 1 {u} 1 1 1 1 -1 -1" for i, (t, u) in enumerate(rows, 1)
@@ -262,31 +262,31 @@ def test_size_classes_are_the_papers():
 @given(st.lists(st.floats(1, 1e5), min_size=2, max_size=60))
 def test_predictors_say_what_their_definitions_say(values):
     series = np.array(values)
-    said = {name: predict(series) for name, predict in PREDICTORS.items()}
+    text = {name: predict(series) for name, predict in PREDICTORS.items()}
     for i in range(1, len(series)):
-        assert said["LastValue"][i] == series[i - 1]
-        assert said["Mean"][i] == pytest.approx(series[:i].mean())
-        assert said["Mean(10)"][i] == pytest.approx(series[max(0, i - 10) : i].mean())
+        assert text["LastValue"][i] == series[i - 1]
+        assert text["Mean"][i] == pytest.approx(series[:i].mean())
+        assert text["Mean(10)"][i] == pytest.approx(series[max(0, i - 10) : i].mean())
     level = series[0]
     for i in range(1, len(series)):
-        assert said["ExpSmooth"][i] == pytest.approx(level)
+        assert text["ExpSmooth"][i] == pytest.approx(level)
         level = 0.5 * series[i] + 0.5 * level
-    for name, found in said.items():
-        assert np.isnan(found[0]), name
-        assert (found[1:] >= 0).all(), name
-        assert found[1:].max() <= series.max() * (1 + 1e-9) or name == "AutoRegress"
+    for name, result in text.items():
+        assert np.isnan(result[0]), name
+        assert (result[1:] >= 0).all(), name
+        assert result[1:].max() <= series.max() * (1 + 1e-9) or name == "AutoRegress"
 
 
 @pytest.mark.filterwarnings("ignore:yule_walker:FutureWarning")
 def test_the_autoregression_is_statsmodels_own():
     draws = np.random.default_rng(1)
     series = np.abs(np.cumsum(draws.standard_normal(200)) + 50)
-    said = autoregressive(series)
+    text = autoregressive(series)
     for i in (50, 120, 199):
-        known = series[:i]
-        weights, _ = yule_walker(known, order=5, method="mle", demean=True)
-        recent = known[::-1][:5] - known.mean()
-        assert said[i] == pytest.approx(known.mean() + float(weights @ recent), rel=1e-6)
+        existing = series[:i]
+        weights, _ = yule_walker(existing, order=5, method="mle", demean=True)
+        recent = existing[::-1][:5] - existing.mean()
+        assert text[i] == pytest.approx(existing.mean() + float(weights @ recent), rel=1e-6)
 
 
 def test_adaptive_smoothing_follows_a_step_faster_than_a_mean():
@@ -300,7 +300,7 @@ def test_series_are_of_batches_or_of_users():
     assert [s.tolist() for s in series_of(bags, "batch")] == [[1, 2], [3], [4, 5]]
     assert [s.tolist() for s in series_of(bags, "user")] == [[1, 2, 4, 5], [3]]
     assert inaccuracies(bags, "LastValue", "batch").tolist() == pytest.approx([50.0, 20.0])
-    with pytest.raises(InputError, match="neither"):
+    with pytest.raises(InputError, match="choose batch or user"):
         list(series_of(bags, "site"))
     with pytest.raises(InputError, match="LastValue"):
         inaccuracies(bags, "Oracle", "batch")
@@ -320,13 +320,13 @@ def test_series_are_of_batches_or_of_users():
 @given(rows=bag_rows)
 def test_every_start_is_that_of_the_plain_reference(selection, scheduling, rows):
     bags = workload(rows)
-    found = simulate(bags, SMALL, Algorithm(selection=selection, scheduling=scheduling))
-    plain = Manager(bags, SMALL, selection, scheduling_named(scheduling)).play()
-    found.check()
-    assert found.began_s.tolist() == plain.began
-    assert found.end_s.tolist() == plain.ended
-    assert found.cluster.tolist() == plain.where
-    assert found.copies == plain.extra
+    outcome = simulate(bags, SMALL, Algorithm(selection=selection, scheduling=scheduling))
+    plain = Manager(bags, SMALL, selection, scheduling_named(scheduling)).simulate()
+    outcome.check()
+    assert outcome.began_s.tolist() == plain.began
+    assert outcome.end_s.tolist() == plain.ended
+    assert outcome.cluster.tolist() == plain.where
+    assert outcome.replicas == plain.extra
 
 
 @pytest.mark.parametrize(
@@ -351,9 +351,9 @@ def test_what_comes_out_is_possible(how, rows, seed):
         makespans(outcome) >= np.maximum.reduceat(bags.runtime_s, bags.first[:-1]) / 1.75 - 1e-9
     ).all()
     assert lengths(outcome) == pytest.approx(makespans(outcome) / bags.work_s)
-    found = figures(outcome)
-    assert outcome.spent_s >= found.goodput_s - 1e-6
-    assert 0 <= found.finished <= 1
+    result = figures(outcome)
+    assert outcome.spent_s >= result.goodput_s - 1e-6
+    assert 0 <= result.finished <= 1
     if how.architecture == "sep-c":
         assert outcome.cluster.tolist() == home[bags.bag_of].tolist()
     again = simulate(bags, SMALL, how)
@@ -364,10 +364,10 @@ def test_the_check_finds_what_is_impossible():
     bags = workload([(0, 0, [4, 4, 4, 4, 4, 4, 4])])
     good = simulate(bags, SMALL, Algorithm())
     good.check()
-    for change, told in (
-        ({"end_s": good.end_s + 1}, "its time"),
-        ({"began_s": good.began_s - 5}, "before it came"),
-        ({"end_s": np.full(7, np.nan)}, "never ended"),
+    for change, text in (
+        ({"end_s": good.end_s + 1}, "its run time"),
+        ({"began_s": good.began_s - 5}, "before it was submitted"),
+        ({"end_s": np.full(7, np.nan)}, "did not end"),
         (
             {
                 "cluster": np.zeros(7, np.int64),
@@ -378,7 +378,7 @@ def test_the_check_finds_what_is_impossible():
             "more tasks",
         ),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=text):
             replace(good, **change).check()
     assert most_at_once(np.array([0.0, 1.0, 2.0]), np.array([2.0, 3.0, 4.0])) == 2
 
@@ -408,24 +408,24 @@ def test_flocking_users_wander_when_they_must_wait():
     assert outcome.began_s.tolist() == [0.0, 10.0, 0.0]
 
 
-def test_told_run_times_matter_to_policies_that_use_them():
+def test_stated_run_times_matter_to_policies_that_use_them():
     bags = workload([(0, 0, [1, 9, 5])])
     system = System(procs=np.array([1]), speed=np.array([1.0]))
-    told = simulate(bags, system, Algorithm(estimate_s=np.array([9.0, 1.0, 5.0])))
-    assert np.argsort(told.began_s).tolist() == [0, 2, 1]
+    outcome = simulate(bags, system, Algorithm(estimate_s=np.array([9.0, 1.0, 5.0])))
+    assert np.argsort(outcome.began_s).tolist() == [0, 2, 1]
 
 
 @settings(max_examples=60)
 @given(rows=bag_rows, off=st.floats(0.1, 10.0))
-def test_ect_is_one_algorithm_whoever_tells_it_run_times(rows, off):
+def test_ect_is_a_single_algorithm_whoever_tells_it_run_times(rows, off):
     """Told what is so, it starts what it starts without being told: by the plain chart. Told
     wrongly, nothing is lost."""
     bags = workload(rows)
-    known = simulate(bags, SMALL, Algorithm(scheduling="ECT"))
-    told = simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=bags.runtime_s))
+    outcome = simulate(bags, SMALL, Algorithm(scheduling="ECT"))
+    message = simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=bags.runtime_s))
     began, where = earliest_completion(bags, SMALL)
-    assert told.began_s.tolist() == known.began_s.tolist() == began
-    assert told.cluster.tolist() == known.cluster.tolist() == where
+    assert message.began_s.tolist() == outcome.began_s.tolist() == began
+    assert message.cluster.tolist() == outcome.cluster.tolist() == where
     wrong = np.where(np.arange(len(bags.runtime_s)) % 2, bags.runtime_s * off, bags.runtime_s / off)
     simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=wrong)).check()
 
@@ -446,10 +446,10 @@ def test_who_submits_most_is_not_therefore_the_most_important():
     firsts = []
     for seed in range(20):
         drawn = draw_bags(AVERAGE, Target(load=0.5, capacity=100.0), seed)
-        found = extract_bags(drawn.as_log("drawn"), seed=seed)
+        result = extract_bags(drawn.as_log("drawn"), seed=seed)
         again = extract_bags(drawn.as_log("drawn"), seed=seed)
-        assert found.user.tolist() == again.user.tolist()
-        for bags in (drawn, found):
+        assert result.user.tolist() == again.user.tolist()
+        for bags in (drawn, result):
             counts = np.bincount(bags.user)
             firsts.append(counts.argmax() / len(counts))
     assert 0.3 < np.mean(firsts) < 0.7  # where the busiest stands among all, 0 the most important
@@ -467,7 +467,7 @@ def test_no_task_outlasts_the_cap_however_run_times_are_moved():
 
 
 @pytest.mark.parametrize(
-    ("how", "known"),
+    ("how", "existing"),
     [
         (Algorithm(selection="S-X"), "S-BoT"),
         (Algorithm(scheduling="WQR-0"), "FPLT"),
@@ -476,21 +476,21 @@ def test_no_task_outlasts_the_cap_however_run_times_are_moved():
         (Algorithm(architecture="fcondor", scheduling="RR"), "FPLT"),
     ],
 )
-def test_unknown_policies_list_the_known(how, known):
+def test_unknown_policies_list_the_choices(how, existing):
     with pytest.raises(InputError) as refused:
         simulate(workload([(0, 0, [1])]), SMALL, how)
-    assert known in refused.value.fix
+    assert existing in refused.value.fix
 
 
 def test_workloads_that_contradict_themselves():
     good = workload([(0, 0, [1, 2]), (1, 0, [3])])
-    for change, told in (
+    for change, text in (
         ({"first": np.array([0, 2])}, "fit"),
         ({"first": np.array([0, 3, 3])}, "at least one task"),
         ({"submit_s": np.array([1.0, 0.0])}, "order"),
-        ({"runtime_s": np.array([1.0, 0.0, 1.0])}, "take time"),
+        ({"runtime_s": np.array([1.0, 0.0, 1.0])}, "must take time"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=text):
             replace(good, **change).check()
     with pytest.raises(InputError, match="no bag"):
         good.only(np.array([False, False])).check()
@@ -513,10 +513,10 @@ def test_by_size_classes_cover_all_bags():
     rows = by_size(outcome)
     assert [row.low for row in rows] == sorted(row.low for row in rows)
     assert rows[0].low == 2
-    for low, high in ((one.low, one.high or 10**6) for one in rows):
+    for low, high in ((row.low, row.high or 10**6) for row in rows):
         mine = (bags.sizes >= low) & (bags.sizes <= high)
         assert makespans(outcome)[mine].mean() == pytest.approx(
-            next(one.makespan_s for one in rows if one.low == low)
+            next(row.makespan_s for row in rows if row.low == low)
         )
 
 
@@ -529,9 +529,11 @@ def test_the_study_asks_over_a_thousand_questions_and_tells_the_answers():
     target = Target(load=0.9, capacity=paper_system().capacity, clusters=20, days=0.02)
     questions = [
         *jobs[0].questions,
-        Question(experiment="told wrongly", x=100, series="FPLT", how=Algorithm(), wrong=100.0),
+        SimulationCase(
+            experiment="wrong estimates", x=100, series="FPLT", how=Algorithm(), wrong=100.0
+        ),
     ]
-    rows = answer(Job(target=target, seed=0, questions=tuple(questions)))
+    rows = answer(StudyJob(target=target, seed=0, questions=tuple(questions)))
     cells = averaged(rows)
     assert cells["selection", "S-T", 0.2]["length"] == cells["scheduling", "FPLT", 0.2]["length"]
     text = tables(rows, predictor_rows([]))
@@ -553,15 +555,15 @@ def test_the_study_plays_as_many_tasks_as_the_paper():
 
 def test_commands_fit_generate_play_and_list(vgrads, tmp_path):
     out = tmp_path / "bags.swf"
-    made = vgrads(
+    created = vgrads(
         "bags", "generate", "--load", ".5", "--procs", 200, "--days", 1, "-o", out, "--json"
     ).json
-    assert made["tasks"] > 1000
-    found = vgrads(
+    assert created["tasks"] > 1000
+    result = vgrads(
         "bags", "fit", out, "--gap", "0s", "--report", tmp_path / "r.html", "--json"
     ).json
-    assert found["tasks"] == made["tasks"]
-    assert set(found["characteristics"]) == {
+    assert result["tasks"] == created["tasks"]
+    assert set(result["characteristics"]) == {
         "inter-arrival",
         "daily cycle",
         "size",
@@ -570,17 +572,17 @@ def test_commands_fit_generate_play_and_list(vgrads, tmp_path):
     }
     assert "Kolmogorov" in (tmp_path / "r.html").read_text()
     assert "run time" in vgrads("bags", "fit", out).out
-    played = vgrads(
+    simulated = vgrads(
         "bags", "simulate", "--load", ".2", "--days", ".1", "--selection", "S-BoT", "--json"
     ).json
-    assert played["finished"] > 0.5
+    assert simulated["finished"] > 0.5
     assert "makespan" in vgrads("bags", "simulate", "--load", ".2", "--days", ".05").out
     assert "S-U-GRR" in vgrads("bags", "policies").out
     assert vgrads("bags", "generate", "-o", tmp_path / "b.gwf", "--procs", 20, "--json").code == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("simulate", "--load", "1.5"), "load"),
         (("simulate", "--selection", "x"), "S-BoT"),
@@ -594,10 +596,10 @@ def test_commands_fit_generate_play_and_list(vgrads, tmp_path):
         (("generate", "-o", "x.swf", "--load", "0"), "load"),
     ],
 )
-def test_bad_input_names_what_is_wrong(vgrads, arguments, told):
+def test_bad_input_names_what_is_wrong(vgrads, arguments, message):
     answer = vgrads("bags", *arguments)
     assert answer.code == 2
-    assert told in answer.err
+    assert message in answer.err
 
 
 def test_a_history_without_users_or_with_too_few_bags(vgrads, write):

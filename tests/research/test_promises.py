@@ -17,8 +17,8 @@ from vgrads.research.promises.arena import (
     most_busy,
     rescheduled,
 )
-from vgrads.research.promises.ours import play
-from vgrads.research.promises.reliability import Row, reliability
+from vgrads.research.promises.ours import simulate
+from vgrads.research.promises.reliability import PromiseRow, reliability
 from vgrads.research.promises.replication import lead
 from vgrads.research.promises.rivals import RIVALS, Result, as_piece
 from vgrads.traces.swf import write_swf
@@ -34,22 +34,22 @@ DAY_S = 86_400.0
 def arena() -> tuple[Arena, list]:
     log = rescheduled(simulated(2500, seed=5))
     pairs = draw_instants(log, 12, 0, DAY_S)
-    known = forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings())
+    knowns = forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings())
     cases = [draw_case(n, 0, pair, [lead()]) for n, pair in enumerate(pairs)]
-    return Arena(log=log, procs=most_busy(log), forecasts=known), cases
+    return Arena(log=log, procs=most_busy(log), forecasts=knowns), cases
 
 
-def test_what_is_known_in_one_pass_is_what_each_instant_knew():
-    held, cases = arena()
+def test_the_history_in_a_pass_is_what_each_instant_knew():
+    reserved, cases = arena()
     for case in cases[:4]:
         for at_s in case.instants:
-            plain, found = forecast(held.log, at_s), held.forecasts[at_s]
+            plain, result = forecast(reserved.log, at_s), reserved.forecasts[at_s]
             times = [0.0, 600.0, 7200.0]
-            ours, theirs = (f.probability(16, 7200.0, times) for f in (found, plain))
+            ours, theirs = (f.probability(16, 7200.0, times) for f in (result, plain))
             assert np.allclose(ours, theirs)
 
 
-def test_a_history_made_by_the_scheduler_is_made_again_as_it_was():
+def test_a_history_created_by_the_scheduler_is_reproduced():
     log = simulated(1200)
     again = rescheduled(log)
     assert np.allclose(again.wait_s, log.wait_s)
@@ -57,7 +57,7 @@ def test_a_history_made_by_the_scheduler_is_made_again_as_it_was():
 
 
 @pytest.mark.parametrize(("procs", "makespan_s"), [(2, 70.0), (3, 60.0), (8, 60.0)])
-def test_a_workflow_as_one_job(procs, makespan_s):
+def test_a_workflow_whole_job(procs, makespan_s):
     tasks = [
         Task(id="a", runtime_s=10),
         Task(id="b", runtime_s=30, procs=2, parents=("a",)),
@@ -70,69 +70,73 @@ def test_a_workflow_as_one_job(procs, makespan_s):
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_a_rival_counts_what_it_did(name):
-    held, cases = arena()
+    reserved, cases = arena()
     for case in cases:
-        result = RIVALS[name](held, case)
-        least_s = as_piece(case.wanted.workflows[0]).makespan_s
-        assert len(result.done_s) == len(case.wanted.workflows)
+        result = RIVALS[name](reserved, case)
+        least_s = as_piece(case.workflow_set.workflows[0]).makespan_s
+        assert len(result.done_s) == len(case.workflow_set.workflows)
         assert all(at_s >= least_s - 1e-6 for at_s in result.done_s)
-        assert result.in_time == sum(at_s <= case.wanted.deadline_s for at_s in result.done_s)
-        assert result.kept == (result.in_time >= case.wanted.needed)
-        assert 0 <= result.used_hours <= result.held_hours + 1e-6
+        assert result.in_time == sum(at_s <= case.workflow_set.deadline_s for at_s in result.done_s)
+        assert result.kept == (result.in_time >= case.workflow_set.needed)
+        assert 0 <= result.used_hours <= result.slot_hours + 1e-6
         assert result.usd >= 0
 
 
 def test_two_machines_start_no_later_than_one():
-    held, cases = arena()
+    reserved, cases = arena()
     for case in cases:
-        race, alone = (sorted(RIVALS[name](held, case).done_s) for name in ("race", "slot each"))
+        race, alone = (
+            sorted(RIVALS[name](reserved, case).done_s) for name in ("race", "slot each")
+        )
         assert sum(map(math.isfinite, race)) >= sum(map(math.isfinite, alone))
-    ideal = [RIVALS["reservation (ideal)"](held, case) for case in cases]
+    ideal = [RIVALS["reservation (ideal)"](reserved, case) for case in cases]
     assert all(result.binding_s == 0.0 for result in ideal)
 
 
 def test_our_planner_keeps_what_it_promises_and_more_than_the_best_rival():
-    held, cases = arena()
-    ours = [play(held.grid(case), case, "vgrads") for case in cases]
-    rival = [RIVALS["wait, then cloud"](held, case) for case in cases]
+    reserved, cases = arena()
+    ours = [simulate(reserved.grid(case), case, "vgrads") for case in cases]
+    rival = [RIVALS["wait, then cloud"](reserved, case) for case in cases]
     assert sum(r.kept for r in ours) >= sum(r.kept for r in rival)
     sure = [r.kept for r in ours if r.promised >= 0.9]
     assert len(sure) >= 6
     assert np.mean(sure) >= 0.8
     for result in ours:
         assert 0 <= result.promised <= 1
-        assert result.held_hours >= 0
+        assert result.slot_hours >= 0
 
 
 def rows(pairs):
     """One set for each (promise, kept)."""
     return [
-        Row(
+        PromiseRow(
             log="x",
             case=n,
             strategy="s",
             needed=1,
             result=Result(
-                in_time=int(kept),
-                kept=kept,
-                held_hours=1,
+                in_time=int(retained),
+                kept=retained,
+                slot_hours=1,
                 used_hours=1,
                 usd=0,
                 done_s=(1.0,),
                 promised=promised,
             ),
         )
-        for n, (promised, kept) in enumerate(pairs)
+        for n, (promised, retained) in enumerate(pairs)
     ]
 
 
 def test_reliability_is_taken_apart_without_remainder():
     """Promises that are equal within their bins: Murphy's three parts add up exactly."""
     pairs = [(0.95, True)] * 18 + [(0.95, False)] * 2 + [(0.5, True)] * 4 + [(0.5, False)] * 6
-    found = reliability(rows(pairs), "s")
-    assert found.brier == pytest.approx(found.reliability - found.resolution + found.uncertainty)
-    assert [(b.count, b.kept) for b in found.bins] == [(10, 0.4), (20, 0.9)]
-    assert found.error == pytest.approx((10 * 0.1 + 20 * 0.05) / 30)
+    result = reliability(rows(pairs), "s")
+    assert result.brier == pytest.approx(
+        result.reliability - result.resolution + result.uncertainty
+    )
+    assert [(b.count, b.kept) for b in result.bins] == [(10, 0.4), (20, 0.9)]
+    assert result.error == pytest.approx((10 * 0.1 + 20 * 0.05) / 30)
     assert reliability(rows(pairs), "nobody") is None
 
 
@@ -154,11 +158,11 @@ def history(tmp_path):
     ],
 )
 def test_every_study_answers_draws_and_repeats(vgrads, tmp_path, history, name, more, count):
-    asked = [str(history) if word == "LOG" else word for word in more]
+    requested = [str(history) if word == "LOG" else word for word in more]
     page = tmp_path / "report.html"
-    first = vgrads("study", name, *asked, "--report", page, "--json")
+    first = vgrads("study", name, *requested, "--report", page, "--json")
     assert first.code == 0, first.err
-    again = vgrads("study", name, *asked, "--json")
+    again = vgrads("study", name, *requested, "--json")
     assert without_times(first.json) == without_times(again.json)
     if count:
         assert len(first.json["rows"]) == count

@@ -21,8 +21,8 @@ from vgrads.research.promises.recorded import (
     scaled,
     slots_of,
 )
-from vgrads.research.promises.recorded_promises import ARMS, Extent, study_log
-from vgrads.research.promises.recorded_site import carry_out, played
+from vgrads.research.promises.recorded_promises import ARMS, RecordedExtent, study_log
+from vgrads.research.promises.recorded_site import carry_out, run_recorded
 from vgrads.research.promises.replication import lead
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.slot import Slot, StartCurve
@@ -42,21 +42,21 @@ def busy():
 
 def planned(number):
     """A set's plan over the slots that it is offered."""
-    _, laid, known = busy()
-    one = laid[number]
-    slots = tuple(slot for jobs in one.jobs for slot in known[number, jobs.machine])
-    snapshot = Snapshot(wanted=one.wanted, slots=slots, seed=number)
-    return one, snapshot, make_plan(snapshot)
+    _, laid, existing = busy()
+    item = laid[number]
+    slots = tuple(slot for jobs in item.jobs for slot in existing[number, jobs.machine])
+    snapshot = Snapshot(workflow_set=item.workflow_set, slots=slots, seed=number)
+    return item, snapshot, make_plan(snapshot)
 
 
 def test_slots_are_jobs_of_the_log_that_came_soon_after_the_first():
-    log, laid, known = busy()
+    log, laid, existing = busy()
     rows = {(s, int(p), r) for s, p, r in zip(log.submit_s, log.procs, log.request_s, strict=True)}
-    assert {len(one.jobs) for one in laid} == {1, 2}
-    for one in laid:
-        assert sum(len(jobs.submit_s) for jobs in one.jobs) <= MOST
-        for jobs in one.jobs:
-            slots = known[one.number, jobs.machine]
+    assert {len(item.jobs) for item in laid} == {1, 2}
+    for entry in laid:
+        assert sum(len(jobs.submit_s) for jobs in entry.jobs) <= MOST
+        for jobs in entry.jobs:
+            slots = existing[entry.number, jobs.machine]
             for slot, request_s in zip(slots, jobs.request_s, strict=True):
                 assert (jobs.at_s + slot.submit_s, slot.procs, request_s) in rows
                 assert 0 <= slot.submit_s <= GATHER_S
@@ -65,51 +65,51 @@ def test_slots_are_jobs_of_the_log_that_came_soon_after_the_first():
 
 def test_nothing_is_foretold_from_what_came_later():
     """What comes from the question on may be anything: the slots are offered as before."""
-    log, laid, known = busy()
-    one = laid[0]
-    at_s = min(jobs.at_s for jobs in one.jobs)
+    log, laid, existing = busy()
+    item = laid[0]
+    at_s = min(jobs.at_s for jobs in item.jobs)
     later = log.start_s >= at_s
     changed = replace(log, wait_s=np.where(later, log.wait_s + 50_000.0, log.wait_s))
-    again = offered(changed, [one], Settings())
-    first = min(one.jobs, key=lambda jobs: jobs.at_s).machine
-    for before, now in zip(known[0, first], again[0, first], strict=True):
+    again = offered(changed, [item], Settings())
+    first = min(item.jobs, key=lambda jobs: jobs.at_s).machine
+    for before, now in zip(existing[0, first], again[0, first], strict=True):
         assert np.array_equal(before.curve.probabilities, now.curve.probabilities)
 
 
-def test_what_a_plan_holds_starts_when_the_real_jobs_did_and_lives_as_long_as_they_asked():
-    held = 0
+def test_what_a_plan_holds_starts_when_the_real_jobs_did_and_lives_as_long_as_requested():
+    reserved = 0
     for number in range(24):
-        one, snapshot, plan = planned(number)
+        item, snapshot, plan = planned(number)
         if not plan.feasible:
             continue
-        outcome = carry_out(plan, snapshot, one.starts_s)
+        outcome = carry_out(plan, snapshot, item.starts_s)
         for name, record in outcome.state.slots.items():
             slot = snapshot.slot_by_id[name]
-            assert record.asked_s in (None, slot.submit_s)
+            assert record.requested_s in (None, slot.submit_s)
             if record.ready_s is not None:
-                held += 1
-                assert record.ready_s == one.starts_s[name]
-                assert record.ended_s <= one.starts_s[name] + slot.end_s - slot.submit_s + 1e-6
-    assert held > 20
+                reserved += 1
+                assert record.ready_s == item.starts_s[name]
+                assert record.ended_s <= item.starts_s[name] + slot.end_s - slot.submit_s + 1e-6
+    assert reserved > 20
 
 
-def test_a_set_whose_slots_all_start_at_once_is_kept_and_one_whose_slots_never_start_is_not():
+def test_a_promise_is_kept_where_all_slots_start_at_once_and_broken_where_none_starts():
     checked = 0
     for number in range(24):
-        one, snapshot, plan = planned(number)
+        item, snapshot, plan = planned(number)
         if not plan.feasible:
             continue
         checked += 1
-        asked = {slot.id: slot.submit_s for slot in snapshot.slots}
+        requested = {slot.id: slot.submit_s for slot in snapshot.slots}
         first_s = min(p.start_s for p in plan.placements)
         if all(use.slot.submit_s <= first_s for use in plan.uses):
-            assert played(plan, snapshot, asked, 0.0).kept
-        never = dict.fromkeys(asked, one.wanted.deadline_s + 1.0)
-        assert not played(plan, snapshot, never, 0.0).kept
+            assert run_recorded(plan, snapshot, requested, 0.0).kept
+        never = dict.fromkeys(requested, item.workflow_set.deadline_s + 1.0)
+        assert not run_recorded(plan, snapshot, never, 0.0).kept
     assert checked > 10
 
 
-def test_a_fixed_slot_is_asked_for_when_it_is_and_its_curve_is_on_the_clock():
+def test_a_fixed_slot_is_requested_when_it_is_and_its_curve_is_on_the_clock():
     curve = StartCurve(np.array([400.0, 650.0]), np.array([0.25, 0.4]))
     slot = Slot(
         id="a",
@@ -124,8 +124,8 @@ def test_a_fixed_slot_is_asked_for_when_it_is_and_its_curve_is_on_the_clock():
         fixed=True,
     )
     flow = make_workflow("w", [Task(id="t", runtime_s=100.0, procs=2)])
-    wanted = WorkflowSet(name="s", workflows=(flow,), deadline_s=700.0, needed=1)
-    snapshot = Snapshot(wanted=wanted, slots=(slot,))
+    workflow_set = WorkflowSet(name="s", workflows=(flow,), deadline_s=700.0, needed=1)
+    snapshot = Snapshot(workflow_set=workflow_set, slots=(slot,))
     plan = make_plan(snapshot)
     assert [use.submit_s for use in plan.uses] == [300.0]
     assert plan.promise.probability == pytest.approx(0.25, abs=0.03)
@@ -133,12 +133,12 @@ def test_a_fixed_slot_is_asked_for_when_it_is_and_its_curve_is_on_the_clock():
     assert set(done_s[np.isfinite(done_s)]) == {500.0}
 
 
-def test_jobs_of_one_shape_are_foretold_alike_and_as_the_queue_is_asked():
-    asked = []
+def test_jobs_of_a_single_shape_are_foretold_alike_and_as_the_queue_is_queried():
+    requested = []
 
     class Oracle:
         def probability(self, procs, walltime_s, within_s, submit_in_s):
-            asked.append(submit_in_s)
+            requested.append(submit_in_s)
             return np.clip(within_s / 1000.0 / procs, 0.0, 1.0)
 
     jobs = Jobs(
@@ -149,15 +149,15 @@ def test_jobs_of_one_shape_are_foretold_alike_and_as_the_queue_is_asked():
         request_s=np.array([600.0, -1.0]),
         start_s=np.array([1.0, 61.0]),
     )
-    one, two = slots_of(Oracle(), jobs, 2000.0)
-    assert asked == [0.0, 60.0]
-    assert (one.end_s, two.end_s) == (600.0, 60.0 + 86_400.0)
-    assert one.curve.by(500.0) == pytest.approx(0.5, abs=0.02)
+    slot, two = slots_of(Oracle(), jobs, 2000.0)
+    assert requested == [0.0, 60.0]
+    assert (slot.end_s, two.end_s) == (600.0, 60.0 + 86_400.0)
+    assert slot.curve.by(500.0) == pytest.approx(0.5, abs=0.02)
     assert two.curve.by(560.0) == pytest.approx(0.5, abs=0.02)
     assert two.curve.by(59.0) == 0.0
 
 
-def test_a_workflow_is_made_as_long_and_as_wide_as_its_slots():
+def test_a_workflow_is_sized_as_long_and_as_wide_as_its_slots():
     shape = scaled(lead(), 600.0, 4)
     assert shape.critical_path_s() == pytest.approx(600.0)
     assert shape.width == 4
@@ -172,34 +172,34 @@ def history(tmp_path):
 
 
 def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carried_out(history):
-    found = study_log(history, Extent(count=8), [lead()])
-    assert found.rows
-    assert {row.strategy for row in found.rows} <= set(ARMS)
-    again = study_log(history, Extent(count=8), [lead()])
-    assert [r.result.promised for r in again.rows] == [r.result.promised for r in found.rows]
-    assert len(found.rows) + sum(found.unplanned.values()) == 8 * len(ARMS)
+    result = study_log(history, RecordedExtent(count=8), [lead()])
+    assert result.rows
+    assert {row.strategy for row in result.rows} <= set(ARMS)
+    again = study_log(history, RecordedExtent(count=8), [lead()])
+    assert [r.result.promised for r in again.rows] == [r.result.promised for r in result.rows]
+    assert len(result.rows) + sum(result.unplanned.values()) == 8 * len(ARMS)
     from vgrads.research.promises.recorded_promises import QBETS  # noqa: PLC0415
     from vgrads.traces.history import read_history  # noqa: PLC0415
 
     log = read_history(history)
     laid = lay_sets(log, 8, 0, [lead()])
-    known = offered(log, laid, QBETS)
-    for row in (r for r in found.rows if r.strategy == "qbets"):
-        one = laid[row.case]
-        slots = tuple(slot for jobs in one.jobs for slot in known[row.case, jobs.machine])
-        snapshot = Snapshot(wanted=one.wanted, slots=slots, seed=row.case)
+    existing = offered(log, laid, QBETS)
+    for row in (r for r in result.rows if r.strategy == "qbets"):
+        item = laid[row.case]
+        slots = tuple(slot for jobs in item.jobs for slot in existing[row.case, jobs.machine])
+        snapshot = Snapshot(workflow_set=item.workflow_set, slots=slots, seed=row.case)
         plan = make_plan(snapshot)
         assert plan.promise.probability == row.result.promised
-        assert carry_out(plan, snapshot, one.starts_s).kept == row.result.kept
+        assert carry_out(plan, snapshot, item.starts_s).kept == row.result.kept
 
 
 def test_the_recorded_study_answers_draws_and_repeats(vgrads, tmp_path, history):
     page = tmp_path / "report.html"
-    asked = ("study", "promises", str(history), "--recorded", "--count", 6)
-    first = vgrads(*asked, "--report", page, "--json")
+    requested = ("study", "promises", str(history), "--recorded", "--count", 6)
+    first = vgrads(*requested, "--report", page, "--json")
     assert first.code == 0, first.err
     assert set(first.json) == {"rows", "reliability", "unplanned", "starts"}
     assert "<svg" in page.read_text()
-    said = vgrads(*asked).out
-    assert "6 sets; no feasible plan" in said
-    assert "| slots | qbets |" in said
+    text = vgrads(*requested).out
+    assert "6 sets; no feasible plan" in text
+    assert "| slots | qbets |" in text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.logs import make_log
-from vgrads.bags.replicate import Attempt, Pace, stragglers
+from vgrads.bags.replicate import Pace, RunningAttempt, stragglers
 from vgrads.planner.placement.replicate import by_paper
 from vgrads.research.gridbot import order as gridbot_order
 from vgrads.research.gridbot import replicas as gridbot_copies
@@ -16,7 +16,7 @@ from vgrads.research.gridbot.tables import main as gridbot
 from vgrads.research.promises.quality import study
 from vgrads.research.promises.quality import table as scoreboard
 from vgrads.research.promises.replication import lead, trial
-from vgrads.research.waits.varq_promises import POLICIES, Extent, draw, replay, table
+from vgrads.research.waits.varq_promises import POLICIES, VarqExtent, draw, replay, table
 
 pytestmark = pytest.mark.more
 
@@ -25,22 +25,23 @@ pytestmark = pytest.mark.more
 def outcomes():
     log = make_log(8000, seed=11)
     return [
-        replay(log, 200, policy, 0.75, Extent(count=24, foretold=40, seed=1)) for policy in POLICIES
+        replay(log, 200, policy, 0.75, VarqExtent(count=24, predicted=40, seed=1))
+        for policy in POLICIES
     ]
 
 
 def test_every_question_is_refused_or_gets_its_job(outcomes):
-    assert (outcomes[0].asked, outcomes[0].kept) == (0, 0)
+    assert (outcomes[0].questions, outcomes[0].kept) == (0, 0)
     for outcome in outcomes[1:]:
-        assert outcome.asked == 24
-        assert 0 < outcome.kept <= outcome.asked - outcome.refused
+        assert outcome.questions == 24
+        assert 0 < outcome.kept <= outcome.questions - outcome.refused
         assert outcome.idle_node_hours >= 0
         assert np.isfinite(outcome.others_wait_s)
 
 
-def test_the_promise_is_kept_where_the_load_is_steady(outcomes):
+def test_the_promise_holds_where_the_load_is_steady(outcomes):
     for outcome in outcomes[1:]:
-        count = outcome.asked - outcome.refused
+        count = outcome.questions - outcome.refused
         assert outcome.share >= 0.75 - 3 * (0.75 * 0.25 / count) ** 0.5, (
             outcome
         )  # three standard errors
@@ -48,7 +49,7 @@ def test_the_promise_is_kept_where_the_load_is_steady(outcomes):
 
 def test_a_replay_is_a_function_of_its_seed():
     log = make_log(1500, seed=2)
-    extent = Extent(count=12, foretold=10, seed=3)
+    extent = VarqExtent(count=12, predicted=10, seed=3)
     assert replay(log, 220, "moving", 0.5, extent) == replay(log, 220, "moving", 0.5, extent)
 
 
@@ -65,9 +66,9 @@ def test_the_picture_has_a_diagram_for_each_log(outcomes, tmp_path):
 
 def test_replication_gets_harder_with_the_increment_and_easier_with_reliability():
     def rate(levels, increment):
-        found = [trial(lead(), levels, increment, seed, by_paper) for seed in range(40)]
-        assert all(factor is None or factor >= 1 for factor in found)
-        return sum(factor is not None for factor in found)
+        results = [trial(lead(), levels, increment, seed, by_paper) for seed in range(40)]
+        assert all(factor is None or factor >= 1 for factor in results)
+        return sum(factor is not None for factor in results)
 
     weak, strong = ([rate((p, p), step) for step in (0.1, 0.3)] for p in (0.4, 0.8))
     assert weak[0] > weak[1]
@@ -108,7 +109,7 @@ def test_a_tenth_of_the_jobs_of_collaborative_grids_is_preempted():
         lengths = np.random.default_rng(seed).uniform(1200.0, 3600.0, 1500)
         field = Field(scaled(GRIDS, 0.05), seed, [lengths])
         field.add(0, 1500, {"Concurrency": "1", "Deadline": "14400"})
-        field.play()
+        field.simulate()
         field.core.state.check()
         shares.append(field.preempted_busy / 1500)
     assert 0.05 < np.mean(shares) < 0.2
@@ -117,24 +118,24 @@ def test_a_tenth_of_the_jobs_of_collaborative_grids_is_preempted():
 def test_gridbot_rows_come_out_in_their_order():
     """No copies take longest; what is learned is sooner than what is restricted, and wastes no
     more."""
-    found = gridbot_copies.table(range(40, 44), 0.05)
-    hours = {name: np.mean([one.hours for one in ran]) for name, ran in found.items()}
-    waste = {name: np.mean([one.waste for one in ran]) for name, ran in found.items()}
+    result = gridbot_copies.table(range(40, 44), 0.05)
+    hours = {name: np.mean([simulated.hours for simulated in ran]) for name, ran in result.items()}
+    waste = {name: np.mean([simulated.waste for simulated in ran]) for name, ran in result.items()}
     assert hours["learned"] < hours["restrictive, restrictive"] < hours["none, permissive"]
     assert waste["learned"] <= waste["restrictive, restrictive"] <= 8.0
-    assert np.mean([one.replicas for one in found["restrictive, restrictive"]]) <= 12.0
-    assert hours["learned, hosts that beat"] < hours["restrictive, restrictive"]
+    assert np.mean([simulated.replicas for simulated in result["restrictive, restrictive"]]) <= 12.0
+    assert hours["learned, agents with heartbeats"] < hours["restrictive, restrictive"]
 
 
 def test_gridbot_bags_begin_in_the_order_of_their_ranks():
-    found = gridbot_order.order(12, 60, 3, 0.05)
-    assert found.in_order >= 98.0
-    assert list(found.hours) == sorted(found.hours)
+    order = gridbot_order.order(12, 60, 3, 0.05)
+    assert order.in_order >= 98.0
+    assert list(order.hours) == sorted(order.hours)
 
 
 def test_gridbot_black_holes_long_tasks_and_shares():
     holes = gridbot_order.black_holes(40, 1, 20.0, 0.5)
-    assert (holes.first, holes.honest) == (3, 0)
+    assert (holes.first, holes.healthy) == (3, 0)
     assert holes.throughput > 99.0
     assert holes.back_s <= 600.0
     assert gridbot_order.long_tasks(40, 1, "bimodal").aborted == 0
@@ -150,10 +151,10 @@ def test_policies_beat_naive_dispatch_by_days():
     )
 
 
-def test_hosts_that_were_asked_for_go_with_the_work():
-    found = play_fleet(1, 0.02, vanish=False)
-    assert found.idle <= 1.0
-    assert found.beyond_s <= 120.0
+def test_hosts_that_were_requested_go_with_the_work():
+    fleeted = play_fleet(1, 0.02, vanish=False)
+    assert fleeted.idle <= 1.0
+    assert fleeted.beyond_s <= 120.0
 
 
 def test_gridbot_prints_its_tables(tmp_path):
@@ -161,19 +162,19 @@ def test_gridbot_prints_its_tables(tmp_path):
     gridbot(
         ["--only", "replication", "tails", "--seeds", "2", "--scale", "0.01", "--out", str(out)]
     )
-    found = json.loads(out.read_text())
-    assert set(found) == {"replication", "tails"}
-    assert all(len(ran) == 2 for ran in found["replication"].values())
+    result = json.loads(out.read_text())
+    assert set(result) == {"replication", "tails"}
+    assert all(len(ran) == 2 for ran in result["replication"].values())
 
 
-def test_a_slow_host_is_no_straggler_and_a_lost_one_waits_for_no_place():
+def test_a_slow_host_is_no_straggler_and_a_lost_a_single_waits_for_no_place():
     ended = [100.0 + n % 20 for n in range(200)]
-    slow = Attempt(task=1, age_s=190.0, error_rate=0.02, hosts=1, pace=2.0)
-    late = Attempt(task=2, age_s=190.0, error_rate=0.02, hosts=1)
-    fresh = Attempt(task=3, age_s=0.0, error_rate=0.02, hosts=1)
-    given_up = [600.0] * 10
-    assert stragglers(ended, given_up, [slow, late, fresh], spare=5) == [2]
-    assert stragglers(ended, given_up, [slow, late, fresh], spare=0) == [2]
+    slow = RunningAttempt(task=1, age_s=190.0, error_rate=0.02, nodes=1, pace=2.0)
+    late = RunningAttempt(task=2, age_s=190.0, error_rate=0.02, nodes=1)
+    fresh = RunningAttempt(task=3, age_s=0.0, error_rate=0.02, nodes=1)
+    abandoned = [600.0] * 10
+    assert stragglers(ended, abandoned, [slow, late, fresh], spare=5) == [2]
+    assert stragglers(ended, abandoned, [slow, late, fresh], spare=0) == [2]
 
 
 def test_the_pace_of_a_host_is_learned_from_its_ends():

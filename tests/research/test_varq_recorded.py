@@ -13,15 +13,14 @@ from vgrads.research.promises.future import contradiction, started_soon
 from vgrads.research.waits.varq_recorded import (
     LEVELS,
     POLICIES,
-    Answer,
-    Desk,
     LikeJobs,
-    Question,
+    RecordedReservations,
+    ReservationQuestion,
+    ReservationResult,
     answer_all,
     draw_questions,
-    missed,
-    outcome,
 )
+from vgrads.research.waits.varq_recorded_rows import missed, outcome
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.varq import Reservation
 
@@ -29,8 +28,10 @@ pytestmark = pytest.mark.more
 
 
 def question(at_s=0.0, procs=5, walltime_s=600.0, ahead_s=1000.0):
-    wanted = Reservation(procs=procs, walltime_s=walltime_s, start_by_s=ahead_s, probability=0.5)
-    return Question(number=0, at_s=at_s, wanted=wanted)
+    reservation = Reservation(
+        procs=procs, walltime_s=walltime_s, start_by_s=ahead_s, probability=0.5
+    )
+    return ReservationQuestion(number=0, at_s=at_s, reservation=reservation)
 
 
 def few_jobs():
@@ -58,31 +59,34 @@ def test_a_reservation_takes_the_start_of_the_next_like_job(submit_s, start_s):
     assert LikeJobs(few_jobs()).submit(question(), submit_s).start_s == start_s
 
 
-def test_a_wide_one_takes_no_narrow_start():
+def test_a_wide_a_single_takes_no_narrow_start():
     assert LikeJobs(few_jobs()).submit(question(procs=8), 301.0).start_s is None
 
 
-def test_kept_is_started_by_then_and_idle_is_what_was_held_before():
-    asked = question(at_s=50.0)
+def test_success_is_a_start_by_then_and_idle_is_what_was_reserved_before():
+    reservation_question = question(at_s=50.0)
     early, late, none = (
-        Answer(question=asked, submit_s=50.0, start_s=at) for at in (850.0, 1051.0, None)
+        ReservationResult(question=reservation_question, submit_s=50.0, start_s=at)
+        for at in (850.0, 1051.0, None)
     )
     assert (early.kept, early.idle_s) == (True, 5 * 200.0)
     assert (late.kept, late.idle_s) == (False, 0.0)
     assert (none.kept, none.idle_s) == (False, 0.0)
-    slow = Answer(
-        question=asked, submit_s=50.0, came_s=300.0, start_s=1100.0
+    slow = ReservationResult(
+        question=reservation_question, submit_s=50.0, came_s=300.0, start_s=1100.0
     )  # a like job came late
     assert (slow.kept, slow.in_time, late.in_time) == (False, True, False)
 
 
-def test_broken_promises_make_later_ones_stricter_once_they_are_known():
-    desk = Desk(LikeJobs(few_jobs()), 0.75)
-    desk.submit(question(at_s=0.0, walltime_s=100.0, ahead_s=1950.0), 1999.0)  # starts at 5,600
-    wanted = question().wanted
-    assert desk.answers[0].start_s == 5600.0
-    assert desk.strict(wanted, 1949.0).probability == 0.75
-    assert desk.strict(wanted, 1950.0).probability > 0.75
+def test_broken_promises_make_later_promises_stricter_once_they_end():
+    reservations = RecordedReservations(LikeJobs(few_jobs()), 0.75)
+    reservations.submit(
+        question(at_s=0.0, walltime_s=100.0, ahead_s=1950.0), 1999.0
+    )  # starts at 5,600
+    workflow_set = question().reservation
+    assert reservations.answers[0].start_s == 5600.0
+    assert reservations.strict(workflow_set, 1949.0).probability == 0.75
+    assert reservations.strict(workflow_set, 1950.0).probability > 0.75
 
 
 def test_every_question_is_refused_or_takes_a_real_start_or_finds_none():
@@ -91,9 +95,9 @@ def test_every_question_is_refused_or_takes_a_real_start_or_finds_none():
     answers = answer_all(log, questions)
     starts = set(log.start_s.tolist())
     assert set(answers) == {(policy, level) for policy in POLICIES for level in LEVELS}
-    for found in answers.values():
-        assert sorted(a.question.number for a in found) == list(range(12))
-        for answer in found:
+    for reservation_results in answers.values():
+        assert sorted(a.question.number for a in reservation_results) == list(range(12))
+        for answer in reservation_results:
             if answer.start_s is not None:
                 assert answer.start_s in starts
                 assert answer.question.at_s <= answer.submit_s <= answer.start_s
@@ -106,8 +110,8 @@ def test_every_question_is_refused_or_takes_a_real_start_or_finds_none():
 
 
 def test_an_aim_that_is_missed_is_named():
-    made = outcome("x", 0.9, "moving", [], [])
-    poor = replace(made, asked=100, kept=80, idle_hours=3.0, of_now=0.8)
+    created = outcome("x", 0.9, "moving", [], [])
+    poor = replace(created, questions=100, kept=80, idle_hours=3.0, of_now=0.8)
     assert missed(poor) == ["kept", "idle"]
     assert missed(replace(poor, kept=89, of_now=0.5)) == []
     assert missed(replace(poor, policy="now")) == []
@@ -116,9 +120,9 @@ def test_an_aim_that_is_missed_is_named():
 def test_the_study_on_recorded_starts_has_a_line_for_each_policy_and_level(vgrads, tmp_path):
     file = tmp_path / "batch.swf"
     file.write_text(write_swf(simulated(1500, seed=7)))
-    asked = ("study", "varq", str(file), "--recorded", "--count", 8)
-    assert vgrads(*asked).out.count("| batch |") == len(POLICIES) * len(LEVELS)
-    rows = vgrads(*asked, "--json").json["rows"]
+    requested = ("study", "varq", str(file), "--recorded", "--count", 8)
+    assert vgrads(*requested).out.count("| batch |") == len(POLICIES) * len(LEVELS)
+    rows = vgrads(*requested, "--json").json["rows"]
     assert {row["asked"] for row in rows} == {8}
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.planner.test_planner import chain, wanted
-from vgrads.api.plans.planning import Grid, plan_set
-from vgrads.api.plans.runtimes import kind_of, learned, told, with_run_times
+from tests.planner.test_planner import chain, make_set
+from vgrads.api.plans.planning import GridSnapshot, plan_set
+from vgrads.api.plans.runtimes import describe_basis, kind_of, learned, with_run_times
 from vgrads.portal.records.archive import pack, unpack
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
-from vgrads.runtimes.known import Known, learn
+from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.dag import make_workflow
@@ -52,10 +52,10 @@ def sources(plan):
     return {entry["kind"]: (entry["source"], entry["observations"]) for entry in plan["run_times"]}
 
 
-def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next_one(vgrads, write, set_file):
+def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next(vgrads, write, set_file):
     before = vgrads("plan", set_file, "--json")
     assert sources(before.json) == {"ALIGN": ("guess", 0), "COUNT": ("guess", 0)}
-    assert "nothing is known of how long ALIGN, COUNT takes" in before.err
+    assert "no run time is known for ALIGN, COUNT" in before.err
     read = vgrads("runtimes", "learn", write("trace.txt", TRACE), "--machine", "here", "--json")
     assert read.json["files"][0]["skipped"] == {"cached": 1, "failed": 1}
     assert (read.json["new"], read.json["known"]) == (4, 4)
@@ -68,7 +68,7 @@ def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next_one(vgrads, write,
     plan = vgrads("plan", set_file, "--json")
     assert sources(plan.json) == {"ALIGN": ("learned", 2), "COUNT": ("learned", 2)}
     assert plan.json["promise"]["probability"] > 0.95 > before.json["promise"]["probability"]
-    assert "nothing is known" not in plan.err
+    assert "no run time is known" not in plan.err
     assert "learned from 2 runs" in vgrads("plan", set_file).out
     align = next(e for e in plan.json["run_times"] if e["kind"] == "ALIGN")
     assert 100 < align["shortest_s"] < 140
@@ -83,9 +83,9 @@ def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next_one(vgrads, write,
     )
 
 
-def test_what_is_known_is_shown_drawn_and_forgotten(vgrads, write, set_file, tmp_path):
+def test_records_are_shown_drawn_and_forgotten(vgrads, write, set_file, tmp_path):
     assert vgrads("runtimes", "show", "ALIGN").code == 2
-    assert "nothing is known yet" in vgrads("runtimes", "list").out
+    assert "no run times are recorded yet" in vgrads("runtimes", "list").out
     vgrads("runtimes", "learn", write('a b"c.txt', TRACE))
     shown = vgrads("runtimes", "show", "ALIGN", "--plot", tmp_path / "a.svg")
     assert "from 2 records" in shown.out
@@ -94,8 +94,8 @@ def test_what_is_known_is_shown_drawn_and_forgotten(vgrads, write, set_file, tmp
     rows = vgrads("runtimes", "predict", set_file, "--json").json["kinds"]
     assert {row["from"] for row in rows} == {"learned from 2 runs"}
     pilots = vgrads("plan", set_file, "--calibrate", "--json").json["pilots"]
-    assert {one["kind"] for one in pilots} == {"ALIGN", "COUNT"}
-    assert "To try out first" in vgrads("plan", set_file, "--calibrate").out
+    assert {pilot["kind"] for pilot in pilots} == {"ALIGN", "COUNT"}
+    assert "Recommended pilot runs" in vgrads("plan", set_file, "--calibrate").out
     assert vgrads("runtimes", "forget", "ALIGN", "--json").json["forgotten"] == 2
     assert vgrads("runtimes", "forget", "ALIGN").code == 2
 
@@ -110,7 +110,7 @@ def test_what_is_known_is_shown_drawn_and_forgotten(vgrads, write, set_file, tmp
         ("\0\1\2", "understood"),
     ],
 )
-def test_files_that_hold_nothing_are_refused_in_one_line(vgrads, write, text, words):
+def test_files_that_hold_nothing_are_refused_in_a_line(vgrads, write, text, words):
     answer = vgrads("runtimes", "learn", write("odd.txt", text))
     assert answer.code == 2
     assert "odd.txt" in answer.err
@@ -119,7 +119,7 @@ def test_files_that_hold_nothing_are_refused_in_one_line(vgrads, write, text, wo
     assert vgrads("runtimes", "list", "--json").json["kinds"] == []
 
 
-def test_one_name_for_two_tools_is_asked_about(vgrads, write):
+def test_a_single_name_for_two_tools_is_ambiguous(vgrads, write):
     fast = (
         TRACE.replace("2m 10s", "1s")
         .replace("1m 50s", "1s")
@@ -142,19 +142,19 @@ def test_one_name_for_two_tools_is_asked_about(vgrads, write):
     assert vgrads("runtimes", "learn", quick, "--map", "ALIGN").code == 2
 
 
-def test_a_run_teaches_what_it_can_where_one_name_means_two_things(tmp_path):
+def test_a_run_teaches_what_it_can_where_a_single_name_means_two_things(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'x.db'}")
-    kept = RunTimeRecords(store.engine)
-    kept.learn(records(1.0, 1.1, 1.2, kind="python", workflow="a"))
-    found = {
+    run_time_records = RunTimeRecords(store.engine)
+    run_time_records.learn(records(1.0, 1.1, 1.2, kind="python", workflow="a"))
+    result = {
         "python": records(900.0, 950.0, 910.0, kind="python", workflow="b"),
         "sort": records(3.0, kind="sort", workflow="b"),
     }
-    refused = kept.learn_by_kind(found)
-    assert ["python" in str(one) for one in refused] == [True]
-    assert kept.known().kinds == ("python", "sort")
-    assert len(kept.known().of("python")) == 3
-    assert kept.learn_by_kind(found | {"python": []}) == []
+    refused = run_time_records.learn_by_kind(result)
+    assert ["python" in str(input_error) for input_error in refused] == [True]
+    assert run_time_records.history().kinds == ("python", "sort")
+    assert len(run_time_records.history().of("python")) == 3
+    assert run_time_records.learn_by_kind(result | {"python": []}) == []
     store.close()
 
 
@@ -177,42 +177,48 @@ def catalog(write):
 
 
 def test_what_is_stated_weighs_as_so_many_observations(catalog):
-    known = learned(learn(Known(), records(*[100.0, 101.0, 99.0] * 10)))
-    few = learned(learn(Known(), records(100.0)))
-    for many, low, high in ((known, 100, 150), (few, 300, 1000)):
-        found, basis = with_run_times(wanted([of_kind("k", runtime_s=1000.0)]), many, catalog)
-        task = found.workflows[0].tasks["t"]
+    run_times = learned(learn(TaskHistory(), records(*[100.0, 101.0, 99.0] * 10)))
+    few = learned(learn(TaskHistory(), records(100.0)))
+    for many, low, high in ((run_times, 100, 150), (few, 300, 1000)):
+        workflow_set, basis = with_run_times(
+            make_set([of_kind("k", runtime_s=1000.0)]), many, catalog
+        )
+        task = workflow_set.workflows[0].tasks["t"]
         assert low < task.runtime_s < high
         assert basis["k"]["source"] == "learned"
     unnamed = make_workflow("w", [Task(id="t", runtime_s=1000.0, command="k x")])
-    assert with_run_times(wanted([unnamed]), known, catalog)[0].workflows[0] is unnamed
+    assert with_run_times(make_set([unnamed]), run_times, catalog)[0].workflows[0] is unnamed
 
 
 def test_nothing_learned_changes_nothing_that_is_stated(catalog):
-    asked = wanted([chain("a", 1.0, 2.0), chain("b", 3.0)])
-    found, basis = with_run_times(asked, learned(), catalog)
-    assert found.workflows == asked.workflows
+    workflow_set = make_set([chain("a", 1.0, 2.0), chain("b", 3.0)])
+    result, basis = with_run_times(workflow_set, learned(), catalog)
+    assert result.workflows == workflow_set.workflows
     assert [entry["source"] for entry in basis.values()] == ["stated"]
-    assert told(basis.values()) == []
+    assert describe_basis(basis.values()) == []
 
 
 def test_a_wide_guess_never_asks_for_more_memory_than_there_is(write):
     node = '[[site.node]]\ntype = "n"\ncores = 2\nmemory_mib = 1000\n'
-    known = learned(learn(Known(), records(10.0, memory_bytes=900.0 * 2**20)))
+    run_times = learned(learn(TaskHistory(), records(10.0, memory_bytes=900.0 * 2**20)))
     for text, most in ((SITES, float("inf")), (SITES + node, 1000.0)):
-        found, _ = with_run_times(
-            wanted([of_kind("k")]), known, load_catalog(write("x.toml", text))
+        workflow_set, _ = with_run_times(
+            make_set([of_kind("k")]), run_times, load_catalog(write("x.toml", text))
         )
-        assert 900 < found.workflows[0].tasks["t"].memory_mib <= most
+        assert 900 < workflow_set.workflows[0].tasks["t"].memory_mib <= most
 
 
-def test_slots_get_the_speed_that_was_seen(write):
+def test_slots_get_the_speed_that_was_observed(write):
     two = load_catalog(write("two.toml", SITES + SITES.replace('"here"', '"slow"')))
-    seen = [*records(*[10.0] * 8, machine="here"), *records(*[30.0] * 8, machine="slow")]
-    grid = Grid(
-        catalog=two, logs={}, instants={}, forecasts={}, run_times=learned(learn(Known(), seen))
+    task_records = [*records(*[10.0] * 8, machine="here"), *records(*[30.0] * 8, machine="slow")]
+    grid = GridSnapshot(
+        catalog=two,
+        logs={},
+        instants={},
+        forecasts={},
+        run_times=learned(learn(TaskHistory(), task_records)),
     )
-    planned = plan_set(wanted([of_kind("k", command="true")], deadline_s=300.0), grid)
+    planned = plan_set(make_set([of_kind("k", command="true")], deadline_s=300.0), grid)
     speeds = {slot.site: slot.speed for slot in planned.snapshot.slots}
     assert 2.3 < speeds["here"] / speeds["slow"] < 3.5
 
@@ -233,15 +239,15 @@ def test_kinds_of_tasks_are_programs():
         "srun -n 4 wrf.exe": "4",
         "": "split",
     }
-    found = {
+    result = {
         command: kind_of(Task(id="split_12", runtime_s=1.0, command=command)) for command in kinds
     }
-    assert {c: k for c, k in found.items() if "srun" not in c} == {
+    assert {c: k for c, k in result.items() if "srun" not in c} == {
         c: k for c, k in kinds.items() if "srun" not in c
     }
 
 
-def test_spreads_are_kept_with_plans_and_written_in_sets(vgrads, write):
+def test_spreads_are_stored_with_plans_and_written_in_sets(vgrads, write):
     flow = make_workflow(
         "w", [Task(id="t", runtime_s=1.0, kind="k", spread=RuntimeSpread(own=0.2, site=0.1))]
     )

@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.research.runtimes import study
-from vgrads.runtimes.known import NEWEST, Known, forget, from_json, learn, mapped, to_json
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import fit
+from vgrads.runtimes.task_history import (
+    NEWEST,
+    TaskHistory,
+    forget,
+    from_json,
+    learn,
+    mapped,
+    to_json,
+)
 from vgrads.traces.task_record import TaskRecord
 
 KINDS = {
@@ -29,14 +37,14 @@ KINDS = {
 def simulated(seed, runs=6, each=4, machines=(("one", 0.0), ("two", -0.5)), run_sd=0.2):
     """Records of five kinds: level, noise, machine and run are known."""
     random = stream(seed, "runtimes")
-    found = []
+    results = []
     for number in range(runs):
         common = random.normal(0, run_sd)
         for kind, (median, noise) in KINDS.items():
             for at in range(each):
                 machine, shift = machines[(number + at) % len(machines)]
                 spread = common + shift + random.normal(0, noise)
-                found.append(
+                results.append(
                     TaskRecord(
                         kind=kind,
                         seconds=median * exp(spread),
@@ -47,7 +55,7 @@ def simulated(seed, runs=6, each=4, machines=(("one", 0.0), ("two", -0.5)), run_
                         ended_at_s=float(number),
                     )
                 )
-    return found
+    return results
 
 
 def sized(random, count, law, low=1e6, high=1e8, noise=0.1, kind="k"):
@@ -62,18 +70,18 @@ def sized(random, count, law, low=1e6, high=1e8, noise=0.1, kind="k"):
     ]
 
 
-def off(told, truth):
-    return abs(log(told / truth))
+def off(message, truth):
+    return abs(log(message / truth))
 
 
 def test_levels_noises_machines_and_runs_are_recovered():
-    model = fit(learn(Known(), simulated(1, runs=14)))
+    model = fit(learn(TaskHistory(), simulated(1, runs=14)))
     assert model.reference == "one"
     for kind, (median, noise) in KINDS.items():
-        told = model.predict(kind, "one")
-        assert off(told.median_s, median) < 3 * (told.kind + 0.2 / 14**0.5 + 0.02)
-        assert 0.5 * noise < told.own < 1.8 * noise + 0.02
-        assert (told.source, told.observations) == ("learned", 14 * 4)
+        prediction = model.predict(kind, "one")
+        assert off(prediction.median_s, median) < 3 * (prediction.kind + 0.2 / 14**0.5 + 0.02)
+        assert 0.5 * noise < prediction.own < 1.8 * noise + 0.02
+        assert (prediction.source, prediction.observations) == ("learned", 14 * 4)
     speed, sd = model.speed("two")
     assert off(speed, exp(0.5)) < 0.1
     assert 0 < sd < 0.15
@@ -81,11 +89,11 @@ def test_levels_noises_machines_and_runs_are_recovered():
     assert 0.1 < model.predict("sort").workflow < 0.35
 
 
-def test_a_kind_never_seen_at_a_machine_is_told_by_others():
+def test_a_kind_without_records_at_a_machine_is_predicted_by_others():
     records = [r for r in simulated(2) if (r.kind, r.machine) != ("call", "two")]
-    told = fit(learn(Known(), records)).predict("call", "two")
-    assert off(told.median_s, 90 * exp(-0.5)) < 0.35
-    assert told.kind > 0.09
+    prediction = fit(learn(TaskHistory(), records)).predict("call", "two")
+    assert off(prediction.median_s, 90 * exp(-0.5)) < 0.35
+    assert prediction.kind > 0.09
 
 
 @given(st.integers(0, 50))
@@ -94,23 +102,23 @@ def test_nothing_depends_on_the_order_or_on_portions(seed):
     records = simulated(seed % 3, runs=3)
     shuffled = list(records)
     stream(seed, "order").shuffle(shuffled)
-    known = learn(Known(), records)
+    history = learn(TaskHistory(), records)
     cut = seed % len(records)
-    assert learn(learn(Known(), shuffled[:cut]), shuffled[cut:]) == known
-    assert learn(known, records) == known
-    one, other = fit(known), fit(learn(Known(), shuffled))
-    assert one.predict("sort", "two") == other.predict("sort", "two")
+    assert learn(learn(TaskHistory(), shuffled[:cut]), shuffled[cut:]) == history
+    assert learn(history, records) == history
+    runtime_model, other = fit(history), fit(learn(TaskHistory(), shuffled))
+    assert runtime_model.predict("sort", "two") == other.predict("sort", "two")
 
 
-def test_the_newest_are_kept_in_whatever_portions():
+def test_the_newest_are_stored_in_whatever_portions():
     records = [
         TaskRecord(kind="k", seconds=1.0 + at, ended_at_s=float(at)) for at in range(3 * NEWEST)
     ]
-    whole = learn(Known(), records)
+    whole = learn(TaskHistory(), records)
     assert [r.ended_at_s for r in whole.records] == [
         float(at) for at in range(2 * NEWEST, 3 * NEWEST)
     ]
-    parts = Known()
+    parts = TaskHistory()
     for at in (2, 0, 1):
         parts = learn(parts, records[at * NEWEST : (at + 1) * NEWEST])
     assert parts == whole
@@ -121,43 +129,43 @@ def test_json_brings_back_exactly_this():
         replace(r, memory_bytes=1e9 / 3, input_bytes=0.1 + at)
         for at, r in enumerate(simulated(4, runs=2))
     ]
-    known = learn(Known(), records)
-    again = from_json(to_json(known))
-    assert again == known
-    assert to_json(again) == to_json(known)
-    assert fit(again).predict("call", "two", 7.0) == fit(known).predict("call", "two", 7.0)
-    assert forget(known, "call").kinds == tuple(sorted(set(KINDS) - {"call"}))
+    history = learn(TaskHistory(), records)
+    again = from_json(to_json(history))
+    assert again == history
+    assert to_json(again) == to_json(history)
+    assert fit(again).predict("call", "two", 7.0) == fit(history).predict("call", "two", 7.0)
+    assert forget(history, "call").kinds == tuple(sorted(set(KINDS) - {"call"}))
 
 
-def test_a_power_of_the_size_over_a_floor_is_found():
+def test_a_power_of_the_size_over_a_floor_is_detected():
     random = stream(5, "floor")
 
     def law(size):
         return 20 + 30 * (size / 1e7) ** 1.0
 
-    model = fit(learn(Known(), sized(random, 24, law, noise=0.05)))
+    model = fit(learn(TaskHistory(), sized(random, 24, law, noise=0.05)))
     for size in (1e5, 3e6, 5e7, 1e9):
-        told = model.predict("k", input_bytes=size)
-        assert off(told.median_s, law(size)) < max(3 * told.kind, 0.25)
+        prediction = model.predict("k", input_bytes=size)
+        assert off(prediction.median_s, law(size)) < max(3 * prediction.kind, 0.25)
     far, near = model.predict("k", input_bytes=1e10), model.predict("k", input_bytes=3e7)
     assert far.kind > 2 * near.kind
 
 
 def test_a_size_that_does_not_matter_does_not():
     random = stream(6, "flat")
-    model = fit(learn(Known(), sized(random, 20, lambda size: 100.0)))
+    model = fit(learn(TaskHistory(), sized(random, 20, lambda size: 100.0)))
     assert off(model.predict("k", input_bytes=1e9).median_s, 100) < 0.25
 
 
-def test_a_constant_part_of_the_size_is_seen_through():
+def test_a_constant_part_of_the_size_is_recognised():
     """A reference of 3 GB is read beside what varies: time goes with the latter alone."""
     random, reference = stream(7, "offset"), 3e9
     records = [
         replace(r, input_bytes=r.input_bytes + reference)
         for r in sized(random, 16, lambda s: 5 + s / 1e6, high=6e7, noise=0.05)
     ]
-    told = fit(learn(Known(), records)).predict("k", input_bytes=reference + 1e9)
-    assert off(told.median_s, 1005) < 0.4
+    prediction = fit(learn(TaskHistory(), records)).predict("k", input_bytes=reference + 1e9)
+    assert off(prediction.median_s, 1005) < 0.4
 
 
 def censored(records, limit):
@@ -171,9 +179,9 @@ def test_censored_records_are_used_and_not_taken_for_times():
     cut = censored(
         [TaskRecord(kind="k", seconds=s, task=str(n)) for n, s in enumerate(times)], 110.0
     )
-    ours = fit(learn(Known(), cut)).predict("k")
-    ignored = fit(learn(Known(), [r for r in cut if r.finished])).predict("k")
-    taken = fit(learn(Known(), [replace(r, finished=True) for r in cut])).predict("k")
+    ours = fit(learn(TaskHistory(), cut)).predict("k")
+    ignored = fit(learn(TaskHistory(), [r for r in cut if r.finished])).predict("k")
+    taken = fit(learn(TaskHistory(), [replace(r, finished=True) for r in cut])).predict("k")
     assert off(ignored.median_s, 100) > 0.2
     assert off(taken.median_s, float(np.median(times))) > 0.08
     assert off(ours.median_s, float(np.median(times))) < 0.12
@@ -182,9 +190,9 @@ def test_censored_records_are_used_and_not_taken_for_times():
 
 def test_only_censored_records_say_longer():
     cut = [TaskRecord(kind="k", seconds=5000.0 + n, finished=False) for n in range(3)]
-    told = fit(learn(Known(), cut)).predict("k")
-    assert told.median_s > 5000
-    assert told.sd > 0.5
+    prediction = fit(learn(TaskHistory(), cut)).predict("k")
+    assert prediction.median_s > 5000
+    assert prediction.sd > 0.5
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
@@ -203,11 +211,15 @@ def test_intervals_of_few_observations_cover(count):
             for kind, law in kinds.items()
             for n in range(count)
         ]
-        model = fit(learn(Known(), records))
+        model = fit(learn(TaskHistory(), records))
         for kind, law in kinds.items():
-            told, came = model.predict(kind), exp(random.normal(*law))
+            prediction, came = model.predict(kind), exp(random.normal(*law))
             for share, hits in inside.items():
-                hits.append(told.quantile(0.5 - share / 2) < came < told.quantile(0.5 + share / 2))
+                hits.append(
+                    prediction.quantile(0.5 - share / 2)
+                    < came
+                    < prediction.quantile(0.5 + share / 2)
+                )
     assert abs(np.mean(inside[0.5]) - 0.5) < (
         0.25 if count == 1 else 0.12
     )  # one record says nothing of noise
@@ -216,7 +228,7 @@ def test_intervals_of_few_observations_cover(count):
 
 def test_scores_tell_of_a_machine_that_was_never_used():
     scores = {"one": Scores(400, 400), "three": Scores(800, 800), "two": Scores(400, 400)}
-    model = fit(learn(Known(), [r for r in simulated(9) if r.machine == "one"]), scores)
+    model = fit(learn(TaskHistory(), [r for r in simulated(9) if r.machine == "one"]), scores)
     speed, sd = model.speed("three")
     assert off(speed, 2.0) < 0.01
     assert model.speed("unheard of")[1] > sd > 0
@@ -241,34 +253,34 @@ def test_powers_of_the_scores_are_learned_from_several_machines():
         for m in list(scores)[:10]
         for n in range(2)
     ]
-    known = learn(Known(), records)
+    history = learn(TaskHistory(), records)
     for name in ("m10", "m11"):
-        truth = scores[name].io / scores[fit(known, scores).reference].io
-        assert off(fit(known, scores).speed(name)[0], truth) < 0.3
+        truth = scores[name].io / scores[fit(history, scores).reference].io
+        assert off(fit(history, scores).speed(name)[0], truth) < 0.3
 
 
 def test_what_a_person_states_weighs_as_four_observations():
     records = [TaskRecord(kind="k", seconds=100.0 + n) for n in range(4)]
-    model = fit(learn(Known(), records))
-    plain, told = model.predict("k"), model.predict("k", stated_s=400.0)
-    assert off(told.median_s, (plain.median_s * 400) ** 0.5) < 1e-9
+    model = fit(learn(TaskHistory(), records))
+    plain, prediction = model.predict("k"), model.predict("k", stated_s=400.0)
+    assert off(prediction.median_s, (plain.median_s * 400) ** 0.5) < 1e-9
     stated = model.predict("new", stated_s=400.0)
     assert (stated.source, stated.observations) == ("stated", 0)
     assert off(stated.median_s, 400) < 1e-9
 
 
-def test_nothing_known_is_a_wide_guess():
-    told = fit(Known()).predict("anything", "anywhere", 1e6, 4)
-    assert told.source == "guess"
-    assert told.quantile(0.05) < 60 < told.median_s < 3600 < told.quantile(0.95)
-    known = fit(
-        learn(Known(), [TaskRecord(kind=f"k{n}", seconds=20.0 + n) for n in range(30)])
+def test_no_history_is_a_wide_guess():
+    prediction = fit(TaskHistory()).predict("anything", "anywhere", 1e6, 4)
+    assert prediction.source == "guess"
+    assert prediction.quantile(0.05) < 60 < prediction.median_s < 3600 < prediction.quantile(0.95)
+    existing = fit(
+        learn(TaskHistory(), [TaskRecord(kind=f"k{n}", seconds=20.0 + n) for n in range(30)])
     ).predict("other")
-    assert off(known.median_s, 35) < 0.6
-    assert known.sd < told.sd
+    assert off(existing.median_s, 35) < 0.6
+    assert existing.sd < prediction.sd
 
 
-def test_processors_count_where_several_numbers_were_seen():
+def test_processors_count_where_several_numbers_were_observed():
     random = stream(11, "procs")
     records = [
         TaskRecord(
@@ -277,9 +289,9 @@ def test_processors_count_where_several_numbers_were_seen():
         for n in (1, 2, 4, 8)
         for at in range(3)
     ]
-    model = fit(learn(Known(), records))
+    model = fit(learn(TaskHistory(), records))
     assert off(model.predict("k", procs=16).median_s, 800 / 16**0.9) < 0.2
-    alone = fit(learn(Known(), [r for r in records if r.procs == 4]))
+    alone = fit(learn(TaskHistory(), [r for r in records if r.procs == 4]))
     assert alone.predict("k", procs=16) == alone.predict("k", procs=4)
 
 
@@ -297,11 +309,13 @@ def test_peak_memory_is_learned_with_those_that_hit_the_limit():
         else r
         for r in full
     ]
-    told = fit(learn(Known(), cut)).predict("k")
-    assert off(told.memory_bytes, 1e9) < 0.25
-    assert told.memory_quantile(0.95) > 1.5e9
+    prediction = fit(learn(TaskHistory(), cut)).predict("k")
+    assert off(prediction.memory_bytes, 1e9) < 0.25
+    assert prediction.memory_quantile(0.95) > 1.5e9
     assert (
-        fit(learn(Known(), [replace(r, memory_bytes=None) for r in full])).predict("k").memory_bytes
+        fit(learn(TaskHistory(), [replace(r, memory_bytes=None) for r in full]))
+        .predict("k")
+        .memory_bytes
         is None
     )
 
@@ -320,31 +334,33 @@ def flow(workflow, seconds, tool="", count=4, size=None):
     ]
 
 
-def test_two_tools_by_one_name_are_not_mixed():
+def test_two_tools_by_a_single_name_are_not_mixed():
     mixed = [*flow("dna", 50, "bwa"), *flow("rna", 60, "star")]
     with pytest.raises(InputError, match="--map") as caught:
-        learn(Known(), mixed)
+        learn(TaskHistory(), mixed)
     assert {"dna", "rna", "ALIGN"} <= set(
         str(caught.value).replace(":", " ").replace("/", " ").split()
     )
-    apart = learn(Known(), mapped(mixed, {"rna/ALIGN": "STAR"}))
+    apart = learn(TaskHistory(), mapped(mixed, {"rna/ALIGN": "STAR"}))
     assert apart.kinds == ("ALIGN", "STAR")
-    assert learn(Known(), [*flow("dna", 50, "bwa"), *flow("rna", 60, "bwa")]).kinds == ("ALIGN",)
+    assert learn(TaskHistory(), [*flow("dna", 50, "bwa"), *flow("rna", 60, "bwa")]).kinds == (
+        "ALIGN",
+    )
 
 
-def test_untold_tools_are_told_apart_by_their_times():
+def test_unnamed_tools_are_distinguished_by_their_times():
     with pytest.raises(InputError, match="do not belong together"):
-        learn(learn(Known(), flow("dna", 50)), flow("rna", 5000))
-    assert learn(Known(), [*flow("dna", 50), *flow("rna", 200)]).kinds == ("ALIGN",)
+        learn(learn(TaskHistory(), flow("dna", 50)), flow("rna", 5000))
+    assert learn(TaskHistory(), [*flow("dna", 50), *flow("rna", 200)]).kinds == ("ALIGN",)
     larger = [*flow("dna", 50, size=1e6), *flow("rna", 5000, size=1e8)]
-    assert len(learn(Known(), larger).records) == 8  # the size says why
+    assert len(learn(TaskHistory(), larger).records) == 8  # the size says why
 
 
 def test_a_mapping_renames():
-    found = mapped(
+    task_records = mapped(
         flow("dna", 50, count=1) + flow("rna", 50, count=1), {"ALIGN": "map", "rna/ALIGN": "star"}
     )
-    assert [r.kind for r in found] == ["map", "star"]
+    assert [r.kind for r in task_records] == ["map", "star"]
 
 
 @pytest.mark.parametrize(
@@ -360,7 +376,7 @@ def test_a_mapping_renames():
 )
 def test_impossible_records_are_named(field):
     with pytest.raises(InputError):
-        learn(Known(), [replace(TaskRecord(kind="k", seconds=1.0), **field)])
+        learn(TaskHistory(), [replace(TaskRecord(kind="k", seconds=1.0), **field)])
 
 
 @pytest.mark.parametrize(
@@ -379,33 +395,33 @@ def test_broken_documents_are_refused(text):
 
 
 def test_questions_that_make_no_sense_are_refused():
-    model = fit(learn(Known(), simulated(1, runs=1)))
+    model = fit(learn(TaskHistory(), simulated(1, runs=1)))
     for wrong in ({"stated_s": 0.0}, {"input_bytes": -1.0}, {"procs": 0}):
         with pytest.raises(InputError):
             model.predict("call", **wrong)
     with pytest.raises(InputError):
         model.predict("call").quantile(1.0)
     with pytest.raises(InputError):
-        fit(Known(), {"m": Scores(0, 1)})
+        fit(TaskHistory(), {"m": Scores(0, 1)})
     with pytest.raises(InputError):
-        forget(Known(), "call")
+        forget(TaskHistory(), "call")
 
 
 def test_zero_seconds_and_zero_bytes_are_records_too():
-    told = fit(learn(Known(), [TaskRecord(kind="k", seconds=0.0, input_bytes=0.0)])).predict(
-        "k", input_bytes=0.0
-    )
-    assert 0 < told.median_s < 60
+    prediction = fit(
+        learn(TaskHistory(), [TaskRecord(kind="k", seconds=0.0, input_bytes=0.0)])
+    ).predict("k", input_bytes=0.0)
+    assert 0 < prediction.median_s < 60
 
 
 def test_sizes_beyond_all_reason_are_answered():
     random = stream(13, "far")
     for law in (lambda size: 5 + size / 1e6, lambda size: 7.0):
-        model = fit(learn(Known(), sized(random, 6, law)))
+        model = fit(learn(TaskHistory(), sized(random, 6, law)))
         for size in (1e-9, 1.0, 1e15, 1e300):
-            told = model.predict("k", input_bytes=size)
-            assert told.median_s > 0
-            assert told.kind > 0
+            prediction = model.predict("k", input_bytes=size)
+            assert prediction.median_s > 0
+            assert prediction.kind > 0
 
 
 def test_sizes_that_hardly_differ_say_nothing_of_a_law():
@@ -420,8 +436,8 @@ def test_sizes_that_hardly_differ_say_nothing_of_a_law():
         )
         for n in range(20)
     ]
-    told = fit(learn(Known(), records)).predict("k", input_bytes=3.8e6)
-    assert 1 < told.median_s < 60
+    prediction = fit(learn(TaskHistory(), records)).predict("k", input_bytes=3.8e6)
+    assert 1 < prediction.median_s < 60
 
 
 @pytest.mark.shared
@@ -436,7 +452,7 @@ def test_lotarus_protocol_is_beaten_by_ours_with_intervals_that_cover(shared):
 
 
 def test_who_keeps_many_processors_busy_gains_less_by_a_faster_core():
-    found = [
+    task_records = [
         TaskRecord(
             kind=kind,
             seconds=100.0 + n,
@@ -447,7 +463,7 @@ def test_who_keeps_many_processors_busy_gains_less_by_a_faster_core():
         for kind, busy in (("one", 1.0), ("many", 8.0), ("untold", None))
         for n in range(6)
     ]
-    model = fit(learn(Known(), found), {"a": Scores(100, 100), "b": Scores(200, 100)})
+    model = fit(learn(TaskHistory(), task_records), {"a": Scores(100, 100), "b": Scores(200, 100)})
     gains = {
         k: model.predict(k, "a").median_s / model.predict(k, "b").median_s
         for k in ("one", "many", "untold")

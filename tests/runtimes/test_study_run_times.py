@@ -2,19 +2,19 @@
 
 import pytest
 
-from vgrads.research.runtimes.promises import Kept, _row, rows
+from vgrads.research.runtimes.promises import SetOutcome, _row, rows
 
 pytestmark = pytest.mark.more
 
 
 def test_gap_and_brier_score_are_those_of_hand():
-    found = [
-        Kept("a", 0.95, True),
-        Kept("a", 0.95, False),
-        Kept("b", 0.15, False),
-        Kept("b", 0.15, False),
+    set_outcomes = [
+        SetOutcome("a", 0.95, True),
+        SetOutcome("a", 0.95, False),
+        SetOutcome("b", 0.15, False),
+        SetOutcome("b", 0.15, False),
     ]
-    row = _row("scores", "joint", found)
+    row = _row("scores", "joint", set_outcomes)
     assert (row.sets, row.groups, row.promised, row.kept) == (4, 2, 0.55, 0.25)
     assert row.gap == pytest.approx((0.9 + 0.3) / 4, abs=1e-3)
     assert row.brier == pytest.approx((0.0025 + 0.9025 + 2 * 0.0225) / 4, abs=1e-3)
@@ -22,10 +22,10 @@ def test_gap_and_brier_score_are_those_of_hand():
 
 def test_every_condition_is_there(shared, monkeypatch):
     monkeypatch.setattr("vgrads.research.runtimes.promises.workflows", lambda _: ("bacass",))
-    found = rows(shared / "nextflow", 1)
-    assert {(row.learned, row.spread) for row in found} == {
+    result = rows(shared / "nextflow", 1)
+    assert {(row.learned, row.spread) for row in result} == {
         (way, spread)
         for way in ("scores", "others")
         for spread in ("joint", "alone", "point", "control")
     }
-    assert all(0 <= row.gap <= 1 and 0 < row.sets <= row.groups for row in found)
+    assert all(0 <= row.gap <= 1 and 0 < row.sets <= row.groups for row in result)

@@ -48,9 +48,9 @@ class Machine:
         self.folder, self._process = folder, None
         folder.mkdir(parents=True)
         (folder / "user-data").write_bytes(user_data)
-        told = folder / "latest" / "meta-data"
-        told.mkdir(parents=True)
-        (told / "ami-launch-index").write_text(str(index))
+        message = folder / "latest" / "meta-data"
+        message.mkdir(parents=True)
+        (message / "ami-launch-index").write_text(str(index))
         self._timer = threading.Timer(boot_s, self._run)
         self._timer.daemon = True
         self._timer.start()
@@ -104,7 +104,7 @@ class Cloud:
         self.machines: dict[str, Machine] = {}
         self.tokens: dict[str, bytes] = {}
         self._moto = DomainDispatcherApplication(create_backend_app)
-        self._one = threading.Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, environ, start_response):
         query = {k: v[-1] for k, v in parse_qs(_query(environ)).items()}
@@ -113,7 +113,7 @@ class Cloud:
             return self._control(query, start_response)
         if self.down:
             return _answer(start_response, "503 Service Unavailable", b"")
-        if not _known(environ, query):
+        if not _is_authentic(environ, query):
             return _answer(start_response, "403 Forbidden", _error("AuthFailure", "no such key"))
         if path.startswith("/services/") and query.get("Action") == "DescribeInstanceTypes":
             return _answer(start_response, "200 OK", _eucalyptus_sizes())
@@ -123,7 +123,7 @@ class Cloud:
             "QUERY_STRING": urlencode(query),
             "HTTP_AUTHORIZATION": AUTHORIZATION,
         }
-        with self._one:
+        with self._lock:
             status, body = self._serve(environ, query)
         if status == "lost":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
@@ -160,8 +160,8 @@ class Cloud:
             return "200 OK", self.tokens[token]
         alive = sum(m.state != "terminated" for m in self.machines.values())
         if alive + count > self.capacity:
-            said = "We currently do not have sufficient capacity in the zone you requested."
-            return "500 Internal Server Error", _error("InsufficientInstanceCapacity", said)
+            text = "We currently do not have sufficient capacity in the zone you requested."
+            return "500 Internal Server Error", _error("InsufficientInstanceCapacity", text)
         status, body = self._ask(environ)
         if not status.startswith("200"):
             return status, body
@@ -197,11 +197,11 @@ class Cloud:
         return _write(root)
 
     def _ask(self, environ) -> tuple[str, bytes]:
-        kept: list[str] = []
+        retained: list[str] = []
         body = b"".join(
-            self._moto(environ, lambda status, headers, error=None: kept.append(status))
+            self._moto(environ, lambda status, headers, error=None: retained.append(status))
         )
-        return kept[0], body.replace(b'/doc/2016-11-15"', b'/doc/2016-11-15/"')
+        return retained[0], body.replace(b'/doc/2016-11-15"', b'/doc/2016-11-15/"')
 
     def close(self) -> None:
         for machine in self.machines.values():
@@ -214,10 +214,10 @@ def _query(environ) -> str:
     return environ.get("QUERY_STRING", "")
 
 
-def _known(environ, query) -> bool:
+def _is_authentic(environ, query) -> bool:
     """The right key; signatures are the cloud's own business."""
-    given = environ.get("HTTP_AUTHORIZATION", "")
-    return query.get("AWSAccessKeyId") == KEY or f"Credential={KEY}/" in given
+    value = environ.get("HTTP_AUTHORIZATION", "")
+    return query.get("AWSAccessKeyId") == KEY or f"Credential={KEY}/" in value
 
 
 def _answer(start_response, status: str, body: bytes):
@@ -225,9 +225,9 @@ def _answer(start_response, status: str, body: bytes):
     return [body]
 
 
-def _error(code: str, said: str) -> bytes:
+def _error(code: str, text: str) -> bytes:
     return (
-        f"<Response><Errors><Error><Code>{code}</Code><Message>{said}</Message></Error></Errors></Response>"
+        f"<Response><Errors><Error><Code>{code}</Code><Message>{text}</Message></Error></Errors></Response>"
     ).encode()
 
 

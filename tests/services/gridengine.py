@@ -101,13 +101,13 @@ def missing() -> str:
 def gridengine_service() -> Iterator[dict[str, str]]:
     """The environment in which Grid Engine's commands work, while the block runs; another session
     of tests on this machine waits meanwhile."""
-    held = os.open(ROOT, os.O_RDONLY)
+    folder_fd = os.open(ROOT, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(folder_fd, fcntl.LOCK_EX)
         with _begun():
             yield ENVIRONMENT
     finally:
-        os.close(held)
+        os.close(folder_fd)
 
 
 @contextmanager
@@ -138,6 +138,18 @@ def _begun() -> Iterator[None]:
             ),
             "the end",
         )
+
+
+def kill_controller() -> None:
+    """End the queue master at once; jobs go on."""
+    subprocess.run(["pkill", "-KILL", "-x", "sge_qmaster"], check=False)
+
+
+def start_controller() -> None:
+    """Start the queue master, if it does not run; it knows its jobs again."""
+    if not _answers():
+        _init("master", "start")
+        until(_answers, "the queue master")
 
 
 def _configure() -> None:

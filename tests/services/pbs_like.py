@@ -132,12 +132,12 @@ def pbsdsh(arguments: list[str]) -> int:
 def qdel(arguments: list[str]) -> int:
     jobs = {job["id"]: job for job in load()}
     worst = 0
-    for one in arguments:
-        job = jobs.get(one)
+    for name in arguments:
+        job = jobs.get(name)
         if job is None:
-            worst = fail(f"qdel: Unknown Job Id {one}", 153)
+            worst = fail(f"qdel: Unknown Job Id {name}", 153)
         elif job["state"] == "F":
-            worst = fail(f"qdel: Job has finished {one}", 35)
+            worst = fail(f"qdel: Job has finished {name}", 35)
         else:
             if job["pid"]:
                 stop(job["pid"])
@@ -149,10 +149,10 @@ def qdel(arguments: list[str]) -> int:
 
 def stop(pid: int) -> None:
     """The whole session, as the real servers do: the pilot stands in a process group of its own."""
-    found = subprocess.run(
+    process = subprocess.run(
         ["ps", "-o", "pid=", "-s", str(pid)], capture_output=True, text=True, check=False
     )
-    for word in found.stdout.split():
+    for word in process.stdout.split():
         try:
             os.kill(int(word), signal.SIGKILL)
         except ProcessLookupError:
@@ -181,8 +181,8 @@ def qstat(arguments: list[str]) -> int:
         return 0
     if not OPENPBS and ("-F" in arguments or "-x" in arguments):
         return fail("qstat: invalid option -- 'F'", 2)
-    wanted = [a for a in arguments if a.endswith(".server")]
-    jobs = [j for j in load() if (j["id"] in wanted if wanted else j["state"] != "F")]
+    required = [a for a in arguments if a.endswith(".server")]
+    jobs = [j for j in load() if (j["id"] in required if required else j["state"] != "F")]
     if "json" in arguments:
         print(
             json.dumps(
@@ -250,8 +250,8 @@ def save(job) -> None:
     draft.replace(path)
 
 
-def fail(said: str, code: int) -> int:
-    print(said, file=sys.stderr)
+def fail(text: str, code: int) -> int:
+    print(text, file=sys.stderr)
     return code
 
 

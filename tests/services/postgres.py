@@ -19,12 +19,12 @@ _AS_USER = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
 
 def _bin() -> Path | None:
     """The folder of the newest installed server."""
-    found = (
+    paths = (
         sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
         if Path("/usr/lib/postgresql").is_dir()
         else []
     )
-    return found[-1].parent if found else None
+    return paths[-1].parent if paths else None
 
 
 def missing() -> str:

@@ -250,7 +250,7 @@ def kill_controller(service: SlurmService) -> None:
     """Kill the controller once it has written down what it knows, which it does some seconds after
     a change."""
     now = time.time()
-    held = subprocess.run(
+    process = subprocess.run(
         ["sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true"],
         check=True,
         capture_output=True,
@@ -258,7 +258,7 @@ def kill_controller(service: SlurmService) -> None:
         env=os.environ | service.environment,
     )
     subprocess.run(
-        ["scancel", held.stdout.strip()], check=True, env=os.environ | service.environment
+        ["scancel", process.stdout.strip()], check=True, env=os.environ | service.environment
     )
     until(lambda: (service.folder / "state" / "job_state").stat().st_mtime > now, "the saved state")
     service.daemons["slurmctld"].kill()

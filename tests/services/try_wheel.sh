@@ -4,11 +4,13 @@
 set -euo pipefail
 wheel=$(realpath "$1")
 constraints=$(realpath "$(dirname "$0")/../../constraints.txt")
+size=$(realpath "$(dirname "$0")/../../scripts/install_size.py")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 python3 -m venv env
 env/bin/python -m pip install --quiet --disable-pip-version-check -c "$constraints" "$wheel"
+python3 "$size" env/bin/python --packages 65 --megabytes 760 | tail -n 1
 export VGRADS_HOME="$folder/home"
 env/bin/vgrads --version
 env/bin/vgrads demo | tail -n 1

@@ -9,7 +9,7 @@ import heapq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.simulator.backfill import Job
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.traces.history import read_history
 
@@ -61,7 +61,7 @@ def reference(rows, procs):  # in one piece on purpose: to be read beside the pa
 def ours(rows, procs):
     cluster = BatchCluster(procs)
     for n, (submit, width, request, run) in enumerate(rows):
-        cluster.submit(Job(str(n), width, request, run), submit)
+        cluster.submit(BatchJob(str(n), width, request, run), submit)
     starts = {int(h.job): h.time_s for h in cluster.advance(float("inf")) if h.kind == "started"}
     return [starts[n] for n in range(len(rows))]
 

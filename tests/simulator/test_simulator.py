@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.logs import make_log
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.profile import running_profile
-from vgrads.simulator.backfill import Conservative, Job, easy, fcfs, reservation
+from vgrads.simulator.backfill import BatchJob, Conservative, easy, fcfs, reservation
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.simulator.cluster import BatchCluster, Happening, Outage
 from vgrads.simulator.load import load_background
@@ -26,7 +26,7 @@ def simulate(rows, policy, procs=10):
     cluster = BatchCluster(procs, policy)
     for number, (submit, width, request, run) in enumerate(rows):
         cluster.submit(
-            Job(str(number), width, float(request), float(min(run, request))), float(submit)
+            BatchJob(str(number), width, float(request), float(min(run, request))), float(submit)
         )
     starts, used, peak = {}, 0, 0
     while cluster.next_time() < math.inf:
@@ -70,7 +70,7 @@ def test_easy_does_not_delay_the_head(waiting, running):
     if used > 10:
         return
     queue = [
-        Job(str(n), width, float(request), float(request))
+        BatchJob(str(n), width, float(request), float(request))
         for n, (width, request) in enumerate(waiting)
     ]
     head_start = len(fcfs(queue, free, running, 0.0))
@@ -96,26 +96,26 @@ def test_easy_backfills_what_does_no_harm():
 
 
 @given(jobs)
-def test_conservative_starts_no_job_later_than_it_was_first_told(rows):
+def test_conservative_starts_no_job_later_than_first_announced(rows):
     """Requests are upper limits here, as in any system that kills what runs over."""
     rows = sorted(rows)
-    policy, told, starts = Conservative(), {}, {}
+    policy, payload, starts = Conservative(), {}, {}
     cluster = BatchCluster(10)
 
     def watched(queue, free, running, now_s):
         chosen = policy(queue, free, running, now_s)
         for job in queue:
-            told.setdefault(job.id, policy.reserved_s(job.id))
-            assert policy.reserved_s(job.id) <= told[job.id]
+            payload.setdefault(job.id, policy.reserved_s(job.id))
+            assert policy.reserved_s(job.id) <= payload[job.id]
         starts.update((job.id, now_s) for job in chosen)
         return chosen
 
     cluster._choose = watched
     for number, (submit, width, request, run) in enumerate(rows):
-        cluster.submit(Job(str(number), width, request, min(run, request)), float(submit))
+        cluster.submit(BatchJob(str(number), width, request, min(run, request)), float(submit))
     cluster.advance(math.inf)
     assert len(starts) == len(rows)
-    assert all(starts[name] <= told[name] for name in starts)
+    assert all(starts[name] <= payload[name] for name in starts)
 
 
 def test_conservative_does_not_let_small_jobs_delay_the_second_in_line():
@@ -130,12 +130,12 @@ takes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20), st.integers(0,
 
 
 @given(takes, runnings, st.integers(1, 10), st.integers(1, 20))
-def test_room_in_a_profile_is_found_first_and_is_room(wanted, running, procs, length):
+def test_room_in_a_profile_is_located_first_and_is_room(required, running, procs, length):
     ends = sorted((float(end), width) for end, width in running)
     profile = running_profile(0.0, 20 - sum(width for _, width in ends), ends)
-    for width, time_s, after_s in wanted:
-        found = profile.earliest_fit(after_s, time_s, width)
-        profile.add(found, found + time_s, width)
+    for width, time_s, after_s in required:
+        value = profile.earliest_fit(after_s, time_s, width)
+        profile.add(value, value + time_s, width)
         profile.check()
     start = profile.earliest_fit(0.0, length, procs)
     instants, free = zip(*profile.free, strict=True)
@@ -151,7 +151,7 @@ def test_room_in_a_profile_is_found_first_and_is_room(wanted, running, procs, le
 def test_an_outage_kills_what_runs_there_and_holds_the_processors_until_repaired():
     cluster = BatchCluster(8)
     for name in ("a", "b", "c"):
-        cluster.submit(Job(name, 4, 100.0, 100.0), 0.0)
+        cluster.submit(BatchJob(name, 4, 100.0, 100.0), 0.0)
     cluster.break_down(Outage(at_s=10.0, procs=2, length_s=50.0, position=0.0))
     assert cluster.advance(10.0)[-1] == Happening(10.0, "killed", "a")
     cluster.check()
@@ -168,7 +168,7 @@ def test_an_outage_kills_what_runs_there_and_holds_the_processors_until_repaired
 def test_every_job_ends_or_is_killed_once_whatever_breaks(rows, breaks):
     cluster = BatchCluster(10)
     for number, (submit, width, request, run) in enumerate(rows):
-        cluster.submit(Job(str(number), width, float(request), float(run)), float(submit))
+        cluster.submit(BatchJob(str(number), width, float(request), float(run)), float(submit))
     for at, procs, position in breaks:
         cluster.break_down(Outage(at_s=float(at), procs=procs, length_s=20.0, position=position))
     ended = []
@@ -182,16 +182,16 @@ def test_every_job_ends_or_is_killed_once_whatever_breaks(rows, breaks):
 def test_withdrawn_jobs_leave_waiting_or_running():
     cluster = BatchCluster(4)
     for name in ("a", "b"):
-        cluster.submit(Job(name, 4, 100.0, 100.0), 0.0)
+        cluster.submit(BatchJob(name, 4, 100.0, 100.0), 0.0)
     cluster.advance(1.0)
     assert [job.id for job in cluster.waiting] == ["b"]
-    assert cluster.withdraw("a")
+    assert cluster.cancel("a")
     cluster.check()
     assert cluster.next_time() == 1.0
     assert cluster.advance(1.0) == [Happening(1.0, "started", "b")]
     assert cluster.waiting == ()
-    assert cluster.withdraw("b")
-    assert not cluster.withdraw("b")
+    assert cluster.cancel("b")
+    assert not cluster.cancel("b")
 
 
 cycled = st.floats(0.5, 90.0), st.floats(0.0, 100.0)
@@ -201,7 +201,7 @@ cycled = st.floats(0.5, 90.0), st.floats(0.0, 100.0)
 def test_jobs_start_only_in_cycles_and_all_of_them_do(rows, cycle_s, phase_s):
     cluster = BatchCluster(10, cycle_s=cycle_s, cycle_phase_s=phase_s)
     for number, (submit, width, request, run) in enumerate(rows):
-        cluster.submit(Job(str(number), width, float(request), float(run)), float(submit))
+        cluster.submit(BatchJob(str(number), width, float(request), float(run)), float(submit))
     started = {}
     while cluster.next_time() < math.inf:
         happened = cluster.advance(cluster.next_time())
@@ -216,7 +216,7 @@ def test_jobs_start_only_in_cycles_and_all_of_them_do(rows, cycle_s, phase_s):
 def test_a_job_waits_for_the_next_cycle_and_no_longer():
     cluster = BatchCluster(4, cycle_s=60.0, cycle_phase_s=10.0)
     for name, at in (("a", 5.0), ("b", 10.0), ("c", 11.0)):
-        cluster.submit(Job(name, 1, 100.0, 100.0), at)
+        cluster.submit(BatchJob(name, 1, 100.0, 100.0), at)
     starts = {h.job: h.time_s for h in cluster.advance(1000.0) if h.kind == "started"}
     assert starts == {"a": 10.0, "b": 10.0, "c": 70.0}
     assert cluster.next_time() == math.inf
@@ -225,9 +225,9 @@ def test_a_job_waits_for_the_next_cycle_and_no_longer():
 def test_the_queue_moves_up_when_its_head_is_withdrawn():
     cluster = BatchCluster(4)
     for name, procs, time_s in (("a", 2, 100.0), ("head", 4, 100.0), ("next", 2, 200.0)):
-        cluster.submit(Job(name, procs, time_s, time_s), 0.0)
+        cluster.submit(BatchJob(name, procs, time_s, time_s), 0.0)
     cluster.advance(0.0)
-    assert cluster.withdraw("head")
+    assert cluster.cancel("head")
     assert [h.job for h in cluster.advance(0.0)] == ["next"]
 
 

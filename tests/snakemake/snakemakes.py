@@ -87,8 +87,8 @@ class Project:
 
 def files_in(folder: Path) -> dict[str, bytes]:
     """Relative path → content of all that a workflow made."""
-    found = sorted(p for p in folder.rglob("*") if p.is_file())
-    names = {p: str(p.relative_to(folder)) for p in found}
+    paths = sorted(p for p in folder.rglob("*") if p.is_file())
+    names = {p: str(p.relative_to(folder)) for p in paths}
     return {
         n: p.read_bytes()
         for p, n in names.items()

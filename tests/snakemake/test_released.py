@@ -10,7 +10,7 @@ import pytest
 
 from tests import waiting
 from tests.conftest import DATA
-from tests.execmgr.test_execmgr import book_for
+from tests.execmgr.test_execmgr import execution_for
 from tests.execmgr.test_survival import World
 from tests.planner.test_planner import chain, slot
 from tests.portal.test_live import DIAMOND, served
@@ -20,7 +20,7 @@ from vgrads.execmgr.core.states import Release
 from vgrads.execmgr.mailbox import Mail
 from vgrads.execmgr.runner import Runner
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.access import Access
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
 pytestmark = pytest.mark.more
@@ -46,12 +46,12 @@ def store(tmp_path, monkeypatch):
 def client(store, tmp_path):
     sites = tmp_path / "sites.toml"
     sites.write_text('[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n')
-    Access(store.engine).grant("here", "local")
+    AccessControl(store.engine).grant("here", "local")
     with served(store, sites) as client:
         yield client
 
 
-class Seen:
+class Recorder:
     """What a run has answered so far, heard in a thread."""
 
     def __init__(self, client, run):
@@ -80,48 +80,48 @@ def leave(task, command, **more):
 
 def begun(client, document=RELEASED):
     run = client.run(client.submit(document))
-    return run, Seen(client, run)
+    return run, Recorder(client, run)
 
 
 def test_tasks_begin_when_they_are_released_and_in_no_other_order(client, tmp_path):
-    run, seen = begun(client)
+    run, recorder = begun(client)
     note = tmp_path / "note.txt"
     client.release(run.run_id, [leave("b", f"echo b >> {note}"), leave("a", f"echo a >> {note}")])
-    seen.wait("b", "done")
-    assert seen.states("c") == []
+    recorder.wait("b", "done")
+    assert recorder.states("c") == []
     client.release(run.run_id, [leave("c", f"echo c >> {note}"), leave("d", f"echo d >> {note}")])
-    assert seen.end() == "kept"
+    assert recorder.end() == "kept"
     assert note.read_text().split() == ["a", "b", "c", "d"]
-    assert {row["site"] for row in seen.rows if row["state"] == "running"} <= {"here"}
-    with pytest.raises(InputError, match="is over"):
+    assert {row["site"] for row in recorder.rows if row["state"] == "running"} <= {"here"}
+    with pytest.raises(InputError, match="has ended"):
         client.release(run.run_id, [leave("a", "true")])
 
 
-def test_what_failed_by_itself_may_be_released_again_and_is_given_up_only_when_told(
+def test_what_failed_by_itself_may_be_released_again_and_is_abandoned_only_on_request(
     client, tmp_path
 ):
-    run, seen = begun(client)
+    run, recorder = begun(client)
     client.release(run.run_id, [leave("a", "echo no >&2; exit 3")])
-    seen.wait("a", "failed")
-    failed = next(row for row in seen.rows if row["state"] == "failed")
+    recorder.wait("a", "failed")
+    failed = next(row for row in recorder.rows if row["state"] == "failed")
     assert failed["code"] == 3
     assert "no" in failed["reason"]
     client.release(run.run_id, [leave("a", "exit 3")])  # the same code twice is no verdict here
-    until(lambda: seen.states("a").count("failed") == 2)
+    until(lambda: recorder.states("a").count("failed") == 2)
     client.release(run.run_id, [leave("a", "true"), leave("b", "true")])
-    seen.wait("b", "done")
+    recorder.wait("b", "done")
     client.release(run.run_id, give_up=[{"workflow": "w-1", "task": "c", "reason": "no use"}])
-    assert seen.end() == "broken"
+    assert recorder.end() == "broken"
     assert [
-        row["reason"] for row in seen.rows if row["task" if "task" in row else "run"] == "c"
+        row["reason"] for row in recorder.rows if row["task" if "task" in row else "run"] == "c"
     ] == ["no use"]
-    assert seen.states("d") == ["lost"]
+    assert recorder.states("d") == ["lost"]
 
 
 def test_the_graph_grows_while_it_runs(client, tmp_path):
-    run, seen = begun(client)
+    run, recorder = begun(client)
     client.release(run.run_id, [leave("a", "true")])
-    seen.wait("a", "done")
+    recorder.wait("a", "done")
     more = [
         {
             "workflow": "w-1",
@@ -131,15 +131,15 @@ def test_the_graph_grows_while_it_runs(client, tmp_path):
         for n in range(3)
     ]
     client.release(run.run_id, [leave(f"x{n}", "true") for n in range(3)], add=more)
-    seen.wait("x2", "done")
+    recorder.wait("x2", "done")
     client.release(run.run_id, [leave("b", "true"), leave("c", "true"), leave("d", "true")])
-    assert seen.end() == "kept"
+    assert recorder.end() == "kept"
     chart = client.gantt(run.set_id)
     assert {p["task"] for p in chart["placements"]} >= {"x0", "x1", "x2", "d"}
 
 
-def test_what_cannot_be_added_is_told_and_the_rest_goes_on(client):
-    run, seen = begun(client)
+def test_what_cannot_be_added_is_reported_and_the_rest_goes_on(client):
+    run, recorder = begun(client)
     wide = {
         "workflow": "w-1",
         "task": "wide",
@@ -151,22 +151,22 @@ def test_what_cannot_be_added_is_told_and_the_rest_goes_on(client):
         "document": {"id": "odd", "runtime_s": 1.0, "parents": ["nobody"]},
     }
     client.release(run.run_id, add=[wide])
-    seen.wait("wide", "lost")
+    recorder.wait("wide", "lost")
     client.release(run.run_id, [leave(task, "true") for task in "abcd"], add=[odd])
-    assert seen.end() == "kept"
-    reasons = {row["task"]: row["reason"] for row in seen.rows if row["state"] == "lost"}
+    assert recorder.end() == "kept"
+    reasons = {row["task"]: row["reason"] for row in recorder.rows if row["state"] == "lost"}
     assert "wide" in reasons["wide"]
     assert "nobody" in reasons["odd"]
 
 
-def test_one_copy_of_each_task_however_unsure(store, client):
+def test_a_single_copy_of_each_task_however_unsure(store, client):
     document = RELEASED | {"probability": 0.999, "runtime_spread": 1.0}
     placements = client.plan(client.submit(document))["placements"]
     assert len(placements) == len({p["task"] for p in placements}) == 4
 
 
 def test_bad_mail_is_refused_whole(client):
-    run, seen = begun(client)
+    run, recorder = begun(client)
     for bad, what in (
         (leave("a", ""), "command"),
         (leave("a", "x" * 200_000), "longer than"),
@@ -180,35 +180,37 @@ def test_bad_mail_is_refused_whole(client):
         client.release(other.run_id, [leave("a", "true")])
     client.cancel(other.set_id)
     client.release(run.run_id, [leave(task, "true") for task in "abcd"])
-    assert seen.end() == "kept"
+    assert recorder.end() == "kept"
 
 
 def test_whoever_releases_tasks_and_falls_silent_is_not_waited_for(tmp_path):
     """In virtual time: ten minutes after the last sign everything is given back."""
-    book = book_for([replace(chain("w", 10.0, 10.0), name="w")], [slot("a", end_s=7200.0)])
-    wanted = replace(book.snapshot.wanted, released=True)
-    book = replace(book, snapshot=replace(book.snapshot, wanted=wanted))
-    world = World(book, SiteBehaviour())
+    execution = execution_for(
+        [replace(chain("w", 10.0, 10.0), name="w")], [slot("a", end_s=7200.0)]
+    )
+    workflow_set = replace(execution.snapshot.workflow_set, released=True)
+    execution = replace(execution, snapshot=replace(execution.snapshot, workflow_set=workflow_set))
+    world = World(execution, SiteBehaviour())
     leave = Release(number=1, command="true")
     box = Letters([Mail(upto=1, released=((("w", "t0"), leave),))])
     around = replace(world.around(MemoryJournal()), mailbox=box)
-    state = Runner("r", book, around).run()
+    state = Runner("r", execution, around).run()
     assert set(state.done) == {("w", "t0")}
     assert "for 10 minutes" in state.cancelled
-    assert [a.state for a in box.told if a.task == ("w", "t0")][-1] == "done"
+    assert [a.state for a in box.notes if a.task == ("w", "t0")][-1] == "done"
 
 
 class Letters:
     """A mailbox that is a list."""
 
     def __init__(self, mails):
-        self.mails, self.told = mails, []
+        self.mails, self.notes = mails, []
 
     def take(self, after):
         return next((mail for mail in self.mails if mail.upto > after), None)
 
     def answer(self, answers):
-        self.told += answers
+        self.notes += answers
 
 
 def test_where_no_command_runs_nothing_is_released(store, vgrads, tmp_path):
@@ -219,6 +221,6 @@ def test_where_no_command_runs_nothing_is_released(store, vgrads, tmp_path):
             client.run(set_id)
     path = tmp_path / "set.json"
     path.write_text(json.dumps(RELEASED))
-    told = vgrads("run", path)
-    assert told.code == 2
-    assert "service" in told.err
+    message = vgrads("run", path)
+    assert message.code == 2
+    assert "service" in message.err

@@ -13,7 +13,7 @@ import pytest
 from tests import waiting
 from tests.portal.test_live import served
 from tests.snakemake.snakemakes import BIN, HERE, PLUGIN, PYTHON, ROOT, Project, files_in, needed
-from vgrads.portal.records.access import Access
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
 pytestmark = pytest.mark.more
@@ -135,7 +135,7 @@ def states(project):
 
 
 def test_snakemakes_own_tests_of_plugins(tmp_path):
-    found = subprocess.run(
+    process = subprocess.run(
         [
             *PYTHON,
             "-m",
@@ -156,7 +156,7 @@ def test_snakemakes_own_tests_of_plugins(tmp_path):
         timeout=300,
         check=False,
     )
-    assert "2 passed" in found.stdout, found.stdout[-4000:] + found.stderr[-2000:]
+    assert "2 passed" in process.stdout, process.stdout[-4000:] + process.stderr[-2000:]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_same_files_as_plain_snakemake_makes(project, tmp_path, text):
     code, out = mine.run("--vgrads-deadline", "30m")
     assert code == 0, out
     assert "vgrads: done by" in out
-    assert ("covers only what is known before checkpoint split" in out) == (text is CHECKPOINT)
+    assert ("covers only the jobs known before checkpoint split" in out) == (text is CHECKPOINT)
     assert files_in(mine.folder) == mine.local(tmp_path / "plain")
     assert states(mine) == ["kept"]
 
@@ -181,8 +181,8 @@ def test_commands_are_those_that_snakemake_derives_in_nested_modules(project, tm
     assert (mine.folder / "again.txt").read_text() == "inner inner inner 1 again.txt\n"
     assert (mine.folder / "long.txt").read_text() == "200001\n"
     assert files_in(mine.folder) == mine.local(tmp_path / "plain")
-    respawned = [line for line in out.splitlines() if "a Snakemake of its own" in line]
-    assert len(respawned) == 1 and "vgrads: here is begun by" in respawned[0]
+    respawned = [line for line in out.splitlines() if "a Snakemake process of its own" in line]
+    assert len(respawned) == 1 and "vgrads: here is started by" in respawned[0]
 
 
 def test_a_snakemake_in_a_slot_imports_nothing_from_the_workflows_folder(project):
@@ -194,7 +194,7 @@ def test_a_snakemake_in_a_slot_imports_nothing_from_the_workflows_folder(project
     assert (mine.folder / "report.txt").read_text() == "done\n"
 
 
-def test_what_fails_is_tried_again_by_snakemakes_rules_and_then_told(project):
+def test_what_fails_is_tried_again_by_snakemakes_rules_and_then_reported(project):
     mine = project(
         """
 rule all:
@@ -203,7 +203,9 @@ rule flaky:
     output: "ok.txt"
     retries: 2
     resources: mem_mb=lambda w, attempt: 200 * attempt
-    shell: "echo try {resources.mem_mb} >> tries.txt; test $(wc -l < tries.txt) = 3 && echo ok > {output}"
+    shell:
+        "echo try {resources.mem_mb} >> tries.txt; "
+        "test $(wc -l < tries.txt) = 3 && echo ok > {output}"
 rule broken:
     input: "ok.txt"
     output: "after.txt"
@@ -226,7 +228,7 @@ rule broken:
     assert "Traceback" not in out
 
 
-def test_a_job_that_ended_well_and_made_nothing_is_tried_again(project):
+def test_a_job_that_ended_well_and_wrote_nothing_is_tried_again(project):
     mine = project(
         'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    retries: 1\n    shell: '
         '"test -e tried && echo 1 > {output}; touch tried"\n'
@@ -253,10 +255,10 @@ rule good:
 """
     mine = project(text)
     code, out = mine.run("--vgrads-deadline", "10m")
-    made = len(files_in(mine.folder / "good")) if (mine.folder / "good").exists() else 0
+    created = len(files_in(mine.folder / "good")) if (mine.folder / "good").exists() else 0
     assert code == 1, out
-    assert made < 6
-    assert "have not begun are left" in out
+    assert created < 6
+    assert "have not started are abandoned" in out
     code, out = mine.run("--keep-going", "--vgrads-deadline", "10m")
     assert code == 1, out
     assert len(files_in(mine.folder / "good")) == 6
@@ -271,10 +273,10 @@ def test_ctrl_c_gives_everything_back(project):
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(60) != 0
     assert states(mine) == ["cancelled"]
-    held = subprocess.run(
+    completed = subprocess.run(
         ["pgrep", "-f", str(mine.folder)], capture_output=True, text=True, check=False
     )
-    assert held.stdout == ""
+    assert completed.stdout == ""
 
 
 def test_a_killed_snakemake_goes_on_without_losing_what_was_finished(project):
@@ -307,18 +309,18 @@ rule second:
     assert (mine.folder / "second.txt").read_text() == first
 
 
-ONE = (
+SINGLE_RULE = (
     'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    resources: vgrads_s=1\n    '
     'shell: "sleep 1; echo 1 > {output}"\n'
 )
 
 
-def test_several_runs_are_one_set_absentees_and_latecomers_are_told(tmp_path, monkeypatch):
+def test_several_runs_are_a_single_set_absentees_and_latecomers_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     sites = tmp_path / "sites.toml"
     sites.write_text(HERE)
     with Store(f"sqlite:///{tmp_path / 'test.db'}") as store:
-        Access(store.engine).grant("here", "local")
+        AccessControl(store.engine).grant("here", "local")
         with served(store, sites) as client:
             several = [
                 "--vgrads-url",
@@ -332,42 +334,43 @@ def test_several_runs_are_one_set_absentees_and_latecomers_are_told(tmp_path, mo
             ]
             options = [*several, "--vgrads-deadline", "10m", "--vgrads-wait", "15s"]
             projects = [
-                Project(tmp_path / name, ONE, tmp_path / "home") for name in ("monday", "tuesday")
+                Project(tmp_path / name, SINGLE_RULE, tmp_path / "home")
+                for name in ("monday", "tuesday")
             ]
             begun = [project.begin(*options) for project in projects]
             assert [process.wait(120) for process in begun] == [0, 0], [
-                one.output for one in projects
+                project.output for project in projects
             ]
             for project in projects:
-                assert "1 of 3 runs of set 'dates' have not come" in project.output
+                assert "1 of 3 runs of set 'dates' have not been submitted" in project.output
                 assert (project.folder / "x").exists()
             runs = store.list_runs()
             until(lambda: store.list_runs()[0].state == "kept")
             assert len(runs) == 1
-            code, out = Project(tmp_path / "late", ONE, tmp_path / "home").run(*options)
-            assert (code, "has begun with 2 of 3: too late" in out) == (1, True), out
-            code, out = Project(tmp_path / "alone", ONE, tmp_path / "home").run(*several)
+            code, out = Project(tmp_path / "late", SINGLE_RULE, tmp_path / "home").run(*options)
+            assert (code, "has started with 2 of 3 workflows: too late" in out) == (1, True), out
+            code, out = Project(tmp_path / "alone", SINGLE_RULE, tmp_path / "home").run(*several)
             assert (code, "needs --vgrads-deadline" in out) == (1, True), out
 
 
 def not_served(project):
     """True where no process of a project's service is left."""
-    found = subprocess.run(
+    process = subprocess.run(
         ["pgrep", "-f", "serve --own"], capture_output=True, text=True, check=False
     )
-    return not any(_home_of(pid) == str(project.home) for pid in found.stdout.split())
+    return not any(_home_of(pid) == str(project.home) for pid in process.stdout.split())
 
 
 def _home_of(pid):
     try:
         whole = Path(f"/proc/{pid}/environ").read_bytes()
-        pairs = dict(one.partition(b"=")[::2] for one in whole.split(b"\0"))
+        pairs = dict(entry.partition(b"=")[::2] for entry in whole.split(b"\0"))
         return pairs.get(b"VGRADS_HOME", b"").decode()
     except OSError:
         return ""
 
 
-def test_a_promise_that_cannot_be_made_or_kept(project):
+def test_an_impossible_promise(project):
     mine = project(
         'rule all:\n    input: "x", "y"\nrule x:\n    output: "x"\n    resources: '
         'vgrads_s=30\n    shell: "echo 1 > {output}"\n'

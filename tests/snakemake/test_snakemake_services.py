@@ -13,7 +13,7 @@ import pytest
 from tests import waiting
 from tests.snakemake.snakemakes import Project, files_in, needed
 from tests.snakemake.test_snakemake import CHECKPOINT, SAMPLES, not_served, states
-from vgrads.portal.records.lease import process_of
+from vgrads.portal.records.heartbeat import process_of
 
 until = partial(waiting.until, seconds=120.0)
 
@@ -35,7 +35,7 @@ stated_probability = 0.95
 stated_wait = "30s"
 """
 ACCESS = f'[site.access]\npoll = "1s"\ncontact = "127.0.0.1"\npython = "{sys.executable}"\n'
-HELD = """
+WAITING_SNAKEFILE = """
 rule all:
     input: "z"
 rule x:
@@ -59,7 +59,7 @@ def on(driver, queue, tmp_path, text):
 
 
 def test_over_slurm_and_through_a_killed_manager(slurm_site, tmp_path):
-    mine = on("slurm", "batch", tmp_path, HELD)
+    mine = on("slurm", "batch", tmp_path, WAITING_SNAKEFILE)
     process = mine.begin("--vgrads-deadline", "30m")
     until((mine.folder / "began").exists, lambda: mine.output)
     manager = manager_of(mine)

@@ -56,7 +56,9 @@ def test_sacct_needs_its_columns_and_whole_lines(write):
         read_history(
             write("a.txt", "JobID|Submit|End|NCPUS\n1|2016-12-22T07:00:00|2016-12-22T07:00:00|1\n")
         )
-    with pytest.raises(InputError, match="3 of 8 lines are no sacct jobs, the first is line 8"):
+    with pytest.raises(
+        InputError, match="3 of 8 lines are not valid sacct jobs, the first is line 8"
+    ):
         read_history(write("b.txt", SACCT + "cut off\n" * 3))
 
 
@@ -156,13 +158,13 @@ def test_grid_engine(write):
     assert columns(newer) == [(60, True, 4, 7200, 140)]
 
 
-def test_a_wrong_format_given_by_hand_is_refused(write):
+def test_a_wrong_format_set_by_hand_is_refused(write):
     for name in ("swf", "gwf", "pbs", "gridengine", "sacct"):
         with pytest.raises(InputError):
             read_history(write("a.txt", "nothing of the kind\n" * 10), name)
 
 
-def test_formats_are_told_apart():
+def test_formats_are_distinguished():
     samples = {"sacct": SACCT, "gwf": GWF, "pbs": PBS, "gridengine": sge(1, 2, 3)}
     assert {name: detect_format(text, "x") for name, text in samples.items()} == {
         name: name for name in samples

@@ -223,7 +223,7 @@ def test_nextflow(write):
     )
 
 
-def test_a_killed_task_that_held_little_was_not_killed_for_memory(write):
+def test_a_killed_task_that_used_little_was_not_killed_for_memory(write):
     read = read_task_records(write("t", TRACE.replace("1.9 GB", "100 MB")))
     assert not read.records[1].finished and not read.records[1].memory_full
 
@@ -331,14 +331,14 @@ def _metadata(write, output, **fields):
     return write(f".snakemake/metadata/{name}", json.dumps(whole | fields))
 
 
-def test_outputs_of_one_job_are_one_run(tmp_path, write):
+def test_outputs_of_a_single_job_are_a_single_run(tmp_path, write):
     os.utime(write("in.txt", "12345"), (1.6e9, 1.6e9))
     _metadata(write, "a", shellcmd="set -e; samtools sort in.txt")
     _metadata(write, "b", endtime=1.7e9 + 7, starttime=1.7e9 + 0.01)
     _metadata(write, "c", job_hash=2, incomplete=True)
     _metadata(write, "d", job_hash=3, endtime=1.7e9 - 7)
     _metadata(write, "e", job_hash=4, starttime=None)
-    write(".snakemake/log/2024.log", "not looked at")
+    write(".snakemake/log/2024.log", "is ignored")
     read = read_task_records(tmp_path)
     (record,) = read.records
     assert (record.kind, record.seconds, record.input_bytes) == ("sort", 7.0, 5.0)
@@ -350,7 +350,7 @@ def test_outputs_of_one_job_are_one_run(tmp_path, write):
     }
 
 
-def test_jobs_without_a_hash_are_told_apart_by_when_they_began(tmp_path, write):
+def test_jobs_without_a_hash_are_distinguished_by_when_they_began(tmp_path, write):
     for number in range(3):
         _metadata(
             write, f"o{number}", job_hash=None, starttime=1.7e9 + number, endtime=1.7e9 + number + 2
@@ -358,7 +358,7 @@ def test_jobs_without_a_hash_are_told_apart_by_when_they_began(tmp_path, write):
     assert [r.seconds for r in read_task_records(tmp_path).records] == [2.0] * 3
 
 
-def test_sizes_of_inputs_are_told_only_as_the_job_saw_them(tmp_path, write):
+def test_sizes_of_inputs_are_reported_only_as_the_job_saw_them(tmp_path, write):
     os.utime(write("in.txt", "12345"), (1.8e9, 1.8e9))  # written after the job
     outside = write("secret", "1")
     os.utime(outside, (1.6e9, 1.6e9))
@@ -453,7 +453,7 @@ def test_wfformat(write):
 
 
 @pytest.mark.parametrize(
-    ("raw", "found"),
+    ("raw", "result"),
     [
         ("0", [True]),
         ("9", [False]),
@@ -463,10 +463,10 @@ def test_wfformat(write):
         ("15", [False]),
     ],  # 35072: exit 137
 )
-def test_kickstart_as_yaml(write, raw, found):
+def test_kickstart_as_yaml(write, raw, result):
     read = read_task_records(write("job.out.000", KICKSTART.replace("RAW", raw)))
-    assert [r.finished for r in read.records] == found
-    assert read.skipped == ({"staging": 1} if found else {"staging": 1, "failed": 1})
+    assert [r.finished for r in read.records] == result
+    assert read.skipped == ({"staging": 1} if result else {"staging": 1, "failed": 1})
     for record in read.records:
         assert (record.kind, record.task, record.workflow, record.tool) == (
             "preprocess",
@@ -483,15 +483,25 @@ def test_kickstart_as_yaml(write, raw, found):
 
 
 def test_kickstart_as_xml_and_dax(write):
-    one, two = read_task_records(write("k.out", INVOCATION + INVOCATION)).records
-    assert one == two
-    assert (one.kind, one.seconds, one.memory_bytes, one.input_bytes) == (
+    task_record, two = read_task_records(write("k.out", INVOCATION + INVOCATION)).records
+    assert task_record == two
+    assert (
+        task_record.kind,
+        task_record.seconds,
+        task_record.memory_bytes,
+        task_record.input_bytes,
+    ) == (
         "mImgtbl",
         0.919,
         10240.0,
         500.0,
     )
-    assert (one.machine, one.tool, one.workflow, one.run) == ("viz-1", "mImgtbl", "m", "s")
+    assert (task_record.machine, task_record.tool, task_record.workflow, task_record.run) == (
+        "viz-1",
+        "mImgtbl",
+        "m",
+        "s",
+    )
     read = read_task_records(write("d.xml", DAX))
     assert [(r.kind, r.seconds, r.workflow, r.input_bytes) for r in read.records] == [
         ("map", 103.52, "Genome", 15.0)
@@ -522,39 +532,39 @@ def test_condor(write):
     ]
 
 
-def test_one_broken_line_is_counted_and_more_are_refused(write):
-    one = SACCT + "15|cut off\n"
-    assert read_task_records(write("one", one)).skipped["broken line"] == 1
+def test_a_single_broken_line_is_counted_and_more_are_refused(write):
+    item = SACCT + "15|cut off\n"
+    assert read_task_records(write("one", item)).skipped["broken line"] == 1
     with pytest.raises(InputError, match=r"two: line 13: .*2 of"):
-        read_task_records(write("two", one + "16|again\n"))
-    with pytest.raises(InputError, match="line 2: realtime: 'soon' is no time"):
+        read_task_records(write("two", item + "16|again\n"))
+    with pytest.raises(InputError, match="line 2: realtime: 'soon' is not a time"):
         read_task_records(write("three", "name\tstatus\trealtime\nA\tCOMPLETED\tsoon\n"))
     with pytest.raises(InputError, match="line 2"):
         read_task_records(write("quote", MEASURES.replace("train-1", '"train-1')))
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "output"),
     [
         (b"", "is empty"),
         (b"\n \n", "is empty"),
-        (b"\x00\x01\x02" * 99, "is no text file"),
+        (b"\x00\x01\x02" * 99, "is not a text file"),
         (b"\xff\xfe s\n", "not UTF-8"),
-        (TRACE.splitlines()[0].encode(), "a header at most"),
-        (b"s,h:m:s\n1,0:00:01\n", "no record of run times"),
-        (b"s h:m:s max_rss\n1 0:00:01 4\n", "no record of run times"),
+        (TRACE.splitlines()[0].encode(), "contains no records"),
+        (b"s,h:m:s\n1,0:00:01\n", "not a record of run times"),
+        (b"s h:m:s max_rss\n1 0:00:01 4\n", "not a record of run times"),
         (b"\x1f\x8b\x08cut", "cut off or damaged"),
-        (b"{", "no JSON"),
-        (b"[1]", "no record"),
+        (b"{", "not valid JSON"),
+        (b"[1]", "not a record"),
         (b'{"workflow": 3}', "no field 'workflow'"),
-        (b"{}", "no record"),
+        (b"{}", "not a record"),
         (b'<!DOCTYPE x [<!ENTITY a "b">]><adag name="&a;"/>', "document type"),
-        (b"<adag>", "no XML"),
+        (b"<adag>", "not valid XML"),
         (b"<adag/>", "no jobs"),
     ],
 )
-def test_bad_files_name_themselves(write, body, says):
-    with pytest.raises(InputError, match=says) as caught:
+def test_bad_files_name_themselves(write, body, output):
+    with pytest.raises(InputError, match=output) as caught:
         read_task_records(write("bad.file", body))
     assert "bad.file" in caught.value.where
 
@@ -574,7 +584,7 @@ def test_a_pipe_is_refused_and_passed_over(tmp_path, write):
     assert len(read_task_records(tmp_path).records) == 2
 
 
-def test_json_in_one_long_line(write):
+def test_json_in_a_single_long_line(write):
     padded = json.dumps(WF15 | {"description": "x" * (5 << 20)})
     assert len(read_task_records(write("w.json", padded)).records) == 2
 

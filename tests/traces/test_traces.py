@@ -78,7 +78,7 @@ def test_a_few_broken_lines_are_skipped_and_named_many_are_refused(write):
         (job(1, wait=-1), "no job of the history has a known wait"),
     ],
 )
-def test_unusable_logs_are_refused_in_one_line(write, text, message):
+def test_unusable_logs_are_refused_in_a_line(write, text, message):
     with pytest.raises(InputError, match=message) as caught:
         read_history(write("a.swf", text))
     assert "a.swf" in str(caught.value)
@@ -121,10 +121,14 @@ def test_what_is_written_is_read_back(rows):
         for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)
     }
     log = JobLog(name="x", unix_start_s=77, max_procs=99, queue_names={1: "one"}, **columns)
-    copy = read_swf(write_swf(log, "a note"), "x")
+    replica = read_swf(write_swf(log, "a note"), "x")
     for name in COLUMNS:
-        assert getattr(copy, name).tolist() == getattr(log, name).tolist(), name
-    assert (copy.unix_start_s, copy.max_procs, dict(copy.queue_names)) == (77, 99, {1: "one"})
+        assert getattr(replica, name).tolist() == getattr(log, name).tolist(), name
+    assert (replica.unix_start_s, replica.max_procs, dict(replica.queue_names)) == (
+        77,
+        99,
+        {1: "one"},
+    )
 
 
 def test_shipped_histories_say_that_they_are_generated():

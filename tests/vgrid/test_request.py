@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from tests.conftest import DATA
 from vgrads.kernel.errors import InputError
-from vgrads.vgrid.binding import Request, surplus
+from vgrads.vgrid.binding import BindingRequest, surplus
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site, load_catalog
 from vgrads.vgrid.offers import Knowledge
 from vgrads.vgrid.procure import procure
-from vgrads.vgrid.programme import Limits, greedy, penalty, solve
-from vgrads.vgrid.request import GridRequest, Group, request_from
+from vgrads.vgrid.programme import RemainingLimits, greedy, penalty, solve
+from vgrads.vgrid.request import GridRequest, NodeGroup, request_from
 from vgrads.vgrid.request_file import load_request
 from vgrads.vgrid.request_text import parse_request, request_text
-from vgrads.vgrid.shapes import Choice, group_choices
+from vgrads.vgrid.shapes import SlotOption, group_choices
 from vgrads.vgrid.slot import Slot, certain_from
 from vgrads.vgrid.tree import grid_tree
 
@@ -40,15 +40,15 @@ groups:
 
 
 def test_text_and_documents_say_the_same(write):
-    wanted = parse_request(TEXT, "a")
-    assert wanted == load_request(write("a.yaml", YAML)) == load_request(write("a.grid", TEXT))
-    assert wanted.start_by_s == 14400
-    assert wanted.groups[0].memory_mib == 16384
+    request = parse_request(TEXT, "a")
+    assert request == load_request(write("a.yaml", YAML)) == load_request(write("a.grid", TEXT))
+    assert request.start_by_s == 14400
+    assert request.groups[0].memory_mib == 16384
 
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,8}", fullmatch=True)
 groups = st.builds(
-    lambda name, coupling, counts, cores, memory, speed, rank: Group(
+    lambda name, coupling, counts, cores, memory, speed, rank: NodeGroup(
         name=name,
         coupling=coupling,
         least=min(counts),
@@ -76,7 +76,7 @@ groups = st.builds(
     st.none() | st.integers(0, 1000),
 )
 def test_every_request_can_be_written_down_and_read_again(name, groups, duration, earliest, budget):
-    wanted = GridRequest(
+    request = GridRequest(
         name=name,
         groups=tuple(groups),
         duration_s=float(duration),
@@ -85,25 +85,31 @@ def test_every_request_can_be_written_down_and_read_again(name, groups, duration
         probability=0.875,
         budget_usd=budget,
     )
-    assert parse_request(request_text(wanted), "text") == wanted
+    assert parse_request(request_text(request), "text") == request
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("grid a for 1h by 2h { x = tight 4 nodes [cores > 2] }", "line 1, column 48: '>' is not"),
+        (
+            "grid a for 1h by 2h { x = tight 4 nodes [cores > 2] }",
+            "line 1, column 48: unexpected character '>'",
+        ),
         ("grid a for 1h by 2h {\n x = firm 4 nodes }", "line 2, column 6: expected a coupling"),
         ("grid a for 1h by 2h { x = tight 4 pods }", "column 35: expected 'nodes', found 'pods'"),
         ("grid a for 1h for 2h { }", "column 15: expected 'for' once"),
         ("grid a for 1h by 2h { x = loose 4 nodes", "expected more, found the end"),
-        ("grid a for 1h by 2h { x = loose 9..4 nodes }", "groups.0.nodes: '9..4' is no range"),
-        ("grid a for soon by 2h { x = loose 4 nodes }", "duration: 'soon' is no duration"),
+        ("grid a for 1h by 2h { x = loose 9..4 nodes }", "groups.0.nodes: '9..4' is not a range"),
+        ("grid a for soon by 2h { x = loose 4 nodes }", "duration: 'soon' is not a duration"),
         ("grid a for 3h by 2h { x = loose 4 nodes }", "end after the deadline"),
         ("grid a by 2h { x = loose 4 nodes }", "duration: is missing"),
-        ("grid a for 1h by 2h { x = loose 1 node x = loose 1 node }", "two groups have one name"),
+        (
+            "grid a for 1h by 2h { x = loose 1 node x = loose 1 node }",
+            "two groups have the same name",
+        ),
         (
             "grid a for 1h by 2h { x = loose 1 node [memory >= much] }",
-            "'much' is no amount of memory",
+            "'much' is not an amount of memory",
         ),
         ("grid a for 1h by 2h { }", "groups"),
         ("net a", "column 1: expected 'grid', found 'net'"),
@@ -177,7 +183,7 @@ def test_sureness_is_bought_with_surplus(catalog):
     assert cheap.cost_usd == 0 < sure.cost_usd
 
 
-def test_a_budget_is_kept_to_the_cent(catalog):
+def test_a_budget_is_respected_to_the_cent(catalog):
     for budget in (0, 0.49, 0.5, 1.99, 2, 8):
         offer = ask(
             catalog,
@@ -196,9 +202,9 @@ def test_groups_share_what_there_is(catalog):
 
 def test_an_allocation_of_node_hours_is_respected(write):
     text = '[[site]]\nname = "s"\nkind = "dedicated"\nprocs = 16\nnode_hours = {}\n'
-    wanted = "grid a for 2h by 2h { x = tight 4 nodes }"
-    assert ask(load_catalog(write("a.toml", text.format(8))), wanted).enough
-    short = ask(load_catalog(write("b.toml", text.format(7.9))), wanted)
+    required = "grid a for 2h by 2h { x = tight 4 nodes }"
+    assert ask(load_catalog(write("a.toml", text.format(8))), required).enough
+    short = ask(load_catalog(write("b.toml", text.format(7.9))), required)
     assert not short.enough
     assert short.groups[0].choices == ()
 
@@ -218,9 +224,9 @@ def test_the_tree_can_be_searched(catalog):
     assert tree.as_json()["children"][0]["kind"] == "site"
 
 
-def made_up(draw):
+def synthetic(draw):
     """Choices over two clusters, with positions, probabilities and prices."""
-    found = []
+    results = []
     for cluster, price in (("a/q", 0.0), ("b/q", 1.0)):
         for width in (1, 2):
             for position in range(1, draw(st.integers(1, 3)) + 1):
@@ -235,8 +241,8 @@ def made_up(draw):
                     shared=cluster,
                 )
                 chance = draw(st.sampled_from([0.3, 0.5, 0.9, 1.0]))
-                found.append(
-                    Choice(
+                results.append(
+                    SlotOption(
                         slot=slot,
                         cluster=cluster,
                         pool=cluster,
@@ -248,17 +254,17 @@ def made_up(draw):
                         node_hours=float(width),
                     )
                 )
-    return found
+    return results
 
 
-choices = st.composite(made_up)()
+choices = st.composite(synthetic)()
 
 
-def brute_force(found, group, target, limits):
+def brute_force(result, group, target, limits):
     """The least penalty over all subsets that keep the rules."""
     best = None
-    for size in range(len(found) + 1):
-        for subset in itertools.combinations(found, size):
+    for size in range(len(result) + 1):
+        for subset in itertools.combinations(result, size):
             lanes = {}
             for c in subset:
                 lanes.setdefault(c.cluster, []).append(c)
@@ -282,12 +288,12 @@ def brute_force(found, group, target, limits):
     st.sampled_from([None, 1.0, 3.0]),
 )
 def test_the_programme_finds_the_best_and_the_greedy_choice_keeps_the_rules(
-    found, coupling, target, budget
+    result, coupling, target, budget
 ):
-    group = Group(name="g", coupling=coupling, least=2, most=4)
-    limits = Limits(budget_usd=budget, node_hours={"a": 3.0}, used={}, taken={})
-    best = brute_force(found, group, target, limits)
-    exact, quick = solve(found, group, target, limits), greedy(found, group, target, limits)
+    group = NodeGroup(name="g", coupling=coupling, least=2, most=4)
+    limits = RemainingLimits(budget_usd=budget, node_hours={"a": 3.0}, used={}, taken={})
+    best = brute_force(result, group, target, limits)
+    exact, quick = solve(result, group, target, limits), greedy(result, group, target, limits)
     assert (exact is None) == (best is None)
     if exact is not None:
         assert sum(penalty(c, group) for c in exact.choices) == pytest.approx(best, rel=0.011)
@@ -322,20 +328,20 @@ def test_narrow_slots_are_taken_where_they_come_sooner():
         sites=(Site(name="s", kind="batch", procs=64, nodes=(NodeType(),), queues=(queue,)),),
         links={},
     )
-    wanted = parse_request("grid a for 1h by 2h { x = tight 16 nodes }", "t")
-    known = Knowledge(oracles={("s", "q"): Oracle()})
-    offer = procure(catalog, known, wanted)
+    request = parse_request("grid a for 1h by 2h { x = tight 16 nodes }", "t")
+    knowledge = Knowledge(oracles={("s", "q"): Oracle()})
+    offer = procure(catalog, knowledge, request)
     offer.check()
     assert offer.enough
     assert {c.width for c in offer.groups[0].choices} == {4}
-    found, _ = group_choices(catalog, known, wanted, wanted.groups[0])
-    assert max(c.probability for c in found if c.width == 16) < 0.1
+    slot_options, _ = group_choices(catalog, knowledge, request, request.groups[0])
+    assert max(c.probability for c in slot_options if c.width == 16) < 0.1
 
 
 def test_a_queue_that_cannot_hold_the_request_says_why():
     catalog = load_catalog(DATA / "sites.toml")
-    wanted = parse_request("grid a for 30h by 40h { x = tight 20 nodes }", "t")
-    _, left_out = group_choices(catalog, Knowledge(), wanted, wanted.groups[0])
+    request = parse_request("grid a for 30h by 40h { x = tight 20 nodes }", "t")
+    _, left_out = group_choices(catalog, Knowledge(), request, request.groups[0])
     reasons = {e.place: e.reason for e in left_out}
     assert reasons["mayhem/default"] == "jobs may take 1d, 1d 6h are needed"
     assert "20 are needed in one cluster" in reasons["ucsbeuca/nodes"]
@@ -344,7 +350,7 @@ def test_a_queue_that_cannot_hold_the_request_says_why():
 def test_surplus_is_cancelled_once_enough_was_granted():
     def requests(*granted):
         rows = (("a1", "a", 2), ("a2", "a", 2), ("b1", "b", 4))
-        return [Request(id=i, cluster=c, nodes=n, granted=i in granted) for i, c, n in rows]
+        return [BindingRequest(id=i, cluster=c, nodes=n, granted=i in granted) for i, c, n in rows]
 
     assert surplus(requests("a1"), 4, tight=True) == ()
     assert surplus(requests("b1"), 4, tight=True) == ("a1", "a2")

@@ -45,12 +45,12 @@ SITE = '[[site]]\nname = "a"\nkind = "{kind}"\nprocs = {procs}\n{more}\n'
         ("batch", 4, "", "at least one"),
         ("cloud", 0, "", r"site\.0\.procs"),
         ("cloud", 4, "slot_up = 1.5", r"site\.0\.slot_up"),
-        ("cloud", 4, 'boot = "a while"', r"site\.0\.boot: 'a while' is no duration"),
+        ("cloud", 4, 'boot = "a while"', r"site\.0\.boot: 'a while' is not a duration"),
         ("cloud", 4, 'colour = "red"', r"site\.0\.colour"),
         ("castle", 4, "", r"site\.0\.kind"),
-        ("batch", 4, '[[site.queue]]\nname = "q"\nmax_procs = 9', "max_procs 9 is over"),
-        ("cloud", 4, '[[link]]\nbetween = ["a", "b"]', "no site 'b'"),
-        ("cloud", 4, '[[site]]\nname = "a"\nkind = "cloud"\nprocs = 1', "two of the sites"),
+        ("batch", 4, '[[site.queue]]\nname = "q"\nmax_procs = 9', "max_procs 9 exceeds"),
+        ("cloud", 4, '[[link]]\nbetween = ["a", "b"]', "unknown site 'b'"),
+        ("cloud", 4, '[[site]]\nname = "a"\nkind = "cloud"\nprocs = 1', "two sites have the name"),
         ("cloud", 4, "price_usd_per_hour = ", "cannot be parsed"),
         ("cloud", 4, "price = 0.5", "'price' has no unit; write price_usd_per_hour"),
         (
@@ -67,7 +67,7 @@ SITE = '[[site]]\nname = "a"\nkind = "{kind}"\nprocs = {procs}\n{more}\n'
             "cloud",
             4,
             '[[site.node]]\ntype = "m"\n[[site.node]]\ntype = "m"',
-            "two of the node types",
+            "two node types have the name",
         ),
         ("dedicated", 4, "spot_price_usd_per_hour = 1.0", "no spot market"),
         ("batch", 4, '[[site.queue]]\nname = "q"\n[[site.node]]\ntype = "m"', "one type of node"),
@@ -116,24 +116,26 @@ def test_paid_slots_cost_started_hours_of_whole_nodes():
 
 @given(curves, st.lists(st.floats(0, 3000), min_size=1, max_size=4))
 def test_asking_later_costs_no_probability(curve, starts):
-    wanted = slot(curve)
-    delay = latest_submission(wanted, starts)
+    required = slot(curve)
+    delay = latest_submission(required, starts)
     assert 0 <= delay <= min(starts)
     assert all(curve.by(s - delay) >= curve.by(s) - 2e-3 for s in starts)
 
 
 def test_offers_carry_the_probabilities_of_the_history():
     catalog = load_catalog(DATA / "sites.toml")
-    known = forecast(make_log(500, seed=1), 1e9)
+    existing = forecast(make_log(500, seed=1), 1e9)
     offers = offer_slots(
         catalog,
-        Knowledge(oracles={("mayhem", "default"): known}),
+        Knowledge(oracles={("mayhem", "default"): existing}),
         OfferRequest(procs=16, count=4, until_s=7200.0),
     )
     mayhem = next(o for o in offers if o.site == "mayhem")
     second = next(o for o in offers if o.id == "mayhem-default-2")
-    assert second.curve.by(1800) == pytest.approx(float(known.probability(16, 7200, 1800, ahead=1)))
-    assert mayhem.curve.by(1800) == pytest.approx(float(known.probability(16, 7200, 1800)))
+    assert second.curve.by(1800) == pytest.approx(
+        float(existing.probability(16, 7200, 1800, ahead=1))
+    )
+    assert mayhem.curve.by(1800) == pytest.approx(float(existing.probability(16, 7200, 1800)))
     assert not next(o for o in offers if o.site == "mercury").curve.probabilities.any()
     assert {o.procs for o in offers if o.site == "ec2"} == {16}
     assert len({o.id for o in offers}) == len(offers)
@@ -148,8 +150,8 @@ def plain_forecast():
 
 def test_trajectory_takes_the_latest_instant_that_is_sure_enough():
     waits = plain_forecast()
-    wanted = Reservation(procs=4, walltime_s=3600.0, start_by_s=21600.0, probability=0.9)
-    path = trajectory(waits, wanted)
+    reservation = Reservation(procs=4, walltime_s=3600.0, start_by_s=21600.0, probability=0.9)
+    path = trajectory(waits, reservation)
     assert len(path.submit_s) == 721
     enough = np.flatnonzero(path.probabilities >= 0.9)
     assert path.chosen == enough[-1]
@@ -222,7 +224,7 @@ def test_nodes_that_break_cost_long_and_wide_slots_more(write):
         assert offer.up == pytest.approx(np.exp(-procs / 100))
 
 
-def seen(site, overhead_s, count, **more):
+def observed(site, overhead_s, count, **more):
     return [
         Acquisition(
             site=site,
@@ -236,23 +238,23 @@ def seen(site, overhead_s, count, **more):
     ] * count
 
 
-def test_binding_moves_from_what_is_stated_to_what_was_seen(write):
+def test_binding_moves_from_what_is_stated_to_observations(write):
     site = load_catalog(write("sites.toml", CLOUD)).site("c")
     stated = learn_binding(site, "", [])
     assert stated.up == pytest.approx(0.9)
     assert stated.overhead.by(240) == pytest.approx(0.5, abs=0.03)
-    late = learn_binding(site, "", seen("c", 900.0, 40) + seen("elsewhere", 1.0, 99))
+    late = learn_binding(site, "", observed("c", 900.0, 40) + observed("elsewhere", 1.0, 99))
     assert late.observed == 40
     assert late.overhead.by(600) < 0.15
     assert late.overhead.by(900) == pytest.approx(1.0, abs=0.01)
     refusals = [Acquisition(site="c", queue="", procs=1, requested_s=0.0, refused=True)] * 20
     assert learn_binding(site, "", refusals).acquire == pytest.approx(0.5)
     assert learn_binding(
-        site, "", seen("c", 240.0, 20, ended_s=900.0, broken=True)
+        site, "", observed("c", 240.0, 20, ended_s=900.0, broken=True)
     ).up == pytest.approx(0.45)
-    for one in (stated, late):
-        one.overhead.check()
-        one.granted_at_once().check()
+    for observed_binding in (stated, late):
+        observed_binding.overhead.check()
+        observed_binding.granted_at_once().check()
 
 
 def test_a_withdrawn_request_teaches_nothing(write):
@@ -264,7 +266,7 @@ def test_a_withdrawn_request_teaches_nothing(write):
 @given(curves, st.lists(st.floats(0, 500), min_size=1, max_size=30))
 def test_overhead_only_delays_what_a_queue_grants(waits, overheads):
     site = Site(name="x", kind="batch", procs=4, boot_s=60.0)
-    records = [a for s in overheads for a in seen("x", s, 1)]
+    records = [a for s in overheads for a in observed("x", s, 1)]
     ready = learn_binding(site, "", records).after(waits)
     ready.check()
     instants = np.linspace(0, 2000, 50)

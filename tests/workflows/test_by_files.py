@@ -56,8 +56,8 @@ def test_whoever_makes_a_file_runs_before_whoever_reads_it(tmp_path, vgrads):
     (tmp_path / "set.json").write_text(json.dumps(document))
     answer = vgrads("run", tmp_path / "set.json", "--out", tmp_path / "out", "--json")
     assert answer.code == 0, answer.err
-    made = Path(tmp_path / "out/w-1/results/both.txt").read_text().split()
-    assert made == ["A", "B", "2"]
+    created = Path(tmp_path / "out/w-1/results/both.txt").read_text().split()
+    assert created == ["A", "B", "2"]
 
 
 def test_what_is_written_elsewhere_is_waited_for_too():
@@ -90,7 +90,7 @@ def test_who_updates_a_file_needs_a_parent_and_reads_what_that_says():
 @pytest.mark.parametrize(
     "between", [[], [{"id": "m", "command": "date >x", "outputs": ["x"], "parents": ["a"]}]]
 )
-def test_two_that_write_one_file_are_refused(between):
+def test_two_that_write_a_single_file_are_refused(between):
     write = {"command": "date >x", "outputs": ["x"]}
     tasks = [{"id": "a", **write}, *between, {"id": "b", **write}]
     with pytest.raises(InputError, match=r"both write 'x'.*make one a parent") as refused:
@@ -98,7 +98,7 @@ def test_two_that_write_one_file_are_refused(between):
     assert "s.yaml: workflows.0: task '" in str(refused.value)
 
 
-def test_recorded_tasks_of_one_output_are_as_they_were():
+def test_recorded_tasks_of_a_single_output_are_as_they_were():
     """They write nothing; Montage has such, and is read again from the database and from what it
     was converted to."""
     workflow = inline(
@@ -134,13 +134,13 @@ def test_every_reader_comes_after_the_maker(order, reads):
         assert all(place[str(r)] < place[str(i)] for r in reads[i] if r < i)
 
 
-def test_where_no_command_ran_that_is_said_and_how_to_run_them(tmp_path, vgrads, monkeypatch):
+def test_where_no_command_ran_that_is_reported_and_how_to_run_them(tmp_path, vgrads, monkeypatch):
     monkeypatch.chdir(tmp_path)
     task = {"id": "a", "runtime_s": 1, "command": "echo hi > a.txt", "outputs": ["a.txt"]}
     document = {"name": "s", "deadline": "2m", "workflows": [{"name": "w", "tasks": [task]}]}
     Path("set.json").write_text(json.dumps(document))
-    said = vgrads("run", "set.json").out
-    assert "no command was run. '--sites here' runs them on this machine" in said
+    text = vgrads("run", "set.json").out
+    assert "no command was run. '--sites here' runs them on this machine" in text
     ran = vgrads("run", "set.json", "--sites", "here", "--out", "out")
     assert (ran.code, Path("out/w-1/results/a.txt").read_text()) == (0, "hi\n"), ran.err
     assert "simulated" not in ran.out
@@ -150,7 +150,7 @@ def test_where_no_command_ran_that_is_said_and_how_to_run_them(tmp_path, vgrads,
     assert vgrads("plan", "set.json", "--sites", "there").code == 2
 
 
-def test_an_input_that_nobody_makes_is_told_with_the_plan(tmp_path, vgrads):
+def test_an_input_that_nobody_makes_is_reported_with_the_plan(tmp_path, vgrads):
     """Hours before the task that reads it begins."""
     tasks = [
         {
@@ -171,12 +171,12 @@ def test_an_input_that_nobody_makes_is_told_with_the_plan(tmp_path, vgrads):
     file.write_text(json.dumps(document))
     (tmp_path / "raw.txt").touch()
     answer = vgrads("plan", file, "--sites", "here", "--json")
-    told = (
-        "w-1/b reads 'a.tx', which no task makes and which is missing beside the set, as are 1 "
-        "more inputs: the task will fail"
+    message = (
+        "w-1/b reads 'a.tx', which no task writes and which is missing in the folder of the set, "
+        "as are 1 more inputs: the task will fail"
     )
-    assert answer.json["notes"] == [told]
-    assert told in " ".join(answer.err.split())
+    assert answer.json["notes"] == [message]
+    assert message in " ".join(answer.err.split())
     assert (
         vgrads("plan", file, "--json").json["notes"] == []
     )  # where nothing is run, nothing is read

@@ -16,7 +16,7 @@ from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.formats.convert import converted, form_of, set_text
 from vgrads.workflows.formats.load import format_of, load_workflow
 from vgrads.workflows.formats.wfformat import write_wfformat
-from vgrads.workflows.sets import Beside, WorkflowSet, load_set
+from vgrads.workflows.sets import SetOverrides, WorkflowSet, load_set
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
 
@@ -53,9 +53,9 @@ def workflows(draw):
     return make_workflow("flow", tasks, sizes, notes=draw(st.sampled_from([(), ("know this",)])))
 
 
-def same(one: Task) -> Task:
+def same(agent_task: Task) -> Task:
     """To be compared: what nobody states equals itself."""
-    return one if one.stated else replace(one, runtime_s=-1)
+    return agent_task if agent_task.stated else replace(agent_task, runtime_s=-1)
 
 
 @given(workflows())
@@ -65,26 +65,26 @@ def test_there_and_back_everything_is_as_it_was(workflow):
         at[0].write_text(json.dumps(write_wfformat(workflow)))
         steps = (("set", "4h"), ("wfformat", None), ("set", "4h"))
         for (form, deadline), before, after in zip(steps, at, at[1:], strict=False):
-            after.write_text(converted(before, form, Beside(deadline=deadline))[0])
+            after.write_text(converted(before, form, SetOverrides(deadline=deadline))[0])
         once, twice = (path.read_text().partition("\n")[2] for path in (at[1], at[3]))
         assert once == twice
-        (found,) = load_set(at[3])[0].workflows
-    assert found.file_mib == workflow.file_mib
+        (result,) = load_set(at[3])[0].workflows
+    assert result.file_mib == workflow.file_mib
     doubtless = [same(replace(task, spread=None)) for task in workflow.tasks.values()]
-    assert [same(task) for task in found.tasks.values()] == doubtless
+    assert [same(task) for task in result.tasks.values()] == doubtless
 
 
 @given(workflows())
 def test_a_set_keeps_doubts_and_notes_too(workflow):
-    wanted = WorkflowSet(
+    workflow_set = WorkflowSet(
         name="s", workflows=(workflow.renamed("flow-1"),), deadline_s=60.0, needed=1
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "s.yaml")
-        path.write_text(set_text(wanted))
-        (found,) = load_set(path)[0].workflows
-    assert found.notes == workflow.notes
-    assert [*map(same, found.tasks.values())] == [*map(same, workflow.tasks.values())]
+        path.write_text(set_text(workflow_set))
+        (result,) = load_set(path)[0].workflows
+    assert result.notes == workflow.notes
+    assert [*map(same, result.tasks.values())] == [*map(same, workflow.tasks.values())]
 
 
 def test_a_workflow_becomes_a_set_that_is_planned(vgrads, tmp_path):
@@ -98,23 +98,23 @@ def test_a_workflow_becomes_a_set_that_is_planned(vgrads, tmp_path):
     assert load_workflow(back).tasks == load_workflow(DATA / "lead.json").tasks
 
 
-def test_what_cannot_be_converted_is_said_and_nothing_is_written(vgrads, write, tmp_path):
+def test_what_cannot_be_converted_is_reported_and_nothing_is_written(vgrads, write, tmp_path):
     lead, out = DATA / "lead.json", tmp_path / "x.yaml"
     cases = [
         ((lead, out), "--deadline 4h"),
         ((lead, tmp_path / "x.toml"), "--to wfformat"),
         ((lead, out, "--to", "xls"), "neither wfformat nor set"),
         ((DATA / "lead.yaml", tmp_path / "x.json"), "WfFormat holds one"),
-        ((write("a.txt", "what is this\n"), out), "understood: WfFormat"),
+        ((write("a.txt", "what is this\n"), out), "supported: WfFormat"),
         ((tmp_path / "none", out), "no such file"),
         ((lead, tmp_path / "no" / "x.json"), "cannot be written"),
     ]
-    for arguments, said in cases:
+    for arguments, text in cases:
         answer = vgrads("convert", *arguments)
-        assert (answer.code, said in answer.err.replace("\n", " ")) == (2, True), answer.err
+        assert (answer.code, text in answer.err.replace("\n", " ")) == (2, True), answer.err
         assert not out.exists()
     own = write("own.json", lead.read_text())
-    assert "is the file that is read" in vgrads("convert", own, own).err
+    assert "is the input file" in vgrads("convert", own, own).err
     assert own.read_text() == lead.read_text()
 
 
@@ -151,7 +151,7 @@ LOOKS = {
 @pytest.mark.parametrize(
     ("form", "text"), [(form, text) for form, texts in LOOKS.items() for text in texts]
 )
-def test_a_file_is_known_by_its_content(form, text):
+def test_a_file_is_identified_by_its_content(form, text):
     assert format_of(Path("some.file"), text) == form
 
 

@@ -5,36 +5,49 @@ from dataclasses import replace
 
 import pytest
 
-from tests.execmgr.test_execmgr import book_for, play, ready
+from tests.execmgr.test_execmgr import execution_for, ready, simulate
 from tests.planner.test_planner import slot
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.growth import grown
+from vgrads.execmgr.core.escalation import escalation
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
 from vgrads.execmgr.core.remainder import plan_remainder, progress_of
-from vgrads.execmgr.core.states import CopyEnded, CopyState, Replan, SlotNews, StartCopy, Tick
+from vgrads.execmgr.core.states import (
+    Replan,
+    ReplicaEnded,
+    ReplicaState,
+    SlotUpdate,
+    StartReplica,
+    Tick,
+)
 from vgrads.workflows.dag import make_workflow
-from vgrads.workflows.manner import ErrorRule, Manner
 from vgrads.workflows.task import Task
+from vgrads.workflows.task_environment import ErrorRule, TaskEnvironment
 
 KEY = ("w", "t", 0)
 GROWS = ErrorRule(exits=(137,), retries=3, memory=2.0, time=1.5)
 NEVER = ErrorRule(retries=0)
 
 
-def book(*rules, slots=(), **fields):
-    task = Task(id="t", runtime_s=10.0, memory_mib=100.0, manner=Manner(errors=rules), **fields)
+def execution(*rules, slots=(), **fields):
+    task = Task(
+        id="t",
+        runtime_s=10.0,
+        memory_mib=100.0,
+        environment=TaskEnvironment(errors=rules),
+        **fields,
+    )
     room = slots or (replace(slot("a"), memory_mib=1000.0),)
-    return book_for([make_workflow("w", [task])], room)
+    return execution_for([make_workflow("w", [task])], room)
 
 
-def fails(at_s, code=None, told=None, key=KEY):
-    return CopyEnded(
-        at_s=at_s, key=key, ok=False, reason=f"exit code {told}", code=code, ended=told
+def fails(at_s, code=None, message=None, key=KEY):
+    return ReplicaEnded(
+        at_s=at_s, key=key, ok=False, reason=f"exit code {message}", code=code, ended=message
     )
 
 
 def starts(commands):
-    return sum(isinstance(command, StartCopy) for command in commands)
+    return sum(isinstance(command, StartReplica) for command in commands)
 
 
 def killed(*instants):
@@ -42,56 +55,58 @@ def killed(*instants):
 
 
 def test_without_rules_a_task_is_tried_once_more_and_the_same_code_twice_is_its_own_fault():
-    state, commands = play(book(), Tick(at_s=0.0), ready("a"), fails(1.0, 3, 3), fails(2.0, 3, 3))
+    state, commands = simulate(
+        execution(), Tick(at_s=0.0), ready("a"), fails(1.0, 3, 3), fails(2.0, 3, 3)
+    )
     assert starts(commands) == 2
-    assert "it fails so each time" in state.faulty["w", "t"]
-    state, commands = play(book(), Tick(at_s=0.0), ready("a"), *killed(1.0, 2.0))
+    assert "it fails in the same way each time" in state.faulty["w", "t"]
+    state, commands = simulate(execution(), Tick(at_s=0.0), ready("a"), *killed(1.0, 2.0))
     assert (starts(commands), len(state.faulty)) == (2, 0)
 
 
-def test_a_rule_grants_tries_and_each_is_given_more():
-    found = book(GROWS)
+def test_a_rule_grants_tries_and_each_gets_more():
+    plan = execution(GROWS)
     for count in (1, 2, 3):
-        state, commands = play(found, Tick(at_s=0.0), ready("a"), *killed(*range(1, count + 1)))
+        state, commands = simulate(plan, Tick(at_s=0.0), ready("a"), *killed(*range(1, count + 1)))
         assert starts(commands) == count + 1
-        assert grown(found, state.copies, KEY) == (2.0**count, 1.5**count)
-    state, commands = play(found, Tick(at_s=0.0), ready("a"), *killed(1, 2, 3, 4))
+        assert escalation(plan, state.replicas, KEY) == (2.0**count, 1.5**count)
+    state, commands = simulate(plan, Tick(at_s=0.0), ready("a"), *killed(1, 2, 3, 4))
     assert starts(commands) == 4
-    assert state.faulty["w", "t"] == "exit code 137; tried 3 times more, as its errors say"
+    assert state.faulty["w", "t"] == "exit code 137; retried 3 times, as its error rules state"
     assert not any(isinstance(command, Replan) for command in commands)  # nobody could do better
 
 
 def test_the_first_rule_that_fits_counts_and_any_means_what_the_command_chose():
-    found = book(GROWS, NEVER)
-    state, commands = play(found, Tick(at_s=0.0), ready("a"), fails(1.0, 1, 1))
+    plan = execution(GROWS, NEVER)
+    state, commands = simulate(plan, Tick(at_s=0.0), ready("a"), fails(1.0, 1, 1))
     assert (starts(commands), state.lost["w", "t"]) == (
         1,
-        "exit code 1; not tried again, as its errors say",
+        "exit code 1; not retried, as its error rules state",
     )
-    state, commands = play(found, Tick(at_s=0.0), ready("a"), *killed(1.0))
+    state, commands = simulate(plan, Tick(at_s=0.0), ready("a"), *killed(1.0))
     assert starts(commands) == 2
     # its worker was lost: nothing that the command chose, so tried again as without rules
-    state, commands = play(book(NEVER), Tick(at_s=0.0), ready("a"), fails(1.0))
+    state, commands = simulate(execution(NEVER), Tick(at_s=0.0), ready("a"), fails(1.0))
     assert starts(commands) == 2
-    state, commands = play(book(NEVER), Tick(at_s=0.0), ready("a"), *killed(1.0))
+    state, commands = simulate(execution(NEVER), Tick(at_s=0.0), ready("a"), *killed(1.0))
     assert starts(commands) == 2
 
 
 def test_a_lost_slot_is_no_failure_of_its_tasks():
-    lost = SlotNews(at_s=1.0, slot="a", state=SlotState.FAILED, reason="gone")
-    state, commands = play(book(NEVER), Tick(at_s=0.0), ready("a"), lost)
-    assert (len(state.faulty), state.copies[KEY].failures) == (0, 0)
+    lost = SlotUpdate(at_s=1.0, slot="a", state=SlotState.FAILED, reason="gone")
+    state, commands = simulate(execution(NEVER), Tick(at_s=0.0), ready("a"), lost)
+    assert (len(state.faulty), state.replicas[KEY].failures) == (0, 0)
     assert any(isinstance(command, Replan) for command in commands)
 
 
 def test_time_that_has_grown_must_still_be_there():
     slow = ErrorRule(retries=9, time=100.0)
-    late = book(slow)
+    late = execution(slow)
     deadline_s = late.plan.deadline_s
-    _, commands = play(late, Tick(at_s=0.0), ready("a"), fails(deadline_s - 500.0, 1, 1))
+    _, commands = simulate(late, Tick(at_s=0.0), ready("a"), fails(deadline_s - 500.0, 1, 1))
     assert starts(commands) == 1  # a thousand seconds are not left
-    _, commands = play(
-        book(ErrorRule(retries=9, time=10.0)),
+    _, commands = simulate(
+        execution(ErrorRule(retries=9, time=10.0)),
         Tick(at_s=0.0),
         ready("a"),
         fails(deadline_s - 500.0, 1, 1),
@@ -99,30 +114,32 @@ def test_time_that_has_grown_must_still_be_there():
     assert starts(commands) == 2
 
 
-def test_memory_that_no_slot_has_is_told_with_the_most_that_there_is():
-    found = book(ErrorRule(exits=(137,), retries=3, memory=4.0))
-    state, commands = play(found, Tick(at_s=0.0), ready("a"), *killed(1, 2))
+def test_memory_that_no_slot_has_is_reported_with_the_most_that_there_is():
+    plan = execution(ErrorRule(exits=(137,), retries=3, memory=4.0))
+    state, commands = simulate(plan, Tick(at_s=0.0), ready("a"), *killed(1, 2))
     assert starts(commands) == 2
     assert state.faulty["w", "t"] == (
-        "exit code 137; needs 1600 MiB of memory by its errors, the slot with most of it has 1000"
+        "exit code 137; needs 1600 MiB of memory by its error rules, the slot with the most "
+        "memory has 1000"
     )
 
 
 def test_what_has_grown_out_of_its_slot_is_planned_anew_where_there_is_room():
     small, large = replace(slot("a"), memory_mib=150.0), replace(slot("b"), memory_mib=1000.0)
     large = replace(large, price_usd_per_hour=5.0)
-    found = book(GROWS, slots=(small, large))
-    assert found.slot_of(KEY) == "a"
-    state, commands = play(found, Tick(at_s=0.0), ready("a"), *killed(1.0))
-    assert (starts(commands), state.copies[KEY].state) == (1, CopyState.FAILED)
+    plan = execution(GROWS, slots=(small, large))
+    assert plan.slot_of(KEY) == "a"
+    state, commands = simulate(plan, Tick(at_s=0.0), ready("a"), *killed(1.0))
+    assert (starts(commands), state.replicas[KEY].state) == (1, ReplicaState.FAILED)
     assert any(isinstance(command, Replan) for command in commands)
-    assert progress_of(found, state).grown == {("w", "t"): (2.0, 1.5)}
-    amended, why = plan_remainder(found, state, lambda _: (large,))
+    assert progress_of(plan, state).grown == {("w", "t"): (2.0, 1.5)}
+    amended, why = plan_remainder(plan, state, lambda _: (large,))
     assert amended is not None, why
-    fresh = [key for key in amended.placements if key not in found.placements]
+    fresh = [key for key in amended.placements if key not in plan.placements]
     assert [amended.uses[amended.slot_of(key)].slot.memory_mib for key in fresh] == [1000.0]
-    assert grown(amended, state.copies, fresh[0]) == (2.0, 1.5)
-    assert amended.duration_s(fresh[0]) == pytest.approx(15.0)
+    assert escalation(amended, state.replicas, fresh[0]) == (2.0, 1.5)
+    placement = amended.placements[fresh[0]]
+    assert placement.end_s - placement.start_s == pytest.approx(15.0)
 
 
 def test_ends_are_journalled_with_how_a_shell_tells_them():
@@ -167,7 +184,7 @@ def test_a_run_goes_by_the_rules(rule, memory, good, tries, vgrads, write, tmp_p
     assert len(count.read_text().split()) == tries
     if memory == 500:
         assert (
-            "needs 2000 MiB of memory by its errors, the slot with most of it has 500"
+            "needs 2000 MiB of memory by its error rules, the slot with the most memory has 500"
             in ran.out + ran.err
         )
 

@@ -80,14 +80,14 @@ def test_scatters_are_unfolded_by_the_input_object(flow):
         "again.2": ("count.2",),
         "join": ("again.0", "again.1", "again.2"),
     }
-    one, join = tasks["count.1"], tasks["join"]
-    assert (one.kind, one.procs, one.memory_mib) == ("tool", 2, 1500)
-    assert one.spread.factor(0.95) * one.runtime_s == pytest.approx(600, rel=1e-3)
+    agent_task, join = tasks["count.1"], tasks["join"]
+    assert (agent_task.kind, agent_task.procs, agent_task.memory_mib) == ("tool", 2, 1500)
+    assert agent_task.spread.factor(0.95) * agent_task.runtime_s == pytest.approx(600, rel=1e-3)
     assert (join.kind, join.procs, join.runtime_s) == ("join", 4, 7)
 
 
 def test_a_scatter_of_unknown_width_is_refused(flow, write):
-    with pytest.raises(InputError, match=r"step 'count'.*given no list.*--inputs"):
+    with pytest.raises(InputError, match=r"step 'count'.*no list is given.*--inputs"):
         load_workflow(flow)
     tool = TOOL.replace("out: {type: stdout}", 'out: {type: "File[]", outputBinding: {glob: "*"}}')
     write("split.cwl", tool)
@@ -141,7 +141,7 @@ def test_workflows_within_workflows_crossed(flow, write, method, count):
     assert len(workflow.tasks) == 2 * count
     assert workflow.tasks["cross.1.last"].parents == ("cross.1.first",)
     assert (workflow.tasks["cross.1.first"].procs, workflow.tasks["cross.1.last"].procs) == (3, 2)
-    assert [n for n in workflow.notes if "bare asks for" in n]
+    assert [n for n in workflow.notes if "resources of bare" in n]
     assert [n for n in workflow.notes if "as if it ran" in n]
 
 
@@ -155,7 +155,7 @@ def test_what_is_required_of_a_workflow_counts_more_than_a_hint_and_less_than_a_
     assert (tasks["join"].procs, tasks["count.0"].procs) == (6, 2)
 
 
-def test_one_tool_is_a_workflow_of_one_task(write):
+def test_a_single_tool_is_a_workflow_of_a_single_task(write):
     assert list(load_workflow(write("tool.cwl", TOOL)).tasks) == ["tool"]
 
 
@@ -167,24 +167,24 @@ def test_one_tool_is_a_workflow_of_one_task(write):
         "cwlVersion: v1.2\n a: [\n",
     ],
 )
-def test_what_cwltool_refuses_is_told_in_its_words(write, text):
-    with pytest.raises(InputError, match="cwltool says") as caught:
+def test_what_cwltool_refuses_is_reported_in_its_words(write, text):
+    with pytest.raises(InputError, match="cwltool reports") as caught:
         load_workflow(write("wrong.cwl", text))
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_set_names_the_input_object_beside_the_workflow(flow, write, vgrads):
-    wanted = write(
+def test_a_set_names_the_input_object_next_to_the_workflow(flow, write, vgrads):
+    required = write(
         "set.yaml",
         (
             "name: s\ndeadline: 4h\nworkflows: [{file: flow.cwl, inputs: job.yml, runtimes: "
             "{join: 60}}]\n"
         ),
     )
-    answer = vgrads("plan", wanted, "--json")
+    answer = vgrads("plan", required, "--json")
     assert answer.code == 0, answer.err
     assert len({p["task"] for p in answer.json["placements"]}) == 7
     bare = vgrads("plan", flow, "--inputs", flow.with_name("job.yml"), "--deadline", "4h", "--json")
     assert bare.code == 0, bare.err
-    wrong = vgrads("plan", wanted, "--inputs", flow.with_name("job.yml"))
+    wrong = vgrads("plan", required, "--inputs", flow.with_name("job.yml"))
     assert (wrong.code, "--inputs" in wrong.err) == (2, True)

@@ -40,7 +40,7 @@ RUN = {
 STAGED = {1: [], 2: [], 4: [1, 2], 5: [4], 6: [4]}
 
 
-def test_the_graph_is_told_by_what_was_staged(write):
+def test_the_graph_is_derived_from_what_was_staged(write):
     workflow = load_workflow(a_run(write, RUN, STAGED), {"MERGE": 40})
     tasks = workflow.tasks
     assert {name: task.parents for name, task in tasks.items()} == {
@@ -53,7 +53,7 @@ def test_the_graph_is_told_by_what_was_staged(write):
     first = tasks["FASTQC.s1"]
     assert (first.kind, first.runtime_s, first.procs, first.memory_mib) == ("FASTQC", 90, 2, 2048)
     assert tasks["MERGE"].runtime_s == 40
-    assert workflow.notes == ("leaves out 1 tasks or attempts that did not end well",)
+    assert workflow.notes == ("leaves out 1 tasks or attempts that did not succeed",)
 
 
 def test_whole_hashes_are_understood_as_well(write):
@@ -61,8 +61,8 @@ def test_whole_hashes_are_understood_as_well(write):
     text = trace.read_text()
     for number in RUN:
         text = text.replace(a_hash(number)[:9], a_hash(number))
-    found = load_workflow(write("whole.txt", text)).tasks
-    assert found["MERGE"].parents == ("FASTQC.s1", "FASTQC.s_2")
+    agent_tasks = load_workflow(write("whole.txt", text)).tasks
+    assert agent_tasks["MERGE"].parents == ("FASTQC.s1", "FASTQC.s_2")
 
 
 def test_a_run_time_that_the_trace_lacks_is_left_to_be_learned(write):
@@ -71,7 +71,7 @@ def test_a_run_time_that_the_trace_lacks_is_left_to_be_learned(write):
 
 def test_without_work_folders_no_graph_is_guessed(write, tmp_path):
     trace = a_run(write, RUN, {1: []})
-    with pytest.raises(InputError, match=r"4 of 5 work folders are not there.*--inputs"):
+    with pytest.raises(InputError, match=r"4 of 5 work folders are missing.*--inputs"):
         load_workflow(trace)
     a_run(lambda name, text: write(f"elsewhere/{name}", text), RUN, STAGED)
     assert len(load_workflow(trace, inputs=tmp_path / "elsewhere" / "work").tasks) == 5
@@ -84,9 +84,9 @@ def test_a_stage_script_of_its_own_counts_too(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
-        (HEADER, "no task that ended well"),
+        (HEADER, "no task that succeeded"),
         (HEADER + "1\t\t3\tA\tCOMPLETED\t0\t1\t-\t1s\n", "line 2: has no hash"),
         (HEADER + "1\t2\n", "line 2: has 2 fields"),
         (
@@ -96,8 +96,8 @@ def test_a_stage_script_of_its_own_counts_too(write):
         ),
     ],
 )
-def test_a_wrong_trace_names_its_line(write, text, said):
-    with pytest.raises(InputError, match=said):
+def test_a_wrong_trace_names_its_line(write, text, output):
+    with pytest.raises(InputError, match=output):
         load_workflow(write("trace.txt", text))
 
 

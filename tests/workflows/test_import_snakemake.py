@@ -51,10 +51,10 @@ def parents_of(dag):
 
 
 def test_local_jobs_are_left_out_and_their_edges_are_passed_through():
-    one, two = a_job("one"), a_job("two")
+    job, two = a_job("one"), a_job("two")
     first, second = a_job("list", local=True), a_job("copy", local=True)
     last, end = a_job("last"), a_job("all", local=True)
-    dag = a_dag({end: [last], last: [second, two], second: [first], first: [one], one: [], two: []})
+    dag = a_dag({end: [last], last: [second, two], second: [first], first: [job], job: [], two: []})
     assert parents_of(dag) == {"one": [], "two": [], "last": ["one", "two"]}
 
 
@@ -63,7 +63,7 @@ def test_what_is_done_is_no_task_and_nobody_waits_for_it():
     assert parents_of(a_dag({done: [], last: [done]}, done=[done])) == {"last": []}
 
 
-def test_a_group_is_one_task_with_the_edges_of_all_its_jobs():
+def test_a_group_is_a_single_task_with_the_edges_of_all_its_jobs():
     before, after = a_job("before"), a_job("after")
     first = a_job("g1", n="1", resources={"vgrads_s": 5})
     pair = [a_job("g2", n=n, resources={"vgrads_s": s}) for n, s in (("1", 7), ("2", 9))]
@@ -98,7 +98,7 @@ class _Tbd(str):
         return self
 
 
-def test_resources_that_are_not_known_yet_are_left_open():
+def test_resources_that_are_not_resolved_yet_are_left_open():
     unknown = _Tbd("<TBD>")
     job = a_job(
         "one", resources=dict.fromkeys(("mem_mb", "mem_mib", "runtime", "gpu", "vgrads_s"), unknown)
@@ -133,7 +133,7 @@ Values = st.text(min_size=1, max_size=40)
 
 @given(st.lists(st.tuples(Values, Values), min_size=1, max_size=20, unique=True))
 def test_ids_are_legal_and_tell_all_jobs_apart(values):
-    jobs = {a_job("rule", sample=one, unit=two): [] for one, two in values}
+    jobs = {a_job("rule", sample=item, unit=two): [] for item, two in values}
     tasks = tasks_of(a_dag(jobs))
     assert len({task["id"] for task in tasks}) == len(jobs)
     for task in tasks:
@@ -175,12 +175,12 @@ rule sum:
 @pytest.fixture
 def snakemake(monkeypatch):
     """The Python that has Snakemake."""
-    beside = Path(sys.prefix, "snakemake", "bin", "python")
-    found = os.environ.get(INTERPRETER) or (str(beside) if beside.exists() else None)
-    if found is None and shutil.which("snakemake") is None:
+    overrides = Path(sys.prefix, "snakemake", "bin", "python")
+    text = os.environ.get(INTERPRETER) or (str(overrides) if overrides.exists() else None)
+    if text is None and shutil.which("snakemake") is None:
         pytest.skip("Snakemake is not here; make snakemake")
-    if found is not None:
-        monkeypatch.setenv(INTERPRETER, found)
+    if text is not None:
+        monkeypatch.setenv(INTERPRETER, text)
 
 
 def test_a_snakefile_is_read_and_nothing_of_it_is_run(snakemake, write):
@@ -208,7 +208,7 @@ def test_what_is_done_already_is_left_out(snakemake, write):
     assert len(workflow.tasks) == 2
     for name in ("al/odd name(1).bam", "list.txt", "sum.txt"):
         write(name, "done")
-    with pytest.raises(InputError, match="nothing is to be run"):
+    with pytest.raises(InputError, match="nothing to be done"):
         load_workflow(path)
 
 
@@ -236,9 +236,9 @@ def test_a_converted_snakefile_plans_as_itself(snakemake, write, vgrads, tmp_pat
     path, out = write("Snakefile", CHECKPOINT), tmp_path / "set.yaml"
     answer = vgrads("convert", path, out, "--deadline", "4h")
     assert (answer.code, "checkpoint split" in answer.err) == (0, True), answer.err
-    (one,) = load_set(out)[0].workflows
-    assert one.notes == load_workflow(path).notes
-    assert set(one.tasks) == set(load_workflow(path).tasks)
+    (workflow,) = load_set(out)[0].workflows
+    assert workflow.notes == load_workflow(path).notes
+    assert set(workflow.tasks) == set(load_workflow(path).tasks)
 
 
 def test_groups_pipes_and_configuration(snakemake, write):
@@ -277,21 +277,21 @@ def test_a_plan_says_that_it_ends_at_a_checkpoint(snakemake, write, vgrads):
     answer = vgrads("plan", path, "--deadline", "10h", "--json")
     assert answer.code == 0, answer.err
     (note,) = answer.json["notes"]
-    assert "only what is known before checkpoint split" in note
+    assert "only the jobs known before checkpoint split" in note
     assert note in answer.err.replace("\n", " ")
     assert {p["task"] for p in answer.json["placements"]} == {"split", "gather"}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ('rule a:\n    output: "x"\n    shell: foo(\n', "line 2"),
         ('a = 1\n\nb = c\nrule a:\n    output: "x"\n', r"NameError in file .*line 3"),
         ('rule a:\n    input: "none"\n    output: "x"\n    shell: "y"\n', "MissingInputException"),
     ],
 )
-def test_a_wrong_snakefile_is_told_in_the_words_of_snakemake(snakemake, write, text, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_a_wrong_snakefile_is_reported_in_the_words_of_snakemake(snakemake, write, text, output):
+    with pytest.raises(InputError, match=output) as caught:
         load_workflow(write("Snakefile", text))
     assert "Traceback" not in str(caught.value)
 
@@ -305,7 +305,7 @@ def test_a_snakefile_that_ends_the_process_or_writes_where_the_answer_goes(snake
     assert list(load_workflow(path).tasks) == ["a"]
 
 
-def test_what_is_wrong_beside_the_snakefile_is_said_in_a_line(snakemake, write, tmp_path):
+def test_what_is_wrong_next_to_the_snakefile_is_reported_in_a_line(snakemake, write, tmp_path):
     path = write("Snakefile", CHECKPOINT)
     cases = {"gone.yaml": None, "list.yaml": "- 1\n", "broken.yaml": "a: [\n"}
     for name, text in cases.items():
@@ -316,7 +316,7 @@ def test_what_is_wrong_beside_the_snakefile_is_said_in_a_line(snakemake, write, 
     packed = write("Snakefile.gz", gzip.compress(CHECKPOINT.encode()))
     with pytest.raises(InputError, match="unpack it"):
         load_workflow(packed)
-    with pytest.raises(InputError, match="nothing is to be run"):
+    with pytest.raises(InputError, match="nothing to be done"):
         load_workflow(write("none.smk", "# no rules\n"))
 
 
@@ -329,11 +329,11 @@ def test_a_snakefile_is_run_by_snakemake_alone(snakemake, write, vgrads):
     assert "snakemake --executor vgrads" in answer.err.replace("\n", " ")
 
 
-def test_without_snakemake_it_is_said_how_to_get_it(write, monkeypatch):
+def test_without_snakemake_a_message_says_how_to_get_it(write, monkeypatch):
     monkeypatch.delenv(INTERPRETER, raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     path = write("Snakefile", FAN)
-    with pytest.raises(InputError, match=f"install it in an environment.*{INTERPRETER}"):
+    with pytest.raises(InputError, match=f"install it in a separate environment.*{INTERPRETER}"):
         load_workflow(path)
     monkeypatch.setenv(INTERPRETER, sys.executable)  # vgrads and Snakemake never share one
     with pytest.raises(InputError, match="has no snakemake"):
@@ -342,7 +342,7 @@ def test_without_snakemake_it_is_said_how_to_get_it(write, monkeypatch):
 
 def test_a_bare_workflow_needs_a_deadline(vgrads, write):
     assert "--deadline 4h" in vgrads("plan", DATA / "lead.json").err
-    assert "no duration" in vgrads("plan", write("Snakefile", FAN), "--deadline", "soon").err
+    assert "not a duration" in vgrads("plan", write("Snakefile", FAN), "--deadline", "soon").err
     answer = vgrads("plan", DATA / "lead.json", "--deadline", "4h", "--json")
     assert answer.code == 0, answer.err
     assert (answer.json["deadline_s"], answer.json["needed"]) == (14400, 1)

@@ -10,16 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dispatch.bag_faults import canonical
-from tests.dispatch.bag_world import play
-from vgrads.bags.bag import Bag, Listed
-from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
+from tests.dispatch.bag_world import simulate
+from vgrads.bags.bag import BagSpec, Listed
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Rules
-from vgrads.dispatch.core.tasks import DONE, DROPPED, FAILED, GIVEN, HELD, PENDING, Tasks
-from vgrads.dispatch.fleet.virtual import VirtualHosts
-from vgrads.dispatch.standing import bag_json
-from vgrads.dispatch.storage.journal import Journal, read_state
+from vgrads.dispatch.core.tasks import (
+    ASSIGNED,
+    BLOCKED,
+    DONE,
+    DROPPED,
+    FAILED,
+    PENDING,
+    TaskColumns,
+)
+from vgrads.dispatch.fleet.virtual import VirtualAgents
+from vgrads.dispatch.status import bag_json
+from vgrads.dispatch.storage.journal import DispatchJournal, read_state
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.generated.allpairs import AllPairs
 from vgrads.workflows.generated.lazy import lazy_of
@@ -43,7 +51,7 @@ def reachable(order, failed):
 
 @given(GRIDS, DRAWS, st.sets(st.integers(0, 35), max_size=3))
 def test_any_order_of_ends_runs_every_cell_once_and_none_too_early(order, draw, failed):
-    tasks, running, ran = Tasks(order.size, order), set(), []
+    tasks, running, ran = TaskColumns(order.size, order), set(), []
     while not tasks.over:
         if tasks.pending and (not running or draw.random() < 0.6):
             task = draw.choice(tasks.next(100))
@@ -64,15 +72,15 @@ def test_any_order_of_ends_runs_every_cell_once_and_none_too_early(order, draw, 
     assert {task for task in range(order.size) if tasks.status[task] == DONE} == can
     assert len(ran) == len(set(ran)) == len(can) + tasks.counts[FAILED]
     assert tasks.counts[DROPPED] == order.size - len(ran)
-    assert not tasks.counts[HELD]
+    assert not tasks.counts[BLOCKED]
 
 
 @given(GRIDS, DRAWS)
-def test_what_was_there_before_is_not_run_and_columns_that_were_kept_go_on(order, draw):
+def test_what_was_there_before_is_not_run_and_columns_that_were_stored_go_on(order, draw):
     had = sorted(draw.sample(sorted(reachable(order, set())), draw.randint(0, order.size)))
-    tasks = Tasks(order.size, order)
+    tasks = TaskColumns(order.size, order)
     tasks.had(had)
-    again, ran = Tasks(0, order), []
+    again, ran = TaskColumns(0, order), []
     again.restore(bytes(tasks.status), tasks.attempts.tobytes(), {}, {})
     assert (again.status, again.counts) == (tasks.status, tasks.counts)
     assert set(again.next(99)) == set(tasks.next(99))
@@ -106,18 +114,18 @@ def test_what_describes_nothing_is_refused(wrong):
 
 def test_nothing_is_lost_or_doubled_under_random_faults(tmp_path):
     folder = MEMORY / f"vgrads-lazy-{tmp_path.name}" if MEMORY.is_dir() else tmp_path / "j"
-    restarts = sum(play(seed, folder, lazy=1.0).restarts for seed in range(5000, 5060))
+    restarts = sum(simulate(seed, folder, lazy=1.0).restarts for seed in range(5000, 5060))
     assert restarts > 60
 
 
-def played(order, folder, fails=lambda task: False, retries=0):
+def simulated(order, folder, fails=lambda task: False, retries=0):
     """A bag of this order carried out by virtual hosts, with its journal."""
-    journal = Journal(folder, segment_bytes=1000)
+    journal = DispatchJournal(folder, segment_bytes=1000)
     core = Core(State(), Rules(), journal.add)
-    bag = Bag(name="w", commands=Listed(["x"] * order.size), order=order, retries=retries)
+    bag = BagSpec(name="w", commands=Listed(["x"] * order.size), order=order, retries=retries)
     core.add(0, bag, 0.0)
     draw = random.Random(7)
-    hosts = VirtualHosts(core, lambda _, task, __: (draw.uniform(0.1, 3.0), int(fails(task))))
+    hosts = VirtualAgents(core, lambda _, task, __: (draw.uniform(0.1, 3.0), int(fails(task))))
     for n in range(3):
         hosts.join(f"h{n}", procs=2)
     images = []
@@ -126,7 +134,7 @@ def played(order, folder, fails=lambda task: False, retries=0):
         core.state.check()
         if group := journal.take():
             journal.write(group)
-        images.append(canonical(state_of(unpack_image(pack_image(image_of(core.state))))))
+        images.append(canonical(state_of(unpack_snapshot(pack_snapshot(snapshot_of(core.state))))))
         assert images[-1] == canonical(core.state)
         if journal.full:
             journal.roll(core.state).carry_out()
@@ -135,7 +143,7 @@ def played(order, folder, fails=lambda task: False, retries=0):
 
 
 def test_journal_and_images_give_the_same_state(tmp_path):
-    core = played(Wavefront(7, 5), tmp_path)
+    core = simulated(Wavefront(7, 5), tmp_path)
     assert core.state.bags[0].tasks.counts == [0, 0, 35, 0, 0, 0]
     again = read_state(tmp_path)
     assert again.bags[0].tasks.status == core.state.bags[0].tasks.status
@@ -143,42 +151,44 @@ def test_journal_and_images_give_the_same_state(tmp_path):
     assert list(tmp_path.glob("image-*"))  # it was cut on the way
 
 
-def test_what_needs_a_failed_task_is_dropped_and_it_is_said_why(tmp_path):
-    bag = played(Wavefront(4, 4), tmp_path, fails=lambda task: task == 5, retries=1).state.bags[0]
+def test_what_needs_a_failed_task_is_dropped_with_the_reason(tmp_path):
+    bag = simulated(Wavefront(4, 4), tmp_path, fails=lambda task: task == 5, retries=1).state.bags[
+        0
+    ]
     can = reachable(Wavefront(4, 4), {5})
     assert {n for n in range(16) if bag.tasks.status[n] == DONE} == can
     assert bag.tasks.failures[5] == 2
     assert bag.ended_s is not None
-    told = bag_json(bag, 0.0)
-    assert told["state"] == "failed"
+    payload = bag_json(bag, 0.0)
+    assert payload["state"] == "failed"
     assert len(can) == 7
     assert (
-        told["reason"]
-        == "8 tasks can never be ready, for they need 1 that failed, the first task 5"
+        payload["reason"]
+        == "8 tasks can never be ready, because they need 1 that failed, the first task 5"
     )
 
 
 @settings(max_examples=20)
 @given(GRIDS)
 def test_cancelling_drops_also_what_is_not_ready(order):
-    tasks = Tasks(order.size, order)
+    tasks = TaskColumns(order.size, order)
     tasks.give(tasks.next(1), 0)
     assert tasks.drop() == [0]
     assert tasks.counts[DROPPED] == order.size
-    assert not any(tasks.counts[kind] for kind in (PENDING, GIVEN, HELD))
+    assert not any(tasks.counts[kind] for kind in (PENDING, ASSIGNED, BLOCKED))
 
 
-def test_hosts_that_have_what_is_known_are_told():
+def test_hosts_that_have_recorded_are_reported():
     core = Core(State(), Rules(), lambda _: None)
     order = Wavefront(2, 2)
-    core.add(0, Bag(name="w", commands=Listed(["x"] * 4), order=order), 0.0)
-    hosts = VirtualHosts(core, lambda *_: (1.0, 0))
+    core.add(0, BagSpec(name="w", commands=Listed(["x"] * 4), order=order), 0.0)
+    hosts = VirtualAgents(core, lambda *_: (1.0, 0))
     hosts.join("h")
     hosts.run(until_s=0.5)
-    (host,) = core.state.hosts.values()
-    assert host.held == {(0, 0): 1}
+    (host,) = core.state.agents.values()
+    assert host.assigned == {(0, 0): 1}
     core.have(0, [0, 1, 3], 0.5)
-    assert not host.held
+    assert not host.assigned
     assert host.to_cancel == [(0, 0, 1)]
     core.state.check()
     assert core.state.bags[0].tasks.next(9) == [2]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planner.test_planner import wanted
+from tests.planner.test_planner import make_set
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
@@ -44,14 +44,14 @@ def in_use(plan, snapshot, name):
     for p in plan.placements:
         units = dict(snapshot.task(p.task_key).resources).get(name, 0)
         steps.setdefault(p.slot, []).extend([(p.start_s, 1, units), (p.end_s, 0, -units)])
-    found = {}
+    result = {}
     for slot, changes in steps.items():
         now = most = 0
         for _, _, change in sorted(changes):
             now += change
             most = max(most, now)
-        found[slot] = most
-    return found
+        result[slot] = most
+    return result
 
 
 @settings(max_examples=30, deadline=None)
@@ -61,7 +61,7 @@ def in_use(plan, snapshot, name):
         st.tuples(st.integers(1, 3), st.integers(2, 8), st.integers(1, 4)), min_size=1, max_size=2
     ),
 )
-def test_no_plan_uses_more_units_at_once_than_a_slot_has(asked, nodes):
+def test_no_plan_uses_more_units_at_once_than_a_slot_has(requested, nodes):
     sites = catalog(
         *(
             machine(f"m{n}", count * cores, cores, gpu=units)
@@ -70,25 +70,25 @@ def test_no_plan_uses_more_units_at_once_than_a_slot_has(asked, nodes):
     )
     flows = [
         make_workflow(f"w{n}", [task("t", procs, **({"gpu": units} if units else {}))])
-        for n, (procs, units) in enumerate(asked)
+        for n, (procs, units) in enumerate(requested)
     ]
-    planned = plan_set(wanted(flows), open_grid(sites))
+    planned = plan_set(make_set(flows), open_grid(sites))
     planned.plan.check(planned.snapshot)
     for slot, most in in_use(planned.plan, planned.snapshot, "gpu").items():
         assert most <= dict(planned.snapshot.slot_by_id[slot].resources)["gpu"]
 
 
-def test_a_task_takes_up_its_share_and_is_told_of_what_it_asked_for():
+def test_a_task_takes_up_its_share_and_is_passed_its_request():
     flow = make_workflow("w", [task("one", gpu=1), task("wide", 12, gpu=1), task("none")])
-    found = widened(wanted([flow]), catalog(machine("m", 32, 16, gpu=4)))
-    tasks = found.workflows[0].tasks
+    workflow_set = widened(make_set([flow]), catalog(machine("m", 32, 16, gpu=4)))
+    tasks = workflow_set.workflows[0].tasks
     assert [(tasks[i].procs, tasks[i].threads) for i in ("one", "wide", "none")] == [
         (4, 1),
         (12, 12),
         (1, 0),
     ]
-    assert widened(found, catalog(machine("m", 32, 16, gpu=4))) == found
-    plain = wanted([make_workflow("w", [task("none")])])
+    assert widened(workflow_set, catalog(machine("m", 32, 16, gpu=4))) == workflow_set
+    plain = make_set([make_workflow("w", [task("none")])])
     assert widened(plain, catalog(machine("m", 32, 16, gpu=4))) is plain
 
 
@@ -150,9 +150,9 @@ def test_a_run_never_has_more_at_once(vgrads, write, tmp_path):
         tmp_path / "out",
     )
     assert answer.code == 0, answer.err
-    told = [path.read_text().split() for path in (tmp_path / "out").glob("*/results/n")]
-    assert [procs for _, procs in told] == ["1"] * 4
-    assert max(int(count) for count, _ in told) == 2
+    message = [path.read_text().split() for path in (tmp_path / "out").glob("*/results/n")]
+    assert [procs for _, procs in message] == ["1"] * 4
+    assert max(int(count) for count, _ in message) == 2
 
 
 @pytest.mark.parametrize("units", [{"gpu": 0}, {"a b": 1}, {"gpu": -1}])

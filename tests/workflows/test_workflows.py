@@ -43,8 +43,8 @@ def test_order_respects_parents_and_round_trip_keeps_everything(workflow):
     assert len(position) == len(workflow.tasks)
     for task in workflow.tasks.values():
         assert all(position[parent] < position[task.id] for parent in task.parents)
-    copy = read_wfformat(json.loads(json.dumps(write_wfformat(workflow))), "x")
-    assert (copy.tasks, copy.file_mib) == (workflow.tasks, workflow.file_mib)
+    replica = read_wfformat(json.loads(json.dumps(write_wfformat(workflow))), "x")
+    assert (replica.tasks, replica.file_mib) == (workflow.tasks, workflow.file_mib)
 
 
 def test_lead_is_the_papers():
@@ -143,7 +143,7 @@ def test_dagman_and_makeflow_take_run_times_from_a_table(write):
 
 
 def test_real_dagman_and_makeflow(shared):
-    found = {}
+    result = {}
     for path in sorted(
         [
             *(shared / "workflows" / "dagman").iterdir(),
@@ -152,17 +152,17 @@ def test_real_dagman_and_makeflow(shared):
     ):
         workflow = load_workflow(path, {"*": 60.0})
         assert len(workflow.order) == len(workflow.tasks)
-        found[path.name] = len(workflow.tasks)
-    assert found["shrimp.mf"] == 764
-    assert found["job_dagman_node_prio.dag"] > 10
+        result[path.name] = len(workflow.tasks)
+    assert result["shrimp.mf"] == 764
+    assert result["job_dagman_node_prio.dag"] > 10
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (DAX.replace('"10"', '"ten"'), "runtime: 'ten' is no number"),
+        (DAX.replace('"10"', '"ten"'), "runtime: 'ten' is not a number"),
         (DAX.replace('ref="A"', 'ref="Z"'), "unknown parent 'Z'"),
-        (DAX[:-20], "is no XML: .*line 4"),
+        (DAX[:-20], "is not valid XML: .*line 4"),
         ('<!DOCTYPE x [<!ENTITY a "b">]>' + DAX, "document type"),
         ("<html></html>", "its root is <html>"),
         ("all: wf", "unknown workflow format"),
@@ -190,15 +190,19 @@ def test_wrong_workflow_files_are_refused(write, text, message):
     ],
 )
 def test_a_task_without_run_time_is_left_to_be_predicted_by_its_kind(write, text, task, kind):
-    found = load_workflow(write("some.file", text)).tasks[task]
-    assert not found.stated
-    assert found.kind == kind.removeprefix("./")
+    agent_task = load_workflow(write("some.file", text)).tasks[task]
+    assert not agent_task.stated
+    assert agent_task.kind == kind.removeprefix("./")
 
 
 def test_a_set_names_its_workflows_apart_and_rounds_the_fraction_up():
-    wanted, sites = load_set(DATA / "lead-storm.yaml")
-    assert (len(wanted.workflows), wanted.needed, wanted.deadline_s) == (8, 6, 7200)
-    assert len({w.name for w in wanted.workflows}) == 8
+    workflow_set, sites = load_set(DATA / "lead-storm.yaml")
+    assert (len(workflow_set.workflows), workflow_set.needed, workflow_set.deadline_s) == (
+        8,
+        6,
+        7200,
+    )
+    assert len({w.name for w in workflow_set.workflows}) == 8
     assert sites.endswith("sites.toml")
 
 
@@ -217,13 +221,13 @@ workflows:
     [
         ("2h", "fraction: 5/4", "fraction: .*not in"),
         ("2h", "fraction: .5\nat_least: 1", "not both"),
-        ("2h", "at_least: 3", "at_least is 3 of 1"),
+        ("2h", "at_least: 3", "at_least is 3, but there are 1"),
         ("2h", "probability: 1.5", "probability: .*outside"),
         ("2h", "colour: red", "colour: unknown key"),
         ("0s", "", "deadline: .*in the past"),
         ("2001-01-01T00:00:00Z", "", "deadline: .*in the past"),
         ("2001-01-01T00:00:00", "", "time zone"),
-        ("soon", "", "deadline: 'soon' is no duration"),
+        ("soon", "", "deadline: 'soon' is not a duration"),
         ("2h", "budget_usd: -1", "budget_usd"),
     ],
 )
@@ -253,7 +257,7 @@ def test_cut_off_and_empty_sets_are_refused(write, text):
 def test_true_and_false_are_no_numbers(write, field):
     """YAML reads ``no`` as false, and Pydantic would read that as 0."""
     values = {"count": 1, "deadline": 60, "budget_usd": 5, "runtime_s": 1} | {field: "no"}
-    text = (
+    text = (  # of a single task
         f"name: s\ndeadline: {values['deadline']}\nbudget_usd: {values['budget_usd']}\n"
         f"workflows: [{{name: w, count: {values['count']}, tasks: [{{id: a, runtime_s: "
         f"{values['runtime_s']}}}]}}]\n"
@@ -262,3 +266,21 @@ def test_true_and_false_are_no_numbers(write, field):
         load_set(write("s.yaml", text))
     assert field in str(refused.value)
     assert "must not be false" in str(refused.value)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1", "NaN", '"x"', "[]", "1e300"])
+@pytest.mark.parametrize("field", ["coreCount", "memoryInBytes", "runtimeInSeconds", "sizeInBytes"])
+def test_numbers_of_wfformat_that_cannot_be_are_refused(field, number):
+    size = number if field == "sizeInBytes" else 1
+    task = f'{{"id": "a", "runtimeInSeconds": 1, "{field}": {number}}}'
+    text = (
+        '{"name": "x", "workflow": {"specification": {"tasks": [{"name": "a", "id": "a"}],'
+        f' "files": [{{"id": "f", "sizeInBytes": {size}}}]}},'
+        f' "execution": {{"tasks": [{task}]}}}}}}'
+    )
+    if (field, number) == ("runtimeInSeconds", "NaN"):
+        return  # unstated
+    if number == "[]" and field != "runtimeInSeconds":
+        return  # nothing stated
+    with pytest.raises(InputError):
+        read_wfformat(json.loads(text), "x")

@@ -1,2 +1,2 @@
-"""What runs on nodes: begins and ends processes, moves files, reports results. Standard library
-only, Python 3.8."""
+"""The agent that runs on nodes: starts and ends processes, moves files, reports results. Standard
+library only, Python 3.8."""

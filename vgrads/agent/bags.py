@@ -1,19 +1,21 @@
-"""What a host knows of bags: what holds for all tasks of one, and the environment that they see.
+"""An agent's records of bags: the settings common to all tasks of a bag, and their environment.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from .environment import pass_environment, withheld
 from .launcher import as_bytes
 
 
-class Bag(NamedTuple):
-    """What holds for all tasks of a bag; ``limit_s``, ``memory_mib``: 0 is no limit."""
+class BagSettings(NamedTuple):
+    """Settings of a task, or common to all tasks of a bag; ``limit_s``, ``memory_mib``: 0 is no
+    limit; ``container``: the engine of its container; ``executable``: inputs that are programs;
+    ``live``: report what it prints while it runs."""
 
     procs: int
     memory_mib: float
@@ -22,11 +24,14 @@ class Bag(NamedTuple):
     environment: dict[bytes, bytes]
     refused: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    container: str = ""
+    executable: tuple[str, ...] = ()
+    live: bool = False
 
 
 class Visible(NamedTuple):
-    """What tasks may see of the agent's environment (:mod:`vgrads.agent.environment`), and what
-    they see besides."""
+    """The variables of the agent's environment that tasks see (:mod:`vgrads.agent.environment`),
+    and variables added to them."""
 
     environment: dict[str, str]
     own: bool
@@ -34,36 +39,47 @@ class Visible(NamedTuple):
     more: dict[str, str]
 
 
-class Bags:
-    """All bags that a host has had tasks of, by number."""
+class BagRegistry:
+    """All bags whose tasks this agent has received, by number."""
 
-    def __init__(self, visible: Visible, folder: str) -> None:
-        """``folder``: where tasks stand that declare no files."""
-        self._visible, self._folder = visible, folder
-        self._bags: dict[int, Bag] = {}
+    def __init__(self, visible: Visible, folder: str, inputs: str) -> None:
+        """``folder``: working directory of tasks that declare no files; ``inputs``: folder of the
+        files that inputs link to."""
+        self._visible, self._folder, self._inputs = visible, folder, inputs
+        self._bags: dict[int, BagSettings] = {}
 
-    def learn(self, number: int, told: Mapping[str, Any]) -> Bag:
-        """What the manager says of a bag."""
-        visible, stated = self._visible, told.get("env") or {}
+    def learn(self, number: int, payload: Mapping[str, Any]) -> BagSettings:
+        """Record the manager's settings of a bag."""
+        bag = self._bags[number] = self.make({"VGRADS_BAG": str(number)}, payload)
+        return bag
+
+    def make(self, more: Mapping[str, str], payload: Mapping[str, Any]) -> BagSettings:
+        """Return the settings that a manager states; ``more``: further variables."""
+        visible, stated = self._visible, payload.get("env") or {}
         passed, refused = pass_environment(
-            visible.environment, visible.own, told.get("pass_env") or (), visible.allowed
+            visible.environment, visible.own, payload.get("pass_env") or (), visible.allowed
         )
         passed.update(visible.more)
         passed.update(PWD=self._folder, VGRADS_PYTHON=sys.executable)
         passed.update(stated)
-        own = as_bytes(passed)
-        own[b"VGRADS_BAG"] = b"%d" % number
-        bag = self._bags[number] = Bag(
-            max(1, int(told.get("procs", 1))),
-            float(told.get("memory_mib") or 0),
-            float(told.get("limit_s") or 0),
-            int(told.get("output_bytes", 4096)),
-            own,
+        passed.update(more)
+        return BagSettings(
+            max(1, int(payload.get("procs", 1))),
+            float(payload.get("memory_mib") or 0),
+            float(payload.get("limit_s") or 0),
+            int(payload.get("output_bytes", 4096)),
+            as_bytes(passed),
             tuple(name for name in refused if name not in stated),
             tuple(withheld(visible.environment, passed)) if visible.own else (),
+            str(payload.get("container") or ""),
+            tuple(payload.get("executable") or ()),
+            bool(payload.get("live")),
         )
-        return bag
 
-    def of(self, number: int) -> Bag:
-        """A bag; one that nothing was said of is the simplest."""
+    def of(self, assigned: Sequence[Any]) -> BagSettings:
+        """Return the settings of an assigned task: its own, or those of its bag; default settings
+        where none were received."""
+        if len(assigned) > 6:
+            return self.make({"VGRADS_INPUTS": self._inputs}, assigned[6])
+        number = int(assigned[0])
         return self._bags.get(number) or self.learn(number, {})

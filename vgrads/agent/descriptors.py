@@ -1,6 +1,6 @@
-"""How many descriptors this process may have, and what is told where there are none left.
+"""The limit of file descriptors of this process, and the message when none are left.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import resource
 
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _SPARE = 16
-"""Descriptors that are left for all else: files that are copied, databases, connections."""
+"""Descriptors reserved for other uses: file copies, databases, connections."""
 
 
 def descriptor_limit() -> int:
-    """How many descriptors this process may have (setrlimit(2)); -1: as many as it likes."""
+    """Return the limit of file descriptors (setrlimit(2)); -1: unlimited."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def has_room(descriptors: int) -> bool:
-    """True where as many descriptors are free, and some more for all else that this process
-    does."""
+    """Return True where this many descriptors are free, plus a reserve for other uses of this
+    process."""
     limit = descriptor_limit()
     try:
         return limit < 0 or len(os.listdir("/proc/self/fd")) + descriptors + _SPARE <= limit  # noqa: PTH208
     except OSError as error:
-        return error.errno not in NO_DESCRIPTORS  # without /proc nobody knows
+        return error.errno not in NO_DESCRIPTORS  # without /proc the number is unknown
 
 
 def explain_limit(error: OSError) -> OSError:
-    """An error of the system, with what to do where there are no descriptors left."""
+    """Return the message of a system error, with advice where no descriptors are left."""
     if error.errno not in NO_DESCRIPTORS:
         return error
     return OSError(

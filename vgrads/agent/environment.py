@@ -1,5 +1,5 @@
-"""Which variables of an environment a task may see: what its owner may see, nothing of vgrads' own,
-no secrets.
+"""The variables of an environment that a task may see: those its owner may see, none of vgrads'
+own, no secrets.
 
 Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
@@ -17,7 +17,7 @@ _SECRET = re.compile(
     r"|.*_(API|ACCESS|SECRET|PRIVATE|SIGNING|ENCRYPTION|ACCOUNT)_KEY(_.*)?|.*_(DSN|CONNECTION_STRING)|DATABASE_URL",
     re.IGNORECASE,
 )
-"""Names of secrets: keys of clouds, tokens, passwords."""
+"""Names of secrets: cloud keys, tokens, passwords."""
 _HARMLESS = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TZ|TERM|HOSTNAME|TMPDIR|LD_LIBRARY_PATH|MANPATH"
     r"|(MODULE|LMOD|__LMOD|LOADEDMODULES|_LMFILES_|BASH_FUNC_|CONDA|MAMBA|VIRTUAL_ENV|SPACK|EASYBUILD|NIX)\w*(%%)?"
@@ -25,12 +25,12 @@ _HARMLESS = re.compile(
     r"|XDG_RUNTIME_DIR|DOCKER_HOST|CONTAINERS_(STORAGE_)?CONF|(APPTAINER|SINGULARITY)_(CACHEDIR|TMPDIR|BIND|BINDPATH)"
     r"|(SLURM|PBS|SGE|LSB|PALS|PMI)_\w*|JOB_ID|JOB_NAME|NSLOTS|NHOSTS|NQUEUES|PE|PE_HOSTFILE|QUEUE|TASK_ID"
 )
-"""All that is passed where the tasks are not those of whoever started vgrads: services, nodes of
-sites."""
+"""Variables that are passed where the tasks do not belong to the user who started vgrads: services,
+nodes of sites."""
 
 
 def is_secret(name: str) -> bool:
-    """True for a variable that is passed only to those who name it."""
+    """Return True for a variable that is passed only on request by name."""
     return _SECRET.fullmatch(name) is not None
 
 
@@ -40,11 +40,11 @@ def pass_environment(
     requested: Collection[str] = (),
     allowed: Collection[str] = (),
 ) -> tuple[dict[str, str], list[str]]:
-    """(variables that a task sees, names of requested ones that it does not see).
+    """Return (variables that a task sees, names of requested ones that it does not see).
 
-    ``own``: the tasks belong to whoever set the environment up; ``requested``: names that the
-    tasks' owner wants (``pass_env`` of a set or bag), which counts only where it is their own;
-    ``allowed``: names that the site passes to everybody (``pass_env`` of a site).
+    ``own``: the tasks belong to the user who set up the environment; ``requested``: names that the
+    tasks' owner requests (``pass_env`` of a set or bag), effective only with ``own``; ``allowed``:
+    names that the site passes to all users (``pass_env`` of a site).
     """
     passed = {
         name: value
@@ -60,7 +60,7 @@ def pass_environment(
 
 
 def withheld(environment: Mapping[str, str], passed: Collection[str]) -> list[str]:
-    """Secrets of an environment that are not passed, by name."""
+    """Return the names of secrets of an environment that are not passed."""
     return sorted(
         name
         for name in environment
@@ -69,7 +69,8 @@ def withheld(environment: Mapping[str, str], passed: Collection[str]) -> list[st
 
 
 def refusal(names: Collection[str]) -> str:
-    """The line of a task's log that names variables it does not see; empty where there are none."""
+    """Return the line of a task's log that lists the requested variables it does not see; empty
+    where there are none."""
     if not names:
         return ""
     listed = ", ".join(sorted(set(names)))

@@ -1,6 +1,7 @@
-"""What an agent's loop waits for: a signal, its connection, ends of processes, other threads.
+"""The events that an agent's loop waits for: a signal, its connection, process exits, other
+threads.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -11,37 +12,37 @@ import signal
 from contextlib import suppress
 from typing import Any
 
-from .link import Link, ring_of
+from .link import ManagerConnection, ring_of
 
 
 class Events:
-    """One selector, and a bell that signals and other threads ring."""
+    """A selector, and a pipe through which signals and other threads wake the loop."""
 
     def __init__(self) -> None:
-        self._bell, ringer = os.pipe()
-        for one in (self._bell, ringer):
-            os.set_blocking(one, False)
-        self.ring = ring_of(ringer)
+        self._wakeup_pipe, wakeup_writer = os.pipe()
+        for fd in (self._wakeup_pipe, wakeup_writer):
+            os.set_blocking(fd, False)
+        self.ring = ring_of(wakeup_writer)
         """Wakes the loop, from any thread."""
         self.signalled = 0
-        """The last signal that asked this process to end; 0: none has."""
-        signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
+        """The last signal that requested the end of this process; 0: none."""
+        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         self._selector = selectors.DefaultSelector()
-        self.add(self._bell, "bell")
-        self._link: Link | None = None
-        self._awaited = 0  # of the connection: what it is waited for
+        self.add(self._wakeup_pipe, "bell")
+        self._link: ManagerConnection | None = None
+        self._awaited = 0  # events that the connection is waited for
 
     def _on_signal(self, number: int, _: object) -> None:
         self.signalled = number
 
     def add(self, descriptor: int, name: str) -> None:
-        """Wait for this to become readable, too."""
+        """Also wait for this descriptor to become readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, name)
 
-    def follow(self, link: Link | None) -> None:
-        """Wait for this connection, ``link``, from now on; the one before is closed."""
+    def follow(self, link: ManagerConnection | None) -> None:
+        """Wait for this connection, ``link``, from now on; the previous one is closed."""
         if link is not self._link:
             if self._link is not None:
                 with suppress(OSError, ValueError, KeyError):
@@ -57,13 +58,13 @@ class Events:
             self._awaited = awaited
 
     def wait(self, timeout_s: float) -> set[str]:
-        """The names of what has come up, after so long (seconds) at most."""
+        """Return the names of the events that occurred, after this many seconds at most."""
         ready = {key.data for key, _ in self._selector.select(timeout_s)}
         if "bell" in ready:
             with suppress(BlockingIOError):
-                os.read(self._bell, 65536)
+                os.read(self._wakeup_pipe, 65536)
         return ready
 
     def close(self) -> None:
-        """Wait for nothing more."""
+        """Stop waiting for events and close the selector."""
         self._selector.close()

@@ -1,7 +1,7 @@
-"""Begins commands as processes: without copying this process (``os.posix_spawn``), and through a
+"""Start commands as processes: without copying this process (``os.posix_spawn``), and through a
 shell only where one is needed.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _FOR_THE_SHELL = (
     errno.ETXTBSY,
     errno.E2BIG,
 )
-"""It says what is wrong with such a program, or runs it."""
+"""Errors at which the shell is used: it reports the problem of the program, or runs it."""
 _THERE = 'cd -- "$0" && exec "$@"'
 _DEFAULT = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 
 def as_bytes(environment: Mapping[str, str]) -> dict[bytes, bytes]:
-    """An environment as :meth:`Launcher.begin` takes it: encoded once, not for each task."""
+    """Encode an environment for :meth:`Launcher.begin`: once, not for each task."""
     return {os.fsencode(key): os.fsencode(value) for key, value in environment.items()}
 
 
 class Launcher:
-    """Begins commands, and knows where their programs are."""
+    """Starts commands, and caches the paths of their programs."""
 
     def __init__(self) -> None:
         self._programs: dict[tuple[bytes, str], str] = {}
@@ -40,12 +40,12 @@ class Launcher:
     def begin(
         self, command: str, environment: Mapping[bytes, bytes], streams: Sequence[int], folder: str
     ) -> int:
-        """Begin a command; its number, which leads a session and a process group. OSError where it
-        cannot be.
+        """Start a command and return its process number, which leads a session and a process group.
+        Raise OSError where it cannot be started.
 
-        ``streams``: descriptors of what it reads, prints and complains of. ``folder``: where it
-        runs, else where this process stands; costs a shell (0.4 ms), since posix_spawn(3) knows no
-        folder everywhere.
+        ``streams``: descriptors of its standard input, output and error. ``folder``: its working
+        directory, else that of this process; setting it costs a shell (0.4 ms), since
+        posix_spawn(3) does not support it everywhere.
         """
         words = words_of(command)
         program = self._find(words[0], environment) if words else ""
@@ -79,20 +79,18 @@ class Launcher:
         }
         try:
             return os.posix_spawn(program, words, environment, setsid=True, **options)
-        except (
-            NotImplementedError
-        ):  # a C library before glibc 2.26: a group of its own, and no session
+        except NotImplementedError:  # C library before glibc 2.26: own group, no session
             return os.posix_spawn(program, words, environment, setpgroup=0, **options)
 
     def _find(self, name: str, environment: Mapping[bytes, bytes]) -> str:
-        """The program that a shell would run; empty where it finds none, or where that hangs on the
-        folder."""
+        """Return the program that a shell would run; empty where there is none, or where it depends
+        on the working directory."""
         if "/" in name:
             return name
         path = environment.get(b"PATH", os.fsencode(os.defpath))
-        known = self._programs.get((path, name))
-        if known is not None:
-            return known
+        existing = self._programs.get((path, name))
+        if existing is not None:
+            return existing
         for part in os.fsdecode(path).split(":"):
             if not part.startswith("/"):
                 return ""

@@ -1,5 +1,5 @@
-"""What an agent's host is: its place in the allocation, its machine. Standard library only, Python
-3.8 and newer."""
+"""The identity of an agent's node: its position in the allocation, its machine. Standard library
+only, Python 3.8 and newer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ GIVE_UP_S = 900.0
 _CARDS = Path("/sys/class/net")
 
 
-class Place(NamedTuple):
-    """What this host is in its allocation. ``machine``: what stays when it is installed anew;
-    ``attributes``: what its site says of it, for policies; ``own``: its tasks are those of whoever
-    started it; ``pass_env``: variables that its site passes to all tasks; ``away_s``: so long it
-    looks for a manager that is away; ``within``: the mark of the task that it is itself, and
+class NodeIdentity(NamedTuple):
+    """Identity of this node in its allocation. ``machine``: unchanged by a reinstallation;
+    ``attributes``: of its site, for dispatch policies; ``own``: its tasks belong to the user who
+    started it; ``pass_env``: variables that its site passes to all tasks; ``away_s``: how long it
+    searches for an unreachable manager; ``within``: the mark of the task that it is itself, and
     ``/``."""
 
     slot: str
@@ -37,10 +37,11 @@ class Place(NamedTuple):
     within: str = ""
     own: bool = False
     pass_env: tuple[str, ...] = ()
+    nodes: int = 1
 
     @classmethod
-    def told(cls, environment: Mapping[str, str]) -> Place:
-        """From the agent's environment."""
+    def from_environment(cls, environment: Mapping[str, str]) -> NodeIdentity:
+        """Read it from the agent's environment."""
         whole, nodes = (
             int(environment.get("VGRADS_PROCS", "1")),
             int(environment.get("VGRADS_NODES", "1")),
@@ -63,20 +64,23 @@ class Place(NamedTuple):
             f"{within}/" if within else "",
             bool(environment.get("VGRADS_OWN")),
             tuple(environment.get("VGRADS_PASS_ENV", "").split()),
+            nodes,
         )
 
     def for_tasks(self) -> dict[str, str]:
-        """What tasks are told of the host: until when it is there (seconds since 1970)."""
+        """Return the variables of the node for its tasks: the end of its slot (seconds since
+        1970)."""
         return {} if self.left_s is None else {"VGRADS_UNTIL": f"{time.time() + self.left_s:.0f}"}
 
-    def told_of(self) -> dict[str, Any]:
-        """What the manager is told of the host when they meet."""
+    def to_hello(self) -> dict[str, Any]:
+        """Return the description of the node for the first message to the manager."""
         memory_mib = 0
         with suppress(OSError, ValueError):
             memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
         return {
             "slot": self.slot,
             "node": self.node,
+            "nodes": self.nodes,
             "procs": self.procs,
             "memory_mib": memory_mib,
             "name": self.name,
@@ -86,8 +90,8 @@ class Place(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The same for every agent of this slot's node on this machine. Images share their
-        machine's number: the name tells them apart."""
+        """Return the same name for every agent of this slot's node on this machine. Images share
+        their machine's number: the name distinguishes them."""
         number = ""
         with suppress(OSError):
             number = Path("/etc/machine-id").read_text().strip()
@@ -95,33 +99,35 @@ class Place(NamedTuple):
         return hashlib.sha256(".".join(parts).encode()).hexdigest()[:32]
 
 
-def as_a_task(told: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of an agent that is a task of another one: its files stand in the task's
-    folder, each task is a host of its own, and ends with the one that it runs on."""
+def as_a_task(payload: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of an agent that runs as a task of another one: its files are in the
+    task's folder, and each such task counts as a node of its own, which ends with the agent that
+    runs it."""
     until = environment.get("VGRADS_UNTIL")
     left = {"VGRADS_LEFT_S": f"{max(1.0, float(until) - time.time()):.0f}"} if until else {}
     return {
         "VGRADS_SCRATCH": str(Path.cwd()),
         "VGRADS_NODE": environment.get("VGRADS_TASK", "0"),
         **left,
-        **told,
+        **payload,
     }
 
 
 def _card(cards: Path) -> str:
-    """The address of a network card as its maker gave it: disks are wiped, names are given anew,
-    containers make up addresses of their own."""
+    """Return the manufacturer's address of a network card: disks are wiped, names are reassigned,
+    containers use addresses of their own."""
     for path in sorted(cards.glob("*/address")):
         with suppress(OSError, ValueError):
             address = path.read_text().strip()
             first = int(address[:2], 16)
-            if address.strip("0:") and not first & 3:  # neither a group's nor made up
+            # neither a multicast nor a locally assigned address
+            if address.strip("0:") and not first & 3:
                 return address
     return ""
 
 
 def _attributes(text: str) -> dict[str, Any]:
     with suppress(ValueError):
-        found = json.loads(text) if text else {}
-        return dict(found) if isinstance(found, dict) else {}
+        result = json.loads(text) if text else {}
+        return dict(result) if isinstance(result, dict) else {}
     return {}

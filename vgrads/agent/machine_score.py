@@ -1,14 +1,13 @@
-"""How fast is this machine? What a benchmark command runs on a node, and how its answer is read.
+"""Benchmark of a node's machine: the script that measures it, and the parser of its output.
 
-The script of :func:`score_script` is this very file: it needs Python 3.8 and nothing else, takes at
-most about half a minute, and prints one line of JSON. Scores are rates (more is faster), to be
-compared with each other only: ``cpu_score`` is work of one core in units a second (integers,
-floats, text and tables in plain loops, hashing and packing of buffers: the geometric mean of
-three), ``io_score`` MiB a second written to the disk and read again in the working directory. Both
-are the middle of three rounds. What was just written is read from memory where the system does not
-heed the advice to drop it, so writing to the disk counts for most. Each task kind leans on other
-parts of a machine, so one score for all is a start (Bader et al., Lotaru,
-doi:10.48550/arXiv.2309.06918).
+The script of :func:`score_script` is this file: it needs only Python 3.8, takes at most about half
+a minute, and prints one line of JSON. Scores are rates (more is faster), comparable only with each
+other: ``cpu_score`` is work of one core in units per second (integers, floats, text and tables in
+plain loops, hashing and packing of buffers: the geometric mean of three), ``io_score`` MiB per
+second written to the disk and read again in the working directory. Both are the median of three
+rounds. Data just written is read from memory where the system ignores the advice to drop it, so
+writing to the disk has the most weight. Each task kind depends on other parts of a machine, so one
+score for all is a first estimate (Bader et al., Lotaru, doi:10.48550/arXiv.2309.06918).
 """
 
 from __future__ import annotations
@@ -26,17 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROUNDS = 3
-CPU_S = 1.5  # of each kind of work in each round
+CPU_S = 1.5  # for each kind of work in each round
 FILE_MIB = 256
-IO_S = 3.0  # after which a round writes no more
+IO_S = 3.0  # a round stops writing after this time
 PART_MIB = 16
 STRETCH_S = 0.1
 
 
 @dataclass(frozen=True)
-class Score:
-    """What a machine can do: rates (more is faster), its cores that we may use, its memory (None:
-    not told)."""
+class MachineScore:
+    """Scores of a machine: rates (more is faster), its usable cores, its memory (None: unknown)."""
 
     cpu_score: float
     io_score: float
@@ -45,13 +43,14 @@ class Score:
 
 
 def score_script() -> str:
-    """The text of a script that measures the machine it runs on: ``python3 SCRIPT [FOLDER]``."""
+    """Return the text of a script that measures the machine it runs on: ``python3 SCRIPT
+    [FOLDER]``."""
     return Path(__file__).read_text(encoding="utf-8")
 
 
-def parse_score(text: str) -> Score:
-    """The score in what the script printed, whatever a login shell printed around it; ValueError
-    says what is wrong."""
+def parse_score(text: str) -> MachineScore:
+    """Parse the score from the script's output, ignoring what a login shell prints around it. Raise
+    ValueError with the error."""
     for line in reversed(text.splitlines()):
         if line.lstrip().startswith("{") and '"cpu_score"' in line:
             return _checked(line.strip())
@@ -60,44 +59,44 @@ def parse_score(text: str) -> Score:
     )
 
 
-def _checked(line: str) -> Score:
+def _checked(line: str) -> MachineScore:
     try:
-        told = json.loads(line)
+        payload = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the line with the score is no JSON: {error}") from error
-    rates = {name: _positive(told, name) for name in ("cpu_score", "io_score")}
-    cores = _positive(told, "cores")
+        raise ValueError(f"the line with the score is not valid JSON: {error}") from error
+    rates = {name: _positive(payload, name) for name in ("cpu_score", "io_score")}
+    cores = _positive(payload, "cores")
     if cores != int(cores):
-        raise ValueError(f"cores is {cores}, which is no whole number")
-    memory = None if told.get("memory_mib") is None else _positive(told, "memory_mib")
-    return Score(cores=int(cores), memory_mib=memory, **rates)
+        raise ValueError(f"cores is {cores}, which is not a whole number")
+    memory = None if payload.get("memory_mib") is None else _positive(payload, "memory_mib")
+    return MachineScore(cores=int(cores), memory_mib=memory, **rates)
 
 
-def _positive(told: dict[str, object], name: str) -> float:
-    value = told.get(name)
+def _positive(payload: dict[str, object], name: str) -> float:
+    value = payload.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{name} is {value!r:.40}, which is no number")
+        raise ValueError(f"{name} is {value!r:.40}, which is not a number")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number) or number <= 0:
-        raise ValueError(f"{name} is {number}, which is no rate")
+        raise ValueError(f"{name} is {number}, which is not a rate")
     return number
 
 
-def measure(folder: str = ".", cpu_s: float = CPU_S, file_mib: int = FILE_MIB) -> Score:
-    """The score of this machine: three rounds of work of ``cpu_s`` seconds each, and of files of
+def measure(folder: str = ".", cpu_s: float = CPU_S, file_mib: int = FILE_MIB) -> MachineScore:
+    """Measure this machine: three rounds of work of ``cpu_s`` seconds each, and of files of
     ``file_mib`` at most."""
     kinds = (_loops, _buffers, _tables)
     rates = []
     for work in kinds:
-        work()  # once, so that what is loaded late is there
+        work()  # once, to load modules that are loaded on first use
     for _ in range(ROUNDS):
         each = [_rate(work, cpu_s) for work in kinds]
         rates.append(math.exp(sum(math.log(rate) for rate in each) / len(each)))
     disk = [_file_rate(folder, file_mib) for _ in range(ROUNDS)]
-    return Score(
+    return MachineScore(
         cpu_score=round(_middle(rates), 3),
         io_score=round(_middle(disk), 3),
         cores=_cores(),
@@ -110,11 +109,10 @@ def _middle(values: list[float]) -> float:
 
 
 def _rate(work: Callable[[], object], for_s: float) -> float:
-    """How often a second a piece of work is done, in the best of short stretches: others on the
-    machine only slow.
+    """Return how often per second a piece of work is done, in the best of short intervals: other
+    processes on the machine only slow it.
 
-    Counted is the processor's time, so that waiting for a core does not count; the clock on the
-    wall ends it.
+    CPU time is measured, so that waiting for a core does not count; wall time ends the measurement.
     """
     best, until = 0.0, time.perf_counter() + for_s
     while best == 0.0 or time.perf_counter() < until:
@@ -128,7 +126,7 @@ def _rate(work: Callable[[], object], for_s: float) -> float:
 
 
 def _loops() -> float:
-    """Integers and floats in plain loops."""
+    """Compute integers and floats in plain loops."""
     state, total = 12345, 0.0
     for _ in range(20000):
         state = (state * 1103515245 + 12345) & 0x7FFFFFFF
@@ -139,13 +137,13 @@ def _loops() -> float:
 
 
 def _buffers() -> int:
-    """Hashing and packing, in the C parts of Python."""
+    """Hash and pack buffers, in the C parts of Python."""
     block = hashlib.sha256(b"vgrads").digest() * 2048 + bytes(range(256)) * 256
     return zlib.crc32(zlib.compress(block, 6)) ^ hashlib.sha256(block).digest()[0]
 
 
 def _tables() -> int:
-    """Text and tables, where memory counts."""
+    """Process text and tables, where memory matters."""
     counts: dict[str, int] = {}
     for number in range(8000):
         key = "k" + str(number * 7919 % 4001)
@@ -154,11 +152,11 @@ def _tables() -> int:
 
 
 def _file_rate(folder: str, file_mib: int) -> float:
-    """MiB a second, written, brought to the disk, and read again; of fewer than ``file_mib`` where
-    that takes too long.
+    """Return MiB per second written, synced to the disk and read again; of fewer than ``file_mib``
+    where that takes too long.
 
-    Each part of the file is brought to the disk by itself, and the middle of their times counts for
-    all: a disk that is shared stalls now and then.
+    Each part of the file is synced by itself, and the median of their times is used: a shared disk
+    stalls now and then.
     """
     handle, name = tempfile.mkstemp(prefix="vgrads-score-", dir=folder)
     try:
@@ -177,7 +175,7 @@ def _file_rate(folder: str, file_mib: int) -> float:
 
 
 def _written(descriptor: int, file_mib: int) -> list[float]:
-    """Seconds in which each part of the file was on the disk."""
+    """Return the seconds in which each part of the file was synced to the disk."""
     part = os.urandom(min(PART_MIB, file_mib) << 20)
     times: list[float] = []
     while len(times) * PART_MIB < file_mib and sum(times) < IO_S:
@@ -195,7 +193,8 @@ def _write_all(descriptor: int, block: bytes) -> None:
 
 
 def _cores() -> int:
-    """Cores that this process may use: in a slot of a batch system fewer than the machine has."""
+    """Return the cores that this process may use: in a slot of a batch system fewer than the
+    machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -209,14 +208,17 @@ def _memory_mib() -> float | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure in a folder (the working one), and print it; 1 where nothing can be written there."""
+    """Measure in a folder (default: the working directory) and print the score; return 1 where
+    nothing can be written there."""
     try:
         score = measure(arguments[0] if arguments else ".")
     except OSError as error:
         sys.stderr.write(f"cannot measure: {error}\n")
         return 1
-    told = {name: getattr(score, name) for name in ("cpu_score", "io_score", "cores", "memory_mib")}
-    sys.stdout.write(json.dumps(told) + "\n")
+    payload = {
+        name: getattr(score, name) for name in ("cpu_score", "io_score", "cores", "memory_mib")
+    }
+    sys.stdout.write(json.dumps(payload) + "\n")
     return 0
 
 

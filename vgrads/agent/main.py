@@ -1,15 +1,17 @@
-"""What runs on a host: asks the manager for tasks, runs them as processes, tells how they ended.
+"""The agent on a node: requests tasks from the manager, runs them as processes, reports their
+results.
 
-Told by its environment: ``VGRADS_CONTACT``, ``VGRADS_HOST_KEY``, ``VGRADS_CERT``, ``VGRADS_SLOT``,
-``VGRADS_NODE``, ``VGRADS_PROCS``, ``VGRADS_NODES``, and where stated ``VGRADS_HOST_PROCS``,
-``VGRADS_LEFT_S``, ``VGRADS_CACHE``, ``VGRADS_PROXY``, ``VGRADS_TURNS``; or by a file of these, its
-first argument: so it is when the agent is itself a task, of a pool's host that works for one
-manager after another. ``VGRADS_AWAY_S``: after so long without the manager it leaves, in peace
-where it is a pool's. One process and one loop, beside a guardian (:mod:`vgrads.agent.scratch`);
-only connections and files have threads. What has ended is told until the manager acknowledges it; a
-manager that is away is looked for while tasks run on.
+Configured by its environment: ``VGRADS_CONTACT``, ``VGRADS_HOST_KEY``, ``VGRADS_CERT``,
+``VGRADS_SLOT``, ``VGRADS_NODE``, ``VGRADS_PROCS``, ``VGRADS_NODES``, and optionally
+``VGRADS_HOST_PROCS``, ``VGRADS_LEFT_S``, ``VGRADS_CACHE``, ``VGRADS_PROXY``, ``VGRADS_TURNS``; or
+by a file of these, its first argument, when the agent is itself a task of a pool's agent that
+serves one manager after another. ``VGRADS_AWAY_S``: after so long without the manager it leaves,
+with success where it belongs to a pool. One process and one loop, with a guardian
+(:mod:`vgrads.agent.scratch`); only connections and files have threads. Results are retransmitted
+until the manager acknowledges them; while the manager is unreachable, the agent tries to reconnect
+and tasks run on.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -24,64 +26,71 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterable, Sequence
 
-from .bags import Bags, Visible
+from .bags import BagRegistry, Visible
 from .events import Events
 from .lifetime import Lifetime
-from .link import Manager, Refused
-from .machine import Place, as_a_task
-from .processes import kill_marked
+from .link import KeyRefused, ManagerAddress
+from .machine import NodeIdentity, as_a_task
+from .marks import end_tasks
+from .parent_job import ParentJob
 from .scratch import fork_agent, make_scratch, sweep
-from .session import Standing, Talk
+from .session import IDLE, AgentLoad, Session
 from .spawner import Spawner
-from .store import Store
-from .tasks import Key, Task, Tasks
+from .store import FileCache
+from .tasks import AgentTask, Key, TaskQueue, printed_lines
 from .transfers import Transfers
 
 BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
-"""Exit codes: the key is wrong or revoked; the manager was away for too long; the environment does
-not say enough."""
+"""Exit codes: the key is wrong or revoked; the manager was unreachable for too long; the
+environment is incomplete."""
 
 
 class Agent:
-    """The loop."""
+    """The agent's loop."""
 
-    def __init__(self, manager: Manager, place: Place, life: str, scratch: Path) -> None:
-        self._place, self._events, self._spawner = place, Events(), Spawner()
+    def __init__(
+        self, manager: ManagerAddress, identity: NodeIdentity, incarnation: str, scratch: Path
+    ) -> None:
+        self.identity, self._events, self._spawner = identity, Events(), Spawner()
         (scratch / "here").mkdir()
-        self._tasks = Tasks(
-            place.procs,
+        self._tasks = TaskQueue(
+            identity.procs,
             str(scratch / "here"),
-            f"{place.within}{place.host}.{life}",
+            f"{identity.within}{identity.host}.{incarnation}",
             self._spawner,
             lambda: sweep(str(scratch.parent)),
         )
-        visible = Visible(dict(os.environ), place.own, place.pass_env, place.for_tasks())
-        self._bags = Bags(visible, str(scratch / "here"))
+        cache = Path(identity.cache or scratch / "cache")
+        visible = Visible(dict(os.environ), identity.own, identity.pass_env, identity.for_tasks())
+        self._bags = BagRegistry(visible, str(scratch / "here"), str(cache))
         ring = self._events.ring
-        self._store = Store(manager, Path(place.cache or scratch / "cache"), ring)
-        self._known: set[Key] = set()  # all that it was given, until the manager knows the end
-        who = {"host": place.host, "life": life}
-        self._talk = Talk(manager, who, place.turns, ring, self._hello, self._running)
-        self._transfers = Transfers(self._store, scratch, self._tasks, self._talk)
-        self._lifetime = Lifetime(place, self._talk)
+        self._store = FileCache(manager, cache, ring)
+        self._unacknowledged: set[Key] = (
+            set()
+        )  # all tasks received, until their ends are acknowledged
+        who = {"host": identity.host, "life": incarnation}
+        self._session = Session(manager, who, identity.turns, ring, self._hello, self._beat)
+        self._transfers = Transfers(self._store, scratch, self._tasks, self._session)
+        self._lifetime = Lifetime(identity, self._session)
 
     def run(self, guardian: int) -> int:
-        """Until it leaves: its exit code. ``guardian``: readable when the guardian is gone."""
+        """Run until the agent leaves; return its exit code. ``guardian``: readable when the
+        guardian is gone."""
         self._events.add(guardian, "guardian")
         self._events.add(self._spawner.fileno(), "ends")
         try:
             while True:
                 now_s = time.monotonic()
                 if self._lifetime.is_over(now_s, self._holds()):
-                    alone = self._lifetime.is_alone(now_s) and not self._place.within
+                    alone = self._lifetime.is_alone(now_s) and not self.identity.within
                     return NO_MANAGER if alone else 0
-                self._events.follow(self._talk.link)
+                self._events.follow(self._session.link)
                 ready = self._events.wait(self._next_s(now_s))
                 if "guardian" in ready:
-                    return 1  # whoever started it takes it for dead: nothing of it may go on
+                    return 1  # the starter assumes it dead: nothing of it may continue
                 self._turn(ready)
-        except Refused:
-            print("vgrads: the manager refuses this host's key", file=sys.stderr, flush=True)
+        except KeyRefused:
+            print("vgrads: the manager refuses this agent's key", file=sys.stderr, flush=True)
             return BAD_KEY
         finally:
             self._store.close()
@@ -89,143 +98,151 @@ class Agent:
             self._events.close()
 
     def _next_s(self, now_s: float) -> float:
-        """How long nothing needs to be done, in seconds."""
+        """Return how long nothing needs to be done, in seconds."""
         at_s = (
-            self._talk.next_s(now_s),
+            self._session.next_s(now_s),
             self._lifetime.next_s(self._holds()),
             now_s + self._tasks.next_look_s(now_s),
         )
         return max(0.0, min(at_s) - now_s)
 
     def _turn(self, ready: set[str]) -> None:
-        """Do what has come up; tasks come first, for processors wait for them."""
+        """Handle the events that occurred; tasks first, since processors wait for them."""
         now_s = time.monotonic()
         over = self._tasks.reap(now_s) if "ends" in ready or self._spawner.look_s else []
         self._begin(now_s)
-        for task, ended in over:
-            end = self._tasks.end_of(task, ended, now_s)
-            if task.folder and end.code is not None:  # its outputs go first
+        for end in self._tasks.ends_of(over, now_s):
+            if end.task.folder and end.code is not None:  # its outputs are sent first
                 self._transfers.send(end)
             else:
-                self._talk.add("ended", end.told())
+                self._session.add("ended", end.to_wire())
         haste = self._lifetime.must_leave(now_s, self._events.signalled)
         if haste is not None:
             self._leave(*haste)
         self._transfers.look()
-        self._talk.look(now_s)
+        self._session.look(now_s)
         if "link" in ready:
-            for answer in self._talk.hear():
-                self._obey(answer, now_s)
+            for answer in self._session.receive():
+                self._apply(answer, now_s)
         self._tasks.look(now_s)
         self._begin(now_s)
         if self._lifetime.is_idle(now_s, self._holds()):
-            self._leave("idle")
-        self._talk.standing = Standing(self._holds(), bool(self._tasks.waiting))
-        self._talk.speak()
+            self._leave(IDLE)
+        self._session.load = AgentLoad(self._holds(), bool(self._tasks.waiting))
+        self._session.send()
 
     def _begin(self, now_s: float) -> None:
         for end in self._tasks.begin(now_s) if self._tasks.waiting else ():
-            self._talk.add("ended", end.told())
+            self._session.add("ended", end.to_wire())
 
-    def _take(self, given: list[Any], now_s: float) -> None:
-        """A task has come."""
-        task = Task(given, self._bags.of(given[0]), now_s)
-        if self._talk.leaving:
-            self._talk.add("returned", list(task.key))
+    def _take(self, values: list[Any], now_s: float) -> None:
+        """Accept a task."""
+        task = AgentTask(values, self._bags.of(values), now_s)
+        if self._session.leaving:
+            self._session.add("returned", list(task.key))
         elif task.has_files:
             self._transfers.fetch(task)
         else:
             self._tasks.waiting.append(task)
 
     def _holds(self) -> bool:
-        return bool(self._tasks.running or self._tasks.waiting or self._transfers.moving)
+        tasks = self._tasks
+        return bool(tasks.running or tasks.lingering or tasks.waiting or self._transfers.moving)
 
     def _give_back(self, keys: Iterable[Sequence[int]]) -> None:
-        """Those of these that have not begun."""
-        wanted: set[Key] = {(key[0], key[1], key[2]) for key in keys}
-        for key in [*self._transfers.take_back(wanted), *self._tasks.take_back(wanted)]:
-            self._talk.add("returned", list(key))
+        """Return those of these tasks that have not started to the manager."""
+        needed_keys: set[Key] = {(key[0], key[1], key[2]) for key in keys}
+        for key in [*self._transfers.take_back(needed_keys), *self._tasks.take_back(needed_keys)]:
+            self._session.add("returned", list(key))
 
     def _leave(self, why: str, within_s: float = math.inf) -> None:
-        """Take nothing more; within a stated time (seconds) end what runs, too."""
-        self._talk.leave(why)
+        """Accept no more tasks; after a stated time (seconds) also end running tasks."""
+        self._session.leave(why)
         self._lifetime.end_within(within_s)
         self._give_back([*(task.key for task in self._tasks.waiting), *self._transfers.moving])
         if within_s < math.inf:
             for key in list(self._tasks.running):
-                self._tasks.end(key, f"the host leaves: {why}")
+                self._tasks.end(key, f"the agent is leaving: {why}")
 
-    # -- what is said and heard
+    # -- messages to and from the manager
 
-    def _running(self) -> list[Any]:
-        now_s = time.monotonic()
-        return [[*key, round(now_s - task.began_s, 3)] for key, task in self._tasks.running.items()]
+    def _beat(self) -> dict[str, Any]:
+        now_s, running = time.monotonic(), self._tasks.running
+        ages = [[*key, round(now_s - task.began_s, 3)] for key, task in running.items()]
+        printed = printed_lines(running.values())
+        return {"running": ages, **({"printing": printed} if printed else {})}
 
     def _hello(self) -> dict[str, Any]:
         left_s = self._lifetime.left_s(time.monotonic())
         return {
-            **self._place.told_of(),
+            **self.identity.to_hello(),
             "held": [
                 *(task.key for task in self._tasks.waiting),
                 *self._tasks.running,
+                *self._tasks.lingering,
                 *self._transfers.moving,
             ],
             "cached": self._store.cached(),
             "left_s": None if left_s is None else round(left_s, 3),
         }
 
-    def _obey(self, answer: dict[str, Any], now_s: float) -> None:
-        self._known.difference_update(self._talk.absorb(answer, now_s))
+    def _apply(self, answer: dict[str, Any], now_s: float) -> None:
+        self._unacknowledged.difference_update(self._session.absorb(answer, now_s))
         if "idle_s" in answer:
             self._lifetime.may_idle(answer["idle_s"])
-        for number, told in (answer.get("bags") or {}).items():
-            self._bags.learn(int(number), told)
-        for given in answer.get("give") or ():
-            key = (given[0], given[1], given[2])
-            if key not in self._known:  # else the manager missed what it was told of it
-                self._known.add(key)
-                self._take(given, now_s)
+        for number, message in (answer.get("bags") or {}).items():
+            self._bags.learn(int(number), message)
+        for assigned in answer.get("give") or ():
+            key = (assigned[0], assigned[1], assigned[2])
+            if key not in self._unacknowledged:  # else the manager missed its report
+                self._unacknowledged.add(key)
+                self._take(assigned, now_s)
         self._give_back(answer.get("recall") or ())
         for key in answer.get("cancel") or ():
             self._give_back([key])
             self._tasks.end(tuple(key), "cancel")
         if answer.get("stop"):
             self._leave("stop", 0.0)
-        elif answer.get("drain") and not self._talk.leaving:
+        elif answer.get("drain") and not self._session.leaving:
             self._leave("drained")
 
 
 def main() -> None:
-    """Be the agent; exits with its code."""
-    with suppress(OSError):  # all of it has been read
-        os.unlink(os.environ.get("VGRADS_AGENT_FILE", ""))  # noqa: PTH108
+    """Run the agent; exit with its code."""
+    with suppress(OSError, ValueError):  # the descriptor of the agent's own file: not for tasks
+        os.set_inheritable(int(os.environ.get("VGRADS_AGENT_FILE", "")), False)
     try:
         if sys.argv[1:]:
             os.environ.update(as_a_task(json.loads(Path(sys.argv[1]).read_text()), os.environ))
-        manager, place = Manager.told(os.environ), Place.told(os.environ)
+        manager, identity = (
+            ManagerAddress.from_environment(os.environ),
+            NodeIdentity.from_environment(os.environ),
+        )
     except (KeyError, ValueError, OSError) as error:
         print(
-            f"vgrads: the environment of this agent does not do: {error}",
+            f"vgrads: the environment of this agent is not usable: {error}",
             file=sys.stderr,
             flush=True,
         )
         sys.exit(MISTOLD)
     near = os.environ.get("VGRADS_SCRATCH") or None
-    for name in [one for one in os.environ if one.startswith("VGRADS_")]:
+    slot = ParentJob(os.environ.get("VGRADS_SCRIPT", ""))
+    for name in [word for word in os.environ if word.startswith("VGRADS_")]:
         del os.environ[name]
-    kill_marked({f"{place.host}.".encode()}, whole=False)  # of an agent that was killed here
+    # left by an agent that was killed here
+    end_tasks(f"{identity.host}.")
     sweep(near)
-    life = os.urandom(8).hex()
-    mark = f"{place.host}.{life}"
+    incarnation = os.urandom(8).hex()
+    mark = f"{identity.host}.{incarnation}"
     scratch = make_scratch(near, mark)
-    guardian = fork_agent(mark, scratch)
+    guardian = fork_agent(mark, scratch, slot)
     code = 1
     try:
-        code = Agent(manager, place, life, scratch).run(guardian)
+        code = Agent(manager, identity, incarnation, scratch).run(guardian)
     except BaseException:
         traceback.print_exc()
     sys.stderr.flush()
-    os._exit(code)  # threads that still wait for the network are not waited for
+    os._exit(code)  # do not wait for threads that wait for the network
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Processes of tasks as the system lists them (proc(5)): those that bear a mark, and the memory of
-sessions.
+"""Processes of tasks, found by a mark in their environment, and verified to be dead before their
+end is reported (proc(5)).
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+A task's children may leave its process group (``setsid``), outlive it (``&``) or lose their parent
+(a shell that was killed), but they always inherit an environment. Linux shows it in ``/proc``.
+
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -10,91 +13,161 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Iterator, Mapping
+from typing import Callable, Iterator, Mapping
+
+from .containers import CLIENTS, container_name, end_container, ending
 
 MARK = "VGRADS_COPY"
-"""The variable that all processes of a task have its mark in."""
-_SWEEP_S = 0.25  # between looks through all processes
-_WITHIN = ord("/")
+"""The variable that holds a task's mark in the environment of all its processes."""
+DEATH_S = 10.0
+"""Time in which killed processes must be gone; one that waits for a dead disk does not die at all.
+"""
+_PAUSE_S = 0.02
+_EXEC_S, _EXEC_PAUSE_S = 0.2, 0.001  # how long a process may be in execve(2), and between checks
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
-class Marks:
-    """The marks of an agent's tasks, and those of ended ones that may have left processes."""
-
-    def __init__(self, mark: str) -> None:
-        """``mark``: the agent's own, with which those of its tasks begin."""
-        self._mark = mark.encode()
-        self._suspected: set[bytes] = set()
-        self._swept_s = 0.0
-
-    def of(self, key: tuple[int, int, int]) -> bytes:
-        """A task's."""
-        return b"%s.%d.%d.%d" % (self._mark, *key)
-
-    def suspect(self, key: tuple[int, int, int]) -> None:
-        """Look for what this task has left, until nothing is found."""
-        self._suspected.add(self.of(key))
-
-    def is_suspected(self, key: tuple[int, int, int]) -> bool:
-        """True while something of this task may still run."""
-        return self.of(key) in self._suspected
-
-    def look(self, now_s: float) -> None:
-        """Kill what has outlived its task, now and then."""
-        if self._suspected and now_s - self._swept_s >= _SWEEP_S:
-            self._swept_s = now_s
-            self._suspected &= kill_marked(self._suspected)
-
-    def next_look_s(self, now_s: float) -> float:
-        """How long until :meth:`look` has something to do, in seconds."""
-        return self._swept_s + _SWEEP_S - now_s if self._suspected else float("inf")
-
-    def kill_all(self, end_s: float) -> None:
-        """Kill the processes of all tasks, until this instant at most."""
-        while kill_marked({self._mark + b"."}, whole=False) and time.monotonic() < end_s:
-            time.sleep(0.01)
+def marked(selects: Callable[[str], bool]) -> dict[int, str]:
+    """Return the live processes of this user with a selected mark: process number → mark. Reads all
+    of ``/proc``."""
+    matching = {}
+    for pid in _all():
+        mark = variable_of(pid, MARK)
+        if mark and selects(mark):
+            matching[pid] = mark
+    return matching
 
 
-def kill_marked(marks: set[bytes], whole: bool = True) -> set[bytes]:
-    """Kill the processes that bear one of these marks in their environment; the marks that were
-    found.
+def kill_marked(selects: Callable[[str], bool], patience_s: float = DEATH_S) -> bool:
+    """Kill them, their new children, and the containers that they supervise; return False if any
+    are left after this time (seconds)."""
+    end_s = time.monotonic() + patience_s
+    clients: dict[str, str] = {}
+    while True:
+        matching = marked(selects)
+        if not matching:
+            break
+        clients.update(kill_all(matching))
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(_PAUSE_S)
+    for mark, engine in clients.items():
+        end_container(ending(engine, container_name(mark)), os.environ)
+    return True
 
-    ``whole``: the marks are whole, else what they begin with. A task may itself be an agent: what
-    its tasks bear is their own mark behind its.
+
+def kill_all(matching: Mapping[int, str]) -> dict[str, str]:
+    """Kill these marked processes once; return the container engines among them: mark → engine."""
+    names = {mark: name_of(pid) for pid, mark in matching.items()}
+    for pid in matching:
+        kill(pid)
+    return {mark: name for mark, name in names.items() if name in CLIENTS}
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to one process; an ended one is no error."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def variable_of(pid: int, name: str) -> str:
+    """Return a variable of a process's initial environment; empty if it is not set, or not
+    readable."""
+    try:
+        body = b"\0" + environment_of(pid)
+    except OSError:
+        return ""
+    _, separator, rest = body.partition(b"\0" + name.encode() + b"=")
+    return rest.partition(b"\0")[0].decode(errors="replace") if separator else ""
+
+
+def environment_of(pid: int) -> bytes:
+    """Return the initial environment of a process, as ``/proc`` lists it; empty for a zombie or a
+    kernel thread. Raise OSError where it does not exist or belongs to somebody else.
+
+    During execve(2), the environment and the command line of a process are empty for a moment,
+    often until after its parent has continued: such a process is read again.
     """
-    found = set()
-    word = MARK.encode() + b"="
-    for number in _all():
-        with suppress(OSError):
-            with open(f"/proc/{number}/environ", "rb") as file:  # noqa: PTH123
-                _, there, rest = (b"\0" + file.read()).partition(b"\0" + word)
-            mark = rest.partition(b"\0")[0]
-            around = {mark[:at] for at, one in enumerate(mark) if one == _WITHIN}
-            if there and (marks & {mark, *around} if whole else _begins(mark, marks)):
-                os.kill(int(number), signal.SIGKILL)
-                found |= {mark, *around}
-    return found
+    end_s = 0.0
+    while True:
+        has_begun = _read(pid, "cmdline") != b""  # first: the environment is there then
+        environment = _read(pid, "environ")
+        if environment or has_begun:
+            return environment
+        try:
+            os.readlink(f"/proc/{pid}/exe")
+        except OSError:  # no program: nothing is being executed
+            return environment
+        now_s = time.monotonic()
+        end_s = end_s or now_s + _EXEC_S
+        if now_s >= end_s:
+            return environment
+        time.sleep(_EXEC_PAUSE_S)
 
 
-def _all() -> Iterator[str]:
+def runs(pid: int) -> bool:
+    """True while a process exists and is no zombie."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in (b"Z", b"X")
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process started, in ticks since boot; with its number this identifies it. None:
+    it does not exist."""
+    fields = _stat(pid)
+    return int(fields[19]) if len(fields) > 19 else None
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the number of a process's parent; None if the process does not exist."""
+    fields = _stat(pid)
+    return int(fields[1]) if len(fields) > 1 else None
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process's program; empty if it does not exist."""
+    try:
+        return _read(pid, "comm").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def memory_of_sessions() -> dict[int, float]:
+    """Return the resident memory (MiB) of all processes of each session or process group (proc(5),
+    stat: fields 5, 6 and 24)."""
+    result: dict[int, float] = {}
+    for pid in _all():
+        with suppress(ValueError, IndexError):
+            fields = _stat(pid)
+            for leader in {int(fields[2]), int(fields[3])} if fields else ():
+                result[leader] = result.get(leader, 0.0) + int(fields[21]) * _PAGE_MIB
+    return result
+
+
+def memory_of(pids: Mapping[int, object]) -> float:
+    """Return the resident memory (MiB) of some processes."""
+    value = 0.0
+    for pid in pids:
+        with suppress(OSError, ValueError, IndexError):
+            value += int(_read(pid, "statm").split()[1]) * _PAGE_MIB
+    return value
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of ``/proc/PID/stat`` from the state on (proc(5): field 3); none for a
+    process that does not exist."""
+    try:
+        return _read(pid, "stat").rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _read(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+        return file.read()
+
+
+def _all() -> Iterator[int]:
     for entry in os.scandir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112
         if entry.name.isdigit():
-            yield entry.name
-
-
-def _begins(mark: bytes, marks: set[bytes]) -> bool:
-    """True where a mark, or one that stands within it, begins with one of these."""
-    return any(one.startswith(tuple(marks)) for one in (mark, *mark.split(b"/")))
-
-
-def memory_mib(sessions: Mapping[int, object]) -> dict[int, float]:
-    """Resident memory of all processes of these sessions (stat: fields 5, 6 and 24)."""
-    used = dict.fromkeys(sessions, 0.0)
-    for number in _all():
-        with suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{number}/stat", "rb") as file:  # noqa: PTH123
-                fields = file.read().rpartition(b")")[2].split()
-            for leader in {int(fields[2]), int(fields[3])} & used.keys():
-                used[leader] += int(fields[21]) * _PAGE_MIB
-    return used
+            yield int(entry.name)

@@ -1,7 +1,7 @@
-"""What a host and its manager say to each other: news are told until they are acknowledged, over
-whatever connection.
+"""The protocol between an agent and its manager: news is retransmitted until acknowledged, over any
+connection.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -13,141 +13,180 @@ import time
 from collections import deque
 from typing import Any, Callable, Mapping, NamedTuple
 
-from .link import Connecting, Link, Manager, Refused
-from .news import News
+from .answers import parse_answer
+from .link import Connecting, KeyRefused, ManagerAddress, ManagerConnection
+from .outbox import Outbox
 
-_COALESCE_S = 0.002  # ends within this time share a message, while there is more to begin
-_ASK_AGAIN_S = 0.005  # what ends within this time after an answer takes the place of a question
-_WAIT_S, _TURN_WAIT_S = 30.0, 1.0
-_MOST_UNDER_WAY = 8  # requests; more than one is a parked one and what has ended since
-_STALE_S = 30.0  # an answer that is so late will not come
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 58.0
+IDLE = "idle"
+"""Why an agent leaves that has had no task for too long."""
+_COALESCE_S = 0.002  # ends within this time share a message if tasks wait
+_ASK_AGAIN_S = 0.005  # ends within this time of an answer replace a request
+_WAIT_S, _TURN_WAIT_S, _IDLE_TURN_S = 30.0, 1.0, 10.0
+_MOST_UNDER_WAY = 8  # requests; a long poll, and results since then
+_STALE_S, _MOST_STALE_S = 10.0, 30.0  # an answer that is later than this is not expected
+_SLACK = 3.0  # times the lateness of the latest answer
+_FIRST_PAUSE_S, _SHORT_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0, 58.0
+_LONG_AWAY_S = 120.0
 _GROWTH, _JITTER = 1.5, 0.04
-_TURNS_S = 600.0  # how long requests take turns after a way was seen to cut streams
+_TURNS_S = 600.0  # duration of turns after a path was seen to cut streams
 _CUTS_S = 60.0
 
 
-class Standing(NamedTuple):
-    """How the host stands, as far as it matters for when to speak."""
+class AgentLoad(NamedTuple):
+    """The agent's load, as far as it determines when to send."""
 
     busy: bool
-    """It holds tasks."""
+    """The agent holds tasks."""
     supplied: bool
     """Tasks wait here for a processor."""
 
 
 class Pauses:
-    """How long to wait before trying to connect again: about half as long as the manager has been
-    away, so that hosts are soon back after a short absence; from a minute on nearly a minute each
-    time. By then hosts are spread over the minute and stay so, and come back evenly. (Were each
-    pause drawn from the whole minute anew, twice as many would come at first.)
-    """
+    """Pauses between connection attempts: about half of the time that the manager has been away, so
+    that agents reconnect soon after a short absence; a quarter of a minute at most during the first
+    two minutes, so that a faulty network delays agents no longer; then nearly one minute each. By
+    then agents are spread over the minute, stay so, and reconnect evenly. (If each pause were drawn
+    from the whole minute, twice as many would reconnect at first.)"""
 
     def __init__(self) -> None:
-        self._most_s, self._spread = _FIRST_PAUSE_S, False
+        self._most_s, self._spread, self._sum_s = _FIRST_PAUSE_S, False, 0.0
+        self._random = random.Random()
 
     def next_s(self, least_s: float = 0.0) -> float:
-        """The next pause, in seconds. ``least_s``: it is drawn from up to no less than this."""
-        most_s = max(self._most_s, least_s)
-        self._most_s = min(_GROWTH * most_s, _LONGEST_PAUSE_S)
+        """Return the next pause, in seconds. ``least_s``: lower limit of the upper end of the range
+        it is drawn from."""
+        pause_s = self._draw_s(max(self._most_s, least_s))
+        self._sum_s += pause_s
+        return pause_s
+
+    def _draw_s(self, most_s: float) -> float:
+        limit_s = _SHORT_PAUSE_S if self._sum_s < _LONG_AWAY_S else _LONGEST_PAUSE_S
+        self._most_s = min(_GROWTH * most_s, limit_s)
         if most_s <= _FIRST_PAUSE_S or (most_s >= _LONGEST_PAUSE_S and not self._spread):
             self._spread = most_s >= _LONGEST_PAUSE_S
-            return random.uniform(0.0, most_s)
-        return random.uniform((1.0 - _JITTER if self._spread else 0.5) * most_s, most_s)
+            return self._random.uniform(0.0, most_s)
+        return self._random.uniform((1.0 - _JITTER if self._spread else 0.5) * most_s, most_s)
 
     def over(self) -> None:
-        """The manager has answered."""
-        self._most_s, self._spread = _FIRST_PAUSE_S, False
+        """Reset: the manager has answered."""
+        self._most_s, self._spread, self._sum_s = _FIRST_PAUSE_S, False, 0.0
 
 
-class Talk:
-    """Messages of one life of an agent, numbered through, over one connection after the other."""
+class Turns:
+    """Whether requests take turns with answers, as over a path that cuts streams."""
+
+    def __init__(self, always: bool) -> None:
+        self._until_s = math.inf if always else 0.0
+        self._cuts: deque[float] = deque(maxlen=2)
+
+    def are_on(self, now_s: float) -> bool:
+        """Return True where a request waits for the answer to the one before it."""
+        return now_s < self._until_s
+
+    def cut(self, now_s: float) -> None:
+        """Record that a connection that had worked was cut."""
+        self._cuts.append(now_s)
+        if len(self._cuts) == 2 and self._cuts[1] - self._cuts[0] < _CUTS_S:
+            self._until_s = max(self._until_s, now_s + _TURNS_S)
+
+    def hold_s(self, now_s: float, busy: bool) -> float:
+        """Return how long the manager may hold back an answer."""
+        if not self.are_on(now_s):
+            return _WAIT_S
+        return _TURN_WAIT_S if busy else _IDLE_TURN_S
+
+
+class Session:
+    """The messages of one incarnation of an agent, numbered consecutively across its
+    connections."""
 
     def __init__(
         self,
-        manager: Manager,
+        manager: ManagerAddress,
         who: Mapping[str, str],
         turns: bool,
         ring: Callable[[], None],
         hello: Callable[[], dict[str, Any]],
-        running: Callable[[], list[Any]],
+        beat: Callable[[], dict[str, Any]],
     ) -> None:
-        """``who``: what every message begins with; ``hello``, ``running``: what is told first, and
-        in beats."""
+        """``who``: the start of every message; ``hello``, ``beat``: contents of the first message
+        and of heartbeats."""
         self._manager, self._connecting = manager, Connecting(manager, ring)
-        self._who, self._hello, self._running = who, hello, running
-        self.link: Link | None = None
-        self.standing = Standing(False, False)
+        self._who, self._hello, self._beat = who, hello, beat
+        self.link: ManagerConnection | None = None
+        self.load = AgentLoad(False, False)
         self.leaving = ""
-        self.is_refused = False  # where the manager listened nobody does
-        self._news = News()
+        self.is_refused = False  # no process listens at the manager's address
+        self._news = Outbox()
         self._seq = self._left_in = 0
         now_s = time.monotonic()
-        self.heard_s = self._beat_at_s = self._born_s = now_s
+        self.last_contact_s = self._heartbeat_at_s = self._born_s = now_s
         self._try_s = self._again_s = self._news_s = 0.0
-        self._pauses = Pauses()
-        self._cuts: deque[float] = deque(maxlen=2)
-        self._turns_until_s = math.inf if turns else 0.0
-        self._beat_s = 10.0
+        self._pauses, self._stale_s = Pauses(), _STALE_S
+        self._turns = Turns(turns)
+        self._heartbeat_s = 10.0
         self._greeted = False
 
-    def add(self, kind: str, one: object) -> None:
-        """News: of kind ended, returned or cached."""
-        self._news.add(kind, one)
+    def add(self, kind: str, item: object) -> None:
+        """Add news of kind ended, returned or cached."""
+        self._news.add(kind, item)
         self._news_s = self._news_s or time.monotonic()
 
     def leave(self, why: str) -> None:
-        """Tell that the host leaves, when all that it gives back has been told."""
+        """Announce that the agent leaves, after all tasks that it returns have been reported."""
         self.leaving, self._left_in = why, 0
         self._news_s = self._news_s or time.monotonic()
 
     @property
-    def has_taken_leave(self) -> bool:
-        """True when the manager knows that the host leaves, and all that it had to tell."""
-        return self._left_in < 0 and self._news.is_all_known
+    def has_left(self) -> bool:
+        """Return True when the manager has acknowledged the agent's leaving and all its news."""
+        return self._left_in < 0 and self._news.all_acknowledged
+
+    @property
+    def has_nothing_to_report(self) -> bool:
+        """Return True where the manager is away and has acknowledged all news."""
+        return self.link is None and self._news.all_acknowledged
 
     @property
     def is_new(self) -> bool:
-        """True while the manager has never answered."""
-        return self.heard_s == self._born_s
+        """Return True while the manager has never answered."""
+        return self.last_contact_s == self._born_s
 
     def away_s(self, now_s: float) -> float:
-        """How long the manager has been away, in seconds."""
-        return now_s - self.heard_s if self.link is None else 0.0
+        """Return how long the manager has been away, in seconds."""
+        return now_s - self.last_contact_s if self.link is None else 0.0
 
-    def speak(self) -> None:
+    def send(self) -> None:
         """Send what is due."""
-        while self.link is not None and self._speak_s(now_s := time.monotonic()) <= now_s:
+        while self.link is not None and self._send_at_s(now_s := time.monotonic()) <= now_s:
             try:
-                self.link.ask(self._message(now_s), now_s)
+                # the first answer of a connection shows at once whether it works
+                wait_s = self._turns.hold_s(now_s, self.load.busy) if self._greeted else 0.0
+                self.link.ask(self._message(now_s, wait_s), now_s, wait_s)
             except OSError:
                 self._lose()
 
-    def _turning(self, now_s: float) -> bool:
-        return now_s < self._turns_until_s
-
-    def _speak_s(self, now_s: float) -> float:
-        """When the next message is due."""
+    def _send_at_s(self, now_s: float) -> float:
+        """Return when the next message is due."""
         if self.link is None:
             return math.inf
-        under_way = len(self.link.asked)
-        if under_way >= (1 if self._turning(now_s) else _MOST_UNDER_WAY) or self.link.blocked:
+        under_way = len(self.link.pending)
+        if under_way >= (1 if self._turns.are_on(now_s) else _MOST_UNDER_WAY) or self.link.blocked:
             return math.inf
         if not self._greeted:
             return now_s
         if self._news_s:
-            return self._news_s + _COALESCE_S if self.standing.supplied else now_s
-        due_s = max(self._beat_at_s, self._again_s)
+            return self._news_s + _COALESCE_S if self.load.supplied else now_s
+        due_s = max(self._heartbeat_at_s, self._again_s)
         if not under_way:
             due_s = min(
                 due_s,
-                max(self.heard_s + (_ASK_AGAIN_S if self.standing.busy else 0.0), self._again_s),
+                max(self.last_contact_s + (_ASK_AGAIN_S if self.load.busy else 0.0), self._again_s),
             )
         return due_s
 
-    def _message(self, now_s: float) -> bytes:
+    def _message(self, now_s: float, wait_s: float) -> bytes:
         self._seq += 1
-        wait_s = _TURN_WAIT_S if self._turning(now_s) and self.standing.busy else _WAIT_S
         message: dict[str, Any] = {
             **self._who,
             "seq": self._seq,
@@ -156,95 +195,99 @@ class Talk:
         if not self._greeted:
             self._greeted = True
             message["hello"] = self._hello()
-        if now_s >= self._beat_at_s:
-            self._beat_at_s = now_s + self._beat_s
-            message["running"] = self._running()
-        message.update(self._news.tell(self._seq))
+        if now_s >= self._heartbeat_at_s:
+            self._heartbeat_at_s = now_s + self._heartbeat_s
+            message.update(self._beat())
+        message.update(self._news.report(self._seq))
         more = self._news.is_new
         self._news_s = now_s if more else 0.0
-        if self.leaving:  # also with news to come: else it would be given more meanwhile
+        if self.leaving:  # also with news pending: else more tasks would be assigned
             message["leaving"] = self.leaving
             self._left_in = self._left_in or (0 if more else self._seq)
         return json.dumps(message, separators=(",", ":")).encode()
 
-    def hear(self) -> list[dict[str, Any]]:
-        """The answers that have come and say something; Refused where the key does not do."""
+    def receive(self) -> list[dict[str, Any]]:
+        """Return the received answers that have content. Raise Refused where the key is not
+        accepted."""
         if self.link is None:
             return []
-        said: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         try:
+            late_s = self.link.late_s(time.monotonic())
             answers = self.link.read()
+            if answers:
+                self._stale_s = min(_MOST_STALE_S, max(_STALE_S, _SLACK * late_s))
             self.link.write()
             for status, body in answers:
                 if status == 403:
-                    raise Refused
+                    raise KeyRefused
                 if status not in (200, 204):
                     self._refit(status)
                     break
-                self.heard_s = time.monotonic()
-                self._pauses.over()
                 if status == 200:
-                    said.append(json.loads(body))
-        except (OSError, ValueError):
+                    messages.append(parse_answer(body))
+                self.last_contact_s = time.monotonic()
+                self._pauses.over()
+        except (OSError, ValueError):  # also an answer that is not the manager's
             self._lose()
-        return said
+        return messages
 
     def _refit(self, status: int) -> None:
-        """The manager does not take this message now, or not at this size (413)."""
+        """Handle a manager that does not accept this message now, or not at this size (413); or a
+        proxy that answers in its place."""
         if status == 413:
             self._news.shrink()
         self._lose(cut=False, pause_s=2.0)
 
     def absorb(self, answer: dict[str, Any], now_s: float) -> list[Any]:
-        """What an answer says of the exchange itself; the tasks whose ends the manager knows
-        now."""
+        """Process the protocol fields of an answer; return the tasks whose ends are
+        acknowledged."""
         seq = answer.get("seq", 0)
-        known = self._news.acknowledge(seq)
+        acknowledged = self._news.acknowledge(seq)
         if 0 < self._left_in <= seq:
             self._left_in = -1
-        if answer.get(
-            "hello"
-        ):  # the manager does not know who this is: it is told on a new connection
+        if answer.get("hello"):  # unknown session: a new connection starts with hello
             self._lose(cut=False)
-        self._beat_s = answer.get("beat_s") or self._beat_s
-        self._beat_at_s = min(self._beat_at_s, now_s + self._beat_s)
+        self._heartbeat_s = answer.get("beat_s") or self._heartbeat_s
+        self._heartbeat_at_s = min(self._heartbeat_at_s, now_s + self._heartbeat_s)
         self._again_s = now_s + (answer.get("again_s") or 0.0)
-        return known
+        return acknowledged
 
     def look(self, now_s: float) -> None:
-        """See to it that there is a connection, and that it is alive."""
-        while self._connecting.made:
-            made = self._connecting.made.popleft()
-            self.is_refused = isinstance(made, ConnectionRefusedError)
-            if isinstance(made, OSError):
+        """Ensure that there is a connection, and that it is alive."""
+        while self._connecting.connected:
+            socket = self._connecting.connected.popleft()
+            self.is_refused = isinstance(socket, ConnectionRefusedError)
+            if isinstance(socket, OSError):
                 self._try_s = now_s + self._pauses.next_s()
             else:
-                self.link, self._greeted = Link(made, self._manager), False
+                self.link, self._greeted = ManagerConnection(socket, self._manager), False
         if self.link is not None:
-            asked = self.link.asked
-            parked_s = _WAIT_S if len(asked) == 1 else 0.0
-            if asked and now_s > asked[min(1, len(asked) - 1)] + parked_s + _STALE_S:
+            if self.link.late_s(now_s) > self._stale_s:
+                # the manager may be slow instead: then the next connection waits longer
+                self._stale_s = min(2.0 * self._stale_s, _MOST_STALE_S)
                 self._lose()
-        elif not self._connecting.under_way and now_s >= self._try_s:
-            self._connecting.begin()
+        elif not self._connecting.under_way(now_s) and now_s >= self._try_s:
+            self._connecting.begin(now_s)
 
     def _lose(self, cut: bool = True, pause_s: float = 0.0) -> None:
-        """The connection is gone: what was not acknowledged is told again on the next one."""
+        """Handle a lost connection: unacknowledged news is sent again on the next one."""
         now_s = time.monotonic()
         if self.link is None:
             return
         if cut and self.link.answered:
-            self._cuts.append(now_s)
-            if len(self._cuts) == 2 and self._cuts[1] - self._cuts[0] < _CUTS_S:
-                self._turns_until_s = max(self._turns_until_s, now_s + _TURNS_S)
+            self._turns.cut(now_s)
         self.link = None
+        if self.leaving == IDLE:  # not acknowledged: there may be work by the next connection
+            self.leaving = ""
         self._try_s = now_s + self._pauses.next_s(pause_s)
-        self._news.tell_again()
+        self._news.resend()
         self._left_in = 0
         self._news_s = now_s if self.leaving or self._news.is_new else 0.0
 
     def next_s(self, now_s: float) -> float:
-        """When it wants to speak or to connect again, by the monotonic clock in seconds."""
+        """Return when it needs to send or to connect again, by the monotonic clock in seconds."""
         if self.link is None:
-            return math.inf if self._connecting.under_way else self._try_s
-        return self._speak_s(now_s)
+            return max(self._connecting.ends_s, self._try_s)
+        late_s = self.link.late_s(now_s)
+        return min(self._send_at_s(now_s), now_s + max(0.0, self._stale_s - late_s) + _ASK_AGAIN_S)

@@ -1,8 +1,8 @@
-"""Files of tasks on a host: inputs come by their digest and are kept, outputs are sent before the
-end is told.
+"""Files of tasks on a node: inputs are fetched by digest and cached, outputs are sent before the
+end is reported.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer. A few threads wait for the
-network, each with a connection of its own.
+Shipped to nodes: the standard library only, Python 3.8 or newer. A few threads wait for the
+network, each with its own connection.
 """
 
 from __future__ import annotations
@@ -17,54 +17,56 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping
 from urllib.parse import quote
 
-from .link import Manager
+from .link import OURS, ManagerAddress
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
 
 _THREADS = 4
 _PIECE = 1 << 20
-_TRIES = 3  # with an input whose bytes are not what its digest says
+_TRIES = 3  # for an input whose bytes do not match its digest
 _LONGEST_S = 20.0  # between two tries
 
 
-class Hopeless(Exception):
-    """Trying again does not help."""
+class FetchFailed(Exception):
+    """A permanent error: a retry does not help."""
 
 
-class Store:
-    """The cache of inputs, and the threads that move files."""
+class FileCache:
+    """The cache of inputs, and the threads that transfer files."""
 
-    def __init__(self, manager: Manager, folder: Path, ring: Callable[[], None]) -> None:
+    def __init__(self, manager: ManagerAddress, folder: Path, ring: Callable[[], None]) -> None:
         self._manager, self._folder, self._ring = manager, folder, ring
         self._work: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
         self._threads = 0
         self._stop = threading.Event()
         self.fetched: deque[tuple[str, str, float]] = deque()
-        """Digests of inputs that came, each with what was wrong, else empty, and when it began to
-        come."""
+        """Digests of received inputs, each with its error, else empty, and the start time of its
+        transfer."""
         self.sent: deque[tuple[Any, float, list[str]]] = deque()
-        """What :meth:`send` was called with, the seconds that it took and what is to be complained
-        of."""
+        """Arguments of :meth:`send`, the seconds that it took, and the errors."""
 
     def cached(self) -> list[str]:
-        """Digests of the inputs that are here."""
+        """Return the digests of the cached inputs."""
         with suppress(OSError):
             return sorted(name for name in os.listdir(self._folder) if is_digest(name))  # noqa: PTH208
         return []
 
     def has(self, digest: str) -> bool:
-        """True where an input is here."""
+        """Return True where an input is cached."""
         return (self._folder / digest).is_file()
 
     def fetch(self, digest: str) -> None:
-        """Fetch an input; it stands in ``fetched`` when it is here, or cannot be had."""
+        """Fetch an input; it is added to ``fetched`` when it is cached, or cannot be fetched."""
 
         def work(line: _Line) -> None:
             try:
                 self._fetch(line, digest)
                 self.fetched.append((digest, "", line.began_s))
-            except (Hopeless, OSError) as error:  # OSError: no room on the disk
+            except (FetchFailed, OSError) as error:  # OSError: no room on the disk
                 self.fetched.append((digest, f"input {digest[:12]}: {error}", time.monotonic()))
             self._ring()
 
@@ -79,28 +81,38 @@ class Store:
                     part.chmod(0o444)  # tasks see it through a link
                     part.replace(self._folder / digest)
                     return
-            raise Hopeless("other bytes than its digest says")
+            raise FetchFailed("the content does not match its digest")
         finally:
             with suppress(OSError):
                 part.unlink()
 
-    def place(self, folder: Path, inputs: Mapping[str, str], outputs: list[str]) -> None:
-        """A task's folder with its inputs; OSError, Hopeless where that cannot be made."""
+    def place(
+        self,
+        folder: Path,
+        inputs: Mapping[str, str],
+        outputs: list[str],
+        executable: Collection[str] = (),
+    ) -> None:
+        """Create a task's folder with its inputs; ``executable``: those that are programs. Raise
+        OSError, FetchFailed where that fails."""
         folder.mkdir()
         for name in outputs:
             _inside(folder, name).parent.mkdir(parents=True, exist_ok=True)
         for name, digest in inputs.items():
             path = _inside(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
+            if name in executable:
+                (self._folder / digest).chmod(0o555)
             if name in outputs:
                 shutil.copyfile(self._folder / digest, path)
+                path.chmod(0o755 if name in executable else 0o644)
             else:
                 path.symlink_to(self._folder / digest)
 
     def send(
         self, token: object, key: tuple[int, int, int], folder: Path, outputs: list[str]
     ) -> None:
-        """Send a task's outputs and remove its folder; it stands in ``sent`` then."""
+        """Send a task's outputs and remove its folder; it is then added to ``sent``."""
 
         def work(line: _Line) -> None:
             began_s, wrong = time.monotonic(), []
@@ -113,7 +125,7 @@ class Store:
                         )
                     else:
                         wrong.append(f"did not write {name!r}")
-                except (Hopeless, OSError) as error:
+                except (FetchFailed, OSError) as error:
                     wrong.append(f"could not send {name!r}: {error}")
             shutil.rmtree(folder, ignore_errors=True)
             self.sent.append((token, time.monotonic() - began_s, wrong))
@@ -133,20 +145,20 @@ class Store:
             self._work.get()(line)
 
     def close(self) -> None:
-        """No more tries."""
+        """Stop all retries."""
         self._stop.set()
 
 
 class _Line:
-    """A thread's connection; tries again until the manager is back."""
+    """A thread's connection; retries until the manager answers."""
 
-    def __init__(self, manager: Manager, stop: threading.Event) -> None:
+    def __init__(self, manager: ManagerAddress, stop: threading.Event) -> None:
         self._manager, self._stop = manager, stop
         self._connection: Any = None
-        self.began_s = 0.0  # when the last answer began to come
+        self.began_s = 0.0  # when the last answer started to arrive
 
     def get(self, address: str, path: Path) -> str:
-        """Write what is there to a file; its sha256."""
+        """Download an address to a file; return its sha256."""
 
         def once(connection: Any) -> tuple[int, str]:
             connection.request("GET", address, headers=self._manager.headers)
@@ -155,11 +167,11 @@ class _Line:
             digest = hashlib.sha256()
             if answer.status != 200:
                 answer.read()
-                return answer.status, ""
+                return _status_of(answer), ""
             try:
                 file = path.open("wb")
             except OSError as error:
-                raise Hopeless(str(error)) from None
+                raise FetchFailed(str(error)) from None
             with file:
                 for piece in iter(lambda: answer.read(_PIECE), b""):
                     digest.update(piece)
@@ -168,10 +180,10 @@ class _Line:
                 raise ConnectionResetError("cut")
             return 200, digest.hexdigest()
 
-        return self._insist(once)
+        return self._with_retries(once)
 
     def put(self, address: str, path: Path) -> None:
-        """Send a file."""
+        """Upload a file."""
         digest = hashlib.sha256()
         with path.open("rb") as file:
             for piece in iter(lambda: file.read(_PIECE), b""):
@@ -181,17 +193,18 @@ class _Line:
             headers = {
                 **self._manager.headers,
                 "X-Sha256": digest.hexdigest(),
+                "X-Executable": "1" if path.stat().st_mode & 0o100 else "",
                 "Content-Length": str(path.stat().st_size),
             }
             with path.open("rb") as file:
                 connection.request("PUT", address, body=file, headers=headers)
             answer = connection.getresponse()
             answer.read()
-            return answer.status, ""
+            return _status_of(answer), ""
 
-        self._insist(once)
+        self._with_retries(once)
 
-    def _insist(self, once: Callable[[Any], tuple[int, str]]) -> str:
+    def _with_retries(self, once: Callable[[Any], tuple[int, str]]) -> str:
         import http.client  # noqa: PLC0415 loads much; most hosts move no files
 
         pause_s = 1.0
@@ -200,36 +213,43 @@ class _Line:
                 if self._connection is None:
                     self._connection = http.client.HTTPConnection("manager")
                     self._connection.sock = self._manager.connect()
-                status, said = once(self._connection)
+                status, text = once(self._connection)
                 if status == 200:
-                    return said
+                    return text
                 if 400 <= status < 500 and status not in (408, 429):
-                    raise Hopeless(f"the manager says {status}")
-            except (OSError, http.client.HTTPException):
-                pass  # it is away: the task's end waits, and so does whoever needs the input
+                    raise FetchFailed(f"the manager answered {status}")
+            except (OSError, ValueError, http.client.HTTPException):
+                pass  # manager away: ends, and tasks that need the input, wait
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
             self._stop.wait(random.uniform(0, pause_s))
             pause_s = min(2 * pause_s, _LONGEST_S)
-        raise Hopeless("the host leaves")
+        raise FetchFailed("the agent is leaving")
+
+
+def _status_of(answer: HTTPResponse) -> int:
+    """Return the status of an answer; 502 for an error that is not the manager's own."""
+    if answer.status >= 400 and answer.headers.get(OURS) is None:
+        return 502
+    return int(answer.status)
 
 
 def _write(file: Any, piece: bytes) -> None:
     try:
         file.write(piece)
-    except OSError as error:  # the disk, not the network
-        raise Hopeless(str(error)) from None
+    except OSError as error:  # an error of the disk, not of the network
+        raise FetchFailed(str(error)) from None
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """A file of a task's folder; Hopeless for a name that leads out of it."""
+    """Return the path of a file in a task's folder. Raise FetchFailed for a name outside it."""
     path = Path(name)
     if not name or path.is_absolute() or ".." in path.parts:
-        raise Hopeless(f"no name of a file in a task's folder: {name!r}")
+        raise FetchFailed(f"not a valid name of a file in a task's folder: {name!r}")
     return folder / path
 
 
 def is_digest(name: str) -> bool:
-    """True for a sha256 in hexadecimal."""
+    """Return True for a sha256 in hexadecimal."""
     return len(name) == 64 and all(letter in "0123456789abcdef" for letter in name)

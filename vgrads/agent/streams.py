@@ -1,36 +1,36 @@
-"""What tasks print: files on the host's disk, of which the tails are told.
+"""Output of tasks: files on the node's disk, whose tails are reported.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
 
 import os
 
-_MUCH = 64 << 20  # bytes of output on disk beyond which only the tail is kept
+_MUCH = 64 << 20  # bytes of output on disk; beyond it only the tail is kept
 
 
 class Streams:
-    """Pairs of files without a name, for standard output and error; used again by later tasks."""
+    """Pairs of unnamed files for standard output and error; reused by later tasks."""
 
     def __init__(self, folder: str) -> None:
-        """``folder``: where they are made."""
-        self._folder, self._made = folder, 0
+        """``folder``: where the files are created."""
+        self._folder, self._created = folder, 0
         self._free: list[list[int]] = []
 
     @property
     def has_free(self) -> bool:
-        """True where a pair is there that no task has."""
+        """Return True where an unused pair exists."""
         return bool(self._free)
 
     def take(self) -> list[int]:
-        """A pair, as descriptors; OSError where none can be made."""
+        """Return a pair as descriptors. Raise OSError where none can be created."""
         if self._free:
             return self._free.pop()
         pair = []
         for kind in ("out", "err"):
-            self._made += 1
-            path = os.path.join(self._folder, f"{kind}{self._made}")  # noqa: PTH118
+            self._created += 1
+            path = os.path.join(self._folder, f"{kind}{self._created}")  # noqa: PTH118
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             try:
                 pair.append(os.open(path, flags, 0o600))
@@ -41,17 +41,17 @@ class Streams:
         return pair
 
     def give_back(self, pair: list[int]) -> None:
-        """Of a task of which nothing is left that might write there."""
+        """Return a pair for reuse, after no process of its task can write to it."""
         self._free.append(pair)
 
     def close(self, pair: list[int]) -> None:
-        """Of a task of which something may still write there."""
+        """Close a pair to which processes of its task may still write."""
         for file in pair:
             os.close(file)
 
 
 def take_tail(file: int, most: int) -> str:
-    """The last bytes, so many at most; the file is empty then."""
+    """Return the last bytes, at most this many, and empty the file."""
     size = os.lseek(file, 0, os.SEEK_END)
     if not size:
         return ""
@@ -60,9 +60,18 @@ def take_tail(file: int, most: int) -> str:
     return tail.decode("utf-8", "replace")
 
 
+def read_lines(file: int, position: int, most: int) -> tuple[str, int]:
+    """Return the complete lines after a position, at most this many bytes, and the new position."""
+    position = min(position, os.fstat(file).st_size)
+    body = os.pread(file, most, position)
+    if len(body) < most:
+        body = body[: body.rfind(b"\n") + 1]
+    return body.decode("utf-8", "replace"), position + len(body)
+
+
 def cut(file: int, most: int) -> None:
-    """A task that prints without end must not fill the disk: of what it printed so far only so many
-    bytes are kept."""
+    """Limit the file of a task that prints without end to its last bytes, so that it does not fill
+    the disk."""
     size = os.fstat(file).st_size
     if size > _MUCH:
         tail = os.pread(file, most, size - most)

@@ -1,7 +1,7 @@
-"""Tasks with files: they are begun when their inputs are here, and told as ended when their outputs
-are sent.
+"""Tasks with files: they start when their inputs are here, and are reported when their outputs are
+sent.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer.
+Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -11,29 +11,31 @@ import time
 from pathlib import Path
 from typing import Collection
 
-from .session import Talk
-from .store import Hopeless, Store, is_digest
-from .tasks import End, Key, Task, Tasks, could_not_run
+from .session import Session
+from .store import FetchFailed, FileCache, is_digest
+from .tasks import AgentTask, AttemptOutcome, Key, TaskQueue, could_not_run
+
+_UNSENT = -1000  # in place of exit code 0: not all outputs were written and sent
 
 
 class Transfers:
-    """The tasks of a host that wait for inputs or send outputs."""
+    """The tasks of an agent that wait for inputs or send outputs."""
 
-    def __init__(self, store: Store, scratch: Path, tasks: Tasks, talk: Talk) -> None:
-        """``tasks``: where those go all inputs of which are here; ``talk``: what is told of the
-        others."""
-        self._store, self._scratch, self._tasks, self._talk = store, scratch, tasks, talk
-        self.moving: dict[Key, Task] = {}
-        self._lacking: dict[str, list[Task]] = {}  # digest → tasks that wait for it
+    def __init__(self, store: FileCache, scratch: Path, tasks: TaskQueue, session: Session) -> None:
+        """``tasks``: receives tasks whose inputs are all here; ``session``: receives the reports of
+        the others."""
+        self._store, self._scratch, self._tasks, self._session = store, scratch, tasks, session
+        self.moving: dict[Key, AgentTask] = {}
+        self._lacking: dict[str, list[AgentTask]] = {}  # digest → tasks that wait for it
 
-    def fetch(self, task: Task) -> None:
-        """Bring what a task needs."""
+    def fetch(self, task: AgentTask) -> None:
+        """Fetch the inputs of a task."""
         wrong = [name for name, digest in task.inputs.items() if not is_digest(digest)]
         if wrong:
-            self._refuse(task, f"the input '{wrong[0]}' cannot be read at the dispatcher")
+            self._refuse(task, f"the input {wrong[0]!r} cannot be read at the dispatcher")
             return
         self.moving[task.key] = task
-        task.missing = {one for one in task.inputs.values() if not self._store.has(one)}
+        task.missing = {name for name in task.inputs.values() if not self._store.has(name)}
         for digest in task.missing:
             if digest not in self._lacking:
                 self._store.fetch(digest)
@@ -41,39 +43,40 @@ class Transfers:
         if not task.missing:
             self._make_ready(task)
 
-    def _refuse(self, task: Task, why: str) -> None:
-        self._talk.add("ended", could_not_run(task, why).told())
+    def _refuse(self, task: AgentTask, why: str) -> None:
+        self._session.add("ended", could_not_run(task, why).to_wire())
 
-    def _make_ready(self, task: Task) -> None:
-        """All its inputs are here."""
+    def _make_ready(self, task: AgentTask) -> None:
+        """Pass on a task whose inputs are all here."""
         del self.moving[task.key]
         folder = self._scratch / "{}.{}.{}".format(*task.key)
-        # waiting for a connection or its turn is no time of the link
+        # waiting for a connection or its turn is not transfer time
         task.ready_s = time.monotonic()
         task.fetched_s = max(0.0, task.ready_s - task.coming_s)
         try:
-            self._store.place(folder, task.inputs, task.outputs)
-        except (OSError, Hopeless) as error:
+            self._store.place(folder, task.inputs, task.outputs, task.bag.executable)
+        except (OSError, ValueError, FetchFailed) as error:  # ValueError: a null byte in a name
             shutil.rmtree(folder, ignore_errors=True)
             self._refuse(task, str(error))
             return
         task.folder = str(folder)
         self._tasks.waiting.append(task)
 
-    def send(self, end: End) -> None:
-        """Send a task's outputs, then tell its end."""
+    def send(self, end: AttemptOutcome) -> None:
+        """Send the outputs of a task that succeeded, then report its end."""
         self.moving[end.task.key] = end.task
-        self._store.send(end, end.task.key, Path(end.task.folder), end.task.outputs)
+        outputs = [] if end.code else end.task.outputs
+        self._store.send(end, end.task.key, Path(end.task.folder), outputs)
 
     def look(self) -> None:
-        """Go on with what has come and what was sent."""
+        """Process received inputs and sent outputs."""
         while self._store.fetched:
             digest, wrong, began_s = self._store.fetched.popleft()
             if not wrong:
-                self._talk.add("cached", digest)
+                self._session.add("cached", digest)
             for task in self._lacking.pop(digest, []):
                 task.missing.discard(digest)
-                if self.moving.get(task.key) is not task:  # given back meanwhile
+                if self.moving.get(task.key) is not task:  # returned since
                     continue
                 if wrong:
                     del self.moving[task.key]
@@ -87,11 +90,11 @@ class Transfers:
             del self.moving[end.task.key]
             if wrong_ones:
                 err = "\n".join(filter(None, [end.err.rstrip(), *wrong_ones]))
-                end = end._replace(err=err, code=-1000 if end.code == 0 else end.code)
-            self._talk.add("ended", end.told(sent_s))
+                end = end._replace(err=err, code=_UNSENT if end.code == 0 else end.code)
+            self._session.add("ended", end.to_wire(sent_s))
 
     def take_back(self, keys: Collection[Key]) -> list[Key]:
-        """Give up those of these that have not begun; which they were."""
+        """Drop those of these tasks that have not started; return them."""
         taken = [key for key, task in self.moving.items() if key in keys and not task.began_s]
         for key in taken:
             del self.moving[key]

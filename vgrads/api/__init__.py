@@ -1,1 +1,1 @@
-"""What Python programs can ask of vgrads, free of terminal, HTTP and database."""
+"""The Python interface of vgrads, independent of terminal, HTTP and database."""

@@ -1,4 +1,4 @@
-"""Where things lie: the data that ships with vgrads, and what it keeps between commands."""
+"""Locations of files: the data that ships with vgrads, and its data between commands."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 
 def embedded_data() -> Path:
-    """The folder of embedded sites and sets: inside an installed package, or beside it in a
+    """Return the folder of embedded sites and sets: inside an installed package, or next to it in a
     checkout."""
     inside = Path(__file__).parent / "embedded"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "data"
 
 
 def home() -> Path:
-    """Where the database and the files of runs are kept: ``VGRADS_HOME``, else the user's data
-    folder."""
+    """Return the folder of the database and of the files of runs: ``VGRADS_HOME``, otherwise the
+    user's data folder."""
     chosen = os.environ.get("VGRADS_HOME")
     if chosen:
         return Path(chosen)
@@ -24,10 +24,16 @@ def home() -> Path:
 
 
 def run_folder(run_id: str) -> Path:
-    """Where the files of a run's tasks lie, unless its user chose another place."""
+    """Return the default folder of the files of a run's tasks."""
     return home() / "runs" / run_id
 
 
 def set_folder(set_id: str) -> Path:
-    """The folder of a set that came without one: its own, with nothing of anybody else's in it."""
+    """Return the folder of a set that came without one: an exclusive folder without other users'
+    files."""
     return home() / "sets" / set_id
+
+
+def dispatcher_folder(dispatcher: str) -> Path:
+    """Return the folder of a dispatcher."""
+    return home() / "dispatchers" / dispatcher

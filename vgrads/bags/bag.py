@@ -1,7 +1,7 @@
-"""A user's bag: many independent tasks, one command each, and what they need of a host.
+"""A user's bag: many independent tasks, one command each, and their requirements on a node.
 
-A task is a number from 0 on. What is the same for all stands once; a pending task has nothing of
-its own, so a bag of a million costs what its parameters cost.
+A task is a number from 0 on. Common values are stored once; a pending task has no storage of its
+own, so a bag of a million tasks costs as much as its parameters.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from vgrads.policies.policy import Policy
 from vgrads.workflows.generated.lazy import Lazy
 
 RAW = "raw"
-"""``{x:raw}`` puts a parameter into the command as it stands; ``{x}`` as one word of the shell."""
+"""``{x:raw}`` inserts a parameter into the command unchanged; ``{x}`` as one word of the shell."""
 
 
 TASK = "task"
-"""A parameter that every task has: its number."""
+"""Parameter of every task: its number."""
 
 
 class Lines(Protocol):
@@ -41,19 +41,19 @@ class Axis:
     rows: Sequence[tuple[str, ...]]
 
 
-class Commands(Protocol):
-    """The tasks of a bag, each by its number."""
+class TaskCommands(Protocol):
+    """The commands of a bag's tasks, by number."""
 
     def __len__(self) -> int: ...
 
     def command(self, task: int) -> str:
-        """What a task runs."""
+        """Return the command of a task."""
 
     def filled(self, texts: Sequence[str], task: int) -> list[str]:
-        """Names of files in which parameters stand, with those of a task put in as they are."""
+        """Return file names with the parameters of a task inserted unchanged."""
 
     def values(self, task: int) -> dict[str, str]:
-        """A task's parameters."""
+        """Return a task's parameters."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,16 @@ class Template:
     def values(self, task: int) -> dict[str, str]:
         if not 0 <= task < self._count:
             raise IndexError(task)
-        found = {TASK: str(task)}
+        result = {TASK: str(task)}
         for axis in reversed(self.axes):
             task, row = divmod(task, len(axis.rows))
-            found.update(zip(axis.names, axis.rows[row], strict=True))
-        return found
+            result.update(zip(axis.names, axis.rows[row], strict=True))
+        return result
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Commands one by one."""
+    """A list of commands."""
 
     lines: Lines
 
@@ -114,34 +114,34 @@ class Listed:
 
 
 def fill(texts: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Texts with the parameters in them as they are."""
+    """Return texts with the parameters inserted unchanged."""
     return [
         "".join(before + values.get(name, "") for before, name, _ in parts_of(t)) for t in texts
     ]
 
 
 def parts_of(text: str) -> list[tuple[str, str, bool]]:
-    """A template in pieces: (text before, name of the parameter or "", whether it goes in as it
-    stands)."""
+    """Split a template into pieces: (text before, name of the parameter or "", whether it is
+    inserted unchanged)."""
     return [(before, name or "", form == RAW) for before, name, form, _ in Formatter().parse(text)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bag:
+class BagSpec:
     """Tasks and their rules. Times in seconds, memory in MiB, ``procs`` processors for each task.
 
-    ``retries``: how often a task that failed is tried again; ``limit_s``: after so long it is
-    killed (0: never); ``estimate_s``: how long a task takes, where the user says so; ``inputs`` and
-    ``outputs``: files that go to a host and come back, in which parameters may stand. ``policy``:
-    what its user wrote (docs/policies.md); ``learns``: copies of late tasks by what is learned of
-    them; ``most_copies``: hosts that may have a task at once; ``tail_below``: so few waiting tasks
-    are its tail; ``failover``: sites where tasks go that have failed; ``pass_env``: variables of
-    its owner that tasks are passed; ``order``: which tasks are ready when, where not all are at
-    once.
+    ``retries``: maximum number of retries of a failed task; ``limit_s``: time after which it is
+    killed (0: never); ``estimate_s``: run time stated by the user; ``inputs`` and ``outputs``:
+    files sent to a node and back, whose names may contain parameters. ``policy``: the user's
+    dispatch policy (docs/policies.md); ``learns``: replicate late tasks by learned run times;
+    ``most_replicas``: maximum number of agents per task at once; ``tail_below``: the tail begins
+    with this many waiting tasks; ``failover``: sites for tasks that have failed; ``pass_env``:
+    variables of its owner that tasks are passed; ``order``: the order in which tasks become ready,
+    where not all are at once.
     """
 
     name: str
-    commands: Commands
+    commands: TaskCommands
     owner: str = ""
     weight: float = 1.0
     procs: int = 1
@@ -158,7 +158,7 @@ class Bag:
     output_bytes: int = 4096
     policy: Policy | None = None
     learns: bool = False
-    most_copies: int = 4
+    most_replicas: int = 4
     tail_below: int | None = None
     tail_latched: bool = True
     failover: tuple[str, ...] = ()
@@ -166,6 +166,6 @@ class Bag:
 
     @property
     def executable(self) -> str:
-        """The first word of its first command."""
+        """Return the first word of its first command."""
         words = self.commands.command(0).split() if len(self.commands) else []
         return words[0] if words else ""

@@ -1,1 +1,1 @@
-"""Hosts ask: tasks go out, results come in, nothing is lost."""
+"""The dispatcher: agents request tasks and return results; the journal loses none."""

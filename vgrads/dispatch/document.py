@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from vgrads.bags.bag import RAW, TASK, Axis, Bag, Commands, Listed, Template, parts_of
-from vgrads.dispatch.lines import FileLines, Growing, Rows, Steps, plain
+from vgrads.bags.bag import RAW, TASK, Axis, BagSpec, Listed, TaskCommands, Template, parts_of
+from vgrads.dispatch.parameters import FileLines, FileRows, GrowingCommands, RangeSteps, plain
 from vgrads.kernel.documents import (
     Document,
     NotNegative,
@@ -23,26 +23,28 @@ from vgrads.kernel.documents import (
     validate,
 )
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.extras import MissingExtraError
 from vgrads.kernel.problems import Sourced
 from vgrads.kernel.units import parse_duration
 from vgrads.policies.policy import SLOTS, Policy, read_policy
+from vgrads.policies.waiting import WaitingPolicy
 
 OPEN = "commands.ndjson"
-"""In the folder of an open bag: the commands that have come so far, each as a JSON string on a
-line."""
+"""File in the folder of an open bag: the commands received so far, each as a JSON string on a line.
+"""
 MOST_TASKS = 100_000_000
 _MOST_LOOKED_AT = 1_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class RangeDocument(Document):
-    """``start``, ``stop`` (left out), ``step``."""
+    """``start``, ``stop`` (excluded), ``step``."""
 
     range: Annotated[tuple[int | float, ...], Field(min_length=1, max_length=3)]
 
 
 class LinesDocument(Document):
-    """A file with a value in each line."""
+    """A file with one value per line."""
 
     lines: Annotated[str, Field(min_length=1)]
 
@@ -52,12 +54,12 @@ Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
 
 
 class HostsDocument(Document):
-    """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``:
-    of a request.
+    """Number of nodes, how they are requested and when they are released. ``procs``: of one node;
+    ``longest``: of a request.
 
-    ``guests``: hosts may come that no site gave (``vgrads bags invite BAG``), they are at the site
-    ``guest``; ``idle``: after which a host goes; ``patience``: for ``release: look-ahead``, how
-    many idle seconds of a host a second of waiting is worth.
+    ``guests``: ad-hoc agents may join (``vgrads bags invite BAG``), they are at the site ``guest``;
+    ``idle``: idle time after which a node is released; ``patience``: for ``release: look-ahead``,
+    how many idle seconds of a node a second of waiting is worth.
     """
 
     most: Annotated[int, Field(ge=1, le=100_000)] = 32
@@ -131,14 +133,14 @@ class BagDocument(Document):
         return value
 
     @model_validator(mode="after")
-    def _one_source(self) -> BagDocument:
-        given = [self.command, self.commands, self.commands_file]
-        if self.open and given != [None, None, None]:
-            raise ValueError("the commands of an open bag are handed over later, one by one")
-        if not self.open and sum(source is not None for source in given) != 1:
+    def _check_source(self) -> BagDocument:
+        values = [self.command, self.commands, self.commands_file]
+        if self.open and values != [None, None, None]:
+            raise ValueError("the commands of an open bag are submitted later, one by one")
+        if not self.open and sum(source is not None for source in values) != 1:
             raise ValueError("give one of 'command', 'commands' and 'commands_file'")
         if self.command is None and (self.parameters or self.table):
-            raise ValueError("'parameters' and 'table' belong to a 'command'")
+            raise ValueError("'parameters' and 'table' need a 'command'")
         if self.policy is not None and self.policy_file is not None:
             raise ValueError("give 'policy' or 'policy_file', not both")
         if self.sites and not set(self.failover) <= set(self.sites):
@@ -149,8 +151,9 @@ class BagDocument(Document):
         return self
 
 
-def load_bag(path: Path) -> tuple[BagDocument, Bag]:
-    """The bag in a YAML or JSON file; InputError names the field, the file or the line."""
+def load_bag(path: Path) -> tuple[BagDocument, BagSpec]:
+    """Read the bag in a YAML or JSON file. Raise InputError with the field, the file or the
+    line."""
     document = validate(BagDocument, with_written_parameters(load_mapping(path)), str(path))
     try:
         return document, build_bag(document, path.resolve().parent)
@@ -158,18 +161,17 @@ def load_bag(path: Path) -> tuple[BagDocument, Bag]:
         raise error.within(str(path)) from None
 
 
-def with_written_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A document in which the values of parameters are texts as they were written, where that is
-    known."""
-    parameters = given.get("parameters")
-    if not isinstance(given, Sourced) or not isinstance(parameters, dict):
-        return given
-    written = given.as_written("parameters")
-    found = {
+def with_written_parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a document with the original text of parameter values, where it is available."""
+    parameters = document.get("parameters")
+    if not isinstance(document, Sourced) or not isinstance(parameters, dict):
+        return document
+    written = document.as_written("parameters")
+    fields = {
         name: _as_written(values, written.get(str(name)) if isinstance(written, dict) else None)
         for name, values in parameters.items()
     }
-    return given.replaced(parameters=found)
+    return document.replaced(parameters=fields)
 
 
 def _as_written(values: object, written: object) -> Any:
@@ -182,19 +184,20 @@ def _as_written(values: object, written: object) -> Any:
     ]
 
 
-def missing_inputs(bag: Bag, folder: Path) -> list[str]:
-    """Inputs of a bag that are no files in a folder, each once: of the first million tasks."""
-    seen: dict[str, bool] = {}
+def missing_inputs(bag: BagSpec, folder: Path) -> list[str]:
+    """Return inputs of a bag that are not files in a folder, each once: of the first million
+    tasks."""
+    used: dict[str, bool] = {}
     differ = any(name for text in bag.inputs for _, name, _ in parts_of(text))
     for task in range(min(len(bag.commands), _MOST_LOOKED_AT if differ else 1)):
         for name in bag.commands.filled(bag.inputs, task):
-            if name not in seen:
-                seen[name] = (folder / name).is_file()
-    return [name for name, found in seen.items() if not found]
+            if name not in used:
+                used[name] = (folder / name).is_file()
+    return [name for name, present in used.items() if not present]
 
 
-def refuse_missing_inputs(bag: Bag, folder: Path) -> None:
-    """InputError, by name, where an input of a bag is not there."""
+def refuse_missing_inputs(bag: BagSpec, folder: Path) -> None:
+    """Raise InputError with the name where an input of a bag does not exist."""
     missing = missing_inputs(bag, folder)
     if missing:
         more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
@@ -206,17 +209,18 @@ def refuse_missing_inputs(bag: Bag, folder: Path) -> None:
         )
 
 
-def build_bag(document: BagDocument, folder: Path) -> Bag:
-    """The bag behind a document; its files are looked for in ``folder``."""
+def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagSpec:
+    """Build the bag of a document; its files are searched in ``folder``. ``stored``: it was
+    accepted, so it waits where an extra for its policy is missing."""
     commands = _commands(document, folder)
     if not len(commands) and not document.open:
         raise InputError(
             "has no tasks", fix="give parameters, commands, or a file that is not empty"
         )
     if len(commands) > MOST_TASKS:
-        raise InputError(f"has {len(commands):,} tasks; at most {MOST_TASKS:,} are taken")
+        raise InputError(f"has {len(commands):,} tasks; at most {MOST_TASKS:,} are accepted")
     _check_files(document, commands)
-    return Bag(
+    return BagSpec(
         name=document.name,
         commands=commands,
         owner=document.owner,
@@ -233,13 +237,20 @@ def build_bag(document: BagDocument, folder: Path) -> Bag:
         env=dict(document.env),
         pass_env=document.pass_env,
         output_bytes=document.output_bytes,
-        policy=_policy(document, folder),
+        policy=_stored_policy(document, folder) if stored else _policy(document, folder),
         learns=document.copies == "learned",
-        most_copies=document.most_copies,
+        most_replicas=document.most_copies,
         tail_below=document.tail_below,
         tail_latched=document.tail_latched,
         failover=document.failover,
     )
+
+
+def _stored_policy(document: BagDocument, folder: Path) -> Policy | None:
+    try:
+        return _policy(document, folder)
+    except MissingExtraError as error:
+        return WaitingPolicy(str(error))
 
 
 def _policy(document: BagDocument, folder: Path) -> Policy | None:
@@ -253,31 +264,31 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
             raise InputError(f"cannot be read: {error}", where="policy_file") from error
         policy = read_policy(text, document.policy_file)
     if policy is not None and not any(map(policy.has, SLOTS)):
-        raise InputError("says nothing", where="policy", fix=f"it has one of {', '.join(SLOTS)}")
+        raise InputError("is empty", where="policy", fix=f"give at least one of {', '.join(SLOTS)}")
     if (
         policy is not None
         and document.copies == "learned"
         and policy.has("ReplicationRequirements")
     ):
         raise InputError(
-            "is learned, and the policy has ReplicationRequirements too",
+            "is learned, but the policy has ReplicationRequirements too",
             where="copies",
-            fix="leave one of them out",
+            fix="remove one of them",
         )
     return policy
 
 
 def _text_of(path: Path) -> str:
-    """A file's text without the mark that some editors put first; what is no file (a pipe never
-    ends) is refused."""
+    """Return a file's text without the byte order mark that some editors add; anything but a file
+    (a pipe never ends) is rejected."""
     if path.exists() and not path.is_file():
-        raise OSError(f"'{path.name}' is no file")
+        raise OSError(f"'{path.name}' is not a file")
     return path.read_text(encoding="utf-8-sig")
 
 
-def _commands(document: BagDocument, folder: Path) -> Commands:
+def _commands(document: BagDocument, folder: Path) -> TaskCommands:
     if document.open:
-        return Listed(Growing(folder / OPEN))
+        return Listed(GrowingCommands(folder / OPEN))
     if document.commands is not None:
         return Listed(document.commands)
     if document.commands_file is not None:
@@ -302,23 +313,23 @@ def _check_template(text: str, names: Sequence[str], where: str) -> None:
         parts = parts_of(text)
     except ValueError as error:
         raise InputError(
-            f"is no template: {error}",
+            f"is not a valid template: {error}",
             where=where,
-            fix="a brace that is meant is written twice: {{ or }}",
+            fix="a literal brace is written twice: {{ or }}",
         ) from error
     for _, name, _ in parts:
         if name and name not in (*names, TASK):
-            known = ", ".join((*names, TASK))
+            choices = ", ".join((*names, TASK))
             raise InputError(
                 f"names the parameter '{name}', which is not given",
                 where=where,
-                fix=f"known: {known}",
+                fix=f"known: {choices}",
             )
     if re.search(r"\{[A-Za-z_]\w*:(?!" + RAW + r"\})", text):
-        raise InputError("'{name:form}' knows only the form 'raw'", where=where)
+        raise InputError("'{name:form}' accepts only the form 'raw'", where=where)
 
 
-def _check_files(document: BagDocument, commands: Commands) -> None:
+def _check_files(document: BagDocument, commands: TaskCommands) -> None:
     for text in document.outputs:
         if len(commands) > 1 and not any(name for _, name, _ in parts_of(text)):
             raise InputError(
@@ -328,24 +339,24 @@ def _check_files(document: BagDocument, commands: Commands) -> None:
             )
 
 
-def _axis(name: str, given: Any, folder: Path) -> Axis:
+def _axis(name: str, values: Any, folder: Path) -> Axis:
     where = f"parameters.{name}"
-    if isinstance(given, LinesDocument):
-        return Axis((name,), Rows(FileLines(folder / given.lines, where)))
-    if isinstance(given, RangeDocument):
-        return Axis((name,), _range(given.range, where))
-    return Axis((name,), [(plain(value),) for value in given])
+    if isinstance(values, LinesDocument):
+        return Axis((name,), FileRows(FileLines(folder / values.lines, where)))
+    if isinstance(values, RangeDocument):
+        return Axis((name,), _range(values.range, where))
+    return Axis((name,), [(plain(value),) for value in values])
 
 
-def _range(given: tuple[int | float, ...], where: str) -> Steps:
-    start, stop = (0, given[0]) if len(given) == 1 else given[:2]
-    step = given[2] if len(given) == 3 else 1
+def _range(values: tuple[int | float, ...], where: str) -> RangeSteps:
+    start, stop = (0, values[0]) if len(values) == 1 else values[:2]
+    step = values[2] if len(values) == 3 else 1
     if step == 0 or not all(map(_finite, (start, stop, step))):
-        raise InputError("a range needs a step that is not 0", where=where)
+        raise InputError("a range needs a step other than 0", where=where)
     count = max(0, -int((start - stop) // step))
     if count > MOST_TASKS:
-        raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are taken", where=where)
-    return Steps(start, step, count)
+        raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are accepted", where=where)
+    return RangeSteps(start, step, count)
 
 
 def _finite(number: float) -> bool:
@@ -353,7 +364,7 @@ def _finite(number: float) -> bool:
 
 
 def _table(path: Path) -> Axis:
-    """A CSV file: its first line names the parameters."""
+    """Read a CSV file whose first line has the names of the parameters."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)
@@ -363,7 +374,7 @@ def _table(path: Path) -> Axis:
                     raise InputError(
                         f"line 1: '{name}' cannot be the name of a parameter", where="table"
                     )
-            found = []
+            parts = []
             for row in rows:
                 if row and len(row) != len(names):
                     raise InputError(
@@ -371,9 +382,9 @@ def _table(path: Path) -> Axis:
                         where="table",
                     )
                 if row:
-                    found.append(tuple(row))
+                    parts.append(tuple(row))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where="table") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"is no CSV file: {error}", where="table") from error
-    return Axis(names, found)
+        raise InputError(f"is not a valid CSV file: {error}", where="table") from error
+    return Axis(names, parts)

@@ -1,1 +1,1 @@
-"""The ground: time, event order, units, errors, random streams. Imports nothing of ours."""
+"""Kernel: time, event queue, units, errors, random streams. Imports no other package of vgrads."""

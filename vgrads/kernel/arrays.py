@@ -1,4 +1,4 @@
-"""The types of columns: arrays of one kind of number, and of records."""
+"""Types of columns: arrays of one kind of number, and of records."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Records = np.recarray[tuple[int, ...], np.dtype[np.void]]
-"""Rows of named fields; which fields they have is documented where the dtype is defined."""
+"""Rows of named fields; the fields are documented where the dtype is defined."""
 Bins = NDArray[np.uint8]
 Columns = tuple[NDArray[Any], ...]
-"""Arrays of one length, each of its own kind of number; which they are is documented where they are
-made."""
+"""Arrays of one length, each of its own kind of number; they are documented where they are created.
+"""

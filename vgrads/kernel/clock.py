@@ -1,4 +1,4 @@
-"""Time, injected. Nothing above this file reads the machine's clock by itself.
+"""Injected time. No module above this one reads the machine's clock itself.
 
 A run's clock counts seconds from the run's own zero (the instant of planning).
 """
@@ -12,17 +12,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a loop needs of time."""
+    """The interface of clocks."""
 
     @property
     def virtual(self) -> bool:
-        """True where waiting costs nothing (:class:`SimClock`)."""
+        """True if waiting costs nothing (:class:`SimClock`)."""
 
     def now(self) -> float:
-        """Seconds since the run's zero."""
+        """Return the seconds since the run's zero."""
 
     def advance_to(self, instant_s: float) -> None:
-        """Let time pass until ``instant_s``; returns at once if that is past."""
+        """Let time pass until ``instant_s``; return at once if that is past."""
 
 
 class SimClock:
@@ -41,7 +41,7 @@ class SimClock:
 
 
 class WallClock:
-    """Real time on the monotonic clock, so that a changed system time does not matter."""
+    """Real time on the monotonic clock, unaffected by changes of the system time."""
 
     virtual = False
 
@@ -56,7 +56,7 @@ class WallClock:
 
 
 def boot_id() -> str:
-    """Which start of this machine this is; empty where the machine does not say."""
+    """Return an id of the current boot of this machine; empty if the machine has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -65,11 +65,10 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant that is kept: by the calendar, and by the seconds that the machine had then been
-    up.
+    """A stored instant: by the calendar, and by the machine's uptime.
 
-    The calendar may be set, the other count may not, and goes on while the machine is suspended;
-    but it begins anew with the machine, and another machine has another one.
+    The calendar may be set; the uptime may not, and continues while the machine is suspended; but
+    it restarts at boot, and differs on another machine.
     """
 
     unix_s: float
@@ -78,12 +77,12 @@ class Moment:
 
     @classmethod
     def now(cls) -> Moment:
-        """This instant."""
+        """Return the current instant."""
         return cls(time.time(), boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
-    def passed_s(self) -> float:
-        """Seconds since then: by the calendar only where the machine was started anew, or is
-        another one."""
+    def elapsed_s(self) -> float:
+        """Return the seconds since then: by the calendar only after a reboot, or on another
+        machine."""
         now = Moment.now()
         return (
             now.up_s - self.up_s

@@ -1,6 +1,6 @@
-"""Documents that people write (YAML, JSON, TOML) → checked models, with errors that name the field.
+"""Documents that users write (YAML, JSON, TOML) → checked models, with errors that name the field.
 
-Decision 0002 says why Pydantic models stand at these borders too, and not only in the portal.
+Decision 0002 explains why Pydantic models are also used here, and not only in the portal.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pydantic import (
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
-from vgrads.kernel.problems import MOST_TOLD, Sourced, problems_of
+from vgrads.kernel.problems import MAX_REPORTED, Sourced, problems_of
 from vgrads.kernel.units import LONGEST_S
 
 _SMALLEST = 1e-6
-"""What is smaller is a slip of the pen, and overflows where something is divided by it."""
+"""Smaller values are input errors, and overflow if something is divided by them."""
 
 
 def _not_tiny(value: float) -> float:
@@ -45,14 +45,14 @@ Seconds = Annotated[
 NotNegative = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), AfterValidator(_not_tiny)]
 """A size, a rate or a price."""
 Positive = Annotated[float, Field(ge=_SMALLEST, le=1e12, allow_inf_nan=False)]
-"""The same where 0 means nothing."""
+"""The same without 0, where it would be meaningless."""
 Count = Annotated[int, Field(ge=1, le=100_000_000)]
-"""How many of something there are: cores, jobs, workflows."""
+"""A number of things: cores, jobs, workflows."""
 
 
 def _name_of_variable(value: str) -> str:
     if not (value.isascii() and value.isidentifier()):
-        raise ValueError(f"'{value}' is no name of a variable")
+        raise ValueError(f"'{value}' is not a valid name of a variable")
     if value.startswith("VGRADS_"):
         raise ValueError(f"'{value}' is never passed to tasks")
     return value
@@ -70,30 +70,46 @@ class Document(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _truth_is_no_number(cls, value: object, info: ValidationInfo) -> Any:
-        """Pydantic would take ``false`` for 0, YAML takes ``no`` for false: hardly ever what was
-        meant."""
+        """Reject booleans for numbers: Pydantic would accept ``false`` as 0, and YAML reads ``no``
+        as false, which is hardly ever intended."""
         if (value is True or value is False) and not _takes_truth(cls, str(info.field_name)):
             raise ValueError(f"must not be {str(value).lower()}")
-        if _has_nul(value):
-            raise ValueError("must have no NUL character")
+        if not _holds_documents(cls, str(info.field_name)) and _has_nul(value):
+            raise ValueError("must not contain a NUL character")
         return value
 
 
 def _has_nul(value: object) -> bool:
-    """True where a text, or one in a plain collection of texts, has a sign that no system takes."""
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, dict):
-        return any(
-            _has_nul(text) for pair in value.items() for text in pair if isinstance(text, str)
-        )
-    return isinstance(value, list | tuple) and any("\0" in t for t in value if isinstance(t, str))
+    """True if a text, or one in plain collections, has a NUL character."""
+    left = [value]
+    while left:  # no recursion: documents may be nested deeply
+        item = left.pop()
+        if isinstance(item, str):
+            if "\0" in item:
+                return True
+        elif isinstance(item, dict):
+            left += item.keys()
+            left += item.values()
+        elif isinstance(item, list | tuple):
+            left += item
+    return False
 
 
 @cache
 def _takes_truth(model: type[BaseModel], field: str) -> bool:
-    """True where a field may be true or false."""
+    """True if a field may be a boolean."""
     return _mentions(model.model_fields[field].annotation, bool)
+
+
+@cache
+def _holds_documents(model: type[BaseModel], field: str) -> bool:
+    """True if a field contains documents, which check their own texts and name their own fields."""
+    return _contains_document(model.model_fields[field].annotation)
+
+
+def _contains_document(annotation: object) -> bool:
+    own = isinstance(annotation, type) and issubclass(annotation, Document)
+    return own or any(map(_contains_document, get_args(annotation)))
 
 
 def _mentions(annotation: object, kind: type) -> bool:
@@ -107,7 +123,7 @@ Value = TypeVar("Value")
 
 
 def as_value_error(parse: Callable[[], Value]) -> Value:
-    """What a parser gives; its complaint as the ValueError that a validator needs."""
+    """Call a parser and convert its InputError into the ValueError that a validator needs."""
     try:
         return parse()
     except InputError as error:
@@ -115,7 +131,7 @@ def as_value_error(parse: Callable[[], Value]) -> Value:
 
 
 def load_mapping(path: Path) -> dict[str, Any]:
-    """The top-level mapping of a YAML, JSON or TOML file."""
+    """Load the top-level mapping of a YAML, JSON or TOML file."""
     text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", where=str(path))
@@ -126,7 +142,7 @@ def load_mapping(path: Path) -> dict[str, Any]:
 
 
 def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
-    """The mapping that a text of a kind (yaml, json, toml) holds; InputError says where it cannot
+    """Parse the mapping of a text of a kind (yaml, json, toml); InputError states where it cannot
     be read."""
     try:
         parsed = _PARSERS[kind](text)
@@ -147,7 +163,7 @@ def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
         AttributeError,
         OverflowError,
     ) as error:
-        # of the makers of values: no such day, no such number, a mapping as a key
+        # from constructors of values: invalid date, invalid number, a mapping as a key
         raise InputError(
             f"cannot be parsed: {' '.join(str(error).split())}", where=where
         ) from error
@@ -157,7 +173,7 @@ def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
 
 
 _MOST_REPEATED = 20_000
-"""Values that aliases of a YAML document may add: a few lines can stand for billions."""
+"""Limit of values that aliases of a YAML document may add: a few lines can expand to billions."""
 
 
 def _read_yaml(text: str) -> Any:
@@ -169,7 +185,7 @@ _YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _refuse_floods(text: str) -> None:
-    """InputError where aliases, one within the other, make far more of a text than it has."""
+    """Raise InputError if nested aliases expand a text far beyond its size."""
     sizes: dict[str, int] = {}
     open_: list[tuple[str | None, int]] = []  # anchor, values before it
     count = repeated = 0
@@ -178,7 +194,7 @@ def _refuse_floods(text: str) -> None:
             size = sizes.get(str(event.anchor), 1)
             count, repeated = count + size, repeated + size
             if repeated > _MOST_REPEATED:
-                raise InputError("repeats too much by aliases", fix="write it out")
+                raise InputError("repeats too much through aliases", fix="write it without aliases")
         elif isinstance(event, yaml.CollectionStartEvent):
             open_.append((event.anchor, count))
             count += 1
@@ -198,7 +214,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def validate(model: type[Model], data: object, where: str) -> Model:
-    """``data`` as a model; the InputError tells everything that is wrong, with lines where they are
+    """Validate ``data`` as a model; the InputError lists all problems, with line numbers where
     known."""
     try:
         return model.model_validate(data)
@@ -207,13 +223,13 @@ def validate(model: type[Model], data: object, where: str) -> Model:
 
 
 def validate_field(model: type[Model], data: object) -> Model:
-    """``data`` as a model; the InputError's place is the first wrong field."""
+    """Validate ``data`` as a model; the InputError's place is the first wrong field."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first, *_ = found = problems_of(error, model, _lines_of(data))
+        first, *_ = matrix_problems = problems_of(error, model, _lines_of(data))
         what, more = _all_problems(error, model, data)
-        if len(found) == 1:
+        if len(matrix_problems) == 1:
             what = f"line {first.line}: {first.what}" if first.line else first.what
         raise InputError(what, more, where=first.field) from error
 
@@ -221,20 +237,20 @@ def validate_field(model: type[Model], data: object) -> Model:
 def document_error(
     error: ValidationError, model: type[BaseModel], data: object, where: str
 ) -> InputError:
-    """Everything that Pydantic found wrong with a document, in our words."""
+    """Convert a Pydantic error into an InputError with all problems of a document."""
     return InputError(*_all_problems(error, model, data), where=where)
 
 
 def _all_problems(
     error: ValidationError, model: type[BaseModel], data: object
 ) -> tuple[str, tuple[str, ...]]:
-    """What to say in a line, and all problems where there are several."""
-    told = [str(problem) for problem in problems_of(error, model, _lines_of(data))]
-    if len(told) == 1:
-        return told[0], ()
-    more = len(told) - MOST_TOLD
-    shown = told[:MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
-    return f"{len(told)} things are wrong", tuple(shown)
+    """Return the message in one line, and all problems if there are several."""
+    lines = [str(problem) for problem in problems_of(error, model, _lines_of(data))]
+    if len(lines) == 1:
+        return lines[0], ()
+    more = len(lines) - MAX_REPORTED
+    shown = lines[:MAX_REPORTED] + ([f"and {more} more"] if more > 0 else [])
+    return f"{len(lines)} errors", tuple(shown)
 
 
 def _lines_of(data: object) -> Callable[[tuple[str | int, ...]], int | None]:

@@ -1,15 +1,15 @@
-"""What can go wrong, as a tree.
+"""Errors of vgrads, as a tree.
 
 ::
 
     VgradsError            exit  transient
     ├── InputError           2   no     a file, field, line or option is wrong
     ├── InfeasibleError      3   no     the request is well formed and cannot be promised
-    └── SiteError            4   maybe  a site or service did not do what it was asked
+    └── SiteError            4   maybe  a site or service did not carry out a request
 
-Each error carries the culprit as data (``where``) and what to do about it (``fix``), prints as
-one line, or one and a list of everything that is wrong with a document, and survives pickling, so
-that it can cross a process boundary.
+Each error has its location as data (``where``) and the remedy (``fix``), prints as one line, or one
+line and a list of all problems of a document, and survives pickling, so that it can cross a process
+boundary.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class VgradsError(Exception):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For a person: the line, and one for each of the things that it counts (``parts``)."""
+        """Return the message for users: the line, and one line for each of its ``parts``."""
         place = f"{self.where}: " if self.where else ""
         advice = f" ({self.fix})" if self.fix else ""
         return f"{place}{self.what}{advice}", *self.parts
@@ -41,7 +41,7 @@ class VgradsError(Exception):
         return f"{first}: {'; '.join(more)}" if more else first
 
     def within(self, place: str) -> VgradsError:
-        """Say in which file or field this happened, keeping what was already known."""
+        """Add the file or field where this happened, and keep the existing location."""
         self.where = f"{place}: {self.where}" if self.where else place
         return self
 
@@ -63,7 +63,7 @@ class InputError(VgradsError):
 
 
 class InfeasibleError(VgradsError):
-    """No plan can do what was asked; ``lacking`` says what would be needed."""
+    """No plan can meet the request; ``lacking`` states the missing resources."""
 
     exit_code = 3
 
@@ -78,7 +78,7 @@ class InfeasibleError(VgradsError):
 
 
 class SiteError(VgradsError):
-    """A site could not be reached or refused; ``transient`` says whether asking again may help."""
+    """A site could not be reached or refused; ``transient``: a repeated call may succeed."""
 
     exit_code = 4
 

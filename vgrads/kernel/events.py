@@ -1,7 +1,7 @@
 """A queue of future events, ordered by ``(time, priority, sequence)``.
 
-The sequence number makes the order of simultaneous events that of their insertion, so that a
-simulation is a function of its inputs and its seed.
+The sequence number orders simultaneous events by insertion, so that a simulation is a function of
+its inputs and its seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class EventQueue(Generic[Item]):
         return len(self._items)
 
     def push(self, time_s: float, item: Item, priority: int = 0) -> int:
-        """Add an event; lower ``priority`` goes first among simultaneous ones. Returns a ticket."""
+        """Add an event and return a ticket; lower ``priority`` goes first among simultaneous
+        ones."""
         if math.isnan(time_s):
             raise ValueError("an event needs a time, not NaN")
         ticket = self._next
@@ -36,11 +37,11 @@ class EventQueue(Generic[Item]):
         return ticket
 
     def cancel(self, ticket: int) -> None:
-        """Forget an event; a ticket already popped is no error."""
+        """Remove an event; a ticket already popped is no error."""
         self._items.pop(ticket, None)
 
     def peek_time(self) -> float:
-        """Time of the next event, ``inf`` when there is none."""
+        """Return the time of the next event, ``inf`` if there is none."""
         while self._heap and self._heap[0][2] not in self._items:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else math.inf
@@ -52,12 +53,12 @@ class EventQueue(Generic[Item]):
         return time_s, self._items.pop(ticket)
 
     def pop_until(self, time_s: float) -> Iterator[tuple[float, Item]]:
-        """Pop all events with time ≤ ``time_s``, those pushed meanwhile included."""
+        """Pop all events with time ≤ ``time_s``, including those pushed in the process."""
         while self._items and self.peek_time() <= time_s:
             yield self.pop()
 
     def check(self) -> None:
-        """Every live ticket stands in the heap exactly once."""
+        """Check that every live ticket is in the heap exactly once."""
         live = [entry[2] for entry in self._heap if entry[2] in self._items]
         if sorted(live) != sorted(self._items):
             raise AssertionError(f"heap {self._heap} and items {self._items} disagree")

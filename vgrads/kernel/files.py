@@ -1,4 +1,4 @@
-"""Text files at the border: plain, gzip or xz, with errors that name them."""
+"""Text files as input and output: plain, gzip or xz, with errors that name them; durable files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vgrads.kernel.errors import InputError
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """UTF-8 text of a plain, gzip or xz file; ``errors`` as in ``bytes.decode``."""
+    """Return the UTF-8 text of a plain, gzip or xz file; ``errors`` as in ``bytes.decode``."""
     try:
         raw = path.read_bytes()
         if raw[:2] == b"\x1f\x8b":
@@ -31,12 +31,12 @@ def read_text(path: Path, errors: str = "strict") -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """UTF-8 text to a file; InputError where it cannot be written."""
+    """Write UTF-8 text to a file; InputError if that fails."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, body: bytes) -> None:
-    """Bytes to a file; InputError where it cannot be written."""
+    """Write bytes to a file; InputError if that fails."""
     try:
         path.write_bytes(body)
     except OSError as error:
@@ -44,8 +44,8 @@ def write_bytes(path: Path, body: bytes) -> None:
 
 
 def append_durably(descriptor: int, size: int, body: bytes) -> int:
-    """Append to a file of this size, on the disk when this returns; the new size. OSError where it
-    cannot be, and then the file is as before."""
+    """Append to a file of this size, durably, and return the new size. OSError if that fails; then
+    the file is unchanged."""
     try:
         left = memoryview(body)
         while left:
@@ -56,3 +56,25 @@ def append_durably(descriptor: int, size: int, body: bytes) -> int:
         os.lseek(descriptor, size, os.SEEK_SET)
         raise
     return size + len(body)
+
+
+def write_whole(path: Path, body: bytes, mode: int = 0o666) -> None:
+    """Write a file atomically, so that it is complete or absent even after a crash. OSError if that
+    fails; ``mode``: of a new file, less the umask."""
+    draft = path.with_suffix(".draft")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(draft, flags, mode), "wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of a folder's files durable. OSError if that fails."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

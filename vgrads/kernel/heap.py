@@ -1,4 +1,4 @@
-"""A binary heap of (key, number), compiled: the smallest key first, among equal keys the smallest
+"""A compiled binary heap of (key, number): the smallest key first, among equal keys the smallest
 number."""
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from vgrads.kernel.compiled import compiled
 
 @compiled
 def push(keys: Floats, numbers: Ints, size: int, key: float, number: int) -> int:
-    """Add; returns the new size. The arrays must have room."""
+    """Add an entry and return the new size. The arrays must have room."""
     _lift(keys, numbers, size, key, number)
     return size + 1
 
 
 @compiled
 def pop(keys: Floats, numbers: Ints, size: int) -> int:
-    """Take the first away; returns the new size. What was first must be read before.
+    """Remove the first entry, which must be read before, and return the new size.
 
-    The hole goes down to a leaf first, and what was last then up from there: it belongs near the
-    leaves, so that is one comparison a level instead of two (Wegener 1993,
+    The hole moves down to a leaf first, then the last entry up from there: it belongs near the
+    leaves, so that takes one comparison per level instead of two (Wegener 1993,
     doi:10.1016/0304-3975(93)90364-Y).
     """
     size -= 1
     hole, down = 0, 1
     while down + 1 < size:
-        one, other = keys[down], keys[down + 1]
-        if other < one or (other == one and numbers[down + 1] < numbers[down]):
+        left, other = keys[down], keys[down + 1]
+        if other < left or (other == left and numbers[down + 1] < numbers[down]):
             down += 1
         keys[hole], numbers[hole] = keys[down], numbers[down]
         hole, down = down, 2 * down + 1
@@ -39,7 +39,7 @@ def pop(keys: Floats, numbers: Ints, size: int) -> int:
 
 @compiled
 def _lift(keys: Floats, numbers: Ints, at: int, key: float, number: int) -> None:
-    """Put an entry at a place, or as far above it as it belongs."""
+    """Put an entry at a position, or as far above it as it belongs."""
     while at > 0:
         up = (at - 1) >> 1
         if keys[up] < key or (keys[up] == key and numbers[up] <= number):

@@ -1,5 +1,4 @@
-"""What is wrong with a document, all of it, in words: which line, which field, what was meant
-perhaps."""
+"""Problems of a document as text: line, field, and the probable intention."""
 
 from __future__ import annotations
 
@@ -15,14 +14,13 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 Path = tuple[str | int, ...]
-MOST_TOLD = 20
+MAX_REPORTED = 20
 _MISSING = "is missing"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where in the document (``workflows.0.tasks``), in which line, and
-    what."""
+    """One problem: its field in the document (``workflows.0.tasks``), its line, its description."""
 
     field: str
     what: str
@@ -36,59 +34,61 @@ class Problem:
 def problems_of(
     error: ValidationError, model: type[BaseModel], lines: Callable[[Path], int | None]
 ) -> list[Problem]:
-    """Everything that is wrong, one for each field, in the order of the lines."""
-    found: dict[Path, Problem] = {}
-    for one in error.errors(include_url=False):
-        place, owner = _walk(model, tuple(one["loc"]))
-        if place in found:  # the arms of a union: none of them took it
-            told = found[place].what
-            if "neither" not in told:
-                what = f"is neither of what it may be: {_shown(one['input'])}"
-                found[place] = Problem(found[place].field, what, found[place].line)
+    """Return all problems, one for each field, in the order of the lines."""
+    matrix_problems: dict[Path, Problem] = {}
+    for error_details in error.errors(include_url=False):
+        folder, owner = _start_waiting(model, tuple(error_details["loc"]))
+        if folder in matrix_problems:  # alternatives of a union: none of them accepted it
+            text = matrix_problems[folder].what
+            if "neither" not in text and "none of the" not in text:
+                what = f"has none of the allowed types: {_shown(error_details['input'])}"
+                matrix_problems[folder] = Problem(
+                    matrix_problems[folder].field, what, matrix_problems[folder].line
+                )
             continue
-        line = lines(place[:-1] if one["type"] == "missing" else place)
-        field = ".".join(map(str, place)) or "document"
-        found[place] = Problem(field, _words(dict(one), place, owner), line)
-    return sorted(_said_once(found), key=lambda problem: problem.line or 0)
+        line = lines(folder[:-1] if error_details["type"] == "missing" else folder)
+        field = ".".join(map(str, folder)) or "document"
+        matrix_problems[folder] = Problem(field, _words(dict(error_details), folder, owner), line)
+    return sorted(_distinct(matrix_problems), key=lambda problem: problem.line or 0)
 
 
 _FOLLOWS = ("needs at least", "must be text")
-"""What is not wrong itself where something inside is: a list is too short, a mapping is no text
-either."""
+"""Problems that only follow from a problem inside: a list is too short, a mapping is also not text.
+"""
 
 
-def _said_once(found: Mapping[Path, Problem]) -> Iterator[Problem]:
-    """Without what only follows: a list that is empty because its entries are wrong, the key that a
-    typo was for."""
-    meant = {p.what.partition("did you mean ")[2].strip("'?") for p in found.values()}
-    around = {place[:depth] for place in found for depth in range(len(place))}
-    for place, problem in found.items():
-        if not (place in around and problem.what.startswith(_FOLLOWS)) and not (
-            problem.what == _MISSING and str(place[-1]) in meant
+def _distinct(matrix_problems: Mapping[Path, Problem]) -> Iterator[Problem]:
+    """Omit problems that only follow from others: a list that is empty because its entries are
+    wrong, the key for which another is a typo."""
+    intended = {p.what.partition("did you mean ")[2].strip("'?") for p in matrix_problems.values()}
+    around = {folder[:depth] for folder in matrix_problems for depth in range(len(folder))}
+    for folder, problem in matrix_problems.items():
+        if not (folder in around and problem.what.startswith(_FOLLOWS)) and not (
+            problem.what == _MISSING and str(folder[-1]) in intended
         ):
             yield problem
 
 
-def _walk(model: type[BaseModel], place: Path) -> tuple[Path, type[BaseModel] | None]:
-    """A place without the names that Pydantic puts in for the arms of a union; the model that its
-    last key is of."""
-    kept: list[str | int] = []
+def _start_waiting(model: type[BaseModel], folder: Path) -> tuple[Path, type[BaseModel] | None]:
+    """Return a location without the names that Pydantic inserts for alternatives of a union, and
+    the model of its last key."""
+    retained: list[str | int] = []
     kinds: list[Any] = [model]
     owner: type[BaseModel] | None = None
-    for part in place:
+    for part in folder:
         models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        known = [_field(kind, part) for kind in models]
+        fields = [_field(kind, part) for kind in models]
         arms = {kind.__name__ for kind in models} if len(kinds) > 1 else set()
-        if arms and not any(known) and (part in arms or _tag(part)):
+        if arms and not any(fields) and (part in arms or _tag(part)):
             continue
-        if isinstance(part, int) or models or not kept:
-            kept.append(part)
+        if isinstance(part, int) or models or not retained:
+            retained.append(part)
             owner = models[0] if models and not isinstance(part, int) else owner
-            inner = [a for a in known if a is not None] or (kinds if isinstance(part, int) else [])
+            inner = [a for a in fields if a is not None] or (kinds if isinstance(part, int) else [])
             kinds = [leaf for annotation in inner for leaf in _leaves(annotation)]
         elif not _tag(part):
-            kept.append(part)
-    return tuple(kept), owner
+            retained.append(part)
+    return tuple(retained), owner
 
 
 def _field(model: type[BaseModel], name: str | int) -> Any:
@@ -107,7 +107,7 @@ def _leaves(annotation: object) -> Iterator[Any]:
 
 
 def _tag(part: str | int) -> bool:
-    """True for what names an arm of a union, as ``str`` or ``function-after[…]``."""
+    """True for the name of an alternative of a union, such as ``str`` or ``function-after[…]``."""
     return str(part) in (
         "str",
         "constrained-str",
@@ -120,7 +120,7 @@ def _tag(part: str | int) -> bool:
 
 
 _NUMBERS = {
-    "greater_than": ("gt", "must be over"),
+    "greater_than": ("gt", "must be above"),
     "greater_than_equal": ("ge", "must be at least"),
     "less_than": ("lt", "must be below"),
     "less_than_equal": ("le", "must be at most"),
@@ -139,42 +139,41 @@ _PLAIN = {
 }
 
 
-def _words(one: Mapping[str, Any], place: Path, owner: type[BaseModel] | None) -> str:
-    kind, given = str(one["type"]), one.get("input")
+def _words(detail: Mapping[str, Any], folder: Path, owner: type[BaseModel] | None) -> str:
+    kind, value = str(detail["type"]), detail.get("input")
     if kind == "missing":
         return _MISSING
     if kind == "extra_forbidden":
-        return f"unknown key{_meant(str(place[-1]), _keys(owner))}"
+        return f"unknown key{_suggestion(str(folder[-1]), _keys(owner))}"
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type"):
         whole = "whole " if kind.startswith("int") else ""
-        return f"must be a {whole}number, is {_shown(given)}"
+        return f"must be a {whole}number, is {_shown(value)}"
     if kind == "string_too_short":
         return "must not be empty"
     if kind in _PLAIN:
-        return f"{_PLAIN[kind]}, is {_shown(given)}"
-    return _limit_words(kind, given, one.get("ctx") or {}) or str(one["msg"]).removeprefix(
+        return f"{_PLAIN[kind]}, is {_shown(value)}"
+    return _limit_words(kind, value, detail.get("ctx") or {}) or str(detail["msg"]).removeprefix(
         "Value error, "
     )
 
 
-def _limit_words(kind: str, given: object, limits: Mapping[str, Any]) -> str:
-    """What is wrong with a value that is beyond what may be; empty for anything else."""
+def _limit_words(kind: str, value: object, limits: Mapping[str, Any]) -> str:
+    """Describe a value beyond its limits; empty for anything else."""
     if kind in _NUMBERS:
         name, words = _NUMBERS[kind]
-        return f"{words} {limits[name]:g}, is {_shown(given)}"
+        return f"{words} {limits[name]:g}, is {_shown(value)}"
     if kind in ("literal_error", "enum"):
-        known = re.findall(r"'([^']*)'", str(limits.get("expected", "")))
-        return (
-            f"{_shown(given)} is none of {', '.join(known)}{_meant(str(given), known, tell=False)}"
-        )
+        expected = re.findall(r"'([^']*)'", str(limits.get("expected", "")))
+        suggestion = _suggestion(str(value), expected, report=False)
+        return f"{_shown(value)} is none of {', '.join(expected)}{suggestion}"
     least, most = limits.get("min_length"), limits.get("max_length")
-    told = {
+    payload = {
         "too_short": f"needs at least {least} {'entry' if least == 1 else 'entries'}",
         "too_long": f"has more than {most} entries",
         "string_too_long": f"has more than {most} characters",
-        "string_pattern_mismatch": f"{_shown(given)} has signs that are not allowed here",
+        "string_pattern_mismatch": f"{_shown(value)} contains characters that are not allowed here",
     }
-    return told.get(kind, "")
+    return payload.get(kind, "")
 
 
 def _keys(owner: type[BaseModel] | None) -> list[str]:
@@ -183,16 +182,16 @@ def _keys(owner: type[BaseModel] | None) -> list[str]:
     )
 
 
-def _meant(given: str, known: list[str], tell: bool = True) -> str:
-    """What was meant perhaps; else, if wanted, what there is."""
-    close = difflib.get_close_matches(given, known, n=1, cutoff=0.6)
-    if not close and not tell:
+def _suggestion(text: str, choices: list[str], report: bool = True) -> str:
+    """Return the most similar choice; otherwise, if requested, all choices."""
+    close = difflib.get_close_matches(text, choices, n=1, cutoff=0.6)
+    if not close and not report:
         return ""
     return (
         f"; did you mean '{close[0]}'?"
         if close
-        else f" (known: {', '.join(known)})"
-        if known
+        else f" (known: {', '.join(choices)})"
+        if choices
         else ""
     )
 
@@ -203,14 +202,14 @@ def _shown(value: object) -> str:
 
 
 class Sourced(dict[str, Any]):
-    """A mapping that was read from a text, and knows in which line each of its values stands."""
+    """A mapping read from a text, with the line of each of its values."""
 
     def __init__(self, values: Mapping[str, Any], text: str, kind: str) -> None:
         super().__init__(values)
         self._text, self._kind = text, kind
 
     def as_written(self, key: str) -> Any:
-        """The value of a top-level key with its scalars as they are written: ``1.50``, ``010`` and
+        """Return the value of a top-level key with its scalars as written: ``1.50``, ``010`` and
         ``yes`` are texts."""
         if self._kind == "json":
             parsed = json.loads(self._text, parse_int=str, parse_float=str, parse_constant=str)
@@ -221,14 +220,14 @@ class Sourced(dict[str, Any]):
         return parsed.get(key)
 
     def replaced(self, **values: object) -> Sourced:
-        """The same with other values of some keys."""
+        """Return the same mapping with other values of some keys."""
         return Sourced({**self, **values}, self._text, self._kind)
 
-    def line(self, place: Path) -> int | None:
-        """The line of a value, or of the nearest one around it; None where that cannot be told."""
+    def line(self, folder: Path) -> int | None:
+        """Return the line of a value, or of the nearest one around it; None if unknown."""
         if self._kind == "toml":
-            return next((self._tables[p] for p in _around(place) if p in self._tables), None)
-        return _yaml_line(self._root, place)
+            return next((self._tables[p] for p in _around(folder) if p in self._tables), None)
+        return _yaml_line(self._root, folder)
 
     @cached_property
     def _tables(self) -> dict[Path, int]:
@@ -242,16 +241,16 @@ class Sourced(dict[str, Any]):
             return None
 
 
-def _around(place: Path) -> Iterator[Path]:
-    """A place, and those that it lies in, the nearest first."""
-    return (place[:depth] for depth in range(len(place), 0, -1))
+def _around(folder: Path) -> Iterator[Path]:
+    """Return a location and those that contain it, the nearest first."""
+    return (folder[:depth] for depth in range(len(folder), 0, -1))
 
 
-def _yaml_line(node: Any, place: Path) -> int | None:
+def _yaml_line(node: Any, folder: Path) -> int | None:
     if node is None:
         return None
     line = int(node.start_mark.line) + 1
-    for part in place:
+    for part in folder:
         if isinstance(node, yaml.MappingNode):
             pairs = [(key, value) for key, value in node.value if key.value == str(part)]
             if not pairs:
@@ -272,18 +271,18 @@ _KEY = re.compile(r"^\s*([A-Za-z0-9_\"'.-]+)\s*=")
 
 
 def _toml_lines(text: str) -> dict[Path, int]:
-    """The line of every header and key."""
-    found: dict[Path, int] = {}
+    """Return the line of every header and key."""
+    result: dict[Path, int] = {}
     counts: dict[Path, int] = {}
     table: Path = ()
     for number, line in enumerate(text.splitlines(), start=1):
         header, key = _HEADER.match(line), _KEY.match(line)
         if header:
             table = _toml_table(header, counts)
-            found.setdefault(table, number)
+            result.setdefault(table, number)
         elif key:
-            found.setdefault((*table, *key[1].strip("\"'").split(".")), number)
-    return found
+            result.setdefault((*table, *key[1].strip("\"'").split(".")), number)
+    return result
 
 
 def _toml_table(header: re.Match[str], counts: dict[Path, int]) -> Path:
@@ -294,9 +293,9 @@ def _toml_table(header: re.Match[str], counts: dict[Path, int]) -> Path:
         if header[1] == "[[" and depth == len(names) - 1:
             counts[here] = counts.get(here, -1) + 1
             for deeper in [
-                one for one in counts if len(one) > len(here) and one[: len(here)] == here
+                count for count in counts if len(count) > len(here) and count[: len(here)] == here
             ]:
-                del counts[deeper]  # lists inside begin anew
+                del counts[deeper]  # lists inside start again
         if here in counts:
             here = (*here, counts[here])
     return here

@@ -1,7 +1,7 @@
-"""Processors in use over time: a step function, and where in it a task still fits.
+"""Processors in use over time: a step function, and the search for room for a task.
 
-The functions are compiled where that pays (:mod:`vgrads.kernel.compiled`) and work on
-:class:`Steps`; :class:`Profile` is the same for callers that ask task by task. Neighbouring steps
+The functions are compiled where that pays off (:mod:`vgrads.kernel.compiled`) and work on
+:class:`Steps`; :class:`Profile` is the same for callers that work task by task. Adjacent steps
 always differ.
 """
 
@@ -21,10 +21,10 @@ from vgrads.kernel.compiled import compiled
 
 
 class Steps(NamedTuple):
-    """When each step begins and how many processors are in use from then on; arrays with room
-    for more steps.
+    """Start of each step and number of processors in use from then on; arrays with room for more
+    steps.
 
-    ``head``: the number of steps, and before which of them no processor is left.
+    ``head``: the number of steps, and the step before which no processor is free.
     """
 
     times_s: Floats
@@ -36,8 +36,8 @@ class Steps(NamedTuple):
 def room(
     s: Steps, n: int, most: int, start_s: float, length_s: float, latest_end_s: float
 ) -> float:
-    """First start from ``start_s`` on, which lies in step ``n``, at which no more than ``most``
-    processors are in use all along; ``inf`` where it would end too late."""
+    """Return the first start from ``start_s`` on, which is in step ``n``, at which at most ``most``
+    processors are in use throughout; ``inf`` if it would end too late."""
     while start_s + length_s <= latest_end_s + 1e-9:
         end_s, blocked = start_s + length_s, -1
         while n < s.head[0] and s.times_s[n] < end_s:
@@ -55,7 +55,7 @@ def room(
 
 @compiled
 def position(times_s: Floats, steps: int, instant_s: float) -> int:
-    """The first step that does not begin before an instant."""
+    """Return the first step that does not begin before an instant."""
     low, high = 0, steps
     while low < high:
         middle = (low + high) // 2
@@ -68,7 +68,7 @@ def position(times_s: Floats, steps: int, instant_s: float) -> int:
 
 @compiled
 def split(s: Steps, instant_s: float) -> int:
-    """The step that begins at an instant, made where there was none."""
+    """Return the step that begins at an instant; create it if necessary."""
     steps = s.head[0]
     n = position(s.times_s, steps, instant_s)
     if n == steps or s.times_s[n] != instant_s:
@@ -83,7 +83,7 @@ def split(s: Steps, instant_s: float) -> int:
 
 @compiled
 def join(s: Steps, n: int) -> None:
-    """Remove a step that does not differ from the one before it."""
+    """Remove a step that is equal to the one before it."""
     if n > 0 and s.used[n] == s.used[n - 1]:
         for m in range(n, s.head[0] - 1):
             s.times_s[m], s.used[m] = s.times_s[m + 1], s.used[m + 1]
@@ -110,7 +110,8 @@ def use(s: Steps, start_s: float, end_s: float, procs: int) -> None:
 def fit(
     s: Steps, size: int, ready_s: float, length_s: float, procs: int, latest_end_s: float
 ) -> float:
-    """First start at or after ``ready_s`` on ``size`` processors; ``inf`` where there is none."""
+    """Return the first start at or after ``ready_s`` on ``size`` processors; ``inf`` if there is
+    none."""
     if procs > size:
         return np.inf
     while s.head[1] + 1 < s.head[0] and s.used[s.head[1]] >= size:
@@ -131,7 +132,8 @@ def use_all(s: Steps, starts_s: Floats, ends_s: Floats, procs: Ints) -> None:
 
 @compiled
 def use_from_start(s: Steps, ends_s: Floats, procs: Ints) -> None:
-    """Fill an empty profile with what runs from its first instant, by ascending ends. O(ends)."""
+    """Fill an empty profile with tasks that run from its first instant, by ascending ends.
+    O(ends)."""
     count = 1
     s.used[0] = procs.sum()
     for n in range(len(ends_s)):
@@ -146,14 +148,14 @@ _room = room.plain
 
 
 class Profile:
-    """Processors in use from ``begin_s`` on, of ``procs`` that there are until ``end_s``; every
+    """Processors in use from ``begin_s`` on, of ``procs`` available until ``end_s``; every
     operation is O(steps) at worst."""
 
     def __init__(self, procs: int, end_s: float = math.inf, begin_s: float = 0.0) -> None:
         self.procs, self.end_s = procs, end_s
         self._times = array("d", [begin_s])
         self._used = array("q", [0])
-        self._full = 0  # every step before this one has no processor left
+        self._full = 0  # no processor is free in any step before this one
 
     @property
     def empty(self) -> bool:
@@ -162,7 +164,7 @@ class Profile:
 
     @property
     def free(self) -> list[tuple[float, int]]:
-        """(begin of a step, processors that are free from then on)."""
+        """Return (begin of a step, free processors from then on)."""
         return [(at_s, self.procs - n) for at_s, n in zip(self._times, self._used, strict=True)]
 
     def add(self, start_s: float, end_s: float, procs: int) -> None:
@@ -209,8 +211,8 @@ class Profile:
     def earliest_fit(
         self, ready_s: float, duration_s: float, procs: int, latest_end_s: float = math.inf
     ) -> float | None:
-        """First start at or after ``ready_s`` that leaves room and ends in time; None if there is
-        none."""
+        """Return the first start at or after ``ready_s`` that has room and ends in time; None if
+        there is none."""
         if procs > self.procs:
             return None
         steps, latest_end_s = len(self._times), min(latest_end_s, self.end_s)
@@ -223,20 +225,21 @@ class Profile:
         return start_s if start_s < np.inf else None
 
     def steps(self, more: int) -> Steps:
-        """A copy of its steps, with room for so many more tasks."""
+        """Return a copy of its steps, with room for ``more`` tasks."""
         count = len(self._times)
         times_s, used = np.empty(count + 2 * more), np.empty(count + 2 * more, np.int64)
         times_s[:count], used[:count] = self._times, self._used
         return Steps(times_s, used, np.array([count, self._full]))
 
     def keep(self, steps: Steps) -> None:
-        """Take over a changed copy of its steps."""
+        """Replace its steps by a changed copy."""
         count, self._full = (int(n) for n in steps.head)
         self._times = array("d", steps.times_s[:count].tobytes())
         self._used = array("q", steps.used[:count].tobytes())
 
     def check(self) -> None:
-        """Ascending times, use between 0 and all processors, nothing in use at the end."""
+        """Check for ascending times, use between 0 and all processors, nothing in use at the
+        end."""
         times_s, used = list(self._times), list(self._used)
         if times_s != sorted(set(times_s)) or used[-1] != 0:
             raise AssertionError(f"{times_s} {used}")
@@ -249,8 +252,8 @@ class Profile:
 
 
 def running_profile(now_s: float, free: int, ends: Sequence[tuple[float, int]]) -> Profile:
-    """The profile of a machine with ``free`` processors; ``ends``: (expected end, processors) of
-    what runs. What is over its time is expected to end at once."""
+    """Return the profile of a machine with ``free`` processors; ``ends``: (expected end,
+    processors) of running jobs. Overdue jobs are expected to end at once."""
     profile = Profile(free + sum(procs for _, procs in ends), begin_s=now_s)
     for end_s, procs in ends:
         profile.add(now_s, end_s, procs)

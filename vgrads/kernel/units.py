@@ -1,6 +1,7 @@
-"""Text to numbers and back: durations, instants, fractions, money.
+"""Conversion of text and numbers: durations, instants, fractions, money.
 
-Inside the program everything is seconds, cores, MiB and USD; these functions stand at its border.
+Inside the program everything is seconds, cores, MiB and USD; these functions convert input and
+output.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _UNIT_S = {
     "w": 604800.0,
 }
 LONGEST_S = 1e9
-"""Thirty years: a duration beyond it is a slip of the pen."""
+"""Thirty years: longer durations are input errors."""
 _SHORTEST_S = 1e-6
 _LATEST_S = 1e11  # of a clock that began in 1970 or later: the year 5138
 _PART = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
@@ -35,14 +36,15 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?$")
 
 
 def parse_duration(text: str | float, where: str = "duration") -> float:
-    """Seconds of ``90``, ``"2h"``, ``"1h30m"``, ``"1.5 d"``, ``"02:00:00"`` or ``"1-00:00:00"``.
+    """Parse the seconds of ``90``, ``"2h"``, ``"1h30m"``, ``"1.5 d"``, ``"02:00:00"`` or
+    ``"1-00:00:00"``.
 
     >>> parse_duration("1h30m"), parse_duration("1-00:00:00"), parse_duration(45)
     (5400.0, 86400.0, 45.0)
     """
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise InputError(
-            f"'{text}' is no duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00"
+            f"'{text}' is not a duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00"
         )
     if isinstance(text, int | float):
         return _in_range(text, text, where)
@@ -53,8 +55,20 @@ def parse_duration(text: str | float, where: str = "duration") -> float:
     return _in_range(_sum_parts(text.strip(), where), text, where)
 
 
+def parse_speed(text: float | str, where: str) -> float | None:
+    """Virtual seconds in one second; None for ``max``: as fast as possible."""
+    if text == "max":
+        return None
+    speed = parse_duration(text, where)
+    if speed <= 0:
+        raise InputError("must be above 0, or 'max'", where=where)
+    return speed
+
+
 def _sum_parts(text: str, where: str) -> float:
-    bad = InputError(f"'{text}' is no duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00")
+    bad = InputError(
+        f"'{text}' is not a duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00"
+    )
     position, total = 0, 0.0
     while position < len(text):
         part = _PART.match(text, position)
@@ -68,10 +82,10 @@ def _sum_parts(text: str, where: str) -> float:
 
 
 def _in_range(value: float, text: object, where: str) -> float:
-    """A duration in seconds that can be meant: 0, or from a microsecond to thirty years."""
+    """Return a plausible duration in seconds: 0, or from a microsecond to thirty years."""
     if not (value == 0 or _SHORTEST_S <= value <= LONGEST_S):
         raise InputError(
-            f"'{text}' is no duration",
+            f"'{text}' is not a duration",
             where=where,
             fix=f"it must be 0, or between {_SHORTEST_S:g} and {LONGEST_S:g} seconds",
         )
@@ -79,7 +93,7 @@ def _in_range(value: float, text: object, where: str) -> float:
 
 
 def format_duration(seconds: float | None) -> str:
-    """A duration as people read it: two leading units; a dash where there is none.
+    """Format a duration for users: two leading units; a dash if there is none.
 
     >>> format_duration(5224), format_duration(42), format_duration(90061), format_duration(None)
     ('1h 27m', '42s', '1d 1h', '–')
@@ -98,7 +112,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def parse_probability(value: str | float, where: str) -> float:
-    """A number strictly between 0 and 1 (``.95``, ``"95%"``)."""
+    """Parse a number strictly between 0 and 1 (``.95``, ``"95%"``)."""
     number = _number(value, where)
     if not 0 < number < 1:
         raise InputError(f"{value} is outside (0, 1)", where=where, fix="write for example 0.95")
@@ -106,7 +120,7 @@ def parse_probability(value: str | float, where: str) -> float:
 
 
 def parse_fraction(value: str | float, where: str = "fraction") -> float:
-    """A share in (0, 1]: ``"3/4"``, ``0.75``, ``"75%"``."""
+    """Parse a share in (0, 1]: ``"3/4"``, ``0.75``, ``"75%"``."""
     number = _number(value, where)
     if not 0 < number <= 1:
         raise InputError(
@@ -121,11 +135,11 @@ def _number(value: str | float, where: str) -> float:
             return float(value.strip()[:-1]) / 100
         return float(Fraction(value.strip())) if isinstance(value, str) else float(value)
     except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
-        raise InputError(f"'{value}' is no number", where=where) from error
+        raise InputError(f"'{value}' is not a number", where=where) from error
 
 
 def parse_instant(text: str | float, where: str = "time") -> float | datetime:
-    """Seconds of a log's own clock as a float, or an RFC 3339 time as an aware datetime."""
+    """Parse seconds of a log's own clock as a float, or an RFC 3339 time as an aware datetime."""
     try:
         seconds = float(text)
     except (ValueError, TypeError):
@@ -135,14 +149,16 @@ def parse_instant(text: str | float, where: str = "time") -> float | datetime:
     if seconds is not None:
         if not 0 <= seconds <= _LATEST_S:
             raise InputError(
-                f"{text} is no instant", where=where, fix=f"seconds go from 0 to {_LATEST_S:g}"
+                f"{text} is not a valid time",
+                where=where,
+                fix=f"give seconds from 0 to {_LATEST_S:g}",
             )
         return seconds
     try:
         instant = datetime.fromisoformat(str(text))
     except ValueError as error:
         raise InputError(
-            f"'{text}' is neither seconds nor a time",
+            f"'{text}' is neither a number of seconds nor a time",
             where=where,
             fix="write 2009-11-14T18:00:00Z or 123456",
         ) from error
@@ -152,23 +168,23 @@ def parse_instant(text: str | float, where: str = "time") -> float | datetime:
 
 
 def format_instant(unix_s: float) -> str:
-    """RFC 3339 in UTC of seconds since 1970."""
+    """Format seconds since 1970 as RFC 3339 in UTC."""
     return datetime.fromtimestamp(unix_s, UTC).isoformat().replace("+00:00", "Z")
 
 
-def billed_s(held_s: float, billing_s: float) -> float:
-    """Seconds that are paid for of a machine that is held this long: started billing units (0: by
-    the second)."""
-    if held_s <= 0 or billing_s <= 0:
-        return max(0.0, held_s)
-    return math.ceil(held_s / billing_s - 1e-9) * billing_s
+def billed_s(duration_s: float, billing_s: float) -> float:
+    """Return the billed seconds of a machine that is held this long: started billing units (0: per
+    second)."""
+    if duration_s <= 0 or billing_s <= 0:
+        return max(0.0, duration_s)
+    return math.ceil(duration_s / billing_s - 1e-9) * billing_s
 
 
 def format_usd(amount: float) -> str:
-    """Money, to the cent."""
+    """Format money, to the cent."""
     return f"${amount:,.2f}"
 
 
 def format_share(value: float | None) -> str:
-    """A share to three digits; a dash where there is none."""
+    """Format a share to three digits; a dash if there is none."""
     return "–" if value is None else f"{value:.3f}"

@@ -1,29 +1,27 @@
-"""The one place that knows the library of the ClassAd language (``classad2``): expressions and what
-they give.
+"""The only module that uses the library of the ClassAd language (``classad2``): expressions and
+their values.
 
-Expressions are evaluated flat: each dotted name they read has become a name of its own (``v0``,
-``v1``, …), to which a plain value is given. So no ad is built for a host, and a name that is
-missing in one ad is never found in another that lies around it, as it would be in nested ads.
+Expressions are evaluated flat: each dotted name is replaced by a name of its own (``v0``, ``v1``,
+…), which is set to a plain value. So no ad is built for an agent, and a name that is missing in one
+ad is never found in a surrounding ad, as it would be in nested ads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from math import isfinite, isnan
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
-try:
-    import classad2
-except ImportError:  # there are builds for Linux alone, and all but policies works without
-    classad2 = None
-
+from vgrads.kernel.extras import require
 from vgrads.policies.text import Node, in_a_row
 from vgrads.policies.values import ERROR, UNDEFINED, Nothing, Value
 
 LONGEST = 256
-"""Characters that a text in an ad may have; a longer one counts as an error."""
+"""Maximum length of a text in an ad, in characters; a longer one counts as an error."""
 MOST = 32
-"""Members that a list in an ad may have; a longer one counts as an error."""
+"""Maximum number of members of a list in an ad; a longer one counts as an error."""
 
 _QUOTED = {
     "\\": "\\\\",
@@ -36,33 +34,36 @@ _QUOTED = {
 }
 
 
-def present() -> bool:
-    """Whether the library is installed."""
-    return classad2 is not None
+@cache
+def library() -> ModuleType:
+    """Return the library. Raise MissingExtraError where it is not installed: only Linux builds
+    exist."""
+    require("policies", "a policy")
+    import classad2  # noqa: PLC0415 of an extra
+
+    return cast(ModuleType, classad2)
 
 
-def given(value: Any, within: bool = False) -> Any:
-    """A value of an ad as the library takes it; what it would stumble over is an error.
+def convert(value: Any, within: bool = False) -> Any:
+    """Convert a value of an ad for the library; a value that it cannot handle becomes an error.
 
-    The library does not survive texts that are no Unicode and whole numbers beyond 64 bits.
+    The library crashes on texts that are not Unicode and on integers beyond 64 bits.
     """
     kind = type(value)
     if value is None or value is UNDEFINED:
-        return classad2.Value.Undefined
+        return library().Value.Undefined
     if kind is bool:
         return value
     if isinstance(value, float):
-        return (
-            float(value) + 0.0
-        )  # minus zero becomes zero, as they are equal where verdicts are remembered
+        return float(value) + 0.0  # minus zero becomes zero: both share a cache key
     if isinstance(value, int):
-        return int(value) if -(2**63) <= value < 2**63 else classad2.Value.Error
+        return int(value) if -(2**63) <= value < 2**63 else library().Value.Error
     if isinstance(value, str):
         sound = len(value) <= LONGEST and "\0" not in value and _is_unicode(value)
-        return str.__str__(value) if sound else classad2.Value.Error
+        return str.__str__(value) if sound else library().Value.Error
     if kind in (list, tuple) and len(value) <= MOST and not within:
-        return [given(one, within=True) for one in value]
-    return classad2.Value.Error
+        return [convert(item, within=True) for item in value]
+    return library().Value.Error
 
 
 def _is_unicode(text: str) -> bool:
@@ -70,20 +71,19 @@ def _is_unicode(text: str) -> bool:
 
 
 def taken(value: Any) -> Value:
-    """What an expression gave, in values of ours."""
+    """Convert the value of an expression to Python."""
     kind = type(value)
-    if kind is classad2.Value:
-        return UNDEFINED if value == classad2.Value.Undefined else ERROR
     if kind in (bool, int, float, str):
         return value  # type: ignore[no-any-return]
-    return tuple(taken(one) for one in value) if kind is list else ERROR
+    if kind is library().Value:
+        return UNDEFINED if value == library().Value.Undefined else ERROR
+    return tuple(taken(item) for item in value) if kind is list else ERROR
 
 
 class Expression:
-    """An expression over flat names, ready to be evaluated; ``names`` in the order in which values
-    are given.
+    """An expression over flat names, ready for evaluation; ``names`` in the order of the values.
 
-    One thread at a time: the values are put into one ad that it keeps.
+    One thread at a time: the values are stored in one ad that it reuses.
     """
 
     __slots__ = ("_ad", "_flat", "_tree", "names")
@@ -91,27 +91,27 @@ class Expression:
     def __init__(self, node: Node, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self._flat = tuple(f"v{i}" for i in range(len(self.names)))
-        self._tree = classad2.ExprTree(
+        self._tree = library().ExprTree(
             text_of(node, dict(zip(self.names, self._flat, strict=True)))
         )
-        self._ad = classad2.ClassAd()
+        self._ad = library().ClassAd()
 
     def evaluate(self, values: Sequence[Any]) -> Value:
-        """What it gives for these values of its names."""
+        """Return its value for these values of its names."""
         ad = self._ad
         for name, value in zip(self._flat, values, strict=True):
-            ad[name] = value if type(value) is bool else given(value)
+            ad[name] = value if type(value) is bool else convert(value)
         return taken(self._tree.eval(ad))
 
 
 def constant(node: Node) -> Value:
-    """What an expression gives that reads nothing."""
-    return taken(classad2.ExprTree(text_of(node, {})).eval())
+    """Return the value of an expression that reads no names."""
+    return taken(library().ExprTree(text_of(node, {})).eval())
 
 
 def text_of(node: Node, names: Mapping[str, str]) -> str:
-    """An expression as the library reads it: every part in brackets of its own, but for rows like a
-    + b + c."""
+    """Return an expression in the library's syntax: every part in its own brackets, except
+    sequences like a + b + c."""
     if node.kind == "value":
         return literal(node.value)
     if node.kind == "name":
@@ -131,7 +131,7 @@ def text_of(node: Node, names: Mapping[str, str]) -> str:
 
 
 def literal(value: Value) -> str:
-    """A value as an expression."""
+    """Return a value as an expression."""
     if isinstance(value, bool | Nothing) or value is None:
         return {True: "true", False: "false", ERROR: "error"}.get(value, "undefined")
     if isinstance(value, str):

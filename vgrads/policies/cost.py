@@ -1,10 +1,10 @@
-"""Which functions a policy may call, and how long an expression may take at worst: reckoned, never
+"""Functions allowed in a dispatch policy, and the worst-case time of an expression: computed, never
 measured.
 
 A list of what is allowed, not of what is forbidden: functions without clock, chance, files or
 evaluation of texts. The time is an upper estimate from the parts of an expression and the longest
 values that an ad may hold (:data:`vgrads.policies.ads.LONGEST`, :data:`vgrads.policies.ads.MOST`),
-so that the same policy is taken or refused on every machine.
+so that the same policy is accepted or rejected on every machine.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from vgrads.policies.ads import LONGEST, MOST
 from vgrads.policies.patterns import PatternError, pattern_cost_ns
-from vgrads.policies.text import BRACKETS, DEEPEST, Node, Source, in_a_row
+from vgrads.policies.text import BRACKETS, DEEPEST, ExpressionSource, Node, in_a_row
 
 LIMIT_NS = 2_000_000.0
-"""An expression may be reckoned at 2 ms: the limit is 5 ms, and machines are busy."""
+"""Maximum computed time of an expression, 2 ms: the limit is 5 ms, and machines are busy."""
 MOST_PARTS = 4_000
-"""So many parts an expression may have, with what it refers to."""
+"""Maximum number of parts of an expression, including its references."""
 
 NAME_NS = 30_000.0
-"""What it takes to put in the longest list that a name may stand for."""
+"""Time to insert the longest list that a name may refer to."""
 
 REGEXPS = {"regexp": (2, 3), "regexpmember": (2, 3)}
 LISTS = {
@@ -37,7 +37,7 @@ LISTS = {
     "max": (1, 1),
 }
 WHOLE = {*LISTS, "strcat", "string", "toupper", "tolower"}
-"""Functions that go through a list with all its texts."""
+"""Functions that process a list with all its texts."""
 FUNCTIONS = (
     REGEXPS
     | LISTS
@@ -74,7 +74,7 @@ FUNCTIONS = (
         "versioneq": (2, 2),
     }
 )
-"""Functions by their lower-case names, and how many arguments each takes."""
+"""Functions by their lower-case names, with the number of their arguments."""
 SHOWN = (
     "regexp",
     "regexpMember",
@@ -117,7 +117,7 @@ SHOWN = (
     "versionLE",
     "versionEQ",
 )
-"""The same as the manual writes them."""
+"""The same in the manual's spelling."""
 IMPURE = (
     "random",
     "time",
@@ -134,8 +134,8 @@ IMPURE = (
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """At worst: time in ns, characters of a text that comes out, members of a list, parts, levels,
-    brackets, and which names are read."""
+    """Worst case: time in ns, characters of a resulting text, members of a list, parts, levels,
+    brackets, and the names that are read."""
 
     ns: float
     chars: float
@@ -147,32 +147,34 @@ class Weight:
 
     @property
     def worst_ns(self) -> float:
-        """The time with that for putting in the value of each name once."""
+        """Return the time including one insertion of the value of each name."""
         return self.ns + NAME_NS * len(self.names)
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Weighs the expressions of one policy; ``helper`` gives what a name stands for where it is the
-    user's own."""
+    """Computes the weight of the expressions of one policy; ``helper`` returns the expression of a
+    name that the user defined."""
 
-    source: Source
+    source: ExpressionSource
     name: str
     helper: Callable[[Node], Weight | None]
 
     def checked(self, node: Node) -> Weight:
-        """The weight of an expression, or what is wrong with it."""
+        """Return the weight of an expression, or its error."""
         weight = self.weigh(node)
         if weight.worst_ns > LIMIT_NS or weight.parts > MOST_PARTS:
-            said = (
+            text = (
                 f"it may take {weight.worst_ns / 1e6:.1f} ms, has {weight.parts} parts, reads "
                 f"{len(weight.names)} names"
             )
             raise self.source.wrong(
-                f"the expression is too dear: {said}",
+                f"the expression is too expensive: {text}",
                 node.at,
                 name=self.name,
-                fix=f"at most {LIMIT_NS / 1e6:g} ms by the longest values, and {MOST_PARTS} parts",
+                fix=(
+                    f"at most {LIMIT_NS / 1e6:g} ms with the longest values, and {MOST_PARTS} parts"
+                ),
             )
         return weight
 
@@ -195,7 +197,7 @@ class Scales:
                 ),
                 node.at,
                 name=self.name,
-                fix="member(x, {…}) stands for a long row of comparisons",
+                fix="use member(x, {…}) instead of a long row of comparisons",
             )
         ns = 200.0 + sum(p.ns for p in parts)
         chars = max((p.chars for p in parts), default=0.0)
@@ -225,9 +227,9 @@ class Scales:
             self._unknown(node)
         least, most = FUNCTIONS[word]
         if not least <= len(parts) <= most:
-            wanted = str(least) if least == most else f"{least} to {most}"
+            arity = str(least) if least == most else f"{least} to {most}"
             raise self.source.wrong(
-                f"{node.word} takes {wanted} arguments, not {len(parts)}", node.at, name=self.name
+                f"{node.word} takes {arity} arguments, not {len(parts)}", node.at, name=self.name
             )
         ns = 500.0 + 5 * sum(p.chars * (p.members if word in WHOLE else 1) for p in parts)
         if word in LISTS:
@@ -242,7 +244,7 @@ class Scales:
         sign = node.parts[0]
         if node.word.lower() in ("anycompare", "allcompare") and not isinstance(sign.value, str):
             raise self.source.wrong(
-                f'{node.word} begins with the sign as a text: {node.word}(">", list, value)',
+                f'the first argument of {node.word} is the operator: {node.word}(">", list, value)',
                 sign.at,
                 name=self.name,
             )
@@ -251,7 +253,7 @@ class Scales:
         pattern, *options = node.parts[0], *node.parts[2:]
         if not isinstance(pattern.value, str):
             raise self.source.wrong(
-                f"the pattern of {node.word} is written out as a text and stands first",
+                f"the first argument of {node.word} must be its pattern as a string literal",
                 pattern.at,
                 name=self.name,
                 fix=f'{node.word}("^node[0-9]+", Host.Name)',
@@ -259,7 +261,7 @@ class Scales:
         for option in options:
             if not isinstance(option.value, str) or set(option.value.lower()) - set("i"):
                 raise self.source.wrong(
-                    f'the options of {node.word} are "i" or nothing', option.at, name=self.name
+                    f'the options of {node.word} must be "i" or absent', option.at, name=self.name
                 )
         try:
             ns = pattern_cost_ns(pattern.value, longest)
@@ -267,20 +269,20 @@ class Scales:
             raise self.source.wrong(str(error), pattern.at, name=self.name) from None
         if ns > LIMIT_NS:
             raise self.source.wrong(
-                f"the pattern is too dear: it may take {ns / 1e6:.1f} ms",
+                f"the pattern is too expensive: it may take {ns / 1e6:.1f} ms",
                 pattern.at,
                 name=self.name,
-                fix="begin it with ^, or bound its repetitions as in {1,9}",
+                fix="start it with ^, or limit its repetitions, e.g. {1,9}",
             )
         return ns
 
     def _unknown(self, node: Node) -> None:
         if node.word.lower() in [w.lower() for w in IMPURE]:
-            what = f"{node.word}() is not taken: a policy depends on nothing but what it is given"
+            what = f"{node.word}() is not supported: a policy may depend only on its inputs"
             raise self.source.wrong(what, node.at, name=self.name)
         near = difflib.get_close_matches(node.word, SHOWN, 1)
         raise self.source.wrong(
-            f"no function {node.word} may be called in a policy",
+            f"a policy cannot call a function {node.word}",
             node.at,
             name=self.name,
             fix=f"did you mean {near[0]}?" if near else f"there are {', '.join(SHOWN)}",

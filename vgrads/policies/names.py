@@ -1,10 +1,10 @@
-"""The names that a policy may read, and how they are found in the ads.
+"""The names that a dispatch policy may read, and their lookup in the ads.
 
 ``Host.Name``, ``Job.Replica1.Host.ErrorRate``, ``Job.Replicas.Host.Grid`` (a list, one for each
-copy), ``Queue.BOTsInQueue``, ``Grid.Free``; bare ``Tail``, ``JobsLeft``, ``JobsDone`` of the bag,
-``NumberOfReplicas`` of the job, ``BOTsInQueue`` of the queue, ``Concurrency``. Upper and lower case
-are the same. Hosts and grids may tell more than is known here; jobs and queues may not. (GridBot,
-SC'09, section 4.1; DOI 10.1145/1654059.1654071.)
+replica), ``Queue.BOTsInQueue``, ``Grid.Free``; bare ``Tail``, ``JobsLeft``, ``JobsDone`` of the
+bag, ``NumberOfReplicas`` of the job, ``BOTsInQueue`` of the queue, ``Concurrency``. Names are
+case-insensitive. Nodes and grids may have attributes beyond these; jobs and queues may not.
+(GridBot, SC'09, section 4.1; DOI 10.1145/1654059.1654071.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SLOTS = (
     "Deadline",
     "GridPolicy",
 )
-"""What a policy may say (GridBot, section 4.2 and 5)."""
+"""Slots of a dispatch policy (GridBot, section 4.2 and 5)."""
 
 STATE = ("Tail", "JobsLeft", "JobsDone")
 """Of the bag: whether its tail has begun, tasks not yet done, tasks done."""
@@ -41,18 +41,18 @@ HOST = (
     "JobsToday",
     "RecentSuccess",
 )
-"""Of a host: its name, its grid, its machine (the same when it comes again), processors, MiB, tasks
-that it holds; share of failures, seconds from hand-out to result, results without error of the day,
-whether there was one within a day."""
+"""Of a node: its name, its grid, its machine (the same when it joins again), processors, MiB, tasks
+that it holds; share of failures, seconds from assignment to result, results without error of the
+day, whether there was one within a day."""
 REPLICA = ("Name", "SentTime", "Age")
-"""Of a running copy, beside its ``Host``: its name, when it was given out, and the seconds
-since."""
+"""Of a running replica, in addition to its ``Host``: its name, the time of its assignment, and the
+seconds since."""
 JOB = ("Name", "Executable", "NumberOfReplicas", "Grids", "Hosts", "Procs", "Owner", "Failures")
-"""Of a job, beside ``Replica1``, ``Replica2``, … and ``Replicas``; ``Grids`` and ``Hosts``: where
-its copies run."""
+"""Of a job, in addition to ``Replica1``, ``Replica2``, … and ``Replicas``; ``Grids`` and ``Hosts``:
+where its replicas run."""
 QUEUE = ("BOTsInQueue",)
 GRID = ("Name", "Free", "Limit", "Queued", "Running", "MeanWait", "ErrorRate", "Price")
-"""Of a grid: hosts free, allowed, asked for and running, mean wait in seconds, share of failures,
+"""Of a grid: nodes free, allowed, requested and running, mean wait in seconds, share of failures,
 price."""
 
 ADS = ("Host", "Job", "Queue", "Grid")
@@ -62,72 +62,79 @@ BARE = {
     "NumberOfReplicas": "Job.NumberOfReplicas",
     "BOTsInQueue": "Queue.BOTsInQueue",
 }
-"""Bare names, and what they stand for."""
+"""Bare names, and their full names."""
 _AT_WORK = ("Host", "Job", "Queue")
-GIVEN: Mapping[str, tuple[str, ...]] = {
+AVAILABLE: Mapping[str, tuple[str, ...]] = {
     "GridPolicy": ("Grid", "Queue"),
     **{slot: _AT_WORK for slot in SLOTS[:5]},
 }
-"""Which ads there are when a slot is evaluated."""
+"""The ads available when a slot is evaluated."""
 
-_KNOWN: Mapping[str, tuple[str, ...]] = {"Host": HOST, "Job": JOB, "Queue": QUEUE, "Grid": GRID}
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "Host": HOST,
+    "Job": JOB,
+    "Queue": QUEUE,
+    "Grid": GRID,
+}
 _NUMBERED = re.compile(r"replica([1-9]\d{0,3})")
 ALL = (
     *BARE,
-    *(f"{ad}.{name}" for ad, names in _KNOWN.items() for name in names),
+    *(f"{ad}.{name}" for ad, names in _ATTRIBUTES.items() for name in names),
     *(
         f"Job.{r}.{name}"
         for r in ("Replica1", "Replicas")
         for name in (*REPLICA, *(f"Host.{h}" for h in HOST))
     ),
 )
-"""All names that are known, a first replica for all of them."""
+"""All defined names, with a first replica as an example of all."""
 
 
 class NameProblem(ValueError):
-    """A name that nothing ever gives; the second argument says what may have been meant."""
+    """A name that is never defined; the second argument suggests the intended one."""
 
 
 def canonical(dotted: str, helpers: Iterable[str] = ()) -> str:
-    """A name as it stands in the list above; what a host or a grid tells beyond it stays as
-    written."""
+    """Return a name in the spelling of the list above; additional attributes of nodes or grids stay
+    as written."""
     first, *rest = dotted.split(".")
     ad = _same(first, ADS)
     if ad is None:
         name = _same(first, BARE)
         if name is None or rest:
-            raise NameProblem(f"nothing gives {dotted}", nearest(dotted, helpers))
+            raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
         return BARE[name]
     if not rest:
         raise NameProblem(
-            f"{ad} is an ad, not a value", f"name an attribute of it, as {ad}.{_KNOWN[ad][0]}"
+            f"{ad} is an ad, not a value",
+            f"name an attribute of it, e.g. {ad}.{_ATTRIBUTES[ad][0]}",
         )
     if ad == "Job":
         return f"Job.{_of_job(dotted, rest, helpers)}"
-    found = _same(rest[0], _KNOWN[ad])
-    if len(rest) > 1 or (found is None and ad == "Queue"):
-        raise NameProblem(f"nothing gives {dotted}", nearest(dotted, helpers))
-    return f"{ad}.{found or rest[0]}"
+    attribute = _same(rest[0], _ATTRIBUTES[ad])
+    if len(rest) > 1 or (attribute is None and ad == "Queue"):
+        raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
+    return f"{ad}.{attribute or rest[0]}"
 
 
 def _of_job(dotted: str, rest: Sequence[str], helpers: Iterable[str]) -> str:
     first = rest[0].lower()
-    copy = first if first == "replicas" or _NUMBERED.fullmatch(first) else None
-    if copy is None:
-        found = _same(rest[0], JOB)
-        if found is None or len(rest) > 1:
-            raise NameProblem(f"nothing gives {dotted}", nearest(dotted, helpers))
-        return found
-    copy = copy.capitalize()
+    replica = first if first == "replicas" or _NUMBERED.fullmatch(first) else None
+    if replica is None:
+        attribute = _same(rest[0], JOB)
+        if attribute is None or len(rest) > 1:
+            raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
+        return attribute
+    replica = replica.capitalize()
     if len(rest) == 2 and (name := _same(rest[1], REPLICA)):
-        return f"{copy}.{name}"
+        return f"{replica}.{name}"
     if len(rest) == 3 and rest[1].lower() == "host":
-        return f"{copy}.Host.{_same(rest[2], HOST) or rest[2]}"
+        return f"{replica}.Host.{_same(rest[2], HOST) or rest[2]}"
     if len(rest) == 1 or (len(rest) == 2 and rest[1].lower() == "host"):
         raise NameProblem(
-            f"{dotted} is an ad, not a value", f"name an attribute of it, as Job.{copy}.Host.Name"
+            f"{dotted} is an ad, not a value",
+            f"name an attribute of it, e.g. Job.{replica}.Host.Name",
         )
-    raise NameProblem(f"nothing gives {dotted}", nearest(dotted, helpers))
+    raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
 
 
 def _same(word: str, names: Iterable[str]) -> str | None:
@@ -135,7 +142,7 @@ def _same(word: str, names: Iterable[str]) -> str | None:
 
 
 def nearest(dotted: str, helpers: Iterable[str] = ()) -> str:
-    """What may have been meant: by the whole name, or by its last part."""
+    """Return the closest name: by the whole name, or by its last part."""
     names = {name.lower(): name for name in (*ALL, *SLOTS, *helpers)}
     close = difflib.get_close_matches(dotted.lower(), names, 1, 0.7)
     if not close and "." not in dotted:
@@ -143,27 +150,27 @@ def nearest(dotted: str, helpers: Iterable[str] = ()) -> str:
         close, names = difflib.get_close_matches(dotted.lower(), ends, 1, 0.7), ends
     if close:
         return f"did you mean {names[close[0]]}?"
-    return f"known are {', '.join(BARE)} and Host.…, Job.…, Queue.…, Grid.…"
+    return f"known names are {', '.join(BARE)} and Host.…, Job.…, Queue.…, Grid.…"
 
 
 def doubt(name: str) -> str:
-    """What is worth saying of a name that only some hosts or grids may tell; nothing of a known
+    """Return a warning about a name that only some nodes or grids may define; empty for a defined
     one."""
     first, _, last = name.rpartition(".")
     ad = first.rsplit(".", 1)[-1]
-    if ad not in ("Host", "Grid") or last in _KNOWN[ad]:
+    if ad not in ("Host", "Grid") or last in _ATTRIBUTES[ad]:
         return ""
-    close = difflib.get_close_matches(last.lower(), [n.lower() for n in _KNOWN[ad]], 1, 0.7)
-    known = f"; did you mean {ad}.{_same(close[0], _KNOWN[ad])}?" if close else ""
-    return f"{name} is undefined where the {ad.lower()} does not tell it{known}"
+    close = difflib.get_close_matches(last.lower(), [n.lower() for n in _ATTRIBUTES[ad]], 1, 0.7)
+    suggestion = f"; did you mean {ad}.{_same(close[0], _ATTRIBUTES[ad])}?" if close else ""
+    return f"{name} is undefined if the {ad.lower()} does not define it{suggestion}"
 
 
 Ads = tuple[Ad, Ad, Ad, Ad, Any]
-"""Host, job, queue, grid, and the Concurrency in force."""
+"""Node, job, queue, grid, and the Concurrency in force."""
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names by their ads, as they are read fastest."""
+    """Sort names by their ads, the fastest order for reading."""
     return tuple(sorted(names, key=lambda name: (_place(name), name.count("."), name)))
 
 
@@ -173,14 +180,14 @@ def _place(name: str) -> int:
 
 
 def look_up(name: str, ads: Ads) -> Any:
-    """The value of a name, whatever case the ads use; None where it has none."""
-    found: Any = ads[_place(name)]
+    """Return the value of a name, whatever case the ads use; None where it is undefined."""
+    result: Any = ads[_place(name)]
     for part in name.split(".")[1:]:
-        if isinstance(found, list | tuple):
-            found = tuple(_part(one, part) for one in found)
+        if isinstance(result, list | tuple):
+            result = tuple(_part(item, part) for item in result)
         else:
-            found = _part(found, part)
-    return found
+            result = _part(result, part)
+    return result
 
 
 def _part(ad: object, name: str) -> Any:
@@ -193,10 +200,10 @@ def _part(ad: object, name: str) -> Any:
 
 
 def taker(names: Sequence[str]) -> Callable[[Ad, Ad, Ad, Ad, Any], tuple[Any, ...]]:
-    """Takes the values of names in order out of the ads, or raises KeyError where one is missing or
-    spelt otherwise.
+    """Return a function that reads the values of names in order from the ads. It raises KeyError
+    where one is missing or spelt otherwise.
 
-    Made once for a slot: what is read of one ad comes out of it in one step.
+    Built once for a slot: the values of one ad are read in one step.
     """
     steps: list[tuple[int, Callable[[Any], tuple[Any, ...]]]] = []
     for place in range(len(ADS) + 1):
@@ -212,10 +219,10 @@ def taker(names: Sequence[str]) -> Callable[[Ad, Ad, Ad, Ad, Any], tuple[Any, ..
         return lambda host, *_: take(host)
 
     def several(*ads: object) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = ()
+        results: tuple[Any, ...] = ()
         for place, step in steps:
-            found += step(ads[place])
-        return found
+            results += step(ads[place])
+        return results
 
     return several
 
@@ -231,22 +238,22 @@ def _deep(name: str) -> Callable[[Any], tuple[Any, ...]]:
 
     def take(ad: Any) -> tuple[Any, ...]:
         for part in path:
-            ad = ad[part] if not isinstance(ad, list | tuple) else [one[part] for one in ad]
+            ad = ad[part] if not isinstance(ad, list | tuple) else [item[part] for item in ad]
         return (ad,)
 
     return take
 
 
-def job_ad(name: str, executable: str, copies: Sequence[Ad]) -> dict[str, Any]:
-    """A job as policies see it. ``copies``: of each that runs its ``Name``, ``SentTime``, ``Age``
-    and ``Host``."""
-    numbered = {f"Replica{i}": copy for i, copy in enumerate(copies, 1)}
-    grids = [copy["Host"].get("Grid") for copy in copies]
+def job_ad(name: str, executable: str, replicas: Sequence[Ad]) -> dict[str, Any]:
+    """Return a job's ad for dispatch policies. ``replicas``: of each running one its ``Name``,
+    ``SentTime``, ``Age`` and ``Host``."""
+    numbered = {f"Replica{i}": replica for i, replica in enumerate(replicas, 1)}
+    grids = [replica["Host"].get("Grid") for replica in replicas]
     return {
         "Name": name,
         "Executable": executable,
-        "NumberOfReplicas": len(copies),
-        "Replicas": copies,
+        "NumberOfReplicas": len(replicas),
+        "Replicas": replicas,
         "Grids": grids,
         **numbered,
     }

@@ -1,9 +1,9 @@
-"""How much a regular expression may cost: counted before it is ever matched.
+"""Cost of a regular expression: computed before it is matched.
 
-A matcher that tries again and again needs time that grows with each place where it has a choice: a
-repetition without bound may end anywhere, a search may begin anywhere. Choices are multiplied here
-over the longest text that a pattern meets; repetitions of what repeats or chooses itself, and
-references back, are refused.
+A backtracking matcher needs time that grows with each choice: an unbounded repetition may end
+anywhere, a search may start anywhere. Choices are multiplied here over the longest text that a
+pattern meets; repetitions of parts that contain repetitions or choices, and back-references, are
+rejected.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from math import prod
 LONGEST_PATTERN = 200
 QUANTIFIERS = "*+?{"
 STEP_NS = 12.0
-"""What one step of the matcher is reckoned at, in ns; 0.7 to 12 were measured."""
+"""Assumed time of one step of the matcher, in ns; 0.7 to 12 were measured."""
 BRACKET = 1.5
-"""So many steps more are reckoned within each bracket."""
+"""Factor of the number of steps within each bracket."""
 
 
 class PatternError(ValueError):
-    """A pattern that is not taken, and why."""
+    """A rejected pattern, with the reason."""
 
 
 @dataclass
-class _Group:
-    """A bracket of a pattern, or all of it: the choices in it so far."""
+class _PatternGroup:
+    """A bracket of a pattern, or the whole pattern: its choices so far."""
 
     bounded: float = 1.0
     unbounded: int = 0
     branches: int = 1
-    last: _Group | None = None  # what a quantifier would repeat, where it is a group
+    last: _PatternGroup | None = None  # operand of a quantifier, where it is a group
 
     @property
     def plain(self) -> bool:
@@ -38,7 +38,7 @@ class _Group:
 
 
 def pattern_cost_ns(pattern: str, longest: int) -> float:
-    """The time in ns that a search in a text of so many characters takes at worst."""
+    """Return the worst-case time in ns of a search in a text of this many characters."""
     if len(pattern) > LONGEST_PATTERN:
         raise PatternError(f"a pattern has at most {LONGEST_PATTERN} characters")
     whole = _read(pattern)
@@ -48,9 +48,9 @@ def pattern_cost_ns(pattern: str, longest: int) -> float:
     return (ways + len(pattern) + longest) * STEP_NS
 
 
-def _read(pattern: str) -> _Group:
-    groups, at = [_Group()], 0
-    single = False  # whether a character or class stands before, which may be repeated
+def _read(pattern: str) -> _PatternGroup:
+    groups, at = [_PatternGroup()], 0
+    single = False  # True after a character or class, which may be repeated
     while at < len(pattern):
         c, group = pattern[at], groups[-1]
         if c in QUANTIFIERS:
@@ -59,26 +59,26 @@ def _read(pattern: str) -> _Group:
             single, group.last = False, None
             continue
         group.last = None
-        at, single = _one(pattern, at, groups), c not in "^|("
+        at, single = _parse_atom(pattern, at, groups), c not in "^|("
     if len(groups) > 1:
         raise PatternError("a ) is missing in the pattern")
     return groups[0]
 
 
-def _one(pattern: str, at: int, groups: list[_Group]) -> int:
-    """Reads what is no quantifier: a character, a class, a bracket, a bar. Gives where it ends."""
+def _parse_atom(pattern: str, at: int, groups: list[_PatternGroup]) -> int:
+    """Parse anything but a quantifier: a character, a class, a bracket, a bar. Return its end."""
     c, at = pattern[at], at + 1
     if c == "\\":
         if pattern[at : at + 1].isalnum() and pattern[at] not in "dDwWsSbntr":
-            raise PatternError(f"\\{pattern[at]} in a pattern is not taken: no references back")
+            raise PatternError(f"\\{pattern[at]} in a pattern is not supported: no back references")
         return at + 1
     if c == "[":
         return _class_end(pattern, at)
     if c == "(":
         if pattern.startswith("?", at) and not pattern.startswith("?:", at):
-            raise PatternError("(? in a pattern is not taken, but for (?:")
+            raise PatternError("(? in a pattern is not supported, except (?:")
         at += 2 * pattern.startswith("?:", at)
-        groups.append(_Group())
+        groups.append(_PatternGroup())
     elif c == "|":
         groups[-1].branches += 1
     elif c == ")":
@@ -86,8 +86,8 @@ def _one(pattern: str, at: int, groups: list[_Group]) -> int:
     return at
 
 
-def _close(groups: list[_Group]) -> None:
-    """A bracket ends: its choices are those of what is around it."""
+def _close(groups: list[_PatternGroup]) -> None:
+    """Close a bracket: add its choices to those of its parent."""
     if len(groups) == 1:
         raise PatternError("a ( is missing in the pattern")
     inner = groups.pop()
@@ -97,22 +97,24 @@ def _close(groups: list[_Group]) -> None:
     outer.last = inner
 
 
-def _repeat(group: _Group, low: int, high: int | None, single: bool) -> None:
+def _repeat(group: _PatternGroup, low: int, high: int | None, single: bool) -> None:
     if not single:
-        raise PatternError("a quantifier of nothing, or of a quantifier, is not taken in a pattern")
+        raise PatternError(
+            "a quantifier of nothing, or of a quantifier, is not supported in a pattern"
+        )
     if group.last is not None and not group.last.plain and (low, high) != (0, 1):
-        raise PatternError("no repetition of what repeats or chooses itself (nested quantifiers)")
+        raise PatternError("a repetition or an alternative cannot be repeated (nested quantifiers)")
     if high is None:
         group.unbounded += 1
     elif high > 100:
-        raise PatternError("a counted repetition goes up to 100")
+        raise PatternError("a counted repetition must be at most 100")
     else:
         group.bounded *= high - low + 1
 
 
 def _quantifier(pattern: str, at: int) -> tuple[int, int, int | None]:
-    """Where it ends, and the least and the most of it; a ? or + after it only says which way is
-    tried first."""
+    """Parse a quantifier; return its end, its minimum and its maximum. A ? or + after it only
+    selects which way is tried first."""
     c = pattern[at]
     low, high = {"*": (0, None), "+": (1, None), "?": (0, 1), "{": (0, None)}[c]
     end = at + 1
@@ -126,12 +128,12 @@ def _quantifier(pattern: str, at: int) -> tuple[int, int, int | None]:
         low = int(first)
         high = (int(last) if last else None) if comma else low
         if low > 100:
-            raise PatternError("a counted repetition goes up to 100")
+            raise PatternError("a counted repetition must be at most 100")
     return end + (pattern[end : end + 1] in ("?", "+") and end < len(pattern)), low, high
 
 
 def _class_end(pattern: str, at: int) -> int:
-    """Behind the ] of a class that began before ``at``."""
+    """Return the position after the ] of a class that started before ``at``."""
     at += pattern.startswith("^", at)
     at += pattern.startswith("]", at)
     while at < len(pattern) and pattern[at] != "]":

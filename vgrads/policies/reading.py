@@ -1,5 +1,5 @@
-"""From a user's attributes to checked expressions: helpers put in, names found, everything else
-refused."""
+"""Parse a user's attributes into checked expressions: helpers are substituted, names resolved,
+everything else is rejected."""
 
 from __future__ import annotations
 
@@ -11,73 +11,88 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.policies.cost import Scales, Weight
-from vgrads.policies.names import ADS, GIVEN, SLOTS, STATE, NameProblem, canonical, doubt
+from vgrads.policies.names import ADS, AVAILABLE, SLOTS, STATE, NameProblem, canonical, doubt
 from vgrads.policies.simplify import names_in, simplified
-from vgrads.policies.text import LONGEST_TEXT, WORDS, Node, Source, read_attributes, read_expression
+from vgrads.policies.text import (
+    LONGEST_TEXT,
+    WORDS,
+    ExpressionSource,
+    Node,
+    read_attributes,
+    read_expression,
+)
 
 RESERVED = {
     name.lower() for name in (*ADS, *STATE, *WORDS, "is", "isnt", "NumberOfReplicas", "BOTsInQueue")
 }
 IN_FORCE = ("Deadline", "ReplicationRequirements")
-"""Slots in which Concurrency is the number in force at the host; elsewhere it is the expression."""
+"""Slots in which Concurrency is the number in force at the node; elsewhere it is the expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A name and its expression, as read and as written, and the text in which it stands."""
+    """A name and its expression, parsed and as written, and its source text."""
 
     name: str
     node: Node
     text: str
-    source: Source
+    source: ExpressionSource
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A policy as read: all expressions as written, the slots with everything put in, and
-    doubts."""
+    """A parsed dispatch policy: all expressions as written, the slots with all substitutions, and
+    warnings."""
 
     texts: Mapping[str, str]
     trees: Mapping[str, Node]
     doubts: tuple[str, ...]
 
 
-def read_attributes_of(given: str | Mapping[str, Any], where: str) -> list[Attribute]:
-    """The attributes of one text or of a mapping, in order; values that are no text stand for
-    themselves."""
-    long = len(given) if isinstance(given, str) else sum(len(f"{k}{v}") for k, v in given.items())
+def read_attributes_of(values: str | Mapping[str, Any], where: str) -> list[Attribute]:
+    """Return the attributes of one text or of a mapping, in order; values that are not texts are
+    literals."""
+    long = (
+        len(values) if isinstance(values, str) else sum(len(f"{k}{v}") for k, v in values.items())
+    )
     if long > LONGEST_TEXT:
         raise InputError(
-            f"a policy of {long} characters", where=where, fix=f"at most {LONGEST_TEXT} are taken"
+            f"a policy of {long} characters",
+            where=where,
+            fix=f"at most {LONGEST_TEXT} are accepted",
         )
-    if isinstance(given, str):
-        source = Source(given, where)
+    if isinstance(values, str):
+        source = ExpressionSource(values, where)
         return [_attribute(n, node, text, source) for n, node, text in read_attributes(source)]
-    found = []
-    for name, value in given.items():
+    results = []
+    for name, value in values.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-            raise InputError(f"{name!r} is no name of an attribute", where=where)
+            raise InputError(f"{name!r} is not a valid name of an attribute", where=where)
         if not isinstance(value, str | bool | int | float):
-            raise InputError("an expression is a text", where=f"{where}: {name}" if where else name)
-        source = Source(str(value).lower() if isinstance(value, bool) else str(value), where)
-        found.append(_attribute(name, read_expression(source, name), source.text, source))
-    return found
+            raise InputError(
+                "an expression must be a string", where=f"{where}: {name}" if where else name
+            )
+        source = ExpressionSource(
+            str(value).lower() if isinstance(value, bool) else str(value), where
+        )
+        results.append(_attribute(name, read_expression(source, name), source.text, source))
+    return results
 
 
-def _attribute(name: str, node: Node, text: str, source: Source) -> Attribute:
+def _attribute(name: str, node: Node, text: str, source: ExpressionSource) -> Attribute:
     slot = next((s for s in SLOTS if s.lower() == name.lower()), name)
     return Attribute(slot, node, text, source)
 
 
 def written_of(attributes: list[Attribute], where: str) -> Written:
-    """The checked policy; what is wrong is an InputError."""
+    """Return the checked dispatch policy. Raise InputError for errors."""
     table = _Table({})
     for attribute in attributes:
         low = attribute.name.lower()
         if low in RESERVED:
             raise InputError(
                 (
-                    f"{attribute.name} is given by the dispatcher or the language, a policy "
+                    f"{attribute.name} is set by the dispatcher or the language; a policy "
                     "cannot set it"
                 ),
                 where=where,
@@ -87,7 +102,7 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
             raise InputError(
                 f"{attribute.name} is written twice",
                 where=where,
-                fix="upper and lower case are the same",
+                fix="names are not case-sensitive",
             )
         table.attributes[low] = attribute
     for attribute in attributes:
@@ -103,7 +118,7 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
             table.resolved(attribute.node, attribute, "")
             _unused(attribute, where)
     doubts = [
-        f"{a.name} is no slot, and no slot refers to it"
+        f"{a.name} is not a policy expression, and no policy expression refers to it"
         for a in attributes
         if a.name.lower() not in used
     ]
@@ -114,7 +129,7 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
             and slot.endswith(("Requirements", "Policy"))
             and not isinstance(tree.value, bool)
         ):
-            doubts.append(f"{slot} is never true: it always gives {tree.value!r}")
+            doubts.append(f"{slot} is never true: it always evaluates to {tree.value!r}")
     return Written({a.name: a.text for a in attributes}, trees, tuple(dict.fromkeys(doubts)))
 
 
@@ -123,7 +138,7 @@ def _unused(attribute: Attribute, where: str) -> None:
     if near:
         slot = next(s for s in SLOTS if s.lower() == near[0])
         raise InputError(
-            f"{attribute.name} is no slot, and no slot refers to it",
+            f"{attribute.name} is not a policy expression, and no policy expression refers to it",
             where=where,
             fix=f"did you mean {slot}?",
         )
@@ -131,7 +146,7 @@ def _unused(attribute: Attribute, where: str) -> None:
 
 @dataclass
 class _Table:
-    """The attributes by their lower-case names, what each weighs, and which are referred to."""
+    """The attributes by their lower-case names, their weights, and which are referred to."""
 
     attributes: dict[str, Attribute]
     weights: dict[str, Weight] = field(default_factory=dict)
@@ -139,8 +154,8 @@ class _Table:
     trail: list[str] = field(default_factory=list)
 
     def weight(self, attribute: Attribute) -> Weight:
-        """What an expression costs with all it refers to; here too dear ones and circles are
-        refused."""
+        """Return the cost of an expression with all its references; reject expensive expressions
+        and cycles."""
         low = attribute.name.lower()
         if low not in self.weights:
             self.trail.append(attribute.name)
@@ -163,7 +178,8 @@ class _Table:
         return self.weight(other)
 
     def resolved(self, node: Node, within: Attribute, slot: str) -> Node:
-        """An expression with helpers put in and every other name as it is known."""
+        """Return an expression with helpers substituted and every other name in its defined
+        spelling."""
         if node.kind != "name":
             return replace(node, parts=tuple([self.resolved(p, within, slot) for p in node.parts]))
         low = node.word.lower()
@@ -182,11 +198,11 @@ class _Table:
             what, fix = problem.args
             raise within.source.wrong(what, node.at, name=within.name, fix=fix) from None
         first = name.split(".")[0]
-        if slot and first in ADS and first not in GIVEN[slot]:
+        if slot and first in ADS and first not in AVAILABLE[slot]:
             raise within.source.wrong(
-                f"{name} is not there when {slot} is evaluated",
+                f"{name} is not available when {slot} is evaluated",
                 node.at,
                 name=within.name,
-                fix=f"there are {', '.join(f'{ad}.…' for ad in GIVEN[slot])}",
+                fix=f"there are {', '.join(f'{ad}.…' for ad in AVAILABLE[slot])}",
             )
         return replace(node, word=name)

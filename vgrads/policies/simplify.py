@@ -1,10 +1,9 @@
-"""What is left of an expression once some of its names have values.
+"""Partial evaluation of an expression when some of its names have values.
 
-Only what the language itself says is used: a part that reads nothing is evaluated; a condition that
-is decided leaves the branch it chooses; ``false && x`` is false and ``true || x`` is true whatever
-x. Nothing else is touched, since an operand may turn out to be undefined or an error. (The
-library's own partial evaluation is left aside: it works on ads around the expression, and names are
-flat here.)
+Only rules of the language are used: a part that reads no names is evaluated; a decided condition is
+replaced by its branch; ``false && x`` is false and ``true || x`` is true for any x. Nothing else is
+changed, since an operand may be undefined or an error. (The library's own partial evaluation is not
+used: it works on ads around the expression, and names are flat here.)
 """
 
 from __future__ import annotations
@@ -19,29 +18,29 @@ from vgrads.policies.values import ERROR, UNDEFINED, Value
 
 
 def names_in(node: Node) -> Iterator[str]:
-    """All names that an expression reads, some more than once."""
+    """Return all names that an expression reads, some more than once."""
     if node.kind == "name":
         yield node.word
     for part in node.parts:
         yield from names_in(part)
 
 
-def simplified(node: Node, known: Mapping[str, Any]) -> Node:
-    """An expression with the names that are known put in, and what follows from that."""
+def simplified(node: Node, values: Mapping[str, Any]) -> Node:
+    """Return an expression with the given names substituted, and simplified."""
     if node.kind == "name":
-        return _value(_plain(known[node.word])) if node.word in known else node
+        return _value(_plain(values[node.word])) if node.word in values else node
     if node.kind == "value":
         return node
     if not node.parts:
         return _value(())
-    first = simplified(node.parts[0], known)
+    first = simplified(node.parts[0], values)
     decided = first.value if first.kind == "value" and isinstance(first.value, bool) else None
     if decided is not None:
         if node.word == "?":
-            return simplified(node.parts[1 if decided else 2], known)
+            return simplified(node.parts[1 if decided else 2], values)
         if node.word == ("||" if decided else "&&"):
             return first
-    parts = (first, *(simplified(part, known) for part in node.parts[1:]))
+    parts = (first, *(simplified(part, values) for part in node.parts[1:]))
     if all(part.kind == "value" for part in parts):
         return _value(constant(replace(node, parts=parts)))
     return node if parts == node.parts else replace(node, parts=parts)
@@ -52,7 +51,7 @@ def _value(value: Value) -> Node:
 
 
 def _plain(value: Any) -> Value:
-    """A value of the bag's state; what is none of the language is an error."""
+    """Return a value of the bag's state; a value outside the language is an error."""
     if value is None or value is UNDEFINED:
         return UNDEFINED
     fits = isinstance(value, bool | float | str) or (isinstance(value, int) and abs(value) < 2**63)

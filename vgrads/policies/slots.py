@@ -1,5 +1,5 @@
-"""One slot of a policy in one state of its bag: what it says for the values that it reads,
-remembered."""
+"""One slot of a dispatch policy in one state of its bag: its value for the names that it reads,
+cached."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vgrads.policies.text import Node
 from vgrads.policies.values import Ad, Value
 
 REMEMBERED = 65_536
-"""So many verdicts are remembered of a slot; then all are forgotten."""
+"""Maximum number of cached results of a slot; beyond it the cache is cleared."""
 
 
 def number(value: Value) -> float | None:
-    """A finite number; truth is none."""
+    """Return a finite number; truth values are not numbers."""
     return value if type(value) in (int, float) and isfinite(value) else None  # type: ignore
 
 
@@ -31,13 +31,13 @@ def _rank(value: Value) -> float:
 
 
 def _concurrency(value: Value) -> int:
-    found = number(value)
-    return 1 if found is None else max(0, floor(found))
+    seconds = number(value)
+    return 1 if seconds is None else max(0, floor(seconds))
 
 
 def _deadline(value: Value) -> float | None:
-    found = number(value)
-    return found if found is not None and found > 0 else None
+    seconds = number(value)
+    return seconds if seconds is not None and seconds > 0 else None
 
 
 COUNTS: Mapping[str, Callable[[Value], Any]] = {
@@ -48,7 +48,7 @@ COUNTS: Mapping[str, Callable[[Value], Any]] = {
     "Deadline": _deadline,
     "GridPolicy": _yes,
 }
-"""What the dispatcher makes of a value."""
+"""The dispatcher's interpretation of a value."""
 UNWRITTEN: Mapping[str, Any] = {
     "JobRequirements": True,
     "Rank": 0.0,
@@ -59,34 +59,35 @@ UNWRITTEN: Mapping[str, Any] = {
 }
 
 
-class Slot:
-    """What is left of an expression; ``names`` are those it still reads.
+class PolicySlot:
+    """The residual of an expression; ``names`` are those it still reads.
 
-    A verdict is remembered by the values read and their types, since 1, 1.0 and true are equal as
-    keys and not as values of the language.
+    A result is cached by the values read and their types, since 1, 1.0 and true are equal as keys
+    and not as values of the language.
     """
 
-    __slots__ = ("_constant", "_counts", "_expression", "_known", "_said", "_take", "names")
+    __slots__ = ("_cache", "_constant", "_counts", "_expression", "_take", "_value", "names")
 
     def __init__(self, slot: str, tree: Node | None) -> None:
         self.names = in_order(set(names_in(tree))) if tree else ()
-        self._counts, self._known = COUNTS[slot], dict[Any, Any]()
-        self._expression = Expression(tree, self.names) if tree else None
+        self._counts, self._cache = COUNTS[slot], dict[Any, Any]()
+        decided = tree is not None and isinstance(tree.value, bool)
+        self._expression = Expression(tree, self.names) if tree and not decided else None
         self._take = taker(self.names)
         self._constant = not self.names
-        self._said: Any = UNWRITTEN[slot]
+        self._value: Any = self._counts(tree.value) if tree and decided else UNWRITTEN[slot]
         if self._expression and self._constant:
-            self._said = self._counts(self._expression.evaluate(()))
+            self._value = self._counts(self._expression.evaluate(()))
 
     def ask(self, host: Ad, job: Ad, queue: Ad, grid: Ad, concurrency: float) -> Any:
-        """The verdict."""
+        """Return the result."""
         if self._constant:
-            return self._said
+            return self._value
         key = None
         try:
             values = self._take(host, job, queue, grid, concurrency)
             key = values, tuple(map(type, values))
-            return self._known[key]
+            return self._cache[key]
         except KeyError:
             if key and tuple not in key[1]:
                 return self._remembered(key, key[0])
@@ -95,20 +96,20 @@ class Slot:
         return self._afresh(host, job, queue, grid, concurrency)
 
     def _remembered(self, key: object, values: Sequence[Any]) -> Any:
-        """Evaluated, and kept for the next time."""
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        said = self._known[key] = self._counts(self._expression.evaluate(values))  # type: ignore[union-attr]
-        return said
+        """Evaluate, and cache the result."""
+        if len(self._cache) >= REMEMBERED:
+            self._cache.clear()
+        text = self._cache[key] = self._counts(self._expression.evaluate(values))  # type: ignore[union-attr]
+        return text
 
     def _afresh(self, *ads: Any) -> Any:
-        """The same for values not met before, for lists, and for ads that lack a name or spell it
+        """Evaluate for values not in the cache, for lists, and for ads that lack a name or spell it
         otherwise."""
         values = [look_up(name, ads) for name in self.names]
         key = (*map(_key, values),), (*map(_kind, values),)
         try:
-            return self._known[key] if key in self._known else self._remembered(key, values)
-        except TypeError:  # something that is no value: it counts as an error and is not remembered
+            return self._cache[key] if key in self._cache else self._remembered(key, values)
+        except TypeError:  # not a value: it counts as an error and is not cached
             return self._counts(self._expression.evaluate(values))  # type: ignore[union-attr]
 
 

@@ -1,10 +1,10 @@
-"""What a user wrote, as a tree: the expressions of the ClassAd language, read so that a mistake has
-a place.
+"""Parser of the user's text: expressions of the ClassAd language as a tree, with positions for
+error messages.
 
-The grammar is that of the ClassAd reference manual (new syntax), less what a policy does not need:
-ClassAds within expressions, absolute names and comparisons of whole ads. The library that evaluates
-says only that a text cannot be parsed; here the message names attribute, line and column and shows
-the line. `#` begins a comment as `//` does.
+The grammar is that of the ClassAd reference manual (new syntax), without parts that a dispatch
+policy does not need: ClassAds within expressions, absolute names and comparisons of whole ads. The
+library that evaluates reports only that a text cannot be parsed; here the message has attribute,
+line and column, and shows the line. `#` begins a comment as `//` does.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vgrads.kernel.errors import InputError
 from vgrads.policies.values import ERROR, UNDEFINED, Value
 
 LONGEST_TEXT = 16 * 1024
-"""Characters that a policy may have."""
+"""Maximum length of a dispatch policy, in characters."""
 DEEPEST = 200
-"""So many levels an expression may have, with what it refers to."""
+"""Maximum depth of an expression, including its references."""
 BRACKETS = 120
-"""So many of them may need brackets of their own; the library reads no more than 165."""
+"""Maximum number of levels that need their own brackets; the library reads no more than 165."""
 NESTED = 30
-"""So many brackets may stand within one another."""
+"""Maximum depth of nested brackets."""
 
 WORDS: dict[str, Value] = {"true": True, "false": False, "undefined": UNDEFINED, "error": ERROR}
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'"}
@@ -54,7 +54,7 @@ PIECES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of an expression, and where it begins in the text.
+    """A part of an expression, and its position in the text.
 
     ``kind``: ``value``, ``name`` (``word`` is the dotted name), ``list``, ``call`` or ``op``
     (``word`` is the function or the sign; ``?`` has three parts, ``[]`` a list and an index).
@@ -68,7 +68,7 @@ class Node:
 
 
 def in_a_row(node: Node) -> bool:
-    """Whether an operator goes on from its left side, as the second + of a + b + c does."""
+    """Return True where an operator continues its left side, as the second + of a + b + c does."""
     left = node.parts[0]
     return (
         node.kind == left.kind == "op"
@@ -79,15 +79,15 @@ def in_a_row(node: Node) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A text of a user's and what it is called, so that a place in it can be shown."""
+class ExpressionSource:
+    """A user's text and its name, for error messages with positions."""
 
     text: str
     where: str
 
     def wrong(self, what: str, at: int, *, name: str = "", fix: str = "") -> InputError:
-        """What is wrong at a place: attribute, line and column from 1 on, and the line with a caret
-        under it."""
+        """Return the error at a position: attribute, line and column from 1 on, and the line with a
+        caret under it."""
         first = self.text.rfind("\n", 0, at) + 1
         line = self.text[first:].split("\n", 1)[0].rstrip("\r")
         number, column = self.text.count("\n", 0, at) + 1, at - first + 1
@@ -104,7 +104,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Token:
     """A word or a sign of the text."""
 
     kind: str
@@ -112,51 +112,51 @@ class Piece:
     at: int
 
 
-def pieces_of(source: Source, name: str = "") -> list[Piece]:
-    """The words and signs, without blanks and comments; at the end one that says so."""
-    found: list[Piece] = []
+def pieces_of(source: ExpressionSource, name: str = "") -> list[Token]:
+    """Return the words and signs, without blanks and comments, followed by an end marker."""
+    tokens: list[Token] = []
     at, text = 0, source.text
     while at < len(text):
         match = PIECES.match(text, at)
         if match is None:
-            raise source.wrong(_unreadable(text, at), at, name=name or _attribute_of(found))
+            raise source.wrong(_unreadable(text, at), at, name=name or _attribute_of(tokens))
         if match.lastgroup != "gap":
-            found.append(Piece(str(match.lastgroup), match.group(), at))
+            tokens.append(Token(str(match.lastgroup), match.group(), at))
         at = match.end()
-    end = found[-1].at + len(found[-1].word) if found else 0
-    return [*found, Piece("end", "", end)]
+    end = tokens[-1].at + len(tokens[-1].word) if tokens else 0
+    return [*tokens, Token("end", "", end)]
 
 
-def _attribute_of(pieces: list[Piece]) -> str:
-    """Whose expression it is that goes on behind these pieces."""
+def _attribute_of(pieces: list[Token]) -> str:
+    """Return the attribute whose expression continues after these pieces."""
     named = [a.word for a, b in pairwise(pieces) if a.kind == "name" and b.word == "="]
     return named[-1] if named else ""
 
 
 def _unreadable(text: str, at: int) -> str:
     if text[at] == '"':
-        return "a text that does not end on its line"
+        return "a string that does not end on its line"
     if text.startswith("/*", at):
         return "a comment that does not end"
     if text[at].isdigit() or text[at] == ".":
         return "a number that cannot be read"
     if text[at] == "'":
-        return "texts stand in double quotation marks"
-    return f"a character that means nothing here: {text[at]!r}"
+        return "strings must be in double quotation marks"
+    return f"an unexpected character: {text[at]!r}"
 
 
-def read_expression(source: Source, name: str) -> Node:
-    """The one expression that is the whole text."""
+def read_expression(source: ExpressionSource, name: str) -> Node:
+    """Parse the whole text as one expression."""
     reader = Reader(source, pieces_of(source, name), name)
     node = reader.expression()
     if reader.now.kind != "end":
-        reader.stop(f"the expression should have ended before {reader.now.word!r}")
+        reader.stop(f"expected the end of the expression before {reader.now.word!r}")
     return node
 
 
-def read_attributes(source: Source) -> Iterator[tuple[str, Node, str]]:
-    """Name, expression and the expression as written: of an ad in brackets, or of lines ``Name =
-    expression``."""
+def read_attributes(source: ExpressionSource) -> Iterator[tuple[str, Node, str]]:
+    """Parse name, expression and the expression as written: of an ad in brackets, or of lines
+    ``Name = expression``."""
     pieces = pieces_of(source)
     reader = Reader(source, pieces, "")
     bracketed = reader.take("[")
@@ -165,7 +165,7 @@ def read_attributes(source: Source) -> Iterator[tuple[str, Node, str]]:
             continue
         start = reader.now
         if start.kind != "name" or reader.next.word != "=":
-            reader.stop("here an attribute should begin: Name = expression")
+            reader.stop("expected an attribute here: Name = expression")
         reader.name = start.word
         reader.step(2)
         reader.until = _next_attribute(source.text, pieces, reader.index) if not bracketed else -1
@@ -175,18 +175,19 @@ def read_attributes(source: Source) -> Iterator[tuple[str, Node, str]]:
         yield start.word, node, source.text[begin : last.at + len(last.word)]
         reader.until = -1
         if bracketed and reader.now.word not in ("]", ";"):
-            reader.stop("the expression should have ended here with ;")
+            reader.stop("expected ; at the end of the expression")
         if not (bracketed or reader.now.word == ";" or reader.at_line_start()):
-            reader.stop(f"the expression should have ended before {reader.now.word!r}")
+            reader.stop(f"expected the end of the expression before {reader.now.word!r}")
         reader.name = ""
     if bracketed and not reader.take("]"):
         reader.stop("the ] that ends the ad is missing")
     if reader.now.kind != "end":
-        reader.stop("after the ad nothing more may stand")
+        reader.stop("unexpected text after the ad")
 
 
-def _next_attribute(text: str, pieces: list[Piece], index: int) -> int:
-    """Which piece begins the next line's attribute, so that an unfinished line is blamed itself."""
+def _next_attribute(text: str, pieces: list[Token], index: int) -> int:
+    """Return the piece at which the next line's attribute begins, so that an error is reported at
+    the unfinished line."""
     for i in range(index, len(pieces) - 1):
         if (
             pieces[i].kind == "name"
@@ -198,27 +199,27 @@ def _next_attribute(text: str, pieces: list[Piece], index: int) -> int:
 
 
 class Reader:
-    """Reads expressions off the pieces, one precedence level after the other."""
+    """Parses expressions from the pieces, one precedence level after the other."""
 
-    def __init__(self, source: Source, pieces: list[Piece], name: str) -> None:
+    def __init__(self, source: ExpressionSource, pieces: list[Token], name: str) -> None:
         self.source, self.pieces, self.name = source, pieces, name
         self.index, self.until, self.nested = 0, -1, 0
 
     @property
-    def now(self) -> Piece:
-        """The piece that is next to be read; an end, where another attribute begins."""
+    def now(self) -> Token:
+        """Return the next piece; an end where another attribute begins."""
         piece = self.pieces[self.index]
         if self.index != self.until:
             return piece
         before = self.pieces[self.index - 1]
-        return Piece("end", "", before.at + len(before.word))
+        return Token("end", "", before.at + len(before.word))
 
     @property
-    def next(self) -> Piece:
+    def next(self) -> Token:
         return self.pieces[min(self.index + 1, len(self.pieces) - 1)]
 
     def at_line_start(self) -> bool:
-        """Whether a line's end lies before the next piece."""
+        """Return True where a line break precedes the next piece."""
         before, now = self.pieces[self.index - 1], self.pieces[self.index]
         return now.kind == "end" or "\n" in self.source.text[before.at : now.at]
 
@@ -226,7 +227,7 @@ class Reader:
         self.index += count
 
     def take(self, sign: str) -> bool:
-        """Go over a sign, if it is there."""
+        """Consume a sign, if present."""
         if self.now.kind != "sign" or self.now.word != sign:
             return False
         self.step()
@@ -237,31 +238,32 @@ class Reader:
         raise self.source.wrong(what, place, name=self.name, fix=fix)
 
     def expression(self) -> Node:
-        """``a ? b : c`` and all that binds more tightly."""
+        """Parse ``a ? b : c`` and all that binds more tightly."""
         self.nested += 1
         if self.nested > NESTED:
-            self.stop(f"more than {NESTED} brackets or conditions within one another")
+            self.stop(f"more than {NESTED} nested brackets or conditions")
         node = self.binary(0)
         at = self.now.at
         if self.take("?"):
             yes = self.expression()
             if not self.take(":"):
-                self.stop("here a : of the condition's ? is missing")
+                self.stop("a : of the condition's ? is missing here")
             node = Node("op", "?", (node, yes, self.expression()), at=at)
         self.nested -= 1
         return node
 
     def binary(self, level: int) -> Node:
-        """Operators that bind at least as tightly as a level; equal ones from left to right."""
+        """Parse operators that bind at least as tightly as a level; equal ones from left to
+        right."""
         node = self.unary()
         while True:
             piece = self.now
             word = piece.word.lower() if piece.kind == "name" else piece.word
-            found = BINDS.get(word, -1) if piece.kind in ("sign", "name") else -1
-            if found < level:
+            count = BINDS.get(word, -1) if piece.kind in ("sign", "name") else -1
+            if count < level:
                 return node
             self.step()
-            node = Node("op", word, (node, self.binary(found + 1)), at=piece.at)
+            node = Node("op", word, (node, self.binary(count + 1)), at=piece.at)
 
     def unary(self) -> Node:
         signs = []
@@ -274,8 +276,8 @@ class Reader:
         return node
 
     def default(self) -> Node:
-        """``a ?: b``: b where a is undefined. It binds most tightly of all operators, even more
-        than a sign."""
+        """Parse ``a ?: b``: b where a is undefined. It binds most tightly of all operators, even
+        more than a sign."""
         node = self.postfix()
         while self.now.word == "?:" and self.now.kind == "sign":
             at = self.now.at
@@ -299,10 +301,10 @@ class Reader:
 
     def close(self, sign: str) -> None:
         if not self.take(sign):
-            self.stop(f"here a {sign} is missing")
+            self.stop(f"a {sign} is missing here")
 
     @staticmethod
-    def is_word(piece: Piece) -> bool:
+    def is_word(piece: Token) -> bool:
         return piece.word.lower() in WORDS or piece.word.lower() in ("is", "isnt")
 
     def primary(self) -> Node:
@@ -329,16 +331,16 @@ class Reader:
         return Node("list", parts=self.several("}"), at=piece.at)
 
     def several(self, end: str) -> tuple[Node, ...]:
-        """Expressions with commas between them, up to a bracket."""
+        """Parse expressions separated by commas, up to a bracket."""
         if self.take(end):
             return ()
-        found = [self.expression()]
+        results = [self.expression()]
         while self.take(","):
-            found.append(self.expression())
+            results.append(self.expression())
         self.close(end)
-        return tuple(found)
+        return tuple(results)
 
-    def number(self, piece: Piece) -> Node:
+    def number(self, piece: Token) -> Node:
         self.step()
         word = piece.word
         value: int | float = int(word) if word.isdigit() else float(word)
@@ -348,25 +350,28 @@ class Reader:
             self.stop("a number does not begin with 0", piece.at)
         return Node("value", value=value, at=piece.at)
 
-    def unquoted(self, piece: Piece) -> str:
-        """What a text says; an escape that the language would drop without a word is refused."""
+    def unquoted(self, piece: Token) -> str:
+        """Return the value of a text literal; an escape that the language would drop silently is
+        rejected."""
 
-        def one(match: re.Match[str]) -> str:
-            if (said := ESCAPES.get(match.group(1))) is None:
+        def replacement(match: re.Match[str]) -> str:
+            if (text := ESCAPES.get(match.group(1))) is None:
                 at = piece.at + 1 + match.start()
                 self.stop(
-                    f"{match.group()} means nothing in a text", at, r"a backslash is written \\"
+                    f"{match.group()} is not a valid escape in a string",
+                    at,
+                    r"a backslash is written \\",
                 )
-            return said
+            return text
 
-        return re.sub(r"\\(.)", one, piece.word[1:-1])
+        return re.sub(r"\\(.)", replacement, piece.word[1:-1])
 
 
-def _misplaced(piece: Piece) -> str:
+def _misplaced(piece: Token) -> str:
     if piece.kind == "end":
         return "the expression ends too early"
     if piece.word == "[":
-        return "a ClassAd within an expression is not taken"
+        return "a ClassAd within an expression is not supported"
     if piece.word == "=":
-        return "= gives a name to an expression; == compares"
-    return f"here a value or a name should stand, not {piece.word!r}"
+        return "= assigns a name to an expression; == compares"
+    return f"expected a value or a name, found {piece.word!r}"

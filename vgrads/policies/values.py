@@ -1,5 +1,5 @@
-"""What an expression may give: numbers, texts, truth, lists of them, and two that are neither true
-nor false."""
+"""Values of an expression: numbers, texts, truth values, lists of them, and two that are neither
+true nor false."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 
 class Nothing(Enum):
-    """No value: ``UNDEFINED`` where a name has none, ``ERROR`` where there can be none. Neither
+    """No value: ``UNDEFINED`` where a name has none, ``ERROR`` where none is possible. Neither
     counts as true."""
 
     UNDEFINED = "undefined"
@@ -23,6 +23,6 @@ UNDEFINED = Nothing.UNDEFINED
 ERROR = Nothing.ERROR
 
 Value: TypeAlias = bool | int | float | str | Nothing | tuple[Any, ...] | None
-"""What stands in an ad or comes out of an expression; None is taken for undefined."""
+"""A value in an ad or of an expression; None counts as undefined."""
 Ad: TypeAlias = Mapping[str, Any]
-"""A host, a job, a queue, a grid as it is known: names and plain values, lists and ads in it."""
+"""The ad of a node, job, queue or grid: names and plain values, lists and ads."""

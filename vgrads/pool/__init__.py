@@ -1,2 +1,2 @@
-"""How many hosts, where, until when? Deciders over numbers: the pool knows no bags and no
+"""Number, site and duration of nodes. Deciders over numbers: the pool uses no bags and no
 clocks."""

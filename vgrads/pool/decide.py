@@ -1,11 +1,11 @@
-"""The one door: what a pool does now for all its managers, and why, with numbers from which it can
-be worked out again.
+"""Entry point of the pool: the current decision for all its managers, and the reasons, with numbers
+from which it can be recomputed.
 
-Each manager is sized (``vgrads.pool.sizing``), what it has from elsewhere is taken off, the pool is
-shared out (``vgrads.pool.share``), and what is missing is asked for. Where the policy gives back,
-requests beyond the shares are withdrawn, newest first, then idle workers go by price: those nearest
-to the end of a paid cycle, with the least in their cache, with the shortest time left; never one
-that works.
+Each manager is sized (``vgrads.pool.sizing``), its workers from elsewhere are subtracted, the pool
+is shared (``vgrads.pool.share``), and missing workers are requested. Where the policy gives back,
+requests beyond the shares are cancelled, newest first, then idle workers are released by price:
+those nearest to the end of a paid cycle, with the least in their cache, with the shortest time
+left; never a busy one.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from vgrads.pool.share import (
     need,
     total_most,
 )
-from vgrads.pool.size_view import Memory, Sized, SizeView
+from vgrads.pool.size_view import Memory, SizeView, SizingResult
 from vgrads.pool.sizing import SIZINGS
 from vgrads.pool.view import RequestView
 
 BOUNDARY_S = 30.0
-"""A worker leaves so long before its paid cycle ends, and one decision earlier if it would miss
-that."""
+"""How long before the end of its paid cycle a worker leaves, in seconds; one decision earlier if it
+would miss that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerNow:
-    """A worker of this pool. ``manager``: whom it serves, if any; ``cache_mib``: what it would
-    lose; ``ends_s``: when its allocation ends."""
+class WorkerView:
+    """A worker of this pool. ``manager``: the one it serves, if any; ``cache_mib``: cached data
+    lost with it; ``ends_s``: end of its allocation."""
 
     id: str
     joined_s: float
@@ -50,16 +50,16 @@ class WorkerNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolNow:
-    """What a pool sees. ``previous``: the last shares, ``elapsed_s`` ago; ``others``: workers that
-    other pools have decided for a manager and not yet delivered; ``wait_s``, ``wait_low_s``: after
-    which half of the workers, and one in ten, have come."""
+class PoolSnapshot:
+    """Input of a pool's decision. ``previous``: the last shares, ``elapsed_s`` ago; ``others``:
+    workers that other pools have decided for a manager and not yet delivered; ``wait_s``,
+    ``wait_low_s``: after which half of the workers, and one in ten, have come."""
 
     now_s: float
     pool: str = ""
     managers: tuple[ManagerAd, ...] = ()
-    workers: tuple[WorkerNow, ...] = ()
-    asked: tuple[RequestView, ...] = ()
+    workers: tuple[WorkerView, ...] = ()
+    requests: tuple[RequestView, ...] = ()
     previous: Mapping[str, int] = field(default_factory=dict)
     elapsed_s: float = 0.0
     others: Mapping[str, int] = field(default_factory=dict)
@@ -70,15 +70,15 @@ class PoolNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """How to share, and by which of ``SIZINGS`` to size."""
+    """Sharing policy, and the sizing policy out of ``SIZINGS``."""
 
     share: SharePolicy
     sizing: str = "d8"
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """Why: of which kind, about whom, with which numbers and names."""
+class DecisionReason:
+    """A reason: its kind, its manager, its numbers and names."""
 
     kind: str
     about: str
@@ -87,14 +87,14 @@ class Reason:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Return the reason as a sentence."""
         if self.kind == "size":
             return f"size {self.about}: {_in_terms(self.numbers)}"
-        told = ", ".join(f"{name} {number:g}" for name, number in self.numbers.items())
-        return f"{self.kind} {self.about}: {told}" if self.about else f"{self.kind}: {told}"
+        line = ", ".join(f"{name} {number:g}" for name, number in self.numbers.items())
+        return f"{self.kind} {self.about}: {line}" if self.about else f"{self.kind}: {line}"
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--json``; ``reason_from_json`` reads it."""
+        """Encode it for ``--json``; ``reason_from_json`` decodes it."""
         return {
             "kind": self.kind,
             "about": self.about,
@@ -105,19 +105,20 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Workers by manager, how many to ask for, which requests to take back, which workers to let
-    go, why, and what is to be remembered."""
+    """Workers by manager, how many to request, which requests to cancel, which workers to release,
+    the reasons, and the memory for the next decision."""
 
     shares: Mapping[str, int] = field(default_factory=dict)
     ask: int = 0
     withdraw: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[DecisionReason, ...] = ()
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
 def _in_terms(numbers: Mapping[str, float]) -> str:
-    """The term that counts with its bounds, what the others come to, and what is taken off."""
+    """Return the decisive term with its bounds, the values of the others, and the subtracted
+    workers."""
     terms: dict[str, dict[str, float]] = {}
     for key, number in numbers.items():
         name, colon, bound = key.partition(": ")
@@ -135,43 +136,45 @@ def _in_terms(numbers: Mapping[str, float]) -> str:
     )
 
 
-def reason_from_json(document: Mapping[str, Any]) -> Reason:
-    """A reason as it was written."""
-    return Reason(
+def reason_from_json(document: Mapping[str, Any]) -> DecisionReason:
+    """Decode a reason."""
+    return DecisionReason(
         document["kind"], document["about"], document["numbers"], tuple(document["names"])
     )
 
 
-def decide(view: PoolNow, policy: PoolPolicy) -> Decision:
-    """What to do now."""
+def decide(view: PoolSnapshot, policy: PoolPolicy) -> Decision:
+    """Return the current decision."""
     sizing = SIZINGS[policy.sizing]
-    reasons: list[Reason] = []
-    wanted, memory = {}, {}
-    for ad, one in _sizes(view, policy):
-        sized = sizing.size(one, view.memory.get(ad.name, Memory()))
+    reasons: list[DecisionReason] = []
+    sizes, memory = {}, {}
+    for ad, size in _sizes(view, policy):
+        sized = sizing.size(size, view.memory.get(ad.name, Memory()))
         memory[ad.name] = sized.memory
         reason = _size_reason(ad, sized, view)
         reasons.append(reason)
-        wanted[ad.name] = _need(reason, policy.share)
-    weights = default_most(list(wanted), policy.share)
+        sizes[ad.name] = _need(reason, policy.share)
+    weights = default_most(list(sizes), policy.share)
     limits = policy.share if sizing.paced else _unpaced(policy.share)
     total = total_most(limits, sum(view.previous.values()), view.elapsed_s)
-    shares = fill(wanted, weights, total).decided
+    shares = fill(sizes, weights, total).decided
     reasons += [
-        Reason("share", name, {"need": wanted[name], "weight": weights[name], "share": workers})
+        DecisionReason(
+            "share", name, {"need": sizes[name], "weight": weights[name], "share": workers}
+        )
         for name, workers in shares.items()
     ]
-    target, coming = sum(shares.values()), sum(one.hosts for one in view.asked)
-    held = len(view.workers)
-    ask = max(0, target - held - coming)
+    target, coming = sum(shares.values()), sum(request.nodes for request in view.requests)
+    there = len(view.workers)
+    ask = max(0, target - there - coming)
     reasons.append(
-        Reason(
+        DecisionReason(
             "total",
             "",
             {
                 "most now": total,
                 "shared out": target,
-                "there": held,
+                "there": there,
                 "on their way": coming,
                 "asked for": ask,
             },
@@ -180,13 +183,13 @@ def decide(view: PoolNow, policy: PoolPolicy) -> Decision:
     withdraw: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     if sizing.gives_back:
-        withdraw = _withdrawn(view, min(coming, held + coming - target))
-        release = _released(view, shares, held - target, policy.share.billing_cycle_s)
+        withdraw = _withdrawn(view, min(coming, there + coming - target))
+        release = _released(view, shares, there - target, policy.share.billing_cycle_s)
     reasons += [
-        Reason(kind, "", {"beyond": beyond, "taken": len(names)}, names)
+        DecisionReason(kind, "", {"beyond": beyond, "taken": len(names)}, names)
         for kind, beyond, names in (
-            ("withdraw", held + coming - target, withdraw),
-            ("release", held - target, release),
+            ("withdraw", there + coming - target, withdraw),
+            ("release", there - target, release),
         )
         if names
     ]
@@ -200,14 +203,20 @@ def decide(view: PoolNow, policy: PoolPolicy) -> Decision:
     )
 
 
-def recompute(reasons: Sequence[Reason], policy: PoolPolicy) -> Decision:
-    """The decision that reasons tell of, worked out from their numbers alone."""
-    wanted = {one.about: _need(one, policy.share) for one in reasons if one.kind == "size"}
-    weights = {one.about: one.numbers["weight"] for one in reasons if one.kind == "share"}
-    total = next(one.numbers for one in reasons if one.kind == "total")
-    shares = fill(wanted, weights, int(total["most now"])).decided
+def recompute(reasons: Sequence[DecisionReason], policy: PoolPolicy) -> Decision:
+    """Recompute the decision from the numbers of its reasons alone."""
+    needs = {
+        reason.about: _need(reason, policy.share) for reason in reasons if reason.kind == "size"
+    }
+    weights = {
+        reason.about: reason.numbers["weight"] for reason in reasons if reason.kind == "share"
+    }
+    total = next(reason.numbers for reason in reasons if reason.kind == "total")
+    shares = fill(needs, weights, int(total["most now"])).decided
     ask = max(0, sum(shares.values()) - int(total["there"]) - int(total["on their way"]))
-    taken = {one.kind: one.names for one in reasons if one.kind in {"withdraw", "release"}}
+    taken = {
+        reason.kind: reason.names for reason in reasons if reason.kind in {"withdraw", "release"}
+    }
     return Decision(
         shares=shares,
         ask=ask,
@@ -217,18 +226,18 @@ def recompute(reasons: Sequence[Reason], policy: PoolPolicy) -> Decision:
     )
 
 
-def _size_reason(ad: ManagerAd, sized: Sized, view: PoolNow) -> Reason:
+def _size_reason(ad: ManagerAd, sized: SizingResult, view: PoolSnapshot) -> DecisionReason:
     numbers: dict[str, float] = {
-        f"{one.name}: {name}": number for one in sized.terms for name, number in one.bounds
+        f"{term.name}: {name}": number for term in sized.terms for name, number in term.bounds
     }
     numbers["from elsewhere"] = elsewhere(ad, view.pool, view.others)
     numbers["received"], numbers["waiting"] = ad.by_pool.get(view.pool, 0), ad.waiting
-    return Reason("size", ad.name, numbers)
+    return DecisionReason("size", ad.name, numbers)
 
 
-def _need(reason: Reason, policy: SharePolicy) -> int:
-    """What a manager needs of this pool: the largest of the least numbers of each term, without
-    what comes from elsewhere; in the other reading never less than it has (Eq 4.6, 4.8)."""
+def _need(reason: DecisionReason, policy: SharePolicy) -> int:
+    """Return a manager's need of this pool: the largest of the terms' minima, without workers from
+    elsewhere; in the other reading never less than it has (Eq 4.6, 4.8)."""
     terms: dict[str, int] = {}
     for key, number in reason.numbers.items():
         name, colon, _ = key.partition(": ")
@@ -243,24 +252,28 @@ def _need(reason: Reason, policy: SharePolicy) -> int:
     return need(ad, workers, others, "", policy.reading)
 
 
-def _sizes(view: PoolNow, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]]:
-    """Each manager as its sizing policy sees it; workers on their way are counted where they are
-    missing."""
-    idle = Counter(one.manager for one in view.workers if one.idle_since_s is not None)
-    free = sum(one.manager is None for one in view.workers)
-    coming = [(one.asked_s, one.hosts) for one in sorted(view.asked, key=lambda one: one.asked_s)]
-    coming = [(view.now_s - view.wait_s, free), *coming] if free else coming  # these come at once
-    found, limits = [], policy.share
-    for ad in sorted(view.managers, key=lambda one: one.name):
+def _sizes(view: PoolSnapshot, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]]:
+    """Return each manager as the view of its sizing policy; requested workers are counted where
+    they are missing."""
+    idle = Counter(worker.manager for worker in view.workers if worker.idle_since_s is not None)
+    free = sum(worker.manager is None for worker in view.workers)
+    coming = [
+        (worker.requested_s, worker.nodes)
+        for worker in sorted(view.requests, key=lambda request: request.requested_s)
+    ]
+    # these are available at once
+    coming = [(view.now_s - view.wait_s, free), *coming] if free else coming
+    results, limits = [], policy.share
+    for ad in sorted(view.managers, key=lambda manager_ad: manager_ad.name):
         missing = max(0, view.previous.get(ad.name, 0) - ad.by_pool.get(view.pool, 0))
         mine, coming = (coming, []) if len(view.managers) == 1 else _taken(coming, missing)
         low, high = ad.capacity_low or ad.capacity, ad.capacity_high or ad.capacity
-        known = (
+        interval = (
             None
             if ad.capacity is None or low is None or high is None
             else Interval(low, ad.capacity, high)
         )
-        found.append(
+        results.append(
             (
                 ad,
                 SizeView(
@@ -269,8 +282,8 @@ def _sizes(view: PoolNow, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]
                     running=ad.running,
                     connected=ad.workers,
                     idle=idle[ad.name],
-                    asked=tuple(mine),
-                    capacity=known,
+                    requests=tuple(mine),
+                    capacity=interval,
                     execution_s=ad.execution_s,
                     cycle_s=ad.cycle_s or ad.execution_s,
                     arrived=ad.arrived or ad.waiting + ad.running,
@@ -284,7 +297,7 @@ def _sizes(view: PoolNow, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]
                 ),
             )
         )
-    return found
+    return results
 
 
 def _taken(
@@ -304,32 +317,38 @@ def _unpaced(policy: SharePolicy) -> SharePolicy:
     return SharePolicy(max_workers=policy.max_workers)
 
 
-def _withdrawn(view: PoolNow, beyond: int) -> tuple[str, ...]:
-    """Whole requests, newest first, that are not needed even in part."""
+def _withdrawn(view: PoolSnapshot, beyond: int) -> tuple[str, ...]:
+    """Return whole requests, newest first, that are not needed even in part."""
     gone = []
-    for one in sorted(view.asked, key=lambda one: (-one.asked_s, one.id)):
-        if one.hosts > beyond:
+    for request in sorted(view.requests, key=lambda item: (-item.requested_s, item.id)):
+        if request.nodes > beyond:
             break
-        beyond -= one.hosts
-        gone.append(one.id)
+        beyond -= request.nodes
+        gone.append(request.id)
     return tuple(gone)
 
 
 def _released(
-    view: PoolNow, shares: Mapping[str, int], beyond: int, billing_s: float | None
+    view: PoolSnapshot, shares: Mapping[str, int], beyond: int, billing_s: float | None
 ) -> tuple[str, ...]:
-    """Idle workers that serve nobody, or a manager with more than its share, by price."""
+    """Return idle workers without a manager, or of a manager with more than its share, by price."""
     if beyond <= 0:
         return ()
-    there = Counter(one.manager for one in view.workers)
+    there = Counter(worker.manager for worker in view.workers)
     over = {
         name: count if name is None else max(0, count - shares.get(name, 0))
         for name, count in there.items()
     }
     idle = sorted(
-        (_paid_s(one, view.now_s, billing_s), one.cache_mib, one.ends_s, one.id, one.manager)
-        for one in view.workers
-        if one.idle_since_s is not None and over[one.manager] > 0
+        (
+            _paid_s(worker, view.now_s, billing_s),
+            worker.cache_mib,
+            worker.ends_s,
+            worker.id,
+            worker.manager,
+        )
+        for worker in view.workers
+        if worker.idle_since_s is not None and over[worker.manager] > 0
     )
     due_s = BOUNDARY_S + view.elapsed_s
 
@@ -344,6 +363,6 @@ def _released(
     return tuple(islice(going(), beyond))
 
 
-def _paid_s(worker: WorkerNow, now_s: float, billing_s: float | None) -> float:
-    """Seconds until the cycle ends that is paid for."""
+def _paid_s(worker: WorkerView, now_s: float, billing_s: float | None) -> float:
+    """Return the seconds until the end of the paid cycle."""
     return 0.0 if billing_s is None else (worker.joined_s - now_s) % billing_s

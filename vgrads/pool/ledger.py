@@ -1,9 +1,9 @@
-"""Several pools, one need: whose promise came first is kept, the others count it as help from
+"""Several pools for one need: the earliest claim is kept, the others count it as workers from
 elsewhere.
 
-Each pool decides for itself and at its own time. If two promise the same manager all it needs, both
-see that in the ledger the next time; were both to give way, both would come back. So the older
-promise stands (ties: the lesser name).
+Each pool decides for itself and at its own time. If two claim the whole need of a manager, both see
+that in the ledger the next time; if both withdrew, both would claim again. So the older claim is
+kept (ties: the lesser name).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What a pool has promised a manager: workers of ``procs`` processors, and how long ago (s)."""
+class PoolClaim:
+    """A pool's claim for a manager: workers of ``procs`` processors, and its age (s)."""
 
     pool: str
     manager: str
@@ -25,21 +25,21 @@ class Claim:
 
 
 def claimed_before(
-    claims: Iterable[Claim],
+    claims: Iterable[PoolClaim],
     pool: str,
     mine: Mapping[str, float],
-    lent: Mapping[str, Mapping[str, int]],
+    leased: Mapping[str, Mapping[str, int]],
 ) -> dict[str, int]:
-    """Processors by manager that others have promised before this pool did and not yet delivered.
+    """Return processors by manager that others have claimed before this pool and not yet delivered.
 
-    ``mine``: how long ago (s) this pool promised a manager something; ``lent``: processors by
-    manager and pool that have come.
+    ``mine``: age (s) of this pool's claim for a manager; ``leased``: delivered processors by
+    manager and pool.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for claim in claims:
         own_s = mine.get(claim.manager)
         first = own_s is None or (-claim.age_s, claim.pool) < (-own_s, pool)
-        here = lent.get(claim.manager, {}).get(claim.pool, 0)
+        here = leased.get(claim.manager, {}).get(claim.pool, 0)
         if first and claim.workers * claim.procs > here:
-            found[claim.manager] += claim.workers * claim.procs - here
-    return dict(found)
+            counts[claim.manager] += claim.workers * claim.procs - here
+    return dict(counts)

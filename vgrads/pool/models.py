@@ -1,4 +1,4 @@
-"""How long work will take on so many processors, and how it is best cut: the models of Yu's
+"""Predicted time of work on a number of processors, and its best division: the models of Yu's
 abstractions.
 
 The thesis (*Right-sizing resource allocations for scientific applications in clusters, grids, and
@@ -15,22 +15,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from vgrads.kernel.stored import stored_as
+
 LONGEST_JOB_S = 3600.0
-"""Of a job of All-Pairs: beyond it too much is lost with a host."""
+"""Maximum length of a job of All-Pairs: beyond it too much is lost with a node."""
 LOCAL_FACTOR = 1.0
-"""A Wavefront stays on this machine while a cluster would not be so much quicker. The thesis's tool
-has 2; of drawn situations that chooses wrongly in 8 % (`benchmarks/dispatch/bench_models.py`)."""
+"""A Wavefront stays on this machine unless a cluster is faster by this factor. The thesis's tool
+has 2; in random situations that is wrong in 8 % (`benchmarks/dispatch/bench_models.py`)."""
 
 
 def wavefront_s(side: int, procs: int, cell_s: float, other: int | None = None) -> float:
-    """``side`` × ``other`` cells on ``procs`` processors: anti-diagonals, each in whole rounds."""
+    """Return the time of ``side`` × ``other`` cells on ``procs`` processors: anti-diagonals, each
+    in whole rounds."""
     short, long = sorted((side, side if other is None else other))
     rounds = 2 * _rounds_below(short, procs) + (long - short + 1) * -(-short // procs)
     return rounds * cell_s
 
 
 def _rounds_below(n: int, procs: int) -> int:
-    """Σ ceil(k ÷ procs) for k from 1 to n - 1."""
+    """Return Σ ceil(k ÷ procs) for k from 1 to n - 1."""
     whole, rest = divmod(n - 1, procs)
     return procs * whole * (whole + 1) // 2 + rest * (whole + 1)
 
@@ -43,21 +46,21 @@ def wavefront_blocks_s(
     cell_s: float,
     dispatch_s: float,
 ) -> float:
-    """The same in blocks, each on a node of ``cores`` processors, begun ``dispatch_s`` after it is
-    asked for. ``sides``: two where they differ."""
+    """Return the same in blocks, each on a node of ``cores`` processors, started ``dispatch_s``
+    after its request. ``sides``: two where they differ."""
     each_s = wavefront_s(block, cores, cell_s) + dispatch_s
     side, other = (sides, sides) if isinstance(sides, int) else sides
     return wavefront_s(-(-side // block), nodes, each_s, -(-other // block))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
-    """What there is: processors here, and ``hosts`` of ``cores`` each elsewhere, where a job begins
-    ``dispatch_s`` after it is asked for; ``item_mbit``, ``mbit_s``: how large an item is, and how
-    quick the network (Mbit, Mbit/s)."""
+class Resources:
+    """Available resources: local processors, and ``nodes`` of ``cores`` each elsewhere, where a job
+    starts ``dispatch_s`` after its request; ``item_mbit``, ``mbit_s``: size of an item, and speed
+    of the network (Mbit, Mbit/s)."""
 
     here: int = 1
-    hosts: int = 0
+    nodes: int = 0
     cores: int = 1
     dispatch_s: float = 30.0
     item_mbit: float = 0.0
@@ -68,29 +71,30 @@ def allpairs_s(
     sides: tuple[int, int],
     cell_s: float,
     per_job: int,
-    hosts: int,
-    machines: Machines,
-    meanwhile: bool = False,
+    nodes: int,
+    machines: Resources,
+    slice_s: bool = False,
 ) -> float:
-    """``sides``: n × m comparisons in jobs of ``per_job`` on ``hosts``: waves of jobs, hosts begun
-    one after the other, and all items handed on along a tree.
+    """Return the time of ``sides``: n × m comparisons in jobs of ``per_job`` on ``nodes``: waves of
+    jobs, nodes started one after the other, and all items distributed along a tree.
 
-    ``meanwhile``: as it is and not as it was printed: hosts that are there work while others are
-    begun, so that takes half as long; those that would come after the end do not count.
+    ``slice_s``: the actual behaviour instead of the printed model: nodes that have started work
+    while others are started, so that takes half as long; those that would join after the end do not
+    count.
     """
     n, m = sides
     dispatch_s = machines.dispatch_s
-    spread_s = (n + m) * machines.item_mbit / machines.mbit_s * math.log2(hosts)
+    spread_s = (n + m) * machines.item_mbit / machines.mbit_s * math.log2(nodes)
     all_s = n * m / per_job * (dispatch_s + per_job * cell_s)
-    if not meanwhile:
-        return all_s / hosts + dispatch_s * hosts + spread_s
+    if not slice_s:
+        return all_s / nodes + dispatch_s * nodes + spread_s
     if dispatch_s > 0:
-        hosts = max(1, min(hosts, round(math.sqrt(2.0 * all_s / dispatch_s))))
-    return all_s / hosts + dispatch_s * (hosts - 1) / 2.0 + spread_s
+        nodes = max(1, min(nodes, round(math.sqrt(2.0 * all_s / dispatch_s))))
+    return all_s / nodes + dispatch_s * (nodes - 1) / 2.0 + spread_s
 
 
-def allpairs_best_hosts(n: int, m: int, cell_s: float, per_job: int, dispatch_s: float) -> float:
-    """Hosts at which :func:`allpairs_s` is least, without what it takes to hand items on."""
+def allpairs_best_nodes(n: int, m: int, cell_s: float, per_job: int, dispatch_s: float) -> float:
+    """Return the nodes at which :func:`allpairs_s` is least, without the distribution of items."""
     return math.sqrt(n * m * (cell_s + dispatch_s / per_job) / dispatch_s)
 
 
@@ -100,12 +104,12 @@ def graph_s(
     procs: int,
     widths: Sequence[int] = (),
 ) -> float:
-    """Tasks with what must have ended before them, on ``procs`` processors; ``widths``: processors
-    of each, one without.
+    """Return the time of tasks with dependencies on ``procs`` processors; ``widths``: processors of
+    each, default one.
 
-    List scheduling, the longest way to the end first (Graham 1969, doi:10.1137/0117039: with one
-    processor a task at most 2 - 1/procs times the least). ValueError where tasks wait for each
-    other in a ring, or one is wider than all.
+    List scheduling, the longest path to the end first (Graham 1969, doi:10.1137/0117039: with one
+    processor per task at most 2 - 1/procs times the least). ValueError where dependencies form a
+    cycle, or a task is wider than all processors.
     """
     wide = widths or [1] * len(runtimes_s)
     if max(wide, default=0) > procs:
@@ -122,16 +126,16 @@ def graph_s(
     running: list[tuple[float, int]] = []
     now_s, free = 0.0, procs
     while ready or running:
-        held = []
+        reserved = []
         while ready and free > 0:
-            one = heapq.heappop(ready)
-            if wide[one[1]] > free:
-                held.append(one)
+            job = heapq.heappop(ready)
+            if wide[job[1]] > free:
+                reserved.append(job)
                 continue
-            free -= wide[one[1]]
-            heapq.heappush(running, (now_s + runtimes_s[one[1]], one[1]))
-        for one in held:
-            heapq.heappush(ready, one)
+            free -= wide[job[1]]
+            heapq.heappush(running, (now_s + runtimes_s[job[1]], job[1]))
+        for job in reserved:
+            heapq.heappush(ready, job)
         now_s, ended = heapq.heappop(running)
         free += wide[ended]
         for child in children[ended]:
@@ -151,7 +155,7 @@ def _ways_to_the_end(
             if not missing[child]:
                 order.append(child)
     if len(order) < len(runtimes_s):
-        raise ValueError("tasks wait for each other in a ring")
+        raise ValueError("the dependencies of the tasks contain a cycle")
     rank = [0.0] * len(runtimes_s)
     for task in reversed(order):
         rank[task] = runtimes_s[task] + max((rank[child] for child in children[task]), default=0.0)
@@ -159,52 +163,54 @@ def _ways_to_the_end(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """How work is done: ``serial``, ``multicore`` or ``distributed``; ``block``: cells of a side of
-    a block, or of a job; ``hosts``: of how many; ``seconds``: how long that is expected to take."""
+class Implementation:
+    """A way to do the work: ``serial``, ``multicore`` or ``distributed``; ``block``: cells of a
+    side of a block, or of a job; ``nodes``: number of nodes; ``seconds``: expected time."""
 
     how: str
     seconds: float
-    hosts: int = 1
+    nodes: int = stored_as("hosts", default=1)
     block: int = 1
 
 
 def wavefront_best(
-    sides: tuple[int, int], cell_s: float, machines: Machines, hosts: int | None = None
-) -> Choice:
-    """The quickest way on so many hosts (default: all there are): blocks that have a host each, or
-    a processor each, and of which size."""
-    count = machines.hosts if hosts is None else hosts
+    sides: tuple[int, int], cell_s: float, machines: Resources, hosts: int | None = None
+) -> Implementation:
+    """Return the fastest way on this many nodes (default: all): blocks with a node each, or a
+    processor each, and their size."""
+    count = machines.nodes if hosts is None else hosts
     short, far = sorted(sides)
 
     def seconds(block: int, nodes: int, cores: int) -> float:
         return wavefront_blocks_s((short, far), block, nodes, cores, cell_s, machines.dispatch_s)
 
     shapes = {(count, machines.cores), (count * machines.cores, 1)}
-    found = [
+    results = [
         (seconds(block, nodes, cores), -block, nodes, cores)
         for nodes, cores in shapes
         for block in _blocks(short, lambda b, n=nodes, c=cores: seconds(b, n, c))  # type: ignore[misc]
     ]
-    best_s, block, nodes, cores = min(found)
+    best_s, block, nodes, cores = min(results)
     busy = min(nodes, -(-short // -block)) * cores
-    return Choice(how="distributed", seconds=best_s, block=-block, hosts=-(-busy // machines.cores))
+    return Implementation(
+        how="distributed", seconds=best_s, block=-block, nodes=-(-busy // machines.cores)
+    )
 
 
 def choose_wavefront(
-    side: int, cell_s: float, machines: Machines, other: int | None = None
-) -> Choice:
-    """The quickest way to a Wavefront: this machine unless a cluster is quicker."""
+    side: int, cell_s: float, machines: Resources, other: int | None = None
+) -> Implementation:
+    """Return the fastest way to compute a Wavefront: this machine unless a cluster is faster."""
     local = _here(wavefront_s(side, machines.here, cell_s, other), machines.here)
-    if not machines.hosts:
+    if not machines.nodes:
         return local
     far = wavefront_best((side, side if other is None else other), cell_s, machines)
     return local if local.seconds < LOCAL_FACTOR * far.seconds else far
 
 
 def _blocks(side: int, time_of: Callable[[int], float]) -> Iterable[int]:
-    """1, 2, 3, … up to a quarter of the side, while it pays: what a larger one wins is lost in
-    remainders soon."""
+    """Return block sizes 1, 2, 3, … up to a quarter of the side, while the time improves: the gain
+    of larger ones is soon lost in remainders."""
     best, worse = math.inf, 0
     for block in range(1, max(1, side // 4) + 1):
         seconds = time_of(block)
@@ -215,54 +221,56 @@ def _blocks(side: int, time_of: Callable[[int], float]) -> Iterable[int]:
             return
 
 
-def choose_allpairs(n: int, m: int, cell_s: float, machines: Machines) -> Choice:
-    """The quickest way to all pairs."""
+def choose_allpairs(n: int, m: int, cell_s: float, machines: Resources) -> Implementation:
+    """Return the fastest way to compute all pairs."""
     local = _here(-(-n * m // machines.here) * cell_s, machines.here)
-    if not machines.hosts:
+    if not machines.nodes:
         return local
     best = allpairs_best(n, m, cell_s, machines)
     return best if best.seconds < local.seconds else local
 
 
-def allpairs_best(n: int, m: int, cell_s: float, machines: Machines) -> Choice:
-    """The quickest way on hosts: how many comparisons a job has, and on how many of them."""
-    found = (
+def allpairs_best(n: int, m: int, cell_s: float, machines: Resources) -> Implementation:
+    """Return the fastest distributed way: comparisons per job, and number of nodes."""
+    result = (
         _allpairs_at(n, m, cell_s, per_job, machines) for per_job in _jobs(n, m, cell_s, machines)
     )
-    return min(found, key=lambda one: one.seconds)
+    return min(result, key=lambda implementation: implementation.seconds)
 
 
-def allpairs_best_s(n: int, m: int, cell_s: float, machines: Machines, hosts: int) -> float:
-    """The least time on so many hosts, whatever the jobs; none ends before its processors have done
-    their cells."""
-    least_s = -(-n * m // (hosts * machines.cores)) * cell_s
+def allpairs_best_s(n: int, m: int, cell_s: float, machines: Resources, nodes: int) -> float:
+    """Return the least time on this many nodes for any job size; never less than the processors
+    need for their cells."""
+    least_s = -(-n * m // (nodes * machines.cores)) * cell_s
     share_s = cell_s / machines.cores
-    jobs = _jobs(n, m, cell_s, replace(machines, hosts=hosts))
+    jobs = _jobs(n, m, cell_s, replace(machines, nodes=nodes))
     modelled = (
-        allpairs_s((n, m), share_s, per_job, max(1, min(hosts, n * m // per_job)), machines, True)
+        allpairs_s((n, m), share_s, per_job, max(1, min(nodes, n * m // per_job)), machines, True)
         for per_job in jobs
     )
     return max(least_s, min(modelled))
 
 
-def _allpairs_at(n: int, m: int, cell_s: float, per_job: int, machines: Machines) -> Choice:
-    def seconds(hosts: int) -> float:
-        return allpairs_s((n, m), cell_s / machines.cores, per_job, hosts, machines, True)
+def _allpairs_at(
+    n: int, m: int, cell_s: float, per_job: int, machines: Resources
+) -> Implementation:
+    def seconds(nodes: int) -> float:
+        return allpairs_s((n, m), cell_s / machines.cores, per_job, nodes, machines, True)
 
-    most = max(1, min(machines.hosts, n * m // per_job))
-    ideal = allpairs_best_hosts(
+    most = max(1, min(machines.nodes, n * m // per_job))
+    ideal = allpairs_best_nodes(
         n, m, cell_s / machines.cores, per_job, max(machines.dispatch_s, 1e-9)
     )
     around = {
         max(1, min(most, round(ideal * share))) for share in (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4)
     } | {most}
-    hosts = min(around, key=seconds)
-    return Choice(how="distributed", seconds=seconds(hosts), hosts=hosts, block=per_job)
+    nodes = min(around, key=seconds)
+    return Implementation(how="distributed", seconds=seconds(nodes), nodes=nodes, block=per_job)
 
 
-def _jobs(n: int, m: int, cell_s: float, machines: Machines) -> Iterable[int]:
-    """Sizes of jobs in comparisons, doubling, none longer than an hour (or one row, where that is
-    longer)."""
+def _jobs(n: int, m: int, cell_s: float, machines: Resources) -> Iterable[int]:
+    """Return job sizes in comparisons, doubling, none longer than an hour (or one row, where that
+    is longer)."""
     for power in count():
         per_job = m << power
         if power and (per_job * cell_s / machines.cores > LONGEST_JOB_S or per_job > n * m):
@@ -270,5 +278,5 @@ def _jobs(n: int, m: int, cell_s: float, machines: Machines) -> Iterable[int]:
         yield min(per_job, n * m)
 
 
-def _here(seconds: float, procs: int) -> Choice:
-    return Choice(how="serial" if procs == 1 else "multicore", seconds=seconds, hosts=1)
+def _here(seconds: float, procs: int) -> Implementation:
+    return Implementation(how="serial" if procs == 1 else "multicore", seconds=seconds, nodes=1)

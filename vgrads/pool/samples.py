@@ -1,14 +1,13 @@
-"""What ended tasks told of their times, kept as weighted sums: what a task costs once workers are
-warm.
+"""Times of ended tasks as weighted sums: the cost of a task once workers are warm.
 
-What a worker gets because it is new belongs to its start-up and not to the task that happened to
-need it first: what comes with its first task, and files that others had before it joined. (A file
-that is itself new is work: every worker needs it.) Counted with the task, every new worker would
-look like a fall of the manager's capacity (the *cache bounce* of Yu, PhD thesis, Notre Dame 2013,
-§4.3.4). So the first-time share of a transfer is taken off here, and what is left is the same for
-the first task of a worker as for its hundredth.
+Data sent to a worker because it is new is part of its start-up and not of the task that needed it
+first: data sent with its first task, and files that others had before it joined. (A file that is
+itself new is work: every worker needs it.) Counted with the task, every new worker would look like
+a fall of the manager's capacity (the *cache bounce* of Yu, PhD thesis, Notre Dame 2013, §4.3.4). So
+the first-time share of a transfer is subtracted here, and the rest is the same for the first task
+of a worker as for its hundredth.
 
-Sums are kept by category, with weights that fade as more tasks end: old work is forgotten, memory
+Sums are kept by category, with weights that fade as more tasks end: old work loses weight, memory
 stays constant.
 """
 
@@ -22,12 +21,12 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 PARTS = ("execution", "up", "down", "think", "loop")
-"""What is measured of a task, in seconds: at the worker; on the way there; on the way back; in the
-application's code and in the manager's own, while it serves nobody."""
+"""Measured parts of a task, in seconds: at the worker; transfer to it; transfer back; in the
+application's code and in the manager's own, while it serves no worker."""
 MOST_CATEGORIES = 64
-"""Categories that are told apart; those beyond share one."""
+"""Maximum number of separate categories; those beyond share one."""
 FEWEST = 20
-"""Tasks that a mean rests on at least before the oldest fade."""
+"""Minimum number of tasks in a mean before the oldest fade."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +34,9 @@ class TaskTimes:
     """Times of one ended task, in seconds, and sizes, in MiB.
 
     ``in_s``, ``out_s``: how long the link was busy for it; where transfers overlap, each one's
-    share of that (while n go on at once, every second is 1/n for each), so that the sums are the
-    link's. ``in_mib``: what it reads; ``cached_mib`` of it was at the worker, ``cold_mib`` went
-    there because the worker is new and will not again, the rest went there for this task.
+    share of that (while n are in progress, every second is 1/n for each), so that the sums are the
+    link's. ``in_mib``: its input; ``cached_mib`` of it was at the worker, ``cold_mib`` was sent
+    because the worker is new and will not be sent again, the rest was sent for this task.
     ``think_s``: in the application's code after the result, ``loop_s``: in the manager's own.
     ``disk_s``: seconds that the file system of ``site`` was busy for it.
     """
@@ -53,12 +52,12 @@ class TaskTimes:
     loop_s: float = 0.0
     disk_s: float = 0.0
     category: str = ""
-    host: str = ""
+    node: str = ""
     site: str = ""
 
     @property
     def warm_in_s(self) -> float:
-        """Seconds of its input that every task like it will need, at whatever worker."""
+        """Return the input seconds that every similar task will need, at any worker."""
         sent = self.in_mib - self.cached_mib
         return self.in_s * max(0.0, sent - self.cold_mib) / sent if sent > 0.0 else self.in_s
 
@@ -72,29 +71,31 @@ class Sums:
 
     @property
     def weight(self) -> float:
-        """How many tasks it stands for, faded ones as parts."""
+        """Return the number of tasks in the sums, faded ones as fractions."""
         return float(self.products[0, 0])
 
     @property
     def means(self) -> Matrix:
-        """Mean values."""
-        found: Matrix = self.products[0, 1:] / self.products[0, 0]
-        return found
+        """Return the mean values."""
+        result: Matrix = self.products[0, 1:] / self.products[0, 0]
+        return result
 
     @property
     def tasks(self) -> float:
-        """Tasks of equal weight that would tell as much."""
+        """Return the effective number of tasks: as many of equal weight carry the same
+        information."""
         return self.weight**2 / self.squares if self.squares else 0.0
 
     def spread(self, factors: Matrix) -> float:
-        """Variance of Σ factor · value over tasks."""
+        """Return the variance of Σ factor · value over tasks."""
         of = np.concatenate(([0.0], factors))
         mean = float(of @ self.products[0]) / self.weight
         return max(0.0, float(of @ self.products @ of) / self.weight - mean**2)
 
     def with_tasks(self, values: Matrix, after: NDArray[np.int64], count: int, keep: float) -> Sums:
-        """After ``count`` more tasks, of which these are its own, one a row; ``after``: how many
-        ended after each. What was before fades by ``keep`` with every task, its own or not."""
+        """Return the sums after ``count`` more tasks, of which these are its own, one per row;
+        ``after``: how many ended after each. Earlier weights fade by ``keep`` with every task, its
+        own or not."""
         rows = np.column_stack((np.ones(len(values)), values))
         weights = keep ** after.astype(np.float64)
         products = self.products * keep**count + (rows * weights[:, None]).T @ rows
@@ -102,16 +103,16 @@ class Sums:
 
 
 def no_sums(values: int) -> Sums:
-    """Of no task."""
+    """Return empty sums."""
     return Sums(np.zeros((values + 1, values + 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meter:
-    """What a manager keeps of all tasks that have ended: constant memory, however many they are.
+    """Summary of all ended tasks of a manager: constant memory, for any number of tasks.
 
-    ``ended``: tasks, ``workers``: that were busy lately. ``serial``: the manager does one thing at
-    a time, as Work Queue's does, so its parts add up; else they overlap.
+    ``ended``: tasks, ``workers``: recently busy ones. ``serial``: the manager does one thing at a
+    time, as Work Queue's does, so its parts add up; else they overlap.
     """
 
     serial: bool = False
@@ -122,42 +123,46 @@ class Meter:
 
     @property
     def all(self) -> Sums:
-        """All categories together, as they came."""
-        found = tuple(self.strata.values()) or (no_sums(len(PARTS)),)
-        total = sum((one.products for one in found), np.zeros_like(found[0].products))
-        return Sums(total, sum(one.squares for one in found))
+        """Return the sums over all categories, in their observed mix."""
+        result = tuple(self.strata.values()) or (no_sums(len(PARTS)),)
+        total = sum((sums.products for sums in result), np.zeros_like(result[0].products))
+        return Sums(total, sum(sums.squares for sums in result))
 
     @property
     def cycle_s(self) -> float:
-        """Seconds that one task keeps a warm worker from the next, means of its parts added up."""
+        """Return the seconds for which one task keeps a warm worker from the next: the sum of the
+        means of its parts."""
         return float(self.all.means.sum()) if self.ended else 0.0
 
 
 def memory_tasks(workers: int) -> float:
-    """Tasks after which an old one counts for 1/e."""
+    """Return the number of tasks after which an old one counts for 1/e."""
     return 2.0 * max(FEWEST, workers)
 
 
 def fold(meter: Meter, ended: Sequence[TaskTimes], workers: int = 0) -> Meter:
-    """The meter after these tasks have ended, in their order.
+    """Return the meter after these tasks have ended, in their order.
 
-    ``workers``: how many are busy; the mean rests on about twice as many tasks, so that slow
+    ``workers``: number of busy ones; the mean covers about twice as many tasks, so that slow
     workers have reported too, and no more, so that it follows the work (thesis, §4.3.2).
     """
     if not ended:
         return meter
     keep = 1.0 - 1.0 / memory_tasks(workers)
     count, strata, disks = len(ended), dict(meter.strata), dict(meter.disks)
-    order = [_category(strata, one.category) for one in ended]
+    order = [_category(strata, times.category) for times in ended]
     names, after = np.array(order), np.arange(count - 1, -1, -1)
     values = np.array(
-        [[one.execution_s, one.warm_in_s, one.out_s, one.think_s, one.loop_s] for one in ended]
+        [
+            [times.execution_s, times.warm_in_s, times.out_s, times.think_s, times.loop_s]
+            for times in ended
+        ]
     )
     for name, old in tuple(strata.items()):
         mine = names == name
         strata[name] = old.with_tasks(values[mine], after[mine], count, keep)
-    for site in dict.fromkeys([*disks, *(one.site for one in ended if one.disk_s > 0.0)]):
-        here = [one.disk_s if one.site == site else 0.0 for one in ended]
+    for site in dict.fromkeys([*disks, *(times.site for times in ended if times.disk_s > 0.0)]):
+        here = [times.disk_s if times.site == site else 0.0 for times in ended]
         rows = np.column_stack((values.sum(axis=1), here))
         disks[site] = disks.get(site, no_sums(2)).with_tasks(rows, after, count, keep)
     return replace(
@@ -169,7 +174,7 @@ def fold(meter: Meter, ended: Sequence[TaskTimes], workers: int = 0) -> Meter:
     )
 
 
-def _category(known: dict[str, Sums], name: str) -> str:
-    name = name if name in known or len(known) < MOST_CATEGORIES else "…"
-    known.setdefault(name, no_sums(len(PARTS)))
+def _category(sums: dict[str, Sums], name: str) -> str:
+    name = name if name in sums or len(sums) < MOST_CATEGORIES else "…"
+    sums.setdefault(name, no_sums(len(PARTS)))
     return name

@@ -1,15 +1,15 @@
-"""Which manager gets how many of a pool's workers: Yu's rounds (PhD thesis, Notre Dame 2013,
-§4.4.2, Eq 4.6–4.15).
+"""Shares of a pool's workers for its managers: Yu's rounds (PhD thesis, Notre Dame 2013, §4.4.2, Eq
+4.6–4.15).
 
-What comes out is weighted max-min fairness: everybody gets the same level of water times its
-weight, nobody more than it needs. In the thesis a manager needs, of this pool,
+The result is weighted max-min fairness: each manager gets the same level times its weight, but no
+more than its need. In the thesis a manager needs, of this pool,
 
 - ``example``: min(capacity, unfinished tasks) − workers from elsewhere (its worked example: 1000,
   1000, 200);
 - ``stated``: min(max(0, capacity − connected), waiting) + received (Eq 4.6–4.8 by the letter: 1000,
   1000, 300);
 
-and the default is ``example``, in which what others bring is not asked for a second time.
+and the default is ``example``, in which workers from elsewhere are not requested a second time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from typing import Literal
 
 Reading = Literal["example", "stated"]
 _TINY = 1e-9
-_MOST = 1e9  # what is never busy has no bound
+_MOST = 1e9  # a resource that is never busy is unbounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerAd:
-    """What a manager publishes of itself (thesis, §4.4.1; from ``capacity_low`` on ours).
+    """Published state of a manager (thesis, §4.4.1; from ``capacity_low`` on ours).
 
     ``by_pool``: its workers by the pool they come from, ``arrived``: tasks it ever had,
-    ``execution_s`` and ``cycle_s``: what a task takes at a worker without and with all else,
-    ``failing``: all that has ended so far has failed.
+    ``execution_s`` and ``cycle_s``: time of a task at a worker without and with overhead,
+    ``failing``: all ended tasks so far have failed.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SharePolicy:
 
     ``distribution``: (pattern of names, value) in order, the first that matches the whole name
     counts; all managers of a pattern share its value, which is a proportion and not a bound.
-    ``max_change``: workers a minute.
+    ``max_change``: workers per minute.
     """
 
     max_workers: int
@@ -70,9 +70,9 @@ class SharePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One round of the rounds: what was undecided and needed (Eq 4.13, 4.12), what it offered one
-    unit of weight (Eq 4.14, 4.15), and who was full with its need."""
+class ShareRound:
+    """One round: the undecided workers and needs (Eq 4.13, 4.12), the offer per unit of weight (Eq
+    4.14, 4.15), and the managers whose need was met."""
 
     undecided: float
     needed: int
@@ -82,26 +82,27 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """``decided``: workers by manager; ``exact``: before they were made whole."""
+    """``decided``: workers by manager; ``exact``: before rounding."""
 
     decided: Mapping[str, int]
     exact: Mapping[str, float]
-    rounds: tuple[Round, ...]
+    rounds: tuple[ShareRound, ...]
 
 
 def whole(workers: float) -> int:
-    """A capacity as a number of workers, at least one."""
+    """Return a capacity as a number of workers, at least one."""
     return max(1, math.floor(min(workers, _MOST) + 0.5))
 
 
 def elsewhere(ad: ManagerAd, pool: str, others: Mapping[str, int] | None = None) -> int:
-    """Workers that a manager has from elsewhere, or will have by what other pools decided."""
+    """Return the workers that a manager has from elsewhere, or will have by other pools'
+    decisions."""
     return max(0, ad.workers - ad.by_pool.get(pool, 0)) + (others or {}).get(ad.name, 0)
 
 
 def need(ad: ManagerAd, most: int | None, from_elsewhere: int, pool: str, reading: Reading) -> int:
-    """Workers that a manager needs of this pool, if ``most`` in all are of use to it (None: not
-    known)."""
+    """Return the workers that a manager needs of this pool, if ``most`` in all are of use to it
+    (None: unknown)."""
     received, unfinished = ad.by_pool.get(pool, 0), ad.waiting + ad.running
     if reading == "example":
         return max(0, min(unfinished if most is None else most, unfinished) - from_elsewhere)
@@ -116,21 +117,21 @@ def needs(
     pool: str,
     others: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Eq 4.6–4.8 for each manager, by the policy's reading."""
-    found = {}
+    """Return the need of each manager by Eq 4.6–4.8, in the policy's reading."""
+    result = {}
     for ad in ads:
-        known = policy.default_capacity if ad.capacity is None else ad.capacity
-        most = None if known is None else whole(known)
-        found[ad.name] = need(ad, most, elsewhere(ad, pool, others), pool, policy.reading)
-    return found
+        capacity = policy.default_capacity if ad.capacity is None else ad.capacity
+        most = None if capacity is None else whole(capacity)
+        result[ad.name] = need(ad, most, elsewhere(ad, pool, others), pool, policy.reading)
+    return result
 
 
 def default_most(names: Sequence[str], policy: SharePolicy) -> dict[str, float]:
-    """Eq 4.9–4.11: what a manager gets if all want more than there is; nothing if no pattern
+    """Eq 4.9–4.11: return the share of a manager if all need more than there is; none if no pattern
     matches it."""
     patterns = [re.compile(pattern) for pattern, _ in policy.distribution]
     at = {
-        name: next((n for n, one in enumerate(patterns) if one.fullmatch(name)), -1)
+        name: next((n for n, pattern in enumerate(patterns) if pattern.fullmatch(name)), -1)
         for name in names
     }
     matched = Counter(at.values())
@@ -145,37 +146,38 @@ def default_most(names: Sequence[str], policy: SharePolicy) -> dict[str, float]:
 
 
 def total_most(policy: SharePolicy, previous: int | None, elapsed_s: float) -> int:
-    """Workers that may be shared out now: ``max_change`` limits how fast their number grows."""
+    """Return the workers that may be shared now: ``max_change`` limits how fast their number
+    grows."""
     if policy.max_change is None:
         return policy.max_workers
     grown = math.floor(policy.max_change * elapsed_s / 60.0 + _TINY)
     return min(policy.max_workers, (previous or 0) + grown)
 
 
-def fill(wanted: Mapping[str, int], weights: Mapping[str, float], total: int) -> Shares:
-    """Eq 4.12–4.15 with these needs and default maxima, then whole numbers by largest remainder,
-    ties by name.
+def fill(needs: Mapping[str, int], weights: Mapping[str, float], total: int) -> Shares:
+    """Compute Eq 4.12–4.15 with these needs and default maxima, then round to whole numbers by
+    largest remainder, ties by name.
 
-    The sum is the lesser of ``total`` and all needs of those that have a weight. The first round
-    offers everybody its default maximum, since these add up to the total; where ``max_change``
-    holds that down, the same part of it. In the order of need ÷ weight, who becomes full in a round
-    are the next ones of that order, so that all rounds together take one pass.
+    The sum is the lesser of ``total`` and all needs of managers with a weight. The first round
+    offers each manager its default maximum, since these add up to the total; where ``max_change``
+    holds that down, the same fraction of it. Sorted by need ÷ weight, the managers whose need is
+    met in a round are the next ones of that order, so that all rounds together take one pass.
     """
     names = sorted(
-        (name for name in wanted if weights[name] > 0.0),
-        key=lambda name: (wanted[name] / weights[name], name),
+        (name for name in needs if weights[name] > 0.0),
+        key=lambda name: (needs[name] / weights[name], name),
     )
-    level = [wanted[name] / weights[name] * (1.0 - _TINY) - _TINY for name in names]
+    level = [needs[name] / weights[name] * (1.0 - _TINY) - _TINY for name in names]
     weight = [0.0, *accumulate(weights[name] for name in names)]
-    sums = [0, *accumulate(wanted[name] for name in names)]
-    exact, rounds = dict.fromkeys(wanted, 0.0), []
+    sums = [0, *accumulate(needs[name] for name in names)]
+    exact, rounds = dict.fromkeys(needs, 0.0), []
     begun = 0
     while begun < len(names):
         undecided, needed = float(total - sums[begun]), sums[-1] - sums[begun]
         per_weight = undecided / (weight[-1] - weight[begun])
         until = len(names) if needed <= undecided else max(begun, bisect_right(level, per_weight))
-        rounds.append(Round(undecided, needed, per_weight, tuple(names[begun:until])))
-        exact |= {name: float(wanted[name]) for name in names[begun:until]}
+        rounds.append(ShareRound(undecided, needed, per_weight, tuple(names[begun:until])))
+        exact |= {name: float(needs[name]) for name in names[begun:until]}
         if until == begun:
             exact |= {name: weights[name] * per_weight for name in names[begun:]}
             break
@@ -191,9 +193,9 @@ def share(
     elapsed_s: float = 0.0,
     others: Mapping[str, int] | None = None,
 ) -> Shares:
-    """How many workers of this pool each manager gets. ``others``: workers that other pools have
-    decided for a manager and not yet delivered; ``previous``: what was decided in all ``elapsed_s``
-    ago."""
+    """Return how many workers of this pool each manager gets. ``others``: workers that other pools
+    have decided for a manager and not yet delivered; ``previous``: total decided ``elapsed_s`` ago.
+    """
     weights = default_most([ad.name for ad in ads], policy)
     return fill(needs(ads, policy, pool, others), weights, total_most(policy, previous, elapsed_s))
 

@@ -1,23 +1,22 @@
-"""What a sizing policy sees of one manager, what it answers and what it remembers, as frozen
-values."""
+"""Input, result and memory of a sizing policy for one manager, as frozen values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from vgrads.pool.capacity import Interval
-from vgrads.pool.lookahead import Seen
+from vgrads.pool.lookahead import ArrivalHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeView:
-    """One manager now. Times in seconds of the asker's clock.
+    """State of one manager. Times in seconds of the caller's clock.
 
-    ``asked``: requests on their way as (asked at, workers). ``previous``: what was decided
-    ``elapsed_s`` ago. ``capacity``: as it is known; ``execution_s`` of a task, ``cycle_s`` with all
-    that goes with it. ``arrived``: tasks it ever had. ``wait_s``, ``wait_low_s``: after which half
-    of the workers, and one in ten, that are asked for have come. ``failing``: every task that has
-    ended has failed. ``max_change`` is in workers a minute.
+    ``requests``: open requests as (request time, workers). ``previous``: the number decided
+    ``elapsed_s`` ago. ``capacity``: the estimate; ``execution_s`` of a task, ``cycle_s`` with its
+    overhead. ``arrived``: tasks it ever had. ``wait_s``, ``wait_low_s``: after which half of the
+    requested workers, and one in ten, have come. ``failing``: every ended task has failed.
+    ``max_change`` is in workers per minute.
     """
 
     now_s: float
@@ -25,7 +24,7 @@ class SizeView:
     running: int = 0
     connected: int = 0
     idle: int = 0
-    asked: tuple[tuple[float, int], ...] = ()
+    requests: tuple[tuple[float, int], ...] = ()
     capacity: Interval | None = None
     execution_s: float | None = None
     cycle_s: float | None = None
@@ -41,23 +40,23 @@ class SizeView:
 
     @property
     def unfinished(self) -> int:
-        """Tasks that wait or run."""
+        """Return the waiting and running tasks."""
         return self.waiting + self.running
 
     @property
     def coming(self) -> int:
-        """Workers on their way."""
-        return sum(workers for _, workers in self.asked)
+        """Return the requested workers."""
+        return sum(workers for _, workers in self.requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a policy remembers of a manager. ``recent``: earlier (instant, number); ``seen``: work
-    so far; ``cap``: the capacity that counts, ``below_s``: since when a lower one is told,
+    """A sizing policy's memory of a manager. ``recent``: earlier (instant, number); ``arrivals``:
+    work so far; ``cap``: the capacity in use, ``below_s``: since when a lower one is reported,
     ``peak``: the highest of these; ``begun_s``: when there was work for the first time."""
 
     recent: tuple[tuple[float, int], ...] = ()
-    seen: Seen = field(default_factory=Seen)
+    arrivals: ArrivalHistory = field(default_factory=ArrivalHistory)
     cap: int | None = None
     below_s: float | None = None
     peak: int = 0
@@ -66,14 +65,14 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The least of these named numbers, not below 0."""
+    """The minimum of these named numbers, not below 0."""
 
     name: str
     bounds: tuple[tuple[str, int], ...]
 
     @property
     def workers(self) -> int:
-        """The least."""
+        """Return the minimum."""
         return max(0, min(number for _, number in self.bounds))
 
     def __str__(self) -> str:
@@ -82,23 +81,23 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
-    """The largest of some terms, and what is remembered."""
+class SizingResult:
+    """The maximum of some terms, and the memory."""
 
     terms: tuple[Term, ...]
     memory: Memory
 
     @property
     def workers(self) -> int:
-        """How many."""
-        return max(one.workers for one in self.terms)
+        """Return the number of workers."""
+        return max(term.workers for term in self.terms)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The terms in words, the one that counts first."""
-        return tuple(map(str, sorted(self.terms, key=lambda one: -one.workers)))
+        """Return the terms as text, the decisive one first."""
+        return tuple(map(str, sorted(self.terms, key=lambda term: -term.workers)))
 
 
 def term(name: str, view: SizeView, *bounds: tuple[str, int]) -> Term:
-    """A term that holds the pool's greatest number."""
+    """Return a term that includes the pool's maximum."""
     return Term(name, (*bounds, ("most", view.max_workers)))

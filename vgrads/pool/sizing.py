@@ -1,9 +1,9 @@
-"""How many workers one manager should have: Yu's D1 to D7 (PhD thesis, Notre Dame 2013, §4.4.4, Eq
-4.16–4.22), the rules of today's tools, and ours. One table, each a pure function of what is seen
-and of what it remembers.
+"""Sizing policies, the number of workers for one manager: Yu's D1 to D7 (PhD thesis, Notre Dame
+2013, §4.4.4, Eq 4.16–4.22), the rules of today's tools, and ours. One table, each a pure function
+of its view and its memory.
 
-Every answer is the largest of some terms, each the least of some named numbers, so that it says by
-itself why it is what it is: "40 = min(work 500, capacity 40)".
+Every result is the maximum of some terms, each the minimum of some named numbers, so that it
+explains itself: "40 = min(work 500, capacity 40)".
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from vgrads.pool.share import whole
-from vgrads.pool.size_view import Memory, Sized, SizeView, term
+from vgrads.pool.size_view import Memory, SizeView, SizingResult, term
 from vgrads.pool.waiting import wait_aware
 
-Size = Callable[[SizeView, Memory], Sized]
+Size = Callable[[SizeView, Memory], SizingResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """A policy and what goes with it. ``idle_s``: a worker that had nothing to do for so long
-    leaves by itself, or before a billing boundary (``billing``). ``gives_back``: requests and idle
-    workers beyond the size are taken back; else workers only leave by themselves. ``paced``: the
-    policy's ``max_change`` holds."""
+    """A sizing policy and its rules of release. ``idle_s``: idle time after which a worker leaves,
+    or before a billing boundary (``billing``). ``gives_back``: requests and idle workers beyond the
+    size are cancelled and released; else workers only leave by themselves. ``paced``: the policy's
+    ``max_change`` applies."""
 
     size: Size
     idle_s: float = 120.0
@@ -34,7 +34,7 @@ class Sizing:
 
 
 def _thesis(capacity: bool, default: bool, change: bool) -> Size:
-    def size(view: SizeView, memory: Memory) -> Sized:
+    def size(view: SizeView, memory: Memory) -> SizingResult:
         bounds = [("work", view.unfinished)]
         if capacity and view.capacity is not None:
             bounds.append(("capacity", whole(view.capacity.value)))
@@ -43,59 +43,61 @@ def _thesis(capacity: bool, default: bool, change: bool) -> Size:
         if change and view.max_change is not None:
             grown = math.floor(view.max_change * view.elapsed_s / 60.0 + 1e-9)
             bounds.append(("change", view.previous + grown))
-        return Sized((term("size", view, *bounds),), memory)
+        return SizingResult((term("size", view, *bounds),), memory)
 
     return size
 
 
-def _work_queue_factory(view: SizeView, memory: Memory) -> Sized:
-    """Every 30 s all tasks that are left, at most the capacity (10 while unknown, never less), at
-    most 5 that have not yet connected (manual pages of work_queue_factory, ``-c``)."""
+def _work_queue_factory(view: SizeView, memory: Memory) -> SizingResult:
+    """Every 30 s all remaining tasks, at most the capacity (10 while unknown, never less), at most
+    5 that have not yet connected (manual pages of work_queue_factory, ``-c``)."""
     if memory.recent and view.now_s - memory.recent[-1][0] < 30.0 - 1e-9:
-        return Sized((term("as before", view, ("decided", memory.recent[-1][1])),), memory)
+        return SizingResult((term("as before", view, ("decided", memory.recent[-1][1])),), memory)
     capacity = 10 if view.capacity is None else max(10, math.ceil(view.capacity.value - 1e-9))
     bounds = (("work", view.unfinished), ("capacity", capacity), ("to connect", view.connected + 5))
-    sized = Sized((term("size", view, *bounds),), memory)
+    sized = SizingResult((term("size", view, *bounds),), memory)
     return replace(sized, memory=replace(memory, recent=((view.now_s, sized.workers),)))
 
 
-def _hyperqueue(view: SizeView, memory: Memory) -> Sized:
-    """One allocation waits in the queue as long as tasks wait that no worker is free for (backlog
-    1)."""
+def _hyperqueue(view: SizeView, memory: Memory) -> SizingResult:
+    """One allocation waits in the queue as long as tasks wait without a free worker (backlog 1)."""
     lacking = view.waiting > view.idle
     there = view.connected + max(view.coming, int(lacking))
-    return Sized((term("size", view, ("backlog", there)),), memory)
+    return SizingResult((term("size", view, ("backlog", there)),), memory)
 
 
-def _dask_adaptive(view: SizeView, memory: Memory) -> Sized:
-    """Work that ends in 5 s, at most one worker a task; a task that was never seen takes .5 s;
+def _dask_adaptive(view: SizeView, memory: Memory) -> SizingResult:
+    """Work that ends in 5 s, at most one worker per task; a task of unknown run time counts .5 s;
     fewer only after three equal votes (distributed's ``Adaptive``)."""
     seconds = view.unfinished * (0.5 if view.execution_s is None else view.execution_s)
-    wanted = min(view.unfinished, math.ceil(seconds / 5.0), view.max_workers)
+    target = min(view.unfinished, math.ceil(seconds / 5.0), view.max_workers)
     there = view.connected + view.coming
-    votes = 1 + (memory.recent[-1][1] if memory.recent else 0) if wanted < there else 0
-    terms = [term("target", view, ("work in 5 s", wanted), ("work", view.unfinished))]
+    votes = 1 + (memory.recent[-1][1] if memory.recent else 0) if target < there else 0
+    terms = [term("target", view, ("work in 5 s", target), ("work", view.unfinished))]
     if 0 < votes < 3:
         terms.append(term("not yet fewer", view, ("there", there)))
-    return Sized(tuple(terms), replace(memory, recent=((view.now_s, votes),)))
+    return SizingResult(tuple(terms), replace(memory, recent=((view.now_s, votes),)))
 
 
-def _parsl(view: SizeView, memory: Memory) -> Sized:
-    """As many slots as tasks, those on their way counted (strategy ``simple``, parallelism 1)."""
-    return Sized((term("size", view, ("work", view.unfinished)),), memory)
+def _parsl(view: SizeView, memory: Memory) -> SizingResult:
+    """As many slots as tasks, including requested ones (strategy ``simple``, parallelism 1)."""
+    return SizingResult((term("size", view, ("work", view.unfinished)),), memory)
 
 
-def _kubernetes(view: SizeView, memory: Memory) -> Sized:
-    """One task a worker, nothing within a tenth of that; up by doubling or by 4, down to the most
-    of the last 300 s (HorizontalPodAutoscaler)."""
+def _kubernetes(view: SizeView, memory: Memory) -> SizingResult:
+    """One task per worker, no change within a tenth of that; up by doubling or by 4, down to the
+    maximum of the last 300 s (HorizontalPodAutoscaler)."""
     now = view.connected + view.coming
     near = now > 0 and abs(view.unfinished / now - 1.0) <= 0.1
-    wanted = now if near else view.unfinished
-    recent = (*(one for one in memory.recent if view.now_s - one[0] <= 300.0), (view.now_s, wanted))
+    target = now if near else view.unfinished
+    recent = (
+        *(item for item in memory.recent if view.now_s - item[0] <= 300.0),
+        (view.now_s, target),
+    )
     highest = max(workers for _, workers in recent)
-    return Sized(
+    return SizingResult(
         (
-            term("up", view, ("work", wanted), ("doubled", max(2 * now, now + 4))),
+            term("up", view, ("work", target), ("doubled", max(2 * now, now + 4))),
             term("not yet down", view, ("most of 300 s", highest), ("there", now)),
         ),
         replace(memory, recent=recent),
@@ -119,6 +121,6 @@ SIZINGS: Mapping[str, Sizing] = {
 }
 
 
-def size(policy: str, view: SizeView, memory: Memory) -> Sized:
-    """How many workers, why, and what is to be remembered until the next time."""
+def size(policy: str, view: SizeView, memory: Memory) -> SizingResult:
+    """Return the number of workers, the reasons, and the memory for the next call."""
     return SIZINGS[policy].size(view, memory)

@@ -1,7 +1,7 @@
-"""What the pool sees and what it decides, as frozen values.
+"""Input and decisions of the pool, as frozen values.
 
-Work is counted in *host-loads*: how many hosts it would keep busy at once; whoever asks turns tasks
-and processors into that. Times are seconds of the asker's clock.
+Work is counted in *host-loads*: how many nodes it would keep busy at once; the caller converts
+tasks and processors into that. Times are seconds of the caller's clock.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostView:
-    """A host that has joined. ``ends_s``: when its allocation ends; a draining one is given nothing
-    more."""
+class NodeView:
+    """A node that has joined. ``ends_s``: end of its allocation; a draining one gets no more
+    work."""
 
     id: str
     allocation: str
@@ -27,16 +27,17 @@ class HostView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
-    """An allocation that was asked for and has not come."""
+    """A requested allocation that has not started."""
 
     id: str
-    hosts: int
-    asked_s: float
+    nodes: int
+    requested_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLimits:
-    """Bounds on how many hosts, and how long an allocation and a host's idling may last at most."""
+    """Bounds on the number of nodes, and the maximum length of an allocation and of a node's
+    idling."""
 
     least: int = 0
     most: int = 1
@@ -50,57 +51,58 @@ class PoolLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """How things stand. ``arrived``: host-loads submitted since the beginning. ``free``: hosts that
-    the site could give at once, None where it does not tell. ``wait_s`` and ``task_s``: how long it
-    takes, by what was seen so far, until a host that is asked for has joined, and until a task has
-    ended."""
+    """Current state. ``arrived``: host-loads submitted since the start. ``free``: nodes that the
+    site could provide at once, None where it does not report that. ``wait_s`` and ``task_s``:
+    observed time until a requested node has joined, and until a task has ended."""
 
     now_s: float
     queued: int
     running: int
     limits: PoolLimits
-    hosts: tuple[HostView, ...] = ()
-    asked: tuple[RequestView, ...] = ()
+    nodes: tuple[NodeView, ...] = ()
+    requests: tuple[RequestView, ...] = ()
     arrived: int = 0
     free: int | None = None
     wait_s: float = 0.0
     task_s: float = 0.0
 
     @property
-    def staying(self) -> tuple[HostView, ...]:
-        """Hosts that are given work."""
-        return tuple(host for host in self.hosts if not host.draining)
+    def staying(self) -> tuple[NodeView, ...]:
+        """Return the nodes that accept work."""
+        return tuple(node for node in self.nodes if not node.draining)
 
     @property
-    def idle(self) -> tuple[HostView, ...]:
-        """Those of them that have none, the longest idle first."""
-        idle = [host for host in self.staying if host.idle_since_s is not None]
-        return tuple(sorted(idle, key=lambda host: (host.idle_since_s or 0.0, host.id)))
+    def idle(self) -> tuple[NodeView, ...]:
+        """Return those of them without work, the longest idle first."""
+        idle = [node for node in self.staying if node.idle_since_s is not None]
+        return tuple(sorted(idle, key=lambda node: (node.idle_since_s or 0.0, node.id)))
 
     @property
     def coming(self) -> int:
-        """Hosts that were asked for."""
-        return sum(request.hosts for request in self.asked)
+        """Return the number of requested nodes."""
+        return sum(request.nodes for request in self.requests)
 
     @property
     def room(self) -> int:
-        """How many more may be asked for; a draining host counts until it has left."""
-        return max(0, self.limits.most - len(self.hosts) - self.coming)
+        """Return how many more may be requested; a draining node counts until it has left."""
+        return max(0, self.limits.most - len(self.nodes) - self.coming)
 
     @property
-    def wanted(self) -> int:
-        """Hosts that the work there is would keep busy, within the bounds."""
+    def demand(self) -> int:
+        """Return the nodes that the current work would keep busy, within the bounds."""
         return max(self.limits.least, min(self.limits.most, self.queued + self.running))
 
     @property
     def need(self) -> int:
-        """Hosts to ask for now; below 0: so many too many are there or asked for."""
-        return min(self.room, self.wanted - len(self.staying) - self.coming)
+        """Return the nodes to request now; below 0: the number of surplus nodes, present or
+        requested."""
+        return min(self.room, self.demand - len(self.staying) - self.coming)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDecision:
-    """What to do: hosts of each new allocation, requests to take back, hosts to drain, and why."""
+    """A decision: nodes of each new allocation, requests to cancel, nodes to drain, and the
+    reasons."""
 
     open: tuple[int, ...] = ()
     withdraw: tuple[str, ...] = ()
@@ -110,15 +112,19 @@ class PoolDecision:
 
 NOTHING = PoolDecision()
 Decide = Callable[[PoolView], PoolDecision]
-"""When how many hosts are asked for, and which go."""
+"""Decides how many nodes are requested, and which are released."""
 
 
 def together(decisions: Iterable[PoolDecision]) -> PoolDecision:
-    """Several decisions as one; what two of them say is said once."""
-    found = tuple(decisions)
+    """Merge several decisions; duplicates are removed."""
+    pool_decisions = tuple(decisions)
     return PoolDecision(
-        open=tuple(hosts for one in found for hosts in one.open),
-        withdraw=tuple(dict.fromkeys(request for one in found for request in one.withdraw)),
-        drain=tuple(dict.fromkeys(host for one in found for host in one.drain)),
-        reasons=tuple(dict.fromkeys(reason for one in found for reason in one.reasons)),
+        open=tuple(nodes for decision in pool_decisions for nodes in decision.open),
+        withdraw=tuple(
+            dict.fromkeys(request for decision in pool_decisions for request in decision.withdraw)
+        ),
+        drain=tuple(dict.fromkeys(node for decision in pool_decisions for node in decision.drain)),
+        reasons=tuple(
+            dict.fromkeys(reason for decision in pool_decisions for reason in decision.reasons)
+        ),
     )

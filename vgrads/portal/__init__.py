@@ -1,1 +1,2 @@
-"""Let people and programs ask: records, charts, background jobs, the web, the command line."""
+"""Interfaces for users and programs: records, charts, background jobs, the web, the command
+line."""

@@ -6,9 +6,9 @@
 
 An outside engine runs the tasks itself::
 
-    turn = client.turn(run, "lead-1", "wrf")          # waits for its turn in its slot
-    ...                                               # run it in turn["slot"] at turn["site"]
-    client.end(run, "lead-1", "wrf", copy=turn["copy"], ok=True)
+    permit = client.permit(run, "lead-1", "wrf")      # waits for its start permit
+    ...                                               # run it in permit["slot"] at permit["site"]
+    client.end(run, "lead-1", "wrf", replica=permit["copy"], ok=True)
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class RunHandle:
 
 
 class Client(BagCalls, PoolCalls, ReleaseCalls):
-    """One service, its bags as in :mod:`vgrads.portal.client_bags`, pools as in
-    :mod:`vgrads.portal.client_pools`, runs whose tasks are released one by one as in
-    :mod:`vgrads.portal.client_releases`. Errors are InputError (what was sent is wrong) and
-    SiteError (it does not answer)."""
+    """A connection to one service, with the calls for bags of :mod:`vgrads.portal.client_bags`, for
+    pools of :mod:`vgrads.portal.client_pools`, for runs whose tasks are released one by one of
+    :mod:`vgrads.portal.client_releases`. Errors are InputError (the request is wrong) and SiteError
+    (no answer)."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
@@ -53,41 +53,41 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: no connection is held between calls."""
 
     def submit(self, document: Mapping[str, Any], key: str = "") -> str:
-        """Hand over a workflow set; its id. With one ``key``, it is handed over once, however often
-        this is called."""
+        """Submit a workflow set; return its id. With the same ``key`` it is submitted once, for any
+        number of calls."""
         return str(self._ask("POST", "/v1/workflow-sets", document, _with_key(key))["id"])
 
     def read(self, set_id: str) -> dict[str, Any]:
-        """A set as it was handed over, its state, its runs."""
+        """Return a set as submitted, its state, its runs."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}")
 
     def list_sets(self) -> list[dict[str, Any]]:
-        """The newest sets, with their runs."""
+        """Return the newest sets, with their runs."""
         rows: Any = self._ask("GET", "/v1/workflow-sets")
         return list(rows)
 
     def newest_run(self, set_id: str) -> RunHandle | None:
-        """The run of a set that began last; None where there is none."""
+        """Return the latest run of a set; None where there is none."""
         runs = self.read(set_id)["runs"]
         return RunHandle(set_id, str(runs[0]["id"])) if runs else None
 
     def promise(self, set_id: str) -> dict[str, Any]:
-        """How sure the promise of the newest run was, as it went."""
+        """Return the probability of the promise over the newest run."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}/promise")
 
     def plan(self, set_id: str) -> dict[str, Any]:
-        """The plan of a set."""
+        """Return the plan of a set."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}/plan")
 
     def gantt(self, set_id: str) -> dict[str, Any]:
-        """Slots and placements of a set, planned and, in a run, actual."""
+        """Return slots and placements of a set, planned and, in a run, actual."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}/gantt")
 
     def what_if(self, set_id: str, **wishes: object) -> dict[str, Any]:
-        """What would be promised with another ``deadline``, ``fraction``, ``probability`` or
+        """Return the promise with another ``deadline``, ``fraction``, ``probability`` or
         ``budget_usd``."""
         return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)
 
@@ -99,60 +99,74 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         key: str = "",
         rerun: bool = False,
     ) -> RunHandle:
-        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`).
-        ``rerun``: also what an earlier run of it did."""
+        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`permit`, :meth:`end`).
+        ``rerun``: also tasks done in an earlier run."""
         how = {"engine": engine, "speed": speed, "rerun": "true" if rerun else None}
         query = urllib.parse.urlencode({name: value for name, value in how.items() if value})
         answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?{query}", None, _with_key(key))
         return RunHandle(set_id, str(answer["run"]))
 
     def cancel(self, set_id: str) -> None:
-        """Stop the run of a set."""
+        """Cancel the run of a set."""
         self._ask("DELETE", f"/v1/workflow-sets/{set_id}")
 
     def events(self, run: RunHandle, after: str = "") -> Iterator[dict[str, Any]]:
-        """What happens, as it happens, until the run is over. A broken connection is taken up
-        again.
+        """Yield events in real time until the run is terminal. A broken connection is restored.
 
-        Each event carries its ``id``; ``after`` goes on behind one.
+        Each event has its ``id``; ``after`` continues after one.
         """
         return self._follow(f"/v1/workflow-sets/{run.set_id}/events", after)
 
     def wait(self, run: RunHandle) -> str:
-        """The state in which a run ended."""
+        """Return the final state of a run."""
         return str([event for event in self.events(run) if event["event"] == "end"][-1]["state"])
 
-    def turn(self, run: RunHandle, workflow: str, task: str) -> dict[str, Any]:
-        """Wait until a task's turn has come: ``copy``, ``site``, ``slot``, ``procs``."""
+    def permit(self, run: RunHandle, workflow: str, task: str) -> dict[str, Any]:
+        """Wait for the permit to start a task: ``copy`` (its replica), ``site``, ``slot``,
+        ``procs``."""
         path = (
-            f"/v1/runs/{run.run_id}/turns/{_quoted(workflow)}/{_quoted(task)}?wait_s={_LONG_POLL_S}"
+            f"/v1/runs/{run.run_id}/permits/{_quoted(workflow)}/{_quoted(task)}"
+            f"?wait_s={_LONG_POLL_S}"
         )
-        while not (turns := self._ask("POST", path)["turns"]):
+        while not (permits := self._ask("POST", path)["permits"]):
             pass
-        return dict(turns[0])
+        return dict(permits[0])
 
-    def end(
-        self, run: RunHandle, workflow: str, task: str, *, copy: int = 0, ok: bool, reason: str = ""
+    turn = permit
+    """The name in 0.2."""
+
+    def end(  # noqa: PLR0913 ``copy`` is the name in 0.2
+        self,
+        run: RunHandle,
+        workflow: str,
+        task: str,
+        *,
+        replica: int = 0,
+        ok: bool,
+        reason: str = "",
+        copy: int | None = None,
     ) -> bool:
-        """Tell how a copy ended; False where it was not needed any more."""
-        body = {"workflow": workflow, "task": task, "copy": copy, "ok": ok, "reason": reason}
-        return bool(self._ask("POST", f"/v1/runs/{run.run_id}/ends", body)["counted"])
+        """Report the end of a replica; False if it was not needed any more. ``copy``: the name of
+        ``replica`` in 0.2."""
+        replica = replica if copy is None else copy
+        body = {"workflow": workflow, "task": task, "copy": replica, "ok": ok, "reason": reason}
+        return bool(self._ask("POST", f"/v1/runs/{run.run_id}/completions", body)["counted"])
 
     def _follow(
         self, path: str, after: str, patience_s: float = float("inf")
     ) -> Iterator[dict[str, Any]]:
-        heard_s = time.monotonic()
+        last_s = time.monotonic()
         while True:
             try:
                 for event in self._events(path, after):
                     yield event
                     if event["event"] == "end":
                         return
-                    after, heard_s = event["id"], time.monotonic()
+                    after, last_s = event["id"], time.monotonic()
             except OSError as error:
-                if time.monotonic() - heard_s > patience_s:
-                    told = f"no answer: {error}"
-                    raise SiteError(told, site=self._url, transient=True) from error
+                if time.monotonic() - last_s > patience_s:
+                    text = f"no answer: {error}"
+                    raise SiteError(text, site=self._url, transient=True) from error
                 time.sleep(1.0)
 
     def _events(self, path: str, after: str) -> Iterator[dict[str, Any]]:
@@ -180,7 +194,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         body: Mapping[str, Any] | str | Iterable[bytes] | None = None,
         more: Mapping[str, str] = _NOTHING,
     ) -> dict[str, Any]:
-        """``body``: a document, or lines of JSON: as a text, or streamed."""
+        """Send a request. ``body``: a document, or lines of JSON: as a text, or streamed."""
         data: bytes | Iterable[bytes] | None
         kind = "application/x-ndjson"
         if body is None or isinstance(body, Mapping):
@@ -193,8 +207,8 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         )
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                found: dict[str, Any] = json.loads(answer.read() or b"{}")
-                return found
+                result: dict[str, Any] = json.loads(answer.read() or b"{}")
+                return result
         except urllib.error.HTTPError as error:
             detail = json.loads(error.read() or b"{}").get("detail", error.reason)
             if error.code >= 500:
@@ -204,7 +218,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
             raise SiteError(f"no answer: {error}", site=self._url, transient=True) from error
 
     def _open(self, path: str) -> Any:
-        """An answer that is read as it comes."""
+        """Open an answer for streaming."""
         request = urllib.request.Request(self._url + path, headers=self._headers)
         return urllib.request.urlopen(request, timeout=self._timeout_s)
 

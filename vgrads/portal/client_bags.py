@@ -1,4 +1,4 @@
-"""Tasks from Python, in the manner of :mod:`concurrent.futures`; standard library only.
+"""Bag tasks from Python, in the style of :mod:`concurrent.futures`; standard library only.
 
 with Client("http://127.0.0.1:8080") as client:
     for result in client.map("python sim.py --seed {}", range(1000)):
@@ -33,8 +33,7 @@ _PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """How a task ended: its exit code (None: no host could run it), and the ends of what it
-    printed."""
+    """Result of a task: its exit code (None: no agent could run it), and the ends of its output."""
 
     task: int
     command: str
@@ -46,17 +45,17 @@ class TaskResult:
 
     @property
     def ok(self) -> bool:
-        """True where it succeeded."""
+        """Return True where it succeeded."""
         return self.code == 0
 
 
 def command_of(template: str, values: object) -> str:
-    """A command with parameters in it, each as one word of the shell: a mapping for ``{name}``, a
-    tuple or one value for ``{}``; ``{name:raw}`` puts one in as it is."""
+    """Insert parameters into a command, each as one word of the shell: a mapping for ``{name}``, a
+    tuple or one value for ``{}``; ``{name:raw}`` inserts one unchanged."""
     positional = values if isinstance(values, tuple) else (values,)
-    found, at = [], 0
+    results, at = [], 0
     for before, name, form, _ in Formatter().parse(template):
-        found.append(before)
+        results.append(before)
         if name is None:
             continue
         if isinstance(values, Mapping):
@@ -64,13 +63,13 @@ def command_of(template: str, values: object) -> str:
         else:
             value = positional[int(name) if name else at]
             at += 1
-        found.append(str(value) if form == "raw" else shlex.quote(str(value)))
-    return "".join(found)
+        results.append(str(value) if form == "raw" else shlex.quote(str(value)))
+    return "".join(results)
 
 
-class Tasks:
-    """An open bag: commands go in, futures of :class:`TaskResult` come out. ``ask``: makes a
-    request of the service."""
+class OpenBag:
+    """An open bag: takes commands, returns futures of :class:`TaskResult`. ``ask``: sends a request
+    to the service."""
 
     def __init__(
         self, ask: Ask, open_url: Callable[[str], Any], document: Mapping[str, Any]
@@ -88,13 +87,13 @@ class Tasks:
         self._reader.start()
 
     def submit(self, command: str) -> Future[TaskResult]:
-        """One more task. What is handed over within a moment travels together."""
+        """Submit a task. Tasks submitted within a moment are sent together."""
         if not command.strip() or "\0" in command:
-            raise ValueError("a command is a text that is not empty")
+            raise ValueError("a command must be a non-empty string")
         future: Future[TaskResult] = Future()
         with self._lock:
             if self._closed:
-                raise RuntimeError("no more tasks can come: it was shut down")
+                raise RuntimeError("no more tasks can be submitted: this object was shut down")
             self._futures[self._count] = future
             self._count += 1
             self._commands.append(command)
@@ -102,13 +101,13 @@ class Tasks:
         return future
 
     def map(self, command: str, params: Iterable[Any]) -> Iterator[TaskResult]:
-        """The results of a command for each value of its parameters, in their order, as they
-        come."""
+        """Yield the results of a command for each value of its parameters, in order, as they
+        arrive."""
         futures = [self.submit(command_of(command, values)) for values in params]
         return (future.result() for future in futures)
 
     def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
-        """Take no more tasks; wait for those that there are, or drop them."""
+        """Close the bag; wait for its tasks, or cancel them."""
         with self._lock:
             self._closed = True
         self._news.set()
@@ -120,35 +119,35 @@ class Tasks:
             self._sender.join()
             self._reader.join()
 
-    def __enter__(self) -> Tasks:
+    def __enter__(self) -> OpenBag:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.shutdown(cancel_futures=kind is not None)
 
     def _send(self) -> None:
-        """Commands go to the service in bundles, in their order; a service that does not answer is
-        asked again."""
+        """Send commands to the service in bundles, in order; requests without an answer are
+        retried."""
         taken = 0
         while True:
             self._news.wait()
             self._news.clear()
-            time.sleep(_SEND_S)  # what comes meanwhile goes along
+            time.sleep(_SEND_S)  # later commands are sent together
             with self._lock:
                 commands, closed = list(self._commands), self._closed
                 self._commands.clear()
             try:
                 if commands:
-                    self._patiently("POST", f"/v1/bags/{self.bag_id}/tasks", commands)
+                    self._with_backoff("POST", f"/v1/bags/{self.bag_id}/tasks", commands)
                     taken += len(commands)
                 if closed:
-                    self._patiently("POST", f"/v1/bags/{self.bag_id}/close", None)
+                    self._with_backoff("POST", f"/v1/bags/{self.bag_id}/close", None)
                     return
             except Exception as error:
-                self._give_up(error)
+                self._abandon(error)
                 return
 
-    def _patiently(self, method: str, path: str, commands: list[str] | None) -> None:
+    def _with_backoff(self, method: str, path: str, commands: list[str] | None) -> None:
         while True:
             try:
                 lines = (
@@ -158,13 +157,13 @@ class Tasks:
                 return
             except SiteError as error:
                 if commands is not None or not error.transient:
-                    # whether they were taken is not known: to hand them over again might double
+                    # it is unknown whether they were accepted: sending them again might duplicate
                     # them
                     raise
                 time.sleep(_PAUSE_S)
 
     def _read(self) -> None:
-        """Results come as they are; a broken connection is taken up again where it broke."""
+        """Read results as they arrive; a broken connection is restored at the same position."""
         lines = 0
         while not self._over:
             try:
@@ -173,7 +172,7 @@ class Tasks:
                 ) as answer:
                     for line in answer:
                         lines += 1
-                        self._heard(json.loads(line))
+                        self._on_results(json.loads(line))
                 if self._ask("GET", f"/v1/bags/{self.bag_id}")["state"] in (
                     "done",
                     "failed",
@@ -182,18 +181,18 @@ class Tasks:
                     break
             except (OSError, ValueError, SiteError, http.client.HTTPException):
                 time.sleep(_PAUSE_S)
-        self._give_up(CancelledError("its bag ended without it"))
+        self._abandon(CancelledError("the bag ended before the task was done"))
 
-    def _heard(self, told: Mapping[str, Any]) -> None:
-        if not told["final"]:
+    def _on_results(self, payload: Mapping[str, Any]) -> None:
+        if not payload["final"]:
             return
         with self._lock:
-            future = self._futures.pop(told["task"], None)
+            future = self._futures.pop(payload["task"], None)
         if future is not None and not future.done():
             names = ("task", "command", "code", "out", "err", "ran_s", "host")
-            future.set_result(TaskResult(**{name: told[name] for name in names}))
+            future.set_result(TaskResult(**{name: payload[name] for name in names}))
 
-    def _give_up(self, error: BaseException) -> None:
+    def _abandon(self, error: BaseException) -> None:
         self._over = True
         with self._lock:
             self._closed = True
@@ -204,67 +203,68 @@ class Tasks:
 
 
 class BagCalls:
-    """What :class:`vgrads.portal.client.Client` can ask about bags."""
+    """Calls of :class:`vgrads.portal.client.Client` for bags."""
 
     _ask: Ask
 
     def submit_bag(self, document: Mapping[str, Any]) -> str:
-        """Hand over a bag of tasks; its id."""
+        """Submit a bag of tasks; return its id."""
         return str(self._ask("POST", "/v1/bags", document)["id"])
 
     def read_bag(self, bag_id: str) -> dict[str, Any]:
-        """How a bag stands, and the hosts of its dispatcher."""
+        """Return the status of a bag, and the agents of its dispatcher."""
         return self._ask("GET", f"/v1/bags/{bag_id}")
 
     def list_bags(self) -> list[dict[str, Any]]:
-        """The newest bags."""
+        """Return the newest bags."""
         rows: Any = self._ask("GET", "/v1/bags")
         return list(rows)
 
     def cancel_bag(self, bag_id: str) -> None:
-        """Drop what has not ended of a bag."""
+        """Cancel the remaining tasks of a bag."""
         self._ask("DELETE", f"/v1/bags/{bag_id}")
 
     def add_tasks(self, bag_id: str, commands: Iterable[str]) -> int:
-        """Add commands to an open bag, streamed; how many were taken."""
+        """Add commands to an open bag, streamed; return how many were accepted."""
         return int(self._ask("POST", f"/v1/bags/{bag_id}/tasks", _blocks(commands))["taken"])
 
     def close_bag(self, bag_id: str) -> None:
-        """No more tasks come to an open bag."""
+        """Close an open bag: no more tasks can be added."""
         self._ask("POST", f"/v1/bags/{bag_id}/close")
 
     def explain_task(self, bag_id: str, task: int) -> dict[str, Any]:
-        """Why a task of a bag stands where it stands."""
+        """Explain the state of a task of a bag."""
         return self._ask("GET", f"/v1/bags/{bag_id}/tasks/{task}")
 
     def bag_results(
         self, bag_id: str, follow: bool = True, skip: int = 0
     ) -> Iterator[dict[str, Any]]:
-        """How each attempt ended, as it does; with ``follow`` until the bag has ended."""
+        """Yield the result of each attempt in real time; with ``follow`` until the bag is
+        terminal."""
         path = f"/v1/bags/{bag_id}/results?follow={str(follow).lower()}&skip={skip}"
         with self._open(path) as answer:
             for line in answer:
                 yield json.loads(line)
 
-    def tasks(self, name: str = "tasks", **options: object) -> Tasks:
-        """An open bag to put commands into; ``options`` as in a bag's document (``procs``,
+    def tasks(self, name: str = "tasks", **options: object) -> OpenBag:
+        """Create an open bag for commands; ``options`` as in a bag's document (``procs``,
         ``retries``, ``sites``, …)."""
-        return Tasks(self._ask, self._open, {"name": name, **options})
+        return OpenBag(self._ask, self._open, {"name": name, **options})
 
     def map(self, command: str, params: Iterable[Any], **options: Any) -> Iterator[TaskResult]:
-        """The results of a command for each value of its parameters, in their order, as they
-        come."""
+        """Yield the results of a command for each value of its parameters, in order, as they
+        arrive."""
         tasks = self.tasks(**options)
-        found = tasks.map(command, params)
+        results = tasks.map(command, params)
         tasks.shutdown(wait=False)
-        return found
+        return results
 
     def _open(self, path: str) -> Any:
         raise NotImplementedError
 
 
 def _blocks(commands: Iterable[str]) -> Iterator[bytes]:
-    """Commands as JSON lines, many at a time: each block is a write to the connection."""
+    """Encode commands as JSON lines, many at a time: each block is one write to the connection."""
     left = iter(commands)
     while lines := [json.dumps(command) for command in islice(left, _BLOCK)]:
         yield ("\n".join(lines) + "\n").encode()

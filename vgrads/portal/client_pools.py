@@ -8,25 +8,26 @@ from typing import Any
 
 
 class PoolCalls:
-    """What :class:`vgrads.portal.client.Client` can ask of the ledger; entries are as docs/pool.md
-    says."""
+    """Calls of :class:`vgrads.portal.client.Client` for the ledger; docs/pool.md describes the
+    entries."""
 
     _ask: Callable[..., Any]
 
     def managers(self) -> list[dict[str, Any]]:
-        """The managers that take hosts of pools."""
+        """Return the managers that lease nodes of pools."""
         return list(self._ask("GET", "/v1/managers"))
 
     def pools(self) -> list[dict[str, Any]]:
-        """The pools, what they decided, and why."""
+        """Return the pools, their decisions, and the reasons."""
         return list(self._ask("GET", "/v1/pools"))
 
     def publish(self, kind: str, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Say how a ``manager`` or a ``pool`` stands; a manager is told what pools have decided."""
+        """Publish the state of a ``manager`` or a ``pool``; returns, for a manager, the pools'
+        decisions."""
         return dict(self._ask("PUT", f"/v1/{kind}s/{_quoted(name)}", dict(entry)))
 
     def withdraw(self, kind: str, name: str) -> None:
-        """Take an entry out."""
+        """Remove an entry."""
         self._ask("DELETE", f"/v1/{kind}s/{_quoted(name)}")
 
 

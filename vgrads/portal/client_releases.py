@@ -30,11 +30,12 @@ class ReleaseCalls:
         add: Sequence[Mapping[str, Any]] = _NOBODY,
         give_up: Sequence[Mapping[str, Any]] = _NOBODY,
     ) -> int:
-        """Tell a run what is added, what may begin (``workflow``, ``task``, ``command``,
-        ``memory_mib``), what is given up.
+        """Send a run the tasks to add, to release (``workflow``, ``task``, ``command``,
+        ``memory_mib``) and to give up.
 
-        Nothing at all is a sign of life, which a run wants to hear within ten minutes. InputError
-        where the run is over. Answers to this have a ``release`` above the number that is returned.
+        An empty request is a heartbeat, which a run needs every ten minutes. Raises InputError
+        where the run is terminal. Updates that reflect this request have a ``release`` above the
+        returned number.
         """
         path = f"/v1/runs/{run_id}/releases"
         left = {"add": list(add), "release": list(release), "give_up": list(give_up)}
@@ -44,8 +45,8 @@ class ReleaseCalls:
             for name, rows in left.items():
                 body[name], left[name] = rows[:room], rows[room:]
                 room -= len(body[name])
-            told = self._ask("POST", path, body)
-            after = told["after"] if after is None else after
+            payload = self._ask("POST", path, body)
+            after = payload["after"] if after is None else after
             if not any(left.values()):
                 return int(after)
 
@@ -53,28 +54,27 @@ class ReleaseCalls:
         self: _Calls,
         name: str,
         document: Mapping[str, Any],
-        told: Callable[[Json], object],
+        callback: Callable[[Json], object],
         pause_s: float = 1.0,
     ) -> Json:
-        """Bring a workflow to a set that several callers put together, and wait for the others;
-        ``told`` is called whenever somebody has come. What the service says when it has begun, or
-        failed."""
-        came, answer = 0, self._ask("POST", f"/v1/gatherings/{name}", document)
+        """Add a workflow to a joint submission of several callers, and wait for the others;
+        ``callback`` is called at each arrival. Return the service's answer when the set has
+        started, or failed."""
+        came, answer = 0, self._ask("POST", f"/v1/joint-submissions/{name}", document)
         while answer["state"] == "waiting":
             if answer["came"] != came:
                 came = answer["came"]
-                told(answer)
+                callback(answer)
             time.sleep(pause_s)
             try:
-                answer = self._ask("GET", f"/v1/gatherings/{name}/{document['ticket']}")
-            except InputError:  # the service was started anew
-                answer = self._ask("POST", f"/v1/gatherings/{name}", document)
+                answer = self._ask("GET", f"/v1/joint-submissions/{name}/{document['ticket']}")
+            except InputError:  # the service was restarted
+                answer = self._ask("POST", f"/v1/joint-submissions/{name}", document)
         return answer
 
     def answers(
         self: _Calls, run_id: str, after: str = "", patience_s: float = float("inf")
     ) -> Iterator[Json]:
-        """How the tasks of a run stand, as it changes, until the run is over (``event``: end). A
-        broken connection is taken up again; SiteError where that does not succeed for
-        ``patience_s``."""
+        """Yield state changes of the tasks of a run until it is terminal (``event``: end). A broken
+        connection is restored; SiteError where that fails for ``patience_s``."""
         return self._follow(f"/v1/runs/{run_id}/answers", after, patience_s)

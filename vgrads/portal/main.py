@@ -1,4 +1,4 @@
-"""The command ``vgrads``: all commands put together, and errors of ours as one line and an exit
+"""The command ``vgrads``: all commands combined; vgrads errors become one line and an exit
 status."""
 
 from __future__ import annotations
@@ -8,36 +8,53 @@ import shlex
 import sys
 import tempfile
 import traceback
-from importlib.metadata import version
+from collections.abc import Sequence
+from importlib import import_module
 
 import typer
 
 from vgrads.kernel.errors import SiteError, VgradsError
-from vgrads.portal import serve
-from vgrads.portal.cli.admin import commands as admin
-from vgrads.portal.cli.bags import commands as bags
-from vgrads.portal.cli.bags import matrix_commands as matrices
 from vgrads.portal.cli.options import app
-from vgrads.portal.cli.plans import commands as plans
-from vgrads.portal.cli.plans import convert_commands as convert
-from vgrads.portal.cli.plans import runtime_commands as runtimes
-from vgrads.portal.cli.plans import size_commands as sizes
-from vgrads.portal.cli.pools import commands as pools
-from vgrads.portal.cli.queues import commands as queues
-from vgrads.portal.cli.sites import commands as sites
 
-COMMANDS = (plans, convert, pools, queues, runtimes, sites, sizes, bags, matrices, admin, serve)
-"""Importing them adds their commands to the application, in this order."""
+COMMANDS = {
+    "cli.plans.commands": ("plan", "run", "demo", "explain", "gantt", "study"),
+    "cli.plans.run_commands": ("resume", "retry", "cancel", "status", "logs"),
+    "cli.plans.convert_commands": ("convert",),
+    "cli.pools.commands": ("pool",),
+    "cli.queues.commands": ("bound", "probability", "trajectory", "backtest"),
+    "cli.plans.runtime_commands": ("runtimes",),
+    "cli.sites.commands": ("sites", "offers"),
+    "cli.plans.size_commands": ("size",),
+    "cli.bags.commands": ("bags",),
+    "cli.bags.matrix_commands": ("allpairs", "wavefront", "matrix"),
+    "cli.admin.commands": ("token", "db", "sites"),
+    "serve": ("serve", "config"),
+}
+"""Modules of ``vgrads.portal``, and the commands and groups that importing each of them adds to the
+application, in this order. A group may have commands of several."""
 _INTERRUPTED, _OWN_FAULT = 130, 70
 _GARBAGE = 100_000
-"""New objects after which Python looks for garbage: nearly all that a command makes lives until its
-end, and looking for it after every 700 took a tenth of the time."""
+"""New objects between garbage collections: nearly all objects of a command live until its end, and
+a collection after every 700 took a tenth of the time."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point."""
     gc.set_threshold(_GARBAGE)
+    load_commands(sys.argv[1:] if arguments is None else arguments)
     sys.exit(_run(arguments))
+
+
+def load_commands(arguments: Sequence[str]) -> None:
+    """Import the modules of the command that the arguments name: importing all of them takes longer
+    than many a command. All where they name none: for the help, errors and shell completion.
+
+    No option of the application itself has a value, so the first argument that is no option is the
+    command.
+    """
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
+    for module in [module for module, names in COMMANDS.items() if name in names] or COMMANDS:
+        import_module(f"vgrads.portal.{module}")
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -47,9 +64,7 @@ def _run(arguments: list[str] | None) -> int:
         first, *more = (" ".join(line.splitlines()).rstrip() for line in error.lines)
         sys.stderr.write("\n  ".join([f"vgrads: {first}", *more]) + "\n")
         return error.exit_code
-    except (
-        OSError
-    ) as error:  # a full disk, a folder that is not there: the system refuses, in its own words
+    except OSError as error:  # full disk, missing folder: the system's own message
         place = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(f"vgrads: {place}{error.strerror or error}\n")
         return SiteError.exit_code
@@ -58,30 +73,32 @@ def _run(arguments: list[str] | None) -> int:
     except Exception as error:
         usage = _usage_error(error)
         return _own_fault(error) if usage is None else usage
-    if code == _INTERRUPTED:  # typer itself turns Ctrl-C into this code
+    if code == _INTERRUPTED:  # typer converts Ctrl-C to this code
         sys.stderr.write("vgrads: interrupted\n")
     return code
 
 
 def _own_fault(error: Exception) -> int:
-    """What nobody foresaw: said in a line, kept whole in a file, to be reported."""
+    """Report an internal error in one line, and store its details in a file."""
+    from importlib.metadata import version
+
     whole = "".join(traceback.format_exception(error))
     with tempfile.NamedTemporaryFile(
         "w", prefix="vgrads-fault-", suffix=".txt", delete=False
-    ) as kept:
-        kept.write(
+    ) as retained:
+        retained.write(
             f"vgrads {version('vgrads')}, Python {sys.version}, {shlex.join(sys.argv)}\n\n{whole}"
         )
     sys.stderr.write(
-        f"vgrads: this is a fault of vgrads itself, not yours: {type(error).__name__}: "
+        f"vgrads: internal error: {type(error).__name__}: "
         f"{' '.join(str(error).split())[:300]}\n"
-        f"vgrads: please report it with {kept.name}\n"
+        f"vgrads: please report it and attach {retained.name}\n"
     )
     return _OWN_FAULT
 
 
 def _usage_error(error: Exception) -> int | None:
-    """Click's own complaints about options: shown as it would, exit 2."""
+    """Show Click's error about options as Click would, exit 2."""
     show = getattr(error, "show", None)
     if show is None:
         return None

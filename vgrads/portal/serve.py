@@ -1,4 +1,4 @@
-"""Commands of the service: the one place where the command line starts the web."""
+"""Commands of the service: the only place where the command line starts the web."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ app.add_typer(config_app)
 
 
 @app.command(
-    epilog="Example: `vgrads serve --port 8080`; settings of a file: `vgrads config check`"
+    epilog="Example: `vgrads serve --port 8080`; to check a settings file: `vgrads config check`"
 )
 def serve(
     host: Annotated[
         str | None,
-        typer.Option("--host", help="Address to listen on; other than loopback only with tokens."),
+        typer.Option(
+            "--host", help="Address to listen on; addresses other than loopback require tokens."
+        ),
     ] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535)] = None,
     db: Annotated[
         str | None,
-        typer.Option("--db", metavar="URL", help="Database. Default: an SQLite file of yours."),
+        typer.Option("--db", metavar="URL", help="Database. Default: an SQLite file of the user."),
     ] = None,
     sites: Sites = None,
     config: Config = None,
@@ -32,16 +34,16 @@ def serve(
         typer.Option(
             "--own",
             help=(
-                "Yours alone: all sites are open to you; the first line of output is where it "
-                "is and the one token that opens it; it ends with its standard input."
+                "Private service: all sites are open to you. The first line of output gives its "
+                "address and its only token. The service ends when its standard input closes."
             ),
         ),
     ] = False,
 ) -> None:
-    """REST and web pages, planning and running in the background."""
-    from vgrads.portal.jobs import beside
+    """Serve REST and web pages; plan and run in the background."""
+    from vgrads.portal.jobs import forkserver
 
-    beside.begin()
+    forkserver.begin()
     from vgrads.portal.web.serving import serve as serve_now
     from vgrads.portal.web.settings import load_settings
 
@@ -50,10 +52,10 @@ def serve(
 
 @config_app.command("check", epilog="Example: `vgrads config check --config vgrads.toml`")
 def check(config: Config = None, as_json: AsJson = False) -> None:
-    """Read the settings as `vgrads serve` would, try what they name, print what rules. Exit 2 or 4
-    where one is wrong."""
-    from vgrads.portal.web import trial
+    """Check the settings: read them as `vgrads serve` would, test their targets, print the values
+    in force. Exit 2 or 4 where one is wrong."""
+    from vgrads.portal.web import config_check
     from vgrads.portal.web.settings import load_settings
 
-    told = trial.try_settings(load_settings(config))
-    answer_with(as_json, told, lambda: trial.settings_text(told))
+    payload = config_check.try_settings(load_settings(config))
+    answer_with(as_json, payload, lambda: config_check.settings_text(payload))

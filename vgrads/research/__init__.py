@@ -1,1 +1,1 @@
-"""Studies over recorded load, and the workload model of bags: do the claims hold?"""
+"""Studies over recorded load, and the workload model of bags."""

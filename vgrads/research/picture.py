@@ -1,4 +1,4 @@
-"""The frame of a study's picture: diagrams side by side, an SVG that is the same each time."""
+"""Frame of a study's picture: diagrams side by side, a reproducible SVG."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vgrads.kernel.extras import require
+
+
+def picture_file(name: str) -> Path:
+    """Return the file of an option; MissingExtraError, before a study runs, if nothing can be
+    drawn."""
+    require("plots", "a diagram", name)
+    return Path(name)
+
 
 @contextmanager
 def diagrams(path: Path, columns: int, size: tuple[float, float], **more: Any) -> Iterator[Any]:
-    """Axes, one for each column, to be drawn on; written to ``path`` at the end."""
+    """Yield axes, one for each column, to be drawn on; written to ``path`` at the end."""
+    require("plots", "a diagram", str(path))
     import matplotlib as mpl  # noqa: PLC0415  # takes its time to load
 
     mpl.use("svg")

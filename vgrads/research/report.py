@@ -1,4 +1,4 @@
-"""The page of a study: sentences, tables and pictures in one file that needs nothing else."""
+"""The page of a study: sentences, tables and pictures in one self-contained file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_text
+from vgrads.research.picture import picture_file
 from vgrads.traces.history import read_history
 from vgrads.traces.records import JobLog
 
@@ -24,55 +25,57 @@ code{background:#f1f4f8;padding:0 .3rem}"""
 
 
 def study_parser(name: str, doc: str | None) -> ArgumentParser:
-    """What all studies have: --json, --report, --seed."""
+    """Return a parser with the options of all studies: --json, --report, --seed."""
     parser = ArgumentParser(
         prog=f"vgrads study {name}", description=doc, formatter_class=RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="a page with pictures")
-    parser.add_argument("--seed", type=int, default=0, help="of everything random")
+    parser.add_argument("--json", action="store_true", help="print one JSON document to stdout")
+    parser.add_argument(
+        "--report", type=picture_file, metavar="FILE.html", help="write an HTML page with diagrams"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed")
     return parser
 
 
 LEAST_JOBS = 1000
-"""Jobs of a log from which questions are drawn: with fewer, the answers of one week are all there
-is."""
+"""Minimum number of jobs in a log from which questions are drawn: with fewer, all answers come from
+one week."""
 
 
 def read_enough(path: Path) -> JobLog:
-    """A history that is long enough to be studied; InputError for any other."""
+    """Read a history that is long enough for a study. Raise InputError for any other."""
     log = read_history(path)
     if len(log) < LEAST_JOBS:
         raise InputError(
             f"has {len(log)} jobs, a study of promises needs {LEAST_JOBS}",
             where=str(path),
-            fix="'vgrads backtest' tells how bounds did on a short one",
+            fix="evaluate bounds on a short log with 'vgrads backtest'",
         )
     return log
 
 
 def need_files(paths: Sequence[Path]) -> None:
-    """InputError for the first that is not there."""
+    """Raise InputError for the first missing file."""
     for path in paths:
         if not path.is_file():
             raise InputError("no such file", where=str(path))
 
 
 def html_table(head: Sequence[str], rows: Rows) -> str:
-    """A table; every cell is text."""
+    """Return an HTML table; every cell is text."""
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
     lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def text_table(head: Sequence[str], rows: Rows) -> str:
-    """The same as Markdown."""
+    """Return the same as Markdown."""
     lines = [head, ["---", *("--:" for _ in head[1:])], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def picture(draw: Callable[[Path], None]) -> str:
-    """What ``draw`` writes as SVG, to stand in a page."""
+    """Return the SVG that ``draw`` writes, for embedding in a page."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "picture.svg"
         draw(path)
@@ -81,7 +84,7 @@ def picture(draw: Callable[[Path], None]) -> str:
 
 
 def write_page(path: Path, title: str, parts: Sequence[str]) -> None:
-    """The page; parts are HTML. InputError where it cannot be written."""
+    """Write the page; parts are HTML. Raise InputError where it cannot be written."""
     head = (
         '<meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>{escape(title)}</title>'
@@ -97,12 +100,13 @@ def write_page(path: Path, title: str, parts: Sequence[str]) -> None:
 
 
 def paragraph(text: str) -> str:
-    """A paragraph of plain text."""
+    """Return a paragraph of plain text."""
     return f"<p>{escape(text)}</p>"
 
 
 def as_json(value: object) -> Any:
-    """Infinity has no place in JSON: what never happened is null."""
+    """Convert infinity, which JSON does not support, to null: it marks events that never
+    happened."""
     if isinstance(value, dict):
         return {key: as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,2 +1,2 @@
-"""How long will this task run here, and how surely? A decider: frozen values in, a distribution
+"""Run time of a task on a machine, as a distribution. A decider: frozen values in, a distribution
 out."""

@@ -1,5 +1,4 @@
-"""One kind as it is asked: the laws that are still believed, mixed into one mean and its
-variances."""
+"""Prediction for one kind: the plausible laws, mixed into one mean and its variances."""
 
 from __future__ import annotations
 
@@ -24,17 +23,17 @@ from vgrads.runtimes.laws import (
 from vgrads.runtimes.machines import OWN_SD, OWN_WEIGHT_SD
 from vgrads.runtimes.pooling import Pooled
 from vgrads.runtimes.samples import PROCS_POWER, PROCS_SD, Sample
-from vgrads.runtimes.weighing import MOST_SHORTER, Weighed, kept
+from vgrads.runtimes.weighing import MOST_SHORTER, Weighed, retained_laws
 
 _ELSEWHERE = "\0"
-"""Stands for any machine of which nothing is known; no machine has this name."""
+"""Name for any machine without data; no real machine has it."""
 _FARTHEST = 40.0
-"""Larger sizes, in e-folds from the middle, are taken for this."""
+"""Limit of sizes, in e-folds from the middle; larger ones are cut to it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """One kind, ready to be asked: ``n`` observations, ``h`` laws with noises that matter, ``e``
+class KindPredictor:
+    """One kind, ready for prediction: ``n`` observations, ``h`` laws with noises that matter, ``e``
     noises."""
 
     sample: Sample
@@ -42,7 +41,7 @@ class Answer:
     exponent: Array  # (h,)
     floor: Array  # (h,)
     shifted: np.ndarray  # (h,) 1 where the law has an offset
-    dual: Array  # (h, n): inverse covariance times what the law leaves
+    dual: Array  # (h, n): inverse covariance times the law's residuals
     noise_of: np.ndarray  # (h,) in e
     departure: Array  # (e,) squared
     inverse: Array  # (e, n, n)
@@ -52,14 +51,14 @@ class Answer:
     slope: float
     places: Mapping[
         str, tuple[Array, float, float]
-        # by machine: covariance (n,) with the observations, and with itself; what the kind feels
-        # otherwise of its scores
+        # by machine: covariance (n,) with the observations, and with itself; the kind's own
+        # deviation from its scores
     ]
     level: float
 
     def at(self, machine: str, size: float | None, procs: int) -> tuple[float, float, float]:
-        """Mean of the logarithm without what is shared, variance of what is unknown of the kind,
-        own variance."""
+        """Return the mean of the logarithm without shared parts, the variance of the kind's
+        uncertainty, its own variance."""
         sample = self.sample
         x, extra = 0.0, 0.0
         if size is not None and size > 0 and not isnan(sample.centre):
@@ -89,28 +88,31 @@ class Answer:
         return middle, max(kind, 0.0), own
 
 
-def answers(found: Pooled, where: Mapping[str, Array]) -> dict[str, Answer]:
-    """By kind; ``where`` has the log scores of machines, relative to those of the reference."""
-    return {kind.sample.kind: _answer(kind, found, where) for kind in found.kinds}
+def answers(pooled: Pooled, where: Mapping[str, Array]) -> dict[str, KindPredictor]:
+    """Return predictors by kind; ``where`` has the log scores of machines, relative to those of the
+    reference."""
+    return {kind.sample.kind: _answer(kind, pooled, where) for kind in pooled.kinds}
 
 
-def _answer(kind: Weighed, found: Pooled, where: Mapping[str, Array]) -> Answer:
-    laws, noises, weights = kept(kind)
+def _answer(kind: Weighed, pooled: Pooled, where: Mapping[str, Array]) -> KindPredictor:
+    laws, noises, weights = retained_laws(kind)
     used, noise_of = np.unique(noises, return_inverse=True)
-    sample, level_var = kind.sample, found.level.sd**2
-    made = np.array(sample.machines)
+    sample, level_var = kind.sample, pooled.level.sd**2
+    created = np.array(sample.machines)
     places: dict[str, tuple[Array, float, float]] = {}
     for name in (*sorted({*sample.machines, *where}), _ELSEWHERE):
         there = where.get(name, np.zeros(2))
         offset = there * sample.gain
-        felt = float((there - offset) @ found.shared.weights)
-        base = level_var + sample.scores @ (offset * OWN_WEIGHT_SD**2) + OWN_SD**2 * (made == name)
+        felt = float((there - offset) @ pooled.shared.weights)
+        base = (
+            level_var + sample.scores @ (offset * OWN_WEIGHT_SD**2) + OWN_SD**2 * (created == name)
+        )
         places[name] = (
             base,
             level_var + OWN_SD**2 + float(np.sum((offset * OWN_WEIGHT_SD) ** 2)),
             felt,
         )
-    return Answer(
+    return KindPredictor(
         sample=sample,
         weights=weights,
         exponent=EXPONENT[laws],
@@ -125,5 +127,5 @@ def _answer(kind: Weighed, found: Pooled, where: Mapping[str, Array]) -> Answer:
         repeat=float(weights @ REPEAT[noises] ** 2),
         slope=float(weights @ (EXPONENT[laws] * (1 - FLOOR[laws]))),
         places=places,
-        level=found.level.mean,
+        level=pooled.level.mean,
     )

@@ -1,13 +1,13 @@
-"""How time may depend on the size of what a task reads: the laws between which the data choose.
+"""Laws of run time by input size, weighted by the data.
 
 A law is log t = level + log(f + (1 - f) v^b), v = (s - o) / (s0 - o): a power of the size over a
 floor (start-up), whose share at the middle size s0 is f; b = 0 where size does not matter, b = 1 is
-the straight line. The offset o is 0, or the smallest size seen, for tasks that read something
-constant (a reference) besides what varies: with b = 1 and this offset the law is the line that
-plain regression fits. Beside the law stands a smooth departure from it (an Ornstein-Uhlenbeck
-process over log size), which keeps extrapolation from being too sure, and the noise of single
-tasks. All are finite grids, so that what is unknown is averaged over and never maximised: with six
-observations no single exponent deserves belief.
+the straight line. The offset o is 0, or the smallest observed size, for tasks that read a constant
+part (a reference) in addition to a varying one: with b = 1 and this offset the law is the line of
+plain regression. A smooth departure is added to the law (an Ornstein-Uhlenbeck process over log
+size), which keeps the uncertainty of extrapolation from being too small, and the noise of single
+tasks. All are finite grids, so that unknown parameters are averaged over and never maximised: six
+observations do not determine a single exponent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 EXPONENTS = {0.5: 0.04, 0.7: 0.05, 0.8: 0.07, 0.9: 0.1, 1.0: 0.5, 1.1: 0.1, 1.25: 0.05, 1.5: 0.03}
-"""Weights before any data: half of what programs do with a file is to read it once."""
+"""Weights before any data: half of all programs read a file once."""
 FLAT = 0.2
 """Weight of b = 0."""
 FLOORS = {
@@ -38,22 +38,22 @@ FLOORS = {
     0.95: 0.02,
     0.98: 0.01,
 }
-"""Fine where starting up is nearly all: a small run says little of a large one, and should say
-so."""
+"""Fine where start-up dominates: a small run carries little information about a large one, and the
+result should show that."""
 OFFSET = 0.25
-"""Weight of an offset at the smallest size; a floor must then be there."""
+"""Weight of an offset at the smallest size; requires a floor."""
 NOISES = {0.02: 0.1, 0.04: 0.15, 0.08: 0.2, 0.15: 0.2, 0.3: 0.15, 0.5: 0.1, 0.9: 0.1}
-"""Standard deviation of the logarithm for one task, of those that take longest."""
+"""Standard deviation of the logarithm for one task, of the longest ones."""
 GROWTHS = {0.0: 0.6, 0.4: 0.4}
-"""Noise is (longest / this)^growth times as large for shorter ones, of which starting up is a
-larger part."""
+"""Noise is (longest / this)^growth times as large for shorter ones, of which start-up is a larger
+part."""
 DEPARTURES = {0.0: 0.4, 0.1: 0.4, 0.3: 0.2}
 REPEATS = {0.05: 0.7, 0.3: 0.3}
-"""Standard deviation of the logarithm of what is common to the tasks of a kind in one run of a
+"""Standard deviation of the logarithm of the part common to the tasks of a kind in one run of a
 workflow."""
 RANGE = 10.0
-"""Over so many e-folds of size a departure is forgotten by a factor e: what is learned at the
-largest sizes counts most for larger ones."""
+"""E-folds of size over which a departure decays by a factor e: observations at the largest sizes
+count most for larger ones."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,13 @@ _NOISE_PRIOR = np.prod(
 )
 PRIOR = Laws(_WEIGHT / _WEIGHT.sum(), _NOISE_PRIOR / _NOISE_PRIOR.sum())
 POOL = 8.0
-"""Kinds for which the weights before any data count."""
+"""Number of kinds that the weights before any data count as."""
 
 
 def ratios(x: Array, least: float) -> Array:
-    """log v of sizes, shape (2, sizes): without and with the offset; ``x`` and ``least`` (the
-    smallest size) are log sizes from the middle. At and below the offset almost nothing is left."""
+    """Return log v of sizes, shape (2, sizes): without and with the offset; ``x`` and ``least``
+    (the smallest size) are log sizes from the middle. At and below the offset almost nothing is
+    left."""
     if least > -_LEAST_SPREAD:
         return np.array([x, x])
     over = np.maximum(np.expm1(x - least), 1e-9)
@@ -95,13 +96,14 @@ _LEAST_SPREAD = 1e-4
 
 
 def curves(ratio: Array, rows: NDArray[np.intp] | slice = slice(None)) -> Array:
-    """log(f + (1 - f) v^b) of the laws ``rows``, shape (laws, sizes), of ``ratio`` (2, sizes) as
-    :func:`ratios` gives."""
+    """Return log(f + (1 - f) v^b) of the laws ``rows``, shape (laws, sizes), of ``ratio`` (2,
+    sizes) from :func:`ratios`."""
     floor, which = FLOOR[rows, None], SHIFTED[rows].astype(int)
     return np.asarray(np.log(floor + (1 - floor) * np.exp(EXPONENT[rows, None] * ratio[which])))
 
 
 def pooled(shapes: Array, noises: Array) -> Laws:
-    """Weights after seeing how much each law was believed by each kind, summed over kinds."""
+    """Return weights updated by the posterior weight of each law in each kind, summed over
+    kinds."""
     shape, noise = POOL * PRIOR.shapes + shapes, POOL * PRIOR.noises + noises
     return Laws(shape / shape.sum(), noise / noise.sum())

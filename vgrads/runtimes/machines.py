@@ -1,4 +1,4 @@
-"""How fast is a machine? What a benchmark said of it, as seen from the machine of reference."""
+"""Speed of a machine: its benchmark scores relative to the reference machine."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from vgrads.kernel.errors import InputError
 from vgrads.traces.task_record import TaskRecord
 
 WEIGHTS = np.array([0.7, 0.3])
-"""Powers of the CPU and the I/O score by which a task is quicker, before data: together 1 (twice as
-fast in all is twice as fast), and more for computing, for which most tasks are run; errors hardly
-depend on how (0.5 to 0.8 gives the same within a hundredth)."""
+"""Powers of the CPU and the I/O score for a task's speed, before data: together 1 (twice as fast in
+all is twice as fast), and more for computing, which dominates most tasks; errors hardly depend on
+the split (0.5 to 0.8 gives the same within a hundredth)."""
 WEIGHT_SD = np.array([0.2, 0.2])
-"""Of the shared powers about these."""
+"""Standard deviation of the shared powers about these."""
 OWN_WEIGHT_SD = np.array([0.2, 0.2])
-"""Of one kind's powers about the shared ones."""
+"""Standard deviation of one kind's powers about the shared ones."""
 SCORED_SD, UNSCORED_SD = 0.1, 0.4
-"""Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none.
-These and the two of kinds were set by coverage on atacseq and chipseq
+"""Standard deviation of the logarithm of a machine's speed beyond its scores; of one without
+scores. These and the two of kinds were set by coverage on atacseq and chipseq
 (benchmarks/bench_runtimes.py)."""
 OWN_SD = 0.1
-"""Of what one kind makes of one machine, beyond what others do."""
+"""Standard deviation of one kind's effect of one machine, beyond that of the other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Scores:
 
 
 def checked(scores: Mapping[str, Scores]) -> dict[str, Scores]:
-    """InputError for a score that is no positive number."""
+    """Raise InputError for a score that is not a positive number."""
     for name, score in scores.items():
         if not (0 < score.cpu < np.inf and 0 < score.io < np.inf):
             raise InputError("a benchmark score must be a positive number", where=name)
@@ -44,28 +44,31 @@ def checked(scores: Mapping[str, Scores]) -> dict[str, Scores]:
 
 
 def reference(records: Iterable[TaskRecord], scores: Mapping[str, Scores]) -> str:
-    """The machine with scores and most records, or with most records, or the first with scores; ""
-    if none."""
-    seen: dict[str, int] = {}
+    """Return the machine with scores and most records, or with most records, or the first with
+    scores; "" if none."""
+    observed: dict[str, int] = {}
     for record in records:
         if record.machine:
-            seen[record.machine] = seen.get(record.machine, 0) + 1
-    known = {name: count for name, count in seen.items() if name in scores} or seen
+            observed[record.machine] = observed.get(record.machine, 0) + 1
+    existing = {name: count for name, count in observed.items() if name in scores} or observed
     return min(
-        known or dict.fromkeys(scores, 0), key=lambda name: (-known.get(name, 0), name), default=""
+        existing or dict.fromkeys(scores, 0),
+        key=lambda name: (-existing.get(name, 0), name),
+        default="",
     )
 
 
 def offsets(
     names: Iterable[str], base: str, scores: Mapping[str, Scores]
 ) -> dict[str, NDArray[np.float64]]:
-    """Logarithms of the scores relative to those of ``base``; zeros where one has none."""
-    zero, found = np.zeros(2), {}
+    """Return the logarithms of the scores relative to those of ``base``; zeros where one has
+    none."""
+    zero, result = np.zeros(2), {}
     middle = scores.get(base)
     for name in names:
         score = scores.get(name)
         if score is None or middle is None:
-            found[name] = zero
+            result[name] = zero
         else:
-            found[name] = np.log([score.cpu / middle.cpu, score.io / middle.io])
-    return found
+            result[name] = np.log([score.cpu / middle.cpu, score.io / middle.io])
+    return result

@@ -1,5 +1,4 @@
-"""The model: everything learned, brought into the form in which one question takes a tenth of a
-millisecond."""
+"""The model: all learned data, in a form that answers one query in a tenth of a millisecond."""
 
 from __future__ import annotations
 
@@ -10,40 +9,40 @@ from math import exp, hypot, log, sqrt
 import numpy as np
 
 from vgrads.kernel.errors import InputError
-from vgrads.runtimes.answer import Answer, answers
-from vgrads.runtimes.known import Known
+from vgrads.runtimes.answer import KindPredictor, answers
 from vgrads.runtimes.laws import Array
 from vgrads.runtimes.machines import SCORED_SD, UNSCORED_SD, Scores, checked, offsets, reference
 from vgrads.runtimes.pooling import Shared, pool
 from vgrads.runtimes.prediction import Prediction, Source
 from vgrads.runtimes.samples import memories, times
+from vgrads.runtimes.task_history import TaskHistory
 
 STATED_WEIGHT = 4.0
-"""Observations that a value which a person states counts for, as for boot times
+"""Number of observations that a value stated by a user counts as, as for boot times
 (``vgrads.vgrid.binding``)."""
 STATED_SD = 0.5
-"""Of the logarithm of a true median about what a person states: two thirds within a factor 1.6."""
+"""Standard deviation of the logarithm of a true median about a stated one: two thirds within a
+factor 1.6."""
 GUESS_OWN = 0.3
-"""Standard deviation of one task of a kind of which nothing is known."""
+"""Standard deviation of one task of a kind without data."""
 _UNHEARD = (0.0, UNSCORED_SD)
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """What was learned; ``reference`` is the machine of speed 1 ("" where no machine is known by
-    name)."""
+class RuntimeModel:
+    """Learned run times; ``reference`` is the machine of speed 1 ("" where no machine is named)."""
 
     reference: str
-    times: Mapping[str, Answer]
-    memory: Mapping[str, Answer]
-    machines: Mapping[str, tuple[float, float]]  # log time over that at the reference, and its sd
+    times: Mapping[str, KindPredictor]
+    memory: Mapping[str, KindPredictor]
+    machines: Mapping[str, tuple[float, float]]  # log time relative to the reference, and its sd
     run_sd: float
     level: float
     level_sd: float
     observations: int
 
     def speed(self, machine: str) -> tuple[float, float]:
-        """(times as fast as the reference, standard deviation of its logarithm)."""
+        """Return (speed relative to the reference, standard deviation of its logarithm)."""
         shift, sd = self._machine(machine)
         return exp(-shift), sd
 
@@ -55,82 +54,82 @@ class Model:
         procs: int = 1,
         stated_s: float | None = None,
     ) -> Prediction:
-        """How long a task of ``kind`` takes at ``machine`` ("": the reference).
+        """Return how long a task of ``kind`` takes at ``machine`` ("": the reference).
 
-        ``stated_s`` is what a person says it takes at the reference. InputError for impossible
+        ``stated_s`` is the user's estimate at the reference. Raises InputError for impossible
         numbers.
         """
         _check(input_bytes, procs, stated_s)
         machine = machine or self.reference
         shift, machine_sd = self._machine(machine)
-        found = self.times.get(kind)
+        kind_predictor = self.times.get(kind)
         memory = self._memory(kind, input_bytes)
         source: Source = "guess"
-        if found is None:
-            level, kind_var, own, seen = self.level, self.level_sd**2, GUESS_OWN**2, 0
+        if kind_predictor is None:
+            level, kind_var, own, observed = self.level, self.level_sd**2, GUESS_OWN**2, 0
         else:
-            level, kind_var, own = found.at(machine, input_bytes, procs)
-            seen, source = found.sample.known, "learned"
+            level, kind_var, own = kind_predictor.at(machine, input_bytes, procs)
+            observed, source = kind_predictor.sample.observations, "learned"
         if stated_s is not None:
-            weight = STATED_WEIGHT / (STATED_WEIGHT + seen)
+            weight = STATED_WEIGHT / (STATED_WEIGHT + observed)
             level = weight * log(stated_s) + (1 - weight) * level
             kind_var = (weight * STATED_SD) ** 2 + (1 - weight) ** 2 * kind_var
-            source = "learned" if seen >= STATED_WEIGHT else "stated"
+            source = "learned" if observed >= STATED_WEIGHT else "stated"
         return Prediction(
             median_s=exp(level + shift),
             own=sqrt(own),
             kind=sqrt(kind_var),
             machine=machine_sd,
             workflow=self.run_sd,
-            observations=seen,
+            observations=observed,
             source=source,
             memory_bytes=memory and memory[0],
             memory_sd=memory and memory[1],
         )
 
     def _machine(self, machine: str) -> tuple[float, float]:
-        """What all tasks at a machine have in common: logarithm of time over that at the reference,
-        and its sd."""
+        """Return the common part of all tasks at a machine: logarithm of time over that at the
+        reference, and its sd."""
         if machine in ("", self.reference):
             return 0.0, 0.0
         return self.machines.get(machine, _UNHEARD)
 
     def _memory(self, kind: str, size: float | None) -> tuple[float, float] | None:
-        found = self.memory.get(kind)
-        if found is None:
+        kind_predictor = self.memory.get(kind)
+        if kind_predictor is None:
             return None
-        mean, variance, own = found.at("", size, 1)
+        mean, variance, own = kind_predictor.at("", size, 1)
         return exp(mean), sqrt(variance + own)
 
 
-def fit(known: Known, scores: Mapping[str, Scores] | None = None) -> Model:
-    """The model of all that is known; ``scores`` of a benchmark by machine, where there are any."""
-    told = checked(scores or {})
-    base = reference(known.records, told)
-    names = sorted({record.machine for record in known.records} | set(told))
-    where = offsets(names, base, told)
-    scored = frozenset(told) if base in told else frozenset()
-    rows = known.by_kind()
-    found = pool([times(kind, some, where) for kind, some in rows.items()], base, scored)
+def fit(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -> RuntimeModel:
+    """Fit the model to all records; ``scores`` of a benchmark by machine, where there are any."""
+    payload = checked(scores or {})
+    base = reference(history.records, payload)
+    names = sorted({record.machine for record in history.records} | set(payload))
+    where = offsets(names, base, payload)
+    scored = frozenset(payload) if base in payload else frozenset()
+    rows = history.by_kind()
+    pooled = pool([times(kind, some, where) for kind, some in rows.items()], base, scored)
     peaks = [sample for kind, some in rows.items() if (sample := memories(kind, some))]
-    return Model(
+    return RuntimeModel(
         reference=base,
-        times=answers(found, where),
+        times=answers(pooled, where),
         memory=answers(pool(peaks, "", frozenset()), {}),
         machines={
-            name: _machine(name, offset, name in scored, found.shared)
+            name: _machine(name, offset, name in scored, pooled.shared)
             for name, offset in where.items()
         },
-        run_sd=found.shared.run_sd,
-        level=found.level.mean,
-        level_sd=found.level.sd * sqrt(1 + 1 / (1 + found.level.kinds)),
-        observations=len(known.records),
+        run_sd=pooled.shared.run_sd,
+        level=pooled.level.mean,
+        level_sd=pooled.level.sd * sqrt(1 + 1 / (1 + pooled.level.kinds)),
+        observations=len(history.records),
     )
 
 
 def _machine(name: str, offset: Array, scored: bool, shared: Shared) -> tuple[float, float]:
-    """See ``Model.machines``; of a machine with records its own departure was solved for together
-    with the weights."""
+    """Return an entry of ``RuntimeModel.machines``; the departure of a machine with records was
+    solved for together with the weights."""
     own, sd = shared.machines.get(name, (0.0, SCORED_SD if scored else UNSCORED_SD))
     unsure = 0.0 if name in shared.machines else float(offset @ shared.weights_cov @ offset)
     return own - float(offset @ shared.weights), hypot(sd, sqrt(unsure))

@@ -1,11 +1,11 @@
-"""What kinds, machines and runs share, by turns: laws per kind given what is shared, what is shared
-given the laws.
+"""Shared effects of kinds, machines and runs, in alternating steps: laws per kind given the shared
+effects, shared effects given the laws.
 
-Given each kind's most believed law everything shared is jointly normal: departures of machines from
-their scores, of the powers of scores from those before data, of runs from the usual. Their
+Given each kind's most probable law all shared effects are jointly normal: departures of machines
+from their scores, of the powers of scores from those before data, of runs from the usual. Their
 posterior is solved for at once, by generalised least squares with every kind's own covariance, so
-that a kind seen at one machine only says nothing of its speed. Variances between runs, machines and
-kinds are expected values (EM) with a prior that counts as a few.
+that a kind observed at one machine only carries no information about its speed. Variances between
+runs, machines and kinds are expected values (EM) with a prior that counts as a few.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from vgrads.runtimes.weighing import Level, Weighed, weigh
 LEVEL = Level(mean=float(np.log(600.0)), sd=2.0)
 """Before any data ten minutes, 90 % between 22 s and 4.5 h: tasks that are worth a plan."""
 RUN_SD, RUN_COUNT = 0.1, 4.0
-"""Of runs of a workflow about the usual, and for how many runs that counts."""
+"""Standard deviation of runs of a workflow about the usual, and the number of runs that it counts
+as."""
 MOST_RUNS = 400
 LEVEL_COUNT = 3.0
 _TURNS = 4
@@ -44,7 +45,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Pooled:
-    """All kinds together."""
+    """The pooled results of all kinds."""
 
     kinds: tuple[Weighed, ...]
     shared: Shared
@@ -56,7 +57,8 @@ NOTHING = Shared(weights=WEIGHTS, weights_cov=np.diag(WEIGHT_SD**2))
 
 
 def pool(raw: Sequence[Sample], base: str, scored: frozenset[str]) -> Pooled:
-    """Turns of both steps, a fixed number of them; samples in a fixed order give a fixed result."""
+    """Alternate both steps, a fixed number of times; samples in a fixed order give a fixed
+    result."""
     shared, level, laws = NOTHING, LEVEL, PRIOR
     kinds = list[Weighed]()
     for turn in range(_TURNS):
@@ -79,7 +81,7 @@ def pool(raw: Sequence[Sample], base: str, scored: frozenset[str]) -> Pooled:
 
 
 def _shift(sample: Sample, shared: Shared) -> Array:
-    """What machines and runs add to the logarithms of a sample."""
+    """Return the additions of machines and runs to the logarithms of a sample."""
     machines = [shared.machines.get(name, (0.0, 0.0))[0] for name in sample.machines]
     runs = [shared.runs.get(run, 0.0) for run in sample.runs]
     return np.asarray(np.array(machines) + np.array(runs) - sample.scores @ shared.weights)
@@ -106,42 +108,44 @@ def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Sha
         precision += effect.T @ kind.inverse[noise] @ effect
         right += effect.T @ kind.inverse[noise] @ target
     cov = np.linalg.inv(precision)
-    found, sd = cov @ right, np.sqrt(np.diag(cov))
+    result, sd = cov @ right, np.sqrt(np.diag(cov))
     first = 2 + len(machines)
-    total = RUN_COUNT * RUN_SD**2 + float(np.sum(found[first:] ** 2 + sd[first:] ** 2))
+    total = RUN_COUNT * RUN_SD**2 + float(np.sum(result[first:] ** 2 + sd[first:] ** 2))
     return Shared(
-        weights=WEIGHTS + found[:2],
+        weights=WEIGHTS + result[:2],
         weights_cov=np.asarray(cov[:2, :2], float),
         machines={
-            name: (float(found[2 + at]), float(sd[2 + at])) for at, name in enumerate(machines)
+            name: (float(result[2 + at]), float(sd[2 + at])) for at, name in enumerate(machines)
         },
-        runs={run: float(found[first + at]) for at, run in enumerate(runs)},
+        runs={run: float(result[first + at]) for at, run in enumerate(runs)},
         run_sd=float(np.sqrt(total / (RUN_COUNT + len(runs)))),
     )
 
 
 def _runs(kinds: Sequence[Weighed]) -> list[tuple[str, str]]:
-    """Those whose effect is solved for: at most ``MOST_RUNS``, those with most records, in order of
-    their names."""
+    """Return the runs whose effect is solved for: at most ``MOST_RUNS``, those with most records,
+    in order of their names."""
     count = Counter(run for kind in kinds for run in kind.sample.runs if run[1])
     return sorted(sorted(count, key=lambda run: (-count[run], run))[:MOST_RUNS])
 
 
 def levels(kinds: Sequence[Weighed], level: Level) -> Array:
-    """Of each kind the level that its best law finds."""
-    found = []
+    """Return the level of each kind by its best law."""
+    results = []
     for kind in kinds:
         law, noise = kind.best
-        found.append(level.mean + level.sd**2 * float(np.sum(kind.inverse[noise] @ kind.rest[law])))
-    return np.array(found)
+        results.append(
+            level.mean + level.sd**2 * float(np.sum(kind.inverse[noise] @ kind.rest[law]))
+        )
+    return np.array(results)
 
 
 def _levels(kinds: Sequence[Weighed], level: Level) -> Level:
-    """Mean and spread over kinds, what is assumed before data counting as ``LEVEL_COUNT`` kinds."""
-    found = levels(kinds, level)
-    count = len(found) + LEVEL_COUNT
-    mean = (LEVEL_COUNT * LEVEL.mean + float(found.sum())) / count
+    """Return mean and spread over kinds; the prior counts as ``LEVEL_COUNT`` kinds."""
+    result = levels(kinds, level)
+    count = len(result) + LEVEL_COUNT
+    mean = (LEVEL_COUNT * LEVEL.mean + float(result.sum())) / count
     square = LEVEL_COUNT * (LEVEL.sd**2 + (LEVEL.mean - mean) ** 2) + float(
-        np.sum((found - mean) ** 2)
+        np.sum((result - mean) ** 2)
     )
-    return Level(mean=mean, sd=float(np.sqrt(square / count)), kinds=len(found))
+    return Level(mean=mean, sd=float(np.sqrt(square / count)), kinds=len(result))

@@ -11,26 +11,28 @@ from vgrads.runtimes.laws import Array
 from vgrads.traces.task_record import TaskRecord
 
 MOST = 48
-"""Records of a kind that are weighed: what more of them told would be lost in what is not known of
-machines."""
+"""Maximum number of weighed records of a kind: the information of more is lost in the uncertainty
+of machines."""
 PROCS_POWER, PROCS_SD = -0.6, 0.4
-"""Of the power of the processors, before data, where records with several numbers of them exist."""
+"""Power of the processors and its standard deviation, before data, where records with several
+processor numbers exist."""
 BUSY_POWER, MOST_BUSY = 0.3, 16.0
 """A benchmark measures one core. A task that keeps several busy shares caches, memory and clock,
-and feels less of it: by this power of how many it keeps busy, at most so many. Chosen on atacseq
-and chipseq."""
+and is affected less by the score: by this power of its number of busy processors, limited to this
+number. Chosen on atacseq and chipseq."""
 _LEAST_S = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """``n`` observations of the ``known`` ones: logarithms ``y`` and their extra variance ``blur``
-    (rounding; infinite-free), sizes as logarithms ``x`` from their middle ``centre`` (0 where
-    untold), log scores (n, 2), log processors ``procs`` from ``usual``; ``least`` is the smallest
-    x, ``longest`` the largest y; ``open`` marks those that are only known to be larger."""
+    """``n`` observations of the ``observations`` ones: logarithms ``y`` and their extra variance
+    ``blur`` (rounding; infinite-free), sizes as logarithms ``x`` from their middle ``centre`` (0
+    where unrecorded), log scores (n, 2), log processors ``procs`` from ``usual``; ``least`` is the
+    smallest x, ``longest`` the largest y; ``open`` marks censored ones, known only as lower bounds.
+    """
 
     kind: str
-    known: int
+    observations: int
     y: Array
     blur: Array
     open: np.ndarray
@@ -47,13 +49,13 @@ class Sample:
     runs: tuple[tuple[str, str], ...]
     gain: Array = field(default_factory=lambda: np.ones(2))
 
-    def seen(self, y: Array, blur: Array) -> Sample:
-        """The same with other values, as censored ones are filled in."""
+    def observe(self, y: Array, blur: Array) -> Sample:
+        """Return the sample with other values, as censored ones are filled in."""
         return replace(self, y=y, blur=blur)
 
 
 def thin(records: Iterable[TaskRecord]) -> list[TaskRecord]:
-    """At most ``MOST``, the newest of every machine in turn; records stand in order of age."""
+    """Return at most ``MOST``, the newest of every machine in turn, in order of age."""
     places: dict[str, list[TaskRecord]] = {}
     for record in records:
         places.setdefault(record.machine, []).append(record)
@@ -64,7 +66,7 @@ def thin(records: Iterable[TaskRecord]) -> list[TaskRecord]:
 
 
 def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array]) -> Sample:
-    """Seconds, which may be whole ones or thousandths."""
+    """Return the sample of seconds, which may be whole ones or thousandths."""
     every = list(records)
     rows = thin(every)
     seconds = np.array([record.seconds for record in rows])
@@ -78,8 +80,8 @@ def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array])
 
 
 def _gain(rows: Sequence[TaskRecord]) -> Array:
-    """How much of a machine's scores a kind feels, (2,): all of them where it keeps one processor
-    busy, or nobody says."""
+    """Return how much of a machine's scores affects a kind, (2,): all of them where it keeps one
+    processor busy, or this is unrecorded."""
     busy = [r.cpu_seconds / r.seconds for r in rows if r.cpu_seconds and r.seconds > 0]
     if not busy:
         return np.ones(2)
@@ -88,8 +90,8 @@ def _gain(rows: Sequence[TaskRecord]) -> Array:
 
 
 def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
-    """Peak memory, on which machines and processors have no effect; None where nothing is told of
-    it."""
+    """Return the sample of peak memory, on which machines and processors have no effect; None
+    without data."""
     rows = thin(r for r in records if r.memory_bytes)
     if not rows:
         return None
@@ -104,22 +106,22 @@ def _sample(
     y: Array,
     blur: Array,
     scores: Mapping[str, Array],
-    known: int,
+    existing: int,
 ) -> Sample:
     sizes = np.array([np.log(max(r.input_bytes, 1.0)) if r.input_bytes else np.nan for r in rows])
-    told = ~np.isnan(sizes)
-    centre = float(sizes[told].mean()) if told.any() else np.nan
+    message = ~np.isnan(sizes)
+    centre = float(sizes[message].mean()) if message.any() else np.nan
     procs = np.log([float(r.procs) for r in rows])
     return Sample(
         kind=kind,
-        known=known,
+        observations=existing,
         y=y,
         blur=blur,
         open=np.array([not r.finished for r in rows]),
-        x=np.where(told, sizes - centre, 0.0),
+        x=np.where(message, sizes - centre, 0.0),
         centre=centre,
-        spread=float(sizes[told].std()) if told.any() else 0.0,
-        least=float(np.min(sizes[told] - centre)) if told.any() else 0.0,
+        spread=float(sizes[message].std()) if message.any() else 0.0,
+        least=float(np.min(sizes[message] - centre)) if message.any() else 0.0,
         longest=float(y.max()),
         scores=np.array([scores[r.machine] for r in rows]),
         procs=procs - procs.mean(),

@@ -1,10 +1,10 @@
-"""One kind: every law weighed by how well it explains the records, none of them chosen.
+"""One kind: every law weighted by its fit to the records, none of them chosen.
 
-Given a law and a noise, all else (level, machines, departures) is jointly normal, so that the
-likelihood is exact for any number of records (Rasmussen and Williams, Gaussian Processes for
-Machine Learning, 2006, equation 2.30; predictions by 2.25 and 2.26). What is unknown of a kind is
-thereby in the answer, with six records or with one. Censored records stand in as the normal that
-has the moments of the truncated one (expectation propagation).
+Given a law and a noise, all other variables (level, machines, departures) are jointly normal, so
+that the likelihood is exact for any number of records (Rasmussen and Williams, Gaussian Processes
+for Machine Learning, 2006, equation 2.30; predictions by 2.25 and 2.26). So the result includes the
+uncertainty of a kind, with six records or with one. Censored records are replaced by the normal
+that has the moments of the truncated one (expectation propagation).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from vgrads.runtimes.laws import (
     DEPARTURE,
@@ -36,8 +35,7 @@ MOST_SHORTER = 5.0
 
 @dataclass(frozen=True)
 class Level:
-    """Of kinds: mean and standard deviation of the level at the middle size on the machine of
-    reference."""
+    """Level of kinds: mean and standard deviation at the middle size on the reference machine."""
 
     mean: float
     sd: float
@@ -47,7 +45,7 @@ class Level:
 @dataclass(frozen=True, eq=False)
 class Weighed:
     """``belief`` (laws, noises) sums to 1; ``inverse`` (noises, n, n) of the covariance; ``rest``
-    (laws, n) what a law leaves of the observations."""
+    (laws, n): residuals of the observations."""
 
     sample: Sample
     belief: Array
@@ -56,14 +54,14 @@ class Weighed:
 
     @property
     def best(self) -> tuple[int, int]:
-        """The law and the noise that are believed most."""
+        """Return the most probable law and noise."""
         law, noise = np.unravel_index(int(self.belief.argmax()), self.belief.shape)
         return int(law), int(noise)
 
 
 def common(sample: Sample, level: Level) -> Array:
-    """Covariance (n, n) of what a kind's records share whatever the law: level, machine, powers of
-    scores."""
+    """Return the covariance (n, n) of the parts that a kind's records share under any law: level,
+    machine, powers of scores."""
     codes = np.unique(np.array(sample.machines), return_inverse=True)[1]
     same = codes[:, None] == codes[None, :]
     weighted = sample.scores * OWN_WEIGHT_SD
@@ -74,13 +72,15 @@ def common(sample: Sample, level: Level) -> Array:
 
 
 def noise_var(shorter: Array) -> Array:
-    """Variance (noises, n) of tasks that are e^``shorter`` times shorter than the longest seen."""
+    """Return the variance (noises, n) of tasks that are e^``shorter`` times shorter than the
+    longest observed."""
     power = 2 * GROWTH[:, None] * np.clip(shorter, 0.0, MOST_SHORTER)
     return np.asarray(NOISE[:, None] ** 2 * np.exp(power))
 
 
 def _normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
-    """Covariance (noises, n, n), and what each law leaves of the observations (laws, n)."""
+    """Return the covariance (noises, n, n), and the residuals of the observations by law (laws,
+    n)."""
     row = np.arange(len(sample.y))
     apart = np.exp(-np.abs(sample.x[:, None] - sample.x[None, :]) / RANGE)
     whole = common(sample, level) + DEPARTURE[:, None, None] ** 2 * apart
@@ -95,52 +95,52 @@ def _normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
 
 
 def _score(whole: Array, inverse: Array, rest: Array) -> Array:
-    """Log likelihood (laws, noises) but for a constant."""
+    """Return the log likelihood (laws, noises) up to a constant."""
     square = np.einsum("qn,enq->qe", rest, inverse @ rest.T)
     corners = np.diagonal(np.linalg.cholesky(whole), axis1=1, axis2=2)
     return np.asarray(-square / 2 - np.log(corners).sum(1))
 
 
 def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
-    """The same where some are censored: the likelihood of the others, and given these, the
-    probability that each censored one is beyond its bound (Tobit; what censored ones tell of each
-    other is left out)."""
+    """Return the same where some are censored: the likelihood of the others, and given these, the
+    probability that each censored one is beyond its bound (Tobit; dependence between censored ones
+    is ignored)."""
     shut, beyond = np.flatnonzero(~raw.open), np.flatnonzero(raw.open)
     spread, offs = whole[:, beyond, beyond].copy(), -rest[:, None, beyond]
     score = np.zeros((len(rest), len(whole)))
     if len(shut):
-        seen = whole[:, shut[:, None], shut]
-        inverse = _inverse(seen)
+        observed = whole[:, shut[:, None], shut]
+        inverse = _inverse(observed)
         link = whole[:, beyond[:, None], shut]
         gain = link @ inverse
         spread -= (gain * link).sum(2)
         offs = offs + np.einsum("ecu,qu->qec", gain, rest[:, shut])
-        score = _score(seen, inverse, rest[:, shut])
+        score = _score(observed, inverse, rest[:, shut])
     z = offs / np.sqrt(np.maximum(spread, 1e-12))
-    return np.asarray(score + log_ndtr(z).sum(2))
+    return np.asarray(score + _log_ndtr(z).sum(2))
 
 
-def _beliefs(score: Array, laws: Laws) -> Array:
+def _posterior_weights(score: Array, laws: Laws) -> Array:
     score = score + np.log(laws.shapes)[:, None] + np.log(laws.noises)
     belief = np.exp(score - score.max())
     return np.asarray(belief / belief.sum())
 
 
 def weigh(raw: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
-    """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to
-    each."""
+    """Return the posterior weights; ``shift`` (n,) is the estimated addition of machines and runs
+    to each."""
     whole, rest = _normal(raw, shift, level)
     if raw.open.any():
-        belief = _beliefs(_open_score(raw, whole, rest), laws)
+        belief = _posterior_weights(_open_score(raw, whole, rest), laws)
         return _settled(raw, whole, rest, belief)
     inverse = _inverse(whole)
-    return Weighed(raw, _beliefs(_score(whole, inverse, rest), laws), inverse, rest)
+    return Weighed(raw, _posterior_weights(_score(whole, inverse, rest), laws), inverse, rest)
 
 
 def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
-    """Censored observations become pseudo-observations: what they would have been, given that they
-    exceed ``raw.y``. They say nothing at first, and are replaced half-way a fixed number of times,
-    under what is believed most."""
+    """Replace censored observations by pseudo-observations: their expected values, given that they
+    exceed ``raw.y``. They carry no information at first, and are updated half-way a fixed number of
+    times, under the most probable law."""
     law, noise = np.unravel_index(int(belief.argmax()), belief.shape)
     which = np.flatnonzero(raw.open)
     sites = np.zeros((2, len(which)))  # precision, and precision times mean
@@ -160,15 +160,21 @@ def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
     move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
     every = np.arange(len(raw.y))
     whole[:, every, every] += blur
-    return Weighed(raw.seen(raw.y + move, raw.blur + blur), belief, _inverse(whole), rest + move)
+    return Weighed(raw.observe(raw.y + move, raw.blur + blur), belief, _inverse(whole), rest + move)
+
+
+def _log_ndtr(z: Array) -> Array:
+    from scipy.special import log_ndtr  # noqa: PLC0415 late: as in vgrads.qbets.bounds
+
+    return np.asarray(log_ndtr(z))
 
 
 def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
-    """Mean and variance of a normal factor that turns the cavity into the truncated normal's first
-    two moments."""
+    """Return mean and variance of a normal factor that turns the cavity into the truncated normal's
+    first two moments."""
     sd = np.sqrt(variance)
     z = (bound - mean) / sd
-    hazard = float(np.exp(-z * z / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-z)))
+    hazard = float(np.exp(-z * z / 2 - 0.5 * np.log(2 * np.pi) - _log_ndtr(-z)))
     inside, shrink = mean + sd * hazard, 1 - hazard * (hazard - z)
     if shrink > 1 - 1e-9:
         return inside, _VAGUE
@@ -177,9 +183,9 @@ def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
     return own * (inside / left - mean / variance), min(own, _VAGUE)
 
 
-def kept(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
-    """Laws, noises and weights that matter for predictions: at most ``_MOST``, the most
-    believed."""
+def retained_laws(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
+    """Return the laws, noises and weights that matter for predictions: at most ``_MOST``, the most
+    probable."""
     belief = weighed.belief
     order = np.argsort(-belief, axis=None, kind="stable")[:_MOST]
     weights = belief.ravel()[order]

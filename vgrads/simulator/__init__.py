@@ -1,1 +1,1 @@
-"""What would that cluster or cloud have done? Batch systems in virtual time."""
+"""Simulator: batch systems and clouds in virtual time."""

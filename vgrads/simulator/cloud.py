@@ -6,32 +6,32 @@ import numpy as np
 
 
 def boot_time(boot_s: float, spread: float, generator: np.random.Generator) -> float:
-    """A boot time: log-normal with median ``boot_s`` and ``spread`` the standard deviation of its
-    log."""
+    """Sample a boot time: log-normal with median ``boot_s`` and ``spread`` the standard deviation
+    of its logarithm."""
     return boot_s * float(np.exp(spread * generator.standard_normal()))
 
 
 class CloudRegion:
-    """Capacity of a region: what does not fit is refused, never queued."""
+    """Capacity of a region: requests beyond it are refused, never queued."""
 
     def __init__(self, procs: int) -> None:
         self.procs = procs
-        self._held: dict[str, int] = {}
+        self._in_use: dict[str, int] = {}
 
     def acquire(self, name: str, procs: int) -> bool:
-        """Take capacity under a name; asking again under the same name takes nothing more."""
-        if name in self._held:
+        """Take capacity under a name; a repeated call with the same name takes nothing more."""
+        if name in self._in_use:
             return True
-        if procs > self.procs - sum(self._held.values()):
+        if procs > self.procs - sum(self._in_use.values()):
             return False
-        self._held[name] = procs
+        self._in_use[name] = procs
         return True
 
     def release(self, name: str) -> None:
-        """Give capacity back; a name unknown is no error."""
-        self._held.pop(name, None)
+        """Release capacity; an unknown name is no error."""
+        self._in_use.pop(name, None)
 
     def check(self) -> None:
-        """No more is held than there is."""
-        if sum(self._held.values()) > self.procs:
-            raise AssertionError(f"{self._held} over {self.procs}")
+        """Check that no more capacity is held than exists."""
+        if sum(self._in_use.values()) > self.procs:
+            raise AssertionError(f"{self._in_use} over {self.procs}")

@@ -1,4 +1,4 @@
-"""A space-shared batch cluster in virtual time, with other people's load around our own jobs."""
+"""A space-shared batch cluster in virtual time, with background load around our own jobs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from itertools import count
 from typing import Literal
 
 from vgrads.kernel.events import EventQueue
-from vgrads.simulator.backfill import Job, make_policy
+from vgrads.simulator.backfill import BatchJob, make_policy
 
-_END, _FAIL, _ARRIVE, _LOOK = range(4)  # processors come free before the next job asks for them
-_DOWN = "!down:"  # what holds processors that are out of order
+_END, _FAIL, _ARRIVE, _LOOK = range(4)  # processors become free before the next job needs them
+_DOWN = "!down:"  # holder of processors that are down
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that the cluster did with a job."""
+    """An event of a job in the cluster."""
 
     time_s: float
     kind: Literal["started", "ended", "killed"]
@@ -29,7 +29,7 @@ class Happening:
 class Outage:
     """Processors that break at ``at_s`` and are repaired after ``length_s``.
 
-    ``position`` in [0, 1) says which: those of the jobs that run there die with them.
+    ``position`` in [0, 1) selects them: the jobs that run there are killed.
     """
 
     at_s: float
@@ -40,17 +40,17 @@ class Outage:
 
 @dataclass(slots=True)
 class _Run:
-    job: Job
+    job: BatchJob
     expected_s: float
     ticket: int
 
 
 class BatchCluster:
-    """Jobs arrive, wait, run and end; :meth:`advance` tells what happened meanwhile.
+    """Jobs arrive, wait, run and end; :meth:`advance` returns the events.
 
-    Waiting jobs are looked at when something arrives or ends; a step costs O(waiting + running).
-    Where ``cycle_s`` is above 0, jobs start only at ``cycle_phase_s`` and whole cycles before and
-    after it.
+    Waiting jobs are examined when a job arrives or ends; a step costs O(waiting + running). If
+    ``cycle_s`` is above 0, jobs start only at ``cycle_phase_s`` and whole cycles before and after
+    it.
     """
 
     def __init__(
@@ -58,34 +58,34 @@ class BatchCluster:
     ) -> None:
         self.procs = procs
         self.cycle_s, self.cycle_phase_s = cycle_s, cycle_phase_s
-        self._cycle_told_s = -math.inf  # the latest cycle that stands among the events
+        self._cycle_queued_s = -math.inf  # the latest cycle among the events
         self.now_s = -math.inf
         self._choose = make_policy(policy)
-        self._events: EventQueue[Job | Outage | None] = EventQueue()
-        self._queue: list[Job] = []
+        self._events: EventQueue[BatchJob | Outage | None] = EventQueue()
+        self._queue: list[BatchJob] = []
         self._running: dict[str, _Run] = {}
         self._ends: list[tuple[float, int]] = []  # (expected end, processors), ascending
         self._used = 0
         self._outages = count()
 
-    def submit(self, job: Job, at_s: float) -> None:
-        """A job will arrive at ``at_s``; one wider than the cluster gets all of it."""
+    def submit(self, job: BatchJob, at_s: float) -> None:
+        """Submit a job that arrives at ``at_s``; one wider than the cluster gets all of it."""
         if job.procs > self.procs:
-            job = Job(job.id, self.procs, job.request_s, job.run_s)
+            job = BatchJob(job.id, self.procs, job.request_s, job.run_s)
         self._events.push(at_s, job, priority=_ARRIVE)
 
-    def place(self, job: Job, started_s: float) -> None:
-        """A job that was already running when the simulation begins."""
+    def place(self, job: BatchJob, started_s: float) -> None:
+        """Add a job that was already running when the simulation begins."""
         self._start(job, started_s)
 
     def break_down(self, outage: Outage) -> None:
-        """Nodes will fail; jobs on them are killed, not queued again."""
+        """Add a failure of nodes; jobs on them are killed, not queued again."""
         self._events.push(outage.at_s, outage, priority=_FAIL)
 
-    def withdraw(self, job_id: str) -> bool:
-        """Take a job out, waiting or running; False if it is not there (any more).
+    def cancel(self, job_id: str) -> bool:
+        """Remove a job, waiting or running; return False if it does not exist (any more).
 
-        What can start in its place does so at the next :meth:`advance`, to this very instant.
+        Jobs that can start in its place do so at the next :meth:`advance`, at this instant.
         """
         run = self._running.get(job_id)
         if run is not None:
@@ -101,11 +101,11 @@ class BatchCluster:
         return True
 
     def next_time(self) -> float:
-        """When something happens next by itself; ``inf`` if never."""
+        """Return when the next event happens by itself; ``inf`` if never."""
         return self._events.peek_time()
 
     def advance(self, until_s: float) -> list[Happening]:
-        """Let time pass; what started and ended, in order."""
+        """Advance the time; return the events in order."""
         happened: list[Happening] = []
         while len(self._events) and self._events.peek_time() <= until_s:
             instant = self._events.peek_time()
@@ -116,7 +116,7 @@ class BatchCluster:
         self.now_s = max(self.now_s, until_s)
         return happened
 
-    def _happen(self, what: Job | Outage | None, now_s: float) -> list[Happening]:
+    def _happen(self, what: BatchJob | Outage | None, now_s: float) -> list[Happening]:
         if isinstance(what, Outage):
             return self._fail(what, now_s)
         if what is None:
@@ -129,9 +129,10 @@ class BatchCluster:
         return [] if what.id.startswith(_DOWN) else [Happening(now_s, "ended", what.id)]
 
     def _fail(self, outage: Outage, now_s: float) -> list[Happening]:
-        """Kill what runs on the broken processors, then hold them until they are repaired.
+        """Kill the jobs on the broken processors, then hold these until they are repaired.
 
-        Running jobs lie side by side in the order of their starts, free processors after them.
+        Running jobs occupy adjacent processors in the order of their starts, free processors
+        follow.
         """
         procs = min(outage.procs, self.procs)
         first = int(outage.position * (self.procs - procs + 1))
@@ -146,7 +147,7 @@ class BatchCluster:
         procs = min(procs, self.procs - self._used)
         if procs:
             name = f"{_DOWN}{next(self._outages)}"
-            self._start(Job(name, procs, outage.length_s, outage.length_s), now_s)
+            self._start(BatchJob(name, procs, outage.length_s, outage.length_s), now_s)
         return killed
 
     def _schedule(self, now_s: float) -> list[Happening]:
@@ -161,19 +162,19 @@ class BatchCluster:
         return [Happening(now_s, "started", job.id) for job in chosen]
 
     def _between_cycles(self, now_s: float) -> bool:
-        """True where nothing may start now; the queue is then looked at in the next cycle."""
+        """True if no job may start now; the queue is then examined in the next cycle."""
         if self.cycle_s <= 0:
             return False
         cycles = math.ceil((now_s - self.cycle_phase_s) / self.cycle_s - 1e-9)
         next_s = self.cycle_phase_s + cycles * self.cycle_s
         if next_s <= now_s:
             return False
-        if self._cycle_told_s < next_s:
-            self._cycle_told_s = next_s
+        if self._cycle_queued_s < next_s:
+            self._cycle_queued_s = next_s
             self._events.push(next_s, None, priority=_LOOK)
         return True
 
-    def _start(self, job: Job, at_s: float) -> None:
+    def _start(self, job: BatchJob, at_s: float) -> None:
         ticket = self._events.push(at_s + job.run_s, job, priority=_END)
         expected = at_s + job.limit_s
         self._running[job.id] = _Run(job, expected, ticket)
@@ -186,13 +187,13 @@ class BatchCluster:
         self._used -= run.job.procs
 
     @property
-    def waiting(self) -> Sequence[Job]:
+    def waiting(self) -> Sequence[BatchJob]:
         """Jobs in the queue, head first."""
         return tuple(self._queue)
 
     @property
-    def running(self) -> Sequence[tuple[Job, float]]:
-        """Running jobs, oldest first, with the instants of their starts; outages are none."""
+    def running(self) -> Sequence[tuple[BatchJob, float]]:
+        """Running jobs, oldest first, with their starts; without outages."""
         return tuple(
             (run.job, run.expected_s - run.job.limit_s)
             for run in self._running.values()
@@ -200,7 +201,8 @@ class BatchCluster:
         )
 
     def check(self) -> None:
-        """Processors are conserved, nothing is both waiting and running, the books agree."""
+        """Check that processors are conserved, no job both waits and runs, and the records
+        agree."""
         used = sum(run.job.procs for run in self._running.values())
         ends = sorted((run.expected_s, run.job.procs) for run in self._running.values())
         both = {job.id for job in self._queue} & set(self._running)

@@ -1,4 +1,4 @@
-"""Other people's load: what a queue history says was running, waiting and still to come."""
+"""Background load of other users: running, waiting and future jobs of a queue history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.simulator.backfill import Job
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster, Outage
 from vgrads.traces.records import JobLog
 
@@ -27,7 +27,8 @@ class Nodes:
 
 
 def draw_outages(nodes: Nodes, until_s: float, draws: np.random.Generator) -> list[Outage]:
-    """Failures of single nodes up to an instant, as a Poisson process of the whole cluster."""
+    """Sample failures of single nodes up to an instant, as a Poisson process of the whole
+    cluster."""
     rate = nodes.count / nodes.mtbf_s
     times = np.sort(draws.uniform(0.0, until_s, draws.poisson(rate * until_s)))
     spots = draws.random(len(times))
@@ -40,8 +41,8 @@ def draw_outages(nodes: Nodes, until_s: float, draws: np.random.Generator) -> li
 def load_background(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: float) -> None:
     """Put the state of ``log`` at ``at_s`` into a cluster whose zero is that instant.
 
-    Jobs running then keep running, jobs waiting then wait, jobs that come within ``horizon_s``
-    arrive. Where the log ends earlier, its last week is repeated, hour by hour and day by day.
+    Jobs running then keep running, jobs waiting then wait, jobs of the next ``horizon_s`` arrive.
+    If the log ends earlier, its last week is repeated, hour by hour and day by day.
     """
     _place_running(cluster, log, at_s)
     waiting = np.flatnonzero((log.submit_s <= at_s) & (log.start_s > at_s) & log.started)
@@ -51,14 +52,14 @@ def load_background(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: 
 
 
 def row_of_arrival(job: str) -> int | None:
-    """The row of the log whose job came into a cluster under this name; None for any other job
-    there."""
+    """Return the row of the log whose job arrived in a cluster under this name; None for any other
+    job there."""
     kind, _, row = job.partition(":")
     return int(row) if kind == "a0" else None
 
 
 def _place_running(cluster: BatchCluster, log: JobLog, at_s: float) -> None:
-    """Running jobs, earliest start first; those beyond the cluster's size are left out."""
+    """Add running jobs, earliest start first; those beyond the cluster's size are omitted."""
     rows = np.flatnonzero(log.started & (log.start_s <= at_s) & (log.start_s + log.run_s > at_s))
     used = 0
     for row in rows[np.argsort(log.start_s[rows], kind="stable")].tolist():
@@ -69,7 +70,7 @@ def _place_running(cluster: BatchCluster, log: JobLog, at_s: float) -> None:
 
 
 def _add_arrivals(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: float) -> None:
-    """The log's own arrivals, then its last week again and again until the horizon."""
+    """Add the log's own arrivals, then its last week repeatedly until the horizon."""
     last = float(log.submit_s[-1])
     _submit_rows(cluster, log, np.flatnonzero(log.started), 0, (at_s, at_s + horizon_s))
     last_week = np.flatnonzero(log.started & (log.submit_s > last - WEEK_S))
@@ -86,14 +87,16 @@ def _submit_rows(
     repeat: int,
     window: tuple[float, float],
 ) -> None:
-    """Submit these rows, ``repeat`` weeks later, where they fall into the window."""
+    """Submit these rows, ``repeat`` weeks later, if they are in the window."""
     times = log.submit_s[rows] + repeat * WEEK_S
     inside = (times > window[0]) & (times <= window[1])
     for row, time_s in zip(rows[inside].tolist(), times[inside].tolist(), strict=True):
         cluster.submit(_job(log, row, f"a{repeat}"), time_s - window[0])
 
 
-def _job(log: JobLog, row: int, prefix: str) -> Job:
+def _job(log: JobLog, row: int, prefix: str) -> BatchJob:
     run = max(0.0, float(log.run_s[row]))
-    asked = float(log.request_s[row])
-    return Job(f"{prefix}:{row}", max(1, int(log.procs[row])), asked if asked > 0 else run, run)
+    requested = float(log.request_s[row])
+    return BatchJob(
+        f"{prefix}:{row}", max(1, int(log.procs[row])), requested if requested > 0 else run, run
+    )

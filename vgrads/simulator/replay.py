@@ -1,8 +1,8 @@
-"""Whole logs at once: the same choices as :mod:`vgrads.simulator.backfill`, compiled.
+"""Replay of whole logs: the same choices as :mod:`vgrads.simulator.backfill`, compiled.
 
-For studies over years of history and for looking ahead from the state of a queue, where nothing is
-injected meanwhile. :class:`vgrads.simulator.cluster.BatchCluster` is the one to talk to step by
-step; tests hold the two against each other start by start.
+For studies over years of history and for simulations from the state of a queue, without further
+input. :class:`vgrads.simulator.cluster.BatchCluster` is for stepwise use; tests compare the two
+start by start.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def _none() -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Jobs in the order of their submission, and what runs already (``placed``).
+    """Jobs in the order of their submission, and running jobs (``placed``).
 
     Columns of equal length: seconds and processors. ``placed_ends_s`` are real ends,
-    ``placed_limits_s`` those that the requested times make the scheduler believe.
+    ``placed_limits_s`` those that the scheduler expects from the requested times.
     """
 
     submit_s: Floats
@@ -41,14 +41,17 @@ class Workload:
 
 
 def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
-    """When each job starts on a cluster of ``procs`` processors; wider jobs get all of it."""
+    """Return when each job starts on a cluster of ``procs`` processors; wider jobs get all of
+    it."""
     if policy not in _POLICIES:
-        raise InputError(f"no compiled policy '{policy}'", fix=f"one of {', '.join(_POLICIES)}")
+        raise InputError(
+            f"no compiled scheduling policy '{policy}'", fix=f"choose one of {', '.join(_POLICIES)}"
+        )
     width = np.minimum(load.procs, procs).astype(np.int64)
-    told = np.maximum(load.request_s, load.run_s)
+    message = np.maximum(load.request_s, load.run_s)
     order = np.argsort(load.placed_limits_s, kind="stable")
     placed = (load.placed_ends_s[order], load.placed_limits_s[order], load.placed_procs[order])
-    jobs = (load.submit_s, width, load.request_s, load.run_s, told)
+    jobs = (load.submit_s, width, load.request_s, load.run_s, message)
     return np.asarray(replay_compiled(jobs, placed, procs, policy == "easy", (-1, np.inf)))
 
 
@@ -60,23 +63,23 @@ def replay_compiled(
     backfill: bool,
     until: tuple[int, float],
 ) -> Floats:
-    """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
+    """Run the loop, for compiled callers: columns as tuples, widths within the cluster.
 
-    ``until`` is a job (−1: none) and an instant: the replay ends when that job has started or time
-    is beyond.
+    ``until`` is a job (−1: none) and an instant: the replay ends when that job has started or the
+    instant is passed.
     """
     stop, last_s = until
-    submit, width, _, run, told = jobs
-    count, held = len(submit), len(placed[0])
+    submit, width, _, run, message = jobs
+    count, reserved = len(submit), len(placed[0])
     starts = np.full(count, np.inf)
     after = np.full(count, -1, dtype=np.int64)  # the queue, a chain of jobs
     head, tail = -1, -1
-    heap_s = np.empty(count + held)  # real ends, a binary heap
-    heap_j = np.empty(count + held, dtype=np.int64)
-    ends_s = np.empty(count + held)  # believed ends, ascending
-    ends_p = np.empty(count + held, dtype=np.int64)
+    heap_s = np.empty(count + reserved)  # real ends, a binary heap
+    heap_j = np.empty(count + reserved, dtype=np.int64)
+    ends_s = np.empty(count + reserved)  # expected ends, ascending
+    ends_p = np.empty(count + reserved, dtype=np.int64)
     free, beating, running, coming = procs, 0, 0, 0
-    for n in range(held):
+    for n in range(reserved):
         free -= placed[2][n]
         beating = push(heap_s, heap_j, beating, placed[0][n], count + n)
         running = _insert(ends_s, ends_p, running, placed[1][n], placed[2][n])
@@ -96,7 +99,7 @@ def replay_compiled(
             if job >= count:
                 end_s, size = placed[1][job - count], placed[2][job - count]
             else:
-                end_s, size = starts[job] + told[job], width[job]
+                end_s, size = starts[job] + message[job], width[job]
             running = _remove(ends_s, ends_p, running, end_s, size)
             free += size
         while coming < count and submit[coming] <= now:
@@ -110,7 +113,7 @@ def replay_compiled(
             starts[head] = now
             free -= width[head]
             beating = push(heap_s, heap_j, beating, now + run[head], head)
-            running = _insert(ends_s, ends_p, running, now + told[head], width[head])
+            running = _insert(ends_s, ends_p, running, now + message[head], width[head])
             head = after[head]
         if head < 0 or free <= 0 or not backfill:
             continue
@@ -132,9 +135,9 @@ def _backfill(
     ends: tuple[Floats, Ints, int],
     at: tuple[int, float],
 ) -> tuple[int, int, int, int]:
-    """Start what does not delay the head; the new free processors, tail and sizes."""
+    """Start jobs that do not delay the head; return the new free processors, tail and sizes."""
     head, tail, after, starts = queue
-    _, width, request, run, told = jobs
+    _, width, request, run, message = jobs
     (heap_s, heap_j, beating), (ends_s, ends_p, running), (free, now) = heap, ends, at
     shadow, spare = _reservation(ends_s, ends_p, running, free, width[head])
     before, job = head, after[head]
@@ -146,7 +149,7 @@ def _backfill(
             if not harmless:
                 spare -= width[job]
             beating = push(heap_s, heap_j, beating, now + run[job], job)
-            running = _insert(ends_s, ends_p, running, now + told[job], width[job])
+            running = _insert(ends_s, ends_p, running, now + message[job], width[job])
             after[before] = after[job]
             if job == tail:
                 tail = before
@@ -158,7 +161,7 @@ def _backfill(
 
 @compiled
 def _reservation(
-    ends_s: Floats, ends_p: Ints, running: int, free: int, wanted: int
+    ends_s: Floats, ends_p: Ints, running: int, free: int, required: int
 ) -> tuple[float, int]:
     """As :func:`vgrads.simulator.backfill.reservation`."""
     reached = np.inf
@@ -166,9 +169,9 @@ def _reservation(
         if ends_s[n] > reached:
             break
         free += ends_p[n]
-        if free >= wanted:
+        if free >= required:
             reached = ends_s[n]
-    return reached, (free - wanted if free >= wanted else 0)
+    return reached, (free - required if free >= required else 0)
 
 
 @compiled
@@ -183,7 +186,7 @@ def _insert(ends_s: Floats, ends_p: Ints, size: int, end_s: float, procs: int) -
 @compiled
 def _remove(ends_s: Floats, ends_p: Ints, size: int, end_s: float, procs: int) -> int:
     spot = np.searchsorted(ends_s[:size], end_s, side="left")
-    while ends_p[spot] != procs:  # among equal ends, one of the same width: they are alike
+    while ends_p[spot] != procs:  # among equal ends any of the same width: they are equal
         spot += 1
     for n in range(spot, size - 1):
         ends_s[n], ends_p[n] = ends_s[n + 1], ends_p[n + 1]

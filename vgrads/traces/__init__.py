@@ -1,1 +1,1 @@
-"""What did the queues do? Job records from accounting logs, as columns."""
+"""Histories of queues: job records from accounting logs, as columns."""

@@ -1,5 +1,5 @@
-"""Rows of any accounting format → a :class:`JobLog`: names become numbers, broken lines are
-counted."""
+"""Conversion of rows of any accounting format into a :class:`JobLog`: names become numbers, broken
+lines are counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RULE = re.compile(r"\s*-+(\s+-+)*\s*")
 
 
 @dataclass(slots=True)
-class Job:
+class AccountingJob:
     """One job of an accounting file, in seconds since 1970; ``start_s`` None: never started;
     ``bag`` as in JobLog."""
 
@@ -36,11 +36,12 @@ class Job:
 def refuse_broken(
     broken: Sequence[int], good: int, name: str, what: str, share: float = BROKEN_SHARE
 ) -> None:
-    """InputError where more than ``share`` of the lines are not what they should be."""
+    """Raise InputError if more than ``share`` of the lines are malformed."""
     if broken and len(broken) > share * (good + len(broken)):
         raise InputError(
             (
-                f"{len(broken)} of {good + len(broken)} lines are no {what}, the first is line "
+                f"{len(broken)} of {good + len(broken)} lines are not valid {what}, the first "
+                "is line "
                 f"{broken[0]}"
             ),
             where=name,
@@ -49,7 +50,7 @@ def refuse_broken(
 
 
 def broken_warning(broken: Sequence[int]) -> tuple[str, ...]:
-    """The warning that names the first skipped lines; empty where all were good."""
+    """Return the warning that names the first skipped lines; empty if there are none."""
     if not broken:
         return ()
     lines = ", ".join(map(str, broken[:5])) + ("…" if len(broken) > 5 else "")
@@ -57,7 +58,8 @@ def broken_warning(broken: Sequence[int]) -> tuple[str, ...]:
 
 
 def requested_s(text: str) -> float:
-    """Requested seconds; −1 for UNLIMITED, nothing, and whatever else is no duration."""
+    """Parse requested seconds; −1 for UNLIMITED, nothing, and any other text that is no
+    duration."""
     try:
         return parse_duration(text)
     except InputError:
@@ -65,36 +67,36 @@ def requested_s(text: str) -> float:
 
 
 def numbered(names: Iterable[str]) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """A number for each name, from 1 on in order of appearance, and the names by number."""
+    """Return a number for each name, from 1 on in order of appearance, and the names by number."""
     codes: dict[str, int] = {}
     column = np.fromiter((codes.setdefault(name, len(codes) + 1) for name in names), dtype=np.int64)
     return column, {code: name for name, code in codes.items()}
 
 
-def build_log(jobs: Sequence[Job], name: str, warnings: tuple[str, ...] = ()) -> JobLog:
-    """Columns on a clock whose zero is the first submission; jobs that went back in time are left
-    out."""
-    kept = [
+def build_log(jobs: Sequence[AccountingJob], name: str, warnings: tuple[str, ...] = ()) -> JobLog:
+    """Return columns on a clock whose zero is the first submission; jobs with decreasing times are
+    omitted."""
+    accounting_jobs = [
         job for job in jobs if (job.end_s if job.start_s is None else job.start_s) >= job.submit_s
     ]
-    if not kept:
+    if not accounting_jobs:
         raise InputError("no job of the history has a known wait", where=name)
-    kept.sort(key=lambda job: job.submit_s)
-    zero = kept[0].submit_s
-    submit = np.array([job.submit_s for job in kept])
-    left = np.array([job.end_s if job.start_s is None else job.start_s for job in kept])
-    started = np.array([job.start_s is not None for job in kept])
-    run = np.where(started, np.array([job.end_s for job in kept]) - left, -1.0)
-    user, users = numbered(job.user for job in kept)
-    queue, queues = numbered(job.queue for job in kept)
-    procs = np.array([job.procs for job in kept], dtype=np.int64)
+    accounting_jobs.sort(key=lambda job: job.submit_s)
+    zero = accounting_jobs[0].submit_s
+    submit = np.array([job.submit_s for job in accounting_jobs])
+    left = np.array([job.end_s if job.start_s is None else job.start_s for job in accounting_jobs])
+    started = np.array([job.start_s is not None for job in accounting_jobs])
+    run = np.where(started, np.array([job.end_s for job in accounting_jobs]) - left, -1.0)
+    user, users = numbered(job.user for job in accounting_jobs)
+    queue, queues = numbered(job.queue for job in accounting_jobs)
+    procs = np.array([job.procs for job in accounting_jobs], dtype=np.int64)
     return JobLog(
         name=name,
         submit_s=submit - zero,
         wait_s=left - submit,
         run_s=np.where(run < 0, -1.0, run),
         procs=procs,
-        request_s=np.array([job.request_s for job in kept]),
+        request_s=np.array([job.request_s for job in accounting_jobs]),
         user=user,
         user_names=users,
         queue=queue,
@@ -103,12 +105,14 @@ def build_log(jobs: Sequence[Job], name: str, warnings: tuple[str, ...] = ()) ->
         max_procs=int(procs.max()),
         queue_names=queues,
         warnings=warnings,
-        bag=None if kept[0].bag is None else np.array([job.bag for job in kept], dtype=np.int64),
+        bag=None
+        if accounting_jobs[0].bag is None
+        else np.array([job.bag for job in accounting_jobs], dtype=np.int64),
     )
 
 
 def is_padded(text: str) -> bool:
-    """True for what ``sacct`` prints without ``-P``: columns of fixed width, ruled off with
+    """True for the output of ``sacct`` without ``-P``: columns of fixed width with a line of
     dashes."""
     first, second = (*text.split("\n", 2)[:2], "")[:2]
     return bool(_RULE.fullmatch(second)) and "submit" in first.lower()

@@ -1,14 +1,14 @@
-"""Grid Engine ``accounting`` (accounting(5)): one job a line, 40 or more fields between colons.
+"""Grid Engine ``accounting`` (accounting(5)): one job per line, 40 or more fields between colons.
 
 Times are seconds since 1970 (milliseconds in newer dialects); a start of 0 means that the job never
-started. Lines of the slave tasks of a parallel job (``pe_taskid``) are no jobs of their own.
+started. Lines of the slave tasks of a parallel job (``pe_taskid``) are not separate jobs.
 """
 
 from __future__ import annotations
 
 import re
 
-from vgrads.traces.build import Job, broken_warning, build_log, refuse_broken, requested_s
+from vgrads.traces.build import AccountingJob, broken_warning, build_log, refuse_broken, requested_s
 from vgrads.traces.records import JobLog
 
 _QUEUE, _OWNER, _SUBMIT, _START, _END, _SLOTS, _CATEGORY, _TASK = 0, 3, 8, 9, 10, 34, 39, 41
@@ -18,8 +18,9 @@ _MILLISECONDS = 1e11
 
 
 def read_gridengine(text: str, name: str) -> JobLog:
-    """Parse an accounting file; lines that are no jobs are skipped up to 1 %, then refused."""
-    jobs: list[Job] = []
+    """Parse an accounting file; malformed lines are skipped up to 1 %, then the file is
+    rejected."""
+    jobs: list[AccountingJob] = []
     broken: list[int] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -35,12 +36,12 @@ def read_gridengine(text: str, name: str) -> JobLog:
     return build_log(jobs, name, broken_warning(broken))
 
 
-def _job(fields: list[str]) -> Job:
+def _job(fields: list[str]) -> AccountingJob:
     if len(fields) < _LEAST:
         raise ValueError("too few fields")
     submit, start, end = (_seconds(fields[i]) for i in (_SUBMIT, _START, _END))
     limit = _LIMIT.search(":".join(fields[_CATEGORY:]))
-    return Job(
+    return AccountingJob(
         submit_s=submit,
         start_s=start or None,
         end_s=max(end, submit),

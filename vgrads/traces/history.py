@@ -1,4 +1,4 @@
-"""Open a history: find out its compression and format, and read it as a :class:`JobLog`."""
+"""Open a history: detect its compression and format, and read it as a :class:`JobLog`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SUFFIXES = re.compile(r"(\.(swf|gwf|sacct|txt|log|csv|gz|xz))+$", re.IGNORECASE
 
 
 def read_history(path: Path | str, format_name: str | None = None) -> JobLog:
-    """The history in a file, plain, gzip or xz; InputError names the file and what is wrong."""
+    """Read the history in a file, plain, gzip or xz; InputError names the file and the problem."""
     path = Path(path)
     text = read_text(path, errors="replace")
     if not text.strip():
@@ -50,20 +50,22 @@ def read_history(path: Path | str, format_name: str | None = None) -> JobLog:
 
 
 def history_name(path: Path | str) -> str:
-    """The file's name without the endings of format and compression."""
+    """Return the file's name without the extensions of format and compression."""
     return _SUFFIXES.sub("", Path(path).name)
 
 
 def detect_format(text: str, where: str) -> str:
-    """Name of the format that the first line with something in it is written in."""
+    """Return the name of the format of the first line that is not blank."""
     for line in text[:200_000].splitlines():
         if line.strip() and not line.lstrip().startswith((";", "#")):
-            found = _format_of(line, text)
-            if found:
-                return found
+            name = _format_of(line, text)
+            if name:
+                return name
             break
     raise InputError(
-        "unknown history format", where=where, fix=f"known: {', '.join(FORMATS)}; see --format"
+        "unknown history format",
+        where=where,
+        fix=f"choose one of {', '.join(FORMATS)} with --format",
     )
 
 

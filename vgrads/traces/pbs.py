@@ -1,8 +1,9 @@
 """PBS, OpenPBS and Torque accounting: ``date time;type;job;key=value …``.
 
-``E`` (ended) and ``S`` (started) carry everything in seconds since 1970; ``Q`` (queued) with ``D``
-(deleted) or ``A`` (aborted) and no start is a job that was withdrawn, a right-censored wait. Jobs
-that only wait or run when the file ends are known as far as they have come.
+``E`` (ended) and ``S`` (started) contain everything in seconds since 1970; ``Q`` (queued) with
+``D`` (deleted) or ``A`` (aborted) and no start is a job that was cancelled while waiting, a
+right-censored wait. Jobs that still wait or run when the file ends are included as far as they are
+known.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from datetime import UTC, datetime
 from statistics import median
 
-from vgrads.traces.build import Job, broken_warning, build_log, refuse_broken, requested_s
+from vgrads.traces.build import AccountingJob, broken_warning, build_log, refuse_broken, requested_s
 from vgrads.traces.records import JobLog
 
 _PAIR = re.compile(r"(\S+?)=(\S*)")
@@ -22,7 +23,7 @@ Fields = dict[str, str]
 
 
 def read_pbs(text: str, name: str) -> JobLog:
-    """Parse accounting text; lines that are no records are skipped up to 1 %, then refused."""
+    """Parse accounting text; malformed lines are skipped up to 1 %, then the file is rejected."""
     ended: dict[str, Fields] = {}
     queued: dict[str, tuple[float, str]] = {}
     gone: dict[str, float] = {}
@@ -55,19 +56,20 @@ def read_pbs(text: str, name: str) -> JobLog:
 
 
 def _record(line: str) -> tuple[float, str, str, Fields]:
-    """Time of writing (as if UTC), type, job, attributes; ValueError for anything else."""
+    """Parse the time of writing (as if UTC), type, job, attributes; ValueError for anything
+    else."""
     stamp, kind, job, rest = line.split(";", 3)
     when = datetime.strptime(stamp, "%m/%d/%Y %H:%M:%S").replace(tzinfo=UTC)
     return when.timestamp(), kind, job, dict(_PAIR.findall(rest))
 
 
-def _job(fields: Fields) -> Job | None:
+def _job(fields: Fields) -> AccountingJob | None:
     try:
         start = float(fields["start"])
         submit = float(fields.get("qtime") or fields["ctime"])
     except (KeyError, ValueError):
         return None
-    return Job(
+    return AccountingJob(
         submit_s=submit,
         start_s=start,
         end_s=float(fields.get("end", start)),
@@ -83,10 +85,11 @@ def _withdrawn(
     queued: dict[str, tuple[float, str]],
     gone: dict[str, float],
     zone_s: float,
-) -> list[Job]:
-    """Jobs that were queued and removed and never started; their records carry local times only."""
+) -> list[AccountingJob]:
+    """Return jobs that were queued and removed and never started; their records have local times
+    only."""
     return [
-        Job(
+        AccountingJob(
             submit_s=at_s + zone_s,
             start_s=None,
             end_s=gone[job] + zone_s,
@@ -101,8 +104,8 @@ def _withdrawn(
 
 
 def _procs(fields: Fields) -> int:
-    """Processors: ``ncpus``, else the sum over ``nodes`` or ``select`` chunks, else the node
-    count."""
+    """Return processors: ``ncpus``, otherwise the sum over ``nodes`` or ``select`` chunks,
+    otherwise the node count."""
     if fields.get("Resource_List.ncpus", "").isdigit():
         return max(1, int(fields["Resource_List.ncpus"]))
     chunks = fields.get("Resource_List.nodes") or fields.get("Resource_List.select") or ""

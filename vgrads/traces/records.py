@@ -1,4 +1,4 @@
-"""A queue history as columns: one row a job, seconds on the log's own clock."""
+"""A queue history as columns: one row per job, seconds on the log's own clock."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ALL_QUEUES = "*"
 
 @dataclass(frozen=True, slots=True)
 class SiteQueue:
-    """The queue of a log that has the name of a site's queue, as it is written; the whole log where
-    it has none such."""
+    """The queue of a log that has the name of a site's queue, as written; the whole log if it has
+    none."""
 
     name: str
 
@@ -35,10 +35,10 @@ LogQueue = str | int | SiteQueue | None
 class JobLog:
     """Columns of equal length, sorted by submission.
 
-    ``wait_s`` is the time in the queue: until the start where ``started``, else until the job was
-    withdrawn, a right-censored wait. Unknown numbers are −1; waits are never negative. ``bag``: the
-    number of the bag of tasks that a job is of, where the log tells. ``zone``: by which clock the
-    people of that machine lived.
+    ``wait_s`` is the time in the queue: until the start if ``started``, otherwise until the job was
+    cancelled, a right-censored wait. Unknown numbers are −1; waits are never negative. ``bag``: the
+    number of the bag of tasks of a job, if the log has bags. ``zone``: local time zone of the
+    machine's users.
     """
 
     name: str
@@ -63,43 +63,45 @@ class JobLog:
 
     @property
     def start_s(self) -> Floats:
-        """When each job left the queue (started or withdrawn)."""
+        """When each job left the queue (started or cancelled)."""
         return self.submit_s + self.wait_s
 
     @property
     def end_s(self) -> float:
-        """The last instant that the log tells of; 0 for an empty log."""
+        """The last instant in the log; 0 for an empty log."""
         return float(self.start_s.max()) if len(self) else 0.0
 
     def select(self, mask: Bools | Ints) -> JobLog:
-        """The same log with only these rows, in this order."""
+        """Return the same log with only these rows, in this order."""
         columns = {name: getattr(self, name)[mask] for name in COLUMNS}
         columns["bag"] = None if self.bag is None else self.bag[mask]
         rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in columns}
         return JobLog(**columns, **rest)
 
     def queue_code(self, queue: str | int) -> int:
-        """The number under which this log keeps ``queue``; InputError lists those it has."""
+        """Return the number of ``queue`` in this log; InputError lists the existing ones."""
         return self._code("queue", queue, self.queue, self.queue_names)
 
     def user_code(self, user: str | int) -> int:
-        """The number under which this log keeps a user; InputError lists some that it has."""
+        """Return the number of a user in this log; InputError lists some existing ones."""
         return self._code("user", user, self.user, self.user_names)
 
-    def _code(self, what: str, wanted: str | int, column: Ints, known: Mapping[int, str]) -> int:
-        names = {known.get(code, str(code)): code for code in map(int, np.unique(column))}
+    def _code(
+        self, what: str, required: str | int, column: Ints, existing: Mapping[int, str]
+    ) -> int:
+        names = {existing.get(code, str(code)): code for code in map(int, np.unique(column))}
         codes = {str(code): code for code in names.values()}
-        found = names.get(str(wanted), codes.get(str(wanted)))
-        if found is None:
+        count = names.get(str(required), codes.get(str(required)))
+        if count is None:
             raise InputError(
-                f"no {what} '{wanted}'",
+                f"no {what} '{required}'",
                 where=self.name,
                 fix=f"it has: {', '.join(sorted(names)[:40])}",
             )
-        return found
+        return count
 
     def only_queue(self, queue: LogQueue) -> JobLog:
-        """Jobs of one queue; InputError for a name or number that is not there."""
+        """Return the jobs of one queue; InputError for an unknown name or number."""
         if isinstance(queue, SiteQueue):
             codes = self._codes_of(queue.name)
             return self.select(np.isin(self.queue, codes)) if codes else self
@@ -108,24 +110,24 @@ class JobLog:
         return self.select(self.queue == self.queue_code(queue))
 
     def has_queue(self, name: str) -> bool:
-        """True where jobs of a queue of this name are there."""
+        """True if there are jobs of a queue of this name."""
         return bool(self._codes_of(name))
 
     def _codes_of(self, name: str) -> list[int]:
-        """The numbers of a queue's jobs; of a job that was submitted to several queues the log has
-        all their names."""
+        """Return the numbers of a queue's jobs; for a job that was submitted to several queues the
+        log has all their names."""
         codes = map(int, np.unique(self.queue))
         return [code for code in codes if name in self.queue_names.get(code, str(code)).split(",")]
 
     def instant(self, at: float | datetime | None) -> float:
-        """An instant on this log's clock; the end of the log for ``None``."""
+        """Return an instant on this log's clock; the end of the log for ``None``."""
         if at is None:
             return self.end_s
         return at.timestamp() - self.unix_start_s if isinstance(at, datetime) else at
 
     def local_s(self, at_s: Floats) -> Floats:
-        """Instants of this log's clock as seconds since 1970 on the clocks of its zone, summer time
-        included."""
+        """Convert instants of this log's clock to seconds since 1970 in local time of its zone,
+        with daylight saving time."""
         import pandas as pd  # noqa: PLC0415 late: answers from what was learned before need none of it
 
         instants = pd.to_datetime(self.unix_start_s + at_s, unit="s", utc=True)
@@ -133,7 +135,7 @@ class JobLog:
         return np.asarray(local.astype(np.int64) / 1e6)
 
     def check(self) -> None:
-        """Equal lengths, sorted by submission, no negative wait, no NaN."""
+        """Check for equal lengths, order of submission, no negative wait, no NaN."""
         lengths = {name: len(getattr(self, name)) for name in COLUMNS}
         if self.bag is not None:
             lengths["bag"] = len(self.bag)

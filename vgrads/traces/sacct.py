@@ -1,10 +1,10 @@
 """Slurm's ``sacct -P``: a table with a header, any columns in any order; also as CSV, or padded as
 without ``-P``.
 
-Needed are the submission, start and end, and processors; steps (``123.batch``) are skipped, array
+Required are the submission, start and end, and processors; steps (``123.batch``) are skipped, array
 tasks (``123_4``) are jobs. Times without a zone are read as UTC; times with an offset and seconds
-since 1970 (``SLURM_TIME_FORMAT=%s``) are understood. A job that was cancelled while it waited has
-no start, or, in old versions, one that equals its end: a right-censored wait.
+since 1970 (``SLURM_TIME_FORMAT=%s``) are accepted. A job that was cancelled while it waited has no
+start, or, in old versions, one that equals its end: a right-censored wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REQUIRED = ("submit", "start", "end", "procs")
 
 
 def read_sacct(text: str, name: str) -> JobLog:
-    """Parse a whole dump; lines that are no jobs are skipped up to 1 %, then refused."""
+    """Parse a whole dump; malformed lines are skipped up to 1 %, then the file is rejected."""
     if is_padded(text):
         text = _unpadded(text)
     header, _, body = text.partition("\n")
@@ -58,8 +58,8 @@ def read_sacct(text: str, name: str) -> JobLog:
 
 
 def _unpadded(text: str) -> str:
-    """The same as ``-P`` prints it. What was too long for its column stays cut off, which times are
-    not."""
+    """Convert to the form of ``-P``. Text that was too long for its column remains truncated, which
+    times are not."""
     header, rule, *lines = text.splitlines()
     spans = [match.span() for match in re.finditer("-+", rule)]
     rows = (line for line in (header, *lines) if line.strip())
@@ -67,23 +67,25 @@ def _unpadded(text: str) -> str:
 
 
 def _columns(header: list[str], name: str) -> dict[str, int]:
-    """Which column holds what; InputError names what is missing."""
-    known = {title.strip().strip('"').lower(): position for position, title in enumerate(header)}
-    found = {}
+    """Return the column of each field; InputError names missing ones."""
+    existing = {title.strip().strip('"').lower(): position for position, title in enumerate(header)}
+    result = {}
     for key, titles in _NAMES.items():
-        position = next((known[title] for title in titles if title in known), None)
+        position = next((existing[title] for title in titles if title in existing), None)
         if position is not None:
-            found[key] = position
+            result[key] = position
     for key in _REQUIRED:
-        if key not in found:
+        if key not in result:
             raise InputError(
-                f"no column {' or '.join(_NAMES[key])}", where=name, fix="ask sacct for it with -o"
+                f"no column {' or '.join(_NAMES[key])}",
+                where=name,
+                fix="request it from sacct with -o",
             )
-    return found
+    return result
 
 
 def _whole_lines(body: str, delimiters: int, delimiter: str) -> tuple[str, list[int]]:
-    """Lines with as many fields as the header; CSV may quote delimiters and is left to its
+    """Return lines with as many fields as the header; CSV may quote delimiters and is left to its
     parser."""
     if delimiter == ",":
         return body, []
@@ -144,7 +146,7 @@ def _text(table: pd.DataFrame, key: str) -> pd.Series:
 
 
 def _times(column: pd.Series) -> np.ndarray:
-    """Seconds since 1970; NaN for Unknown, None and nonsense."""
+    """Parse seconds since 1970; NaN for Unknown, None and invalid text."""
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     if np.isfinite(numbers).mean() > 0.5:
         return numbers
@@ -154,7 +156,7 @@ def _times(column: pd.Series) -> np.ndarray:
 
 
 def _limits(column: pd.Series) -> np.ndarray:
-    """Requested seconds; −1 for UNLIMITED, Partition_Limit and nothing. Few values: each parsed
-    once."""
-    known = {value: requested_s(value) for value in column.unique()}
-    return column.map(known).to_numpy(dtype=np.float64)
+    """Parse requested seconds; −1 for UNLIMITED, Partition_Limit and nothing. Few distinct values:
+    each is parsed once."""
+    existing = {value: requested_s(value) for value in column.unique()}
+    return column.map(existing).to_numpy(dtype=np.float64)

@@ -1,9 +1,9 @@
-"""Standard Workload Format 2.2 (Feitelson, Parallel Workloads Archive): 18 columns a job.
+"""Standard Workload Format 2.2 (Feitelson, Parallel Workloads Archive): 18 columns per job.
 
-Departures: extra columns are ignored and missing trailing ones read as −1, because logs found in
-the wild have both. Header comments (``; Key: value``) give clock, zone, size and queue names; ``;
-BagField: 14``, which we write ourselves, says that the application of a job (column 14) is the bag
-of tasks that it belongs to.
+Deviations: extra columns are ignored and missing trailing ones read as −1, because existing logs
+have both. Header comments (``; Key: value``) contain clock, zone, size and queue names; ``;
+BagField: 14``, which vgrads writes, means that the application of a job (column 14) is its bag of
+tasks.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from vgrads.traces.records import Bools, Floats, Ints, JobLog
 
 FIELDS = 18
 _DAY_S = 86400.0
-_NEEDED = 11  # up to the status; a shorter line says too little to be a job
+_NEEDED = 11  # up to the status; shorter lines are not jobs
 _HEADER = re.compile(r";\s*([A-Za-z]\w*)\s*:\s*(.*)")
 _QUEUE = re.compile(r"\s*(\d+)\s*(?:-\s*)?(\S*)")
-_CANCELLED = 5  # status of a job withdrawn before its end
+_CANCELLED = 5  # status of a job cancelled before its end
 BAG_FIELD = 14
-"""The column that holds a job's bag where the log tells of bags, counted from 1; the same in
-GWF."""
+"""Column of a job's bag if the log has bags, counted from 1; the same in GWF."""
 
 
 def read_swf(text: str, name: str, broken_share: float = BROKEN_SHARE) -> JobLog:
-    """Parse a whole log; lines that are no jobs are skipped up to ``broken_share``, then
-    refused."""
+    """Parse a whole log; malformed lines are skipped up to ``broken_share``, then the file is
+    rejected."""
     header, body_start = _read_header(text)
     table, broken = _parse(text[body_start:], name, first_line=text.count("\n", 0, body_start) + 1)
     refuse_broken(broken, len(table), name, "SWF jobs", broken_share)
@@ -47,20 +46,20 @@ def _read_header(text: str) -> tuple[dict[str, list[str]], int]:
         if line.strip() and not line.lstrip().startswith(";"):
             break
         position += len(line)
-        found = _HEADER.match(line.strip())
-        if found:
-            header.setdefault(found[1], []).append(found[2].strip())
+        match = _HEADER.match(line.strip())
+        if match:
+            header.setdefault(match[1], []).append(match[2].strip())
     return header, position
 
 
 def _parse(body: str, name: str, first_line: int) -> tuple[Floats, list[int]]:
-    """Rows × 18 numbers and the numbers of the lines that could not be read."""
+    """Return rows × 18 numbers and the numbers of the malformed lines."""
     if not body.strip():
         raise InputError("the history has no jobs", where=name)
     _refuse_cut_off(body, name, first_line)
     try:
         table = np.loadtxt(io.StringIO(body), comments=";", usecols=range(FIELDS), ndmin=2)
-    except ValueError:  # a line is shorter, or no job
+    except ValueError:  # a line is shorter, or malformed
         return _parse_lines(body.splitlines(), first_line)
     if np.isnan(table[:, :_NEEDED]).any() or not np.isfinite(table[:, :5]).all():
         return _parse_lines(body.splitlines(), first_line)
@@ -68,7 +67,8 @@ def _parse(body: str, name: str, first_line: int) -> tuple[Floats, list[int]]:
 
 
 def _refuse_cut_off(body: str, name: str, first_line: int) -> None:
-    """The last line of a whole file ends with a newline or has as many fields as the first."""
+    """Reject a truncated file: the last line must end with a newline or have as many fields as the
+    first."""
     if body.endswith("\n"):
         return
     last = body[body.rfind("\n") + 1 :]
@@ -76,12 +76,12 @@ def _refuse_cut_off(body: str, name: str, first_line: int) -> None:
         raise InputError(
             f"the file is cut off in line {first_line + body.count(chr(10))}",
             where=name,
-            fix="fetch it again",
+            fix="download it again",
         )
 
 
 def _parse_lines(lines: Iterable[str], first_line: int) -> tuple[Floats, list[int]]:
-    """The slow way, a line at a time, for logs with short lines or something wrong in them."""
+    """Parse line by line, slowly, for logs with short or malformed lines."""
     rows: list[list[float]] = []
     broken: list[int] = []
     for number, line in enumerate(lines, first_line):
@@ -112,7 +112,7 @@ def _to_log(
     procs = np.where(table[:, 7] > 0, table[:, 7], table[:, 4]).astype(np.int64)
     queue, names = _queues(table, header)
     zone, unsure = _zone(header)
-    tells_bags = header.get("BagField", [""])[0] == str(BAG_FIELD)
+    identifies_bags = header.get("BagField", [""])[0] == str(BAG_FIELD)
     return JobLog(
         name=name,
         submit_s=table[:, 1].copy(),
@@ -128,13 +128,13 @@ def _to_log(
         queue_names=names,
         warnings=warnings + unsure,
         zone=zone,
-        bag=table[:, BAG_FIELD - 1].astype(np.int64) if tells_bags else None,
+        bag=table[:, BAG_FIELD - 1].astype(np.int64) if identifies_bags else None,
     )
 
 
 def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
-    """``TimeZoneString``, a name as Europe/Paris; else ``TimeZone``, seconds east of Greenwich;
-    else UTC."""
+    """Return ``TimeZoneString``, a name such as Europe/Paris; otherwise ``TimeZone``, seconds east
+    of Greenwich; otherwise UTC."""
     name = header.get("TimeZoneString", [""])[0]
     try:
         if name:
@@ -144,20 +144,20 @@ def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
     east_s = _header_number(header, "TimeZone")
     if header.get("TimeZone") and abs(east_s) < _DAY_S:
         return timezone(timedelta(seconds=east_s)), ()
-    unsure = f"there is no time zone '{name}': hours of the day are those of UTC"
+    unsure = f"unknown time zone '{name}': hours of the day are in UTC"
     return UTC, (unsure,) if name else ()
 
 
 def _started(table: Floats) -> Bools:
-    """Run time −1, or cancelled without processors or run time: the job never left the queue
-    alive."""
+    """Return whether each job started. Run time −1, or cancelled without processors or run time: it
+    never started."""
     run, procs, status = table[:, 3], table[:, 4], table[:, 10]
     never: Bools = (run < 0) | ((status == _CANCELLED) & ((run <= 0) | (procs == 0)))
     return ~never
 
 
 def _queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, dict[int, str]]:
-    """The queue column (15), or the partition (16) where the log has one queue and many
+    """Return the queue column (15), or the partition (16) if the log has one queue and many
     partitions."""
     queues, partitions = table[:, 14].astype(np.int64), table[:, 15].astype(np.int64)
     if len(np.unique(queues)) <= 1 < len(np.unique(partitions)):
@@ -166,8 +166,8 @@ def _queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, di
 
 
 def _names(lines: list[str]) -> dict[int, str]:
-    found = [_QUEUE.match(line) for line in lines]
-    return {int(m[1]): m[2].strip('"') for m in found if m and m[2]}
+    match = [_QUEUE.match(line) for line in lines]
+    return {int(m[1]): m[2].strip('"') for m in match if m and m[2]}
 
 
 def _header_number(header: dict[str, list[str]], key: str) -> float:
@@ -176,7 +176,7 @@ def _header_number(header: dict[str, list[str]], key: str) -> float:
 
 
 def write_swf(log: JobLog, note: str = "") -> str:
-    """The log as SWF text; :func:`read_swf` gives the same columns back."""
+    """Return the log as SWF text; :func:`read_swf` returns the same columns."""
     head = [
         "; Version: 2.2",
         f"; Computer: {log.name}",
@@ -215,12 +215,12 @@ def _swf_line(number: int, *row: float) -> str:
 
 
 def bag_column(log: JobLog) -> Ints:
-    """The bag of each job; −1 where the log does not tell."""
+    """Return the bag of each job; −1 if the log has none."""
     return np.full(len(log), -1, dtype=np.int64) if log.bag is None else log.bag
 
 
 def zone_header(zone: tzinfo) -> str:
-    """The header for a zone; nothing for UTC."""
+    """Return the header for a zone; nothing for UTC."""
     if isinstance(zone, ZoneInfo):
         return f"TimeZoneString: {zone.key}"
     east = zone.utcoffset(None)

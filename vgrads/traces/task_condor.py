@@ -1,10 +1,9 @@
 """HTCondor's job event log (also DAGMan's ``.nodes.log``) as task records.
 
-A job runs from *executing* (001) to *terminated* (005), or, where that is logged, to the start of
-bringing its output back. An eviction (004) or removal (009) while it ran stopped it: it would have
-taken longer. Of a signal the same holds where it is one that is sent from outside; other exits but
-0 are failures. Its kind is the name of its DAG node without the number; without a node a job has no
-name here. Events, their numbers:
+A job runs from *executing* (001) to *terminated* (005), or, if logged, to the start of its output
+transfer. An eviction (004) or removal (009) while it ran stopped it: it would have taken longer.
+The same applies to signals that are sent from outside; other exits than 0 are failures. Its kind is
+the name of its DAG node without the number; without a node a job has no name here. Event numbers:
 https://htcondor.readthedocs.io/en/latest/codes-other-values/job-event-log-codes.html
 """
 
@@ -40,8 +39,8 @@ _YEAR_S = 366 * 86400.0
 
 
 @dataclass(slots=True)
-class _Job:
-    """What the log has said so far; times in seconds, None: not now."""
+class _CondorJob:
+    """State of a job in the log so far; times in seconds, None: does not apply now."""
 
     node: str = ""
     machine: str = ""
@@ -50,23 +49,24 @@ class _Job:
 
 
 def read_condor(path: Path) -> Iterator[Item]:
-    """The attempts of all jobs of a log; items as in :mod:`vgrads.traces.task_lines`."""
-    jobs: dict[str, _Job] = {}
+    """Read the attempts of all jobs of a log; items as in :mod:`vgrads.traces.task_lines`."""
+    jobs: dict[str, _CondorJob] = {}
     for line, text in _events(path):
         head = EVENT.match(text)
         when = _seconds(head[3], head[4]) if head else None
         if head is None or when is None:
-            yield Broken(line, "time", "is no time of day")
+            yield Broken(line, "time", "is not a time of day")
             continue
-        job = jobs.setdefault(head[2], _Job())
-        item = _heard(job, head, when, text)
+        job = jobs.setdefault(head[2], _CondorJob())
+        item = _parse_event(job, head, when, text)
         if item is not None:
             yield item
             job.begun_s = job.output_s = None
 
 
 def _events(path: Path) -> Iterator[tuple[int, str]]:
-    """Each event with the lines below it, up to the three dots that end it or to the next."""
+    """Return each event with the lines below it, up to the three dots that end it or to the next
+    event."""
     text, began = "", 0
     for number, line in enumerate(open_lines(path), 1):
         starts = EVENT.match(line) is not None
@@ -82,7 +82,7 @@ def _events(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _seconds(day: str, clock: str) -> float | None:
-    """Since 1970; old logs tell no year, and then only differences mean something."""
+    """Parse seconds since 1970; old logs have no year, and then only differences are meaningful."""
     day = f"2000-{day.replace('/', '-')}" if "/" in day else day
     try:
         return datetime.fromisoformat(f"{day}T{clock}").replace(tzinfo=UTC).timestamp()
@@ -90,14 +90,14 @@ def _seconds(day: str, clock: str) -> float | None:
         return None
 
 
-def _heard(job: _Job, head: re.Match[str], when: float, text: str) -> Item | None:
-    """What an event says of an attempt that is over with it; None of one that is not."""
+def _parse_event(job: _CondorJob, head: re.Match[str], when: float, text: str) -> Item | None:
+    """Return the item for an attempt that ends with an event; None for other events."""
     node = _NODE.search(text)
     if head[1] == "000" and node:
         job.node = node[1]
     elif head[1] == "001":
         job.begun_s, job.output_s = when, None
-        job.machine = next((found[1] for host in _HOSTS if (found := host.search(text))), "")
+        job.machine = next((match[1] for host in _HOSTS if (match := host.search(text))), "")
     elif head[1] == "040" and "transferring output" in text and "tarted" in text:
         job.output_s = when
     elif head[1] in ("007", "012", "024") and job.begun_s is not None:
@@ -107,23 +107,23 @@ def _heard(job: _Job, head: re.Match[str], when: float, text: str) -> Item | Non
     return None
 
 
-def _ended(job: _Job, head: re.Match[str], when: float, text: str) -> Item:
-    told = _EXIT.search(text) if head[1] == "005" else None
-    status = 0 if told is None else int(told[1]) if told[1] is not None else 128 + int(told[2])
+def _ended(job: _CondorJob, head: re.Match[str], when: float, text: str) -> Item:
+    match = _EXIT.search(text) if head[1] == "005" else None
+    status = 0 if match is None else int(match[1]) if match[1] is not None else 128 + int(match[2])
     stopped = head[1] != "005" or status in KILLED
     if status and not stopped:
         return "failed"
-    if job.begun_s is None or (head[1] == "005" and told is None):
+    if job.begun_s is None or (head[1] == "005" and match is None):
         return NO_TIME
     took = (when if job.output_s is None else job.output_s) - job.begun_s
     if took < -_YEAR_S / 2 and "/" in head[3]:
-        took += _YEAR_S  # from one year into the next
+        took += _YEAR_S  # across the end of a year
     if took < 0:
         return BACKWARDS
     kind = without_number(job.node)
     if not kind:
         return "no name"
-    table = {name: (used, given) for name, used, given in _TABLE.findall(text)}
+    table = {name: (used, value) for name, used, value in _TABLE.findall(text)}
     peak = number_of(table.get("Memory (MB)", ("", ""))[0]) or 0.0
     return TaskRecord(
         kind=kind,

@@ -1,8 +1,7 @@
-"""Recorded run times, wherever they lie: find out what a file or folder is, and read it as task
-records.
+"""Recorded run times: detect the format of a file or folder, and read it as task records.
 
-What a file is, its content says, not its name; gzip and xz are unpacked. Nothing of a file is lost
-silently: what is no observation is counted by why.
+The format is detected from the content, not the name; gzip and xz are decompressed. No part of a
+file is lost silently: items that are no observations are counted by reason.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ FORMATS: Mapping[str, str] = MappingProxyType(
     }
 )
 UNDERSTOOD = "understood: " + "; ".join(FORMATS.values())
-_HEAD = 400  # lines, of which the first that says something decides
+_HEAD = 400  # lines; the first informative one decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """What was read: ``format`` (a key of FORMATS; several, joined by ``+``, of a folder),
-    ``skipped``: why → how many."""
+class ParsedRecords:
+    """Records of a file or folder: ``format`` (a key of FORMATS; several, joined by ``+``, for a
+    folder), ``skipped``: reason → number."""
 
     records: tuple[TaskRecord, ...]
     format: str
@@ -61,28 +60,28 @@ class Read:
 
 def read_task_records(
     path: Path | str, machine: str = "", workflow: str = "", kinds: Mapping[str, str] | None = None
-) -> Read:
-    """Task records of a file, or of all files of a folder that hold some.
+) -> ParsedRecords:
+    """Read task records of a file, or of all files of a folder that have any.
 
-    ``machine`` and ``workflow``, where given, are those of all records, whatever the files say.
-    ``kinds`` mends kinds: a pattern (``*``, ``?``) of a kind or a task as read → the kind; the
-    first that fits counts. A benchmark's task is its file's place below the folder of benchmarks,
-    without endings. Of a folder, files that are none of the formats are counted as such; a rule
-    with benchmarks is not read from metadata again. InputError names file, line and field: not
-    understood, nothing in it, or more broken lines than one and 1 %.
+    ``machine`` and ``workflow``, if given, replace those of all records. ``kinds`` corrects kinds:
+    a pattern (``*``, ``?``) of a kind or a task as read → the kind; the first match counts. A
+    benchmark's task is its file's path below the folder of benchmarks, without extensions. In a
+    folder, files of no known format are counted as such; a rule with benchmarks is not read from
+    metadata again. InputError names file, line and field: unknown format, empty, or more broken
+    lines than one and 1 %.
     """
     path = Path(path)
-    formats, found = _read_folder(path) if _is_folder(path) else _read_file(path)
+    formats, result = _read_folder(path) if _is_folder(path) else _read_file(path)
     skipped: Counter[str] = Counter()
     records = []
-    for item in found:
+    for item in result:
         if isinstance(item, TaskRecord):
-            records.append(_mended(item, machine, workflow, kinds or {}))
+            records.append(_repaired(item, machine, workflow, kinds or {}))
         else:
             skipped[item if isinstance(item, str) else "broken line"] += 1
     if not records and not skipped:
-        raise InputError("holds no records: a header at most", where=str(path), fix=UNDERSTOOD)
-    return Read(
+        raise InputError("contains no records", where=str(path), fix=UNDERSTOOD)
+    return ParsedRecords(
         records=tuple(records), format="+".join(formats), skipped=MappingProxyType(dict(skipped))
     )
 
@@ -91,14 +90,14 @@ def _is_folder(path: Path) -> bool:
     try:
         if path.exists() and not path.is_dir() and not path.is_file():
             raise InputError(
-                "is no file that can be read twice", where=str(path), fix="write it to a file"
+                "is not a file that can be read twice", where=str(path), fix="write it to a file"
             )
         return path.is_dir()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _mended(
+def _repaired(
     record: TaskRecord, machine: str, workflow: str, kinds: Mapping[str, str]
 ) -> TaskRecord:
     kind = next(
@@ -117,25 +116,27 @@ def _mended(
 def _read_file(path: Path) -> tuple[list[str], list[Item]]:
     name = format_of(path)
     if name == "metadata":
-        found = list(read_metadata([(path, _json_of(path))], None))
+        result = list(read_metadata([(path, _json_of(path))], None))
     else:
-        found = list(_reader(name, path, None))
-    return [name], _refuse_broken(found, path)
+        result = list(_reader(name, path, None))
+    return [name], _refuse_broken(result, path)
 
 
-def _refuse_broken(found: list[Item], path: Path) -> list[Item]:
-    """The same; InputError names the first broken line where there is more than one and more than 1
-    %, or nothing else."""
-    broken = [item for item in found if isinstance(item, Broken)]
-    if broken and (len(broken) == len(found) or len(broken) > max(1.0, BROKEN_SHARE * len(found))):
+def _refuse_broken(results: list[Item], path: Path) -> list[Item]:
+    """Return the items; InputError names the first broken line if there are more than one and more
+    than 1 %, or nothing else."""
+    broken = [item for item in results if isinstance(item, Broken)]
+    if broken and (
+        len(broken) == len(results) or len(broken) > max(1.0, BROKEN_SHARE * len(results))
+    ):
         first = broken[0]
         place = [str(path), f"line {first.line}" if first.line else "", first.field]
         raise InputError(
-            f"{first.why} ({len(broken)} of {len(found)} are broken)",
+            f"{first.why} ({len(broken)} of {len(results)} are broken)",
             where=": ".join(part for part in place if part),
             fix=UNDERSTOOD,
         )
-    return found
+    return results
 
 
 def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
@@ -154,7 +155,7 @@ def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
 
 
 def _delimiter(path: Path) -> str:
-    """What stands between the names of the header."""
+    """Return the delimiter of the header."""
     header = next((line for line in open_lines(path) if line.strip() and line[0] != "#"), "")
     return next((mark for mark in "|\t" if mark in header), ",")
 
@@ -164,24 +165,26 @@ def _json_of(path: Path) -> Mapping[str, Any]:
         document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(
-            f"is no JSON: {error.msg}", where=f"{path}: line {error.lineno}", fix=UNDERSTOOD
+            f"is not valid JSON: {error.msg}", where=f"{path}: line {error.lineno}", fix=UNDERSTOOD
         ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is no JSON: {error}", where=str(path), fix=UNDERSTOOD) from error
+        raise InputError(f"is not valid JSON: {error}", where=str(path), fix=UNDERSTOOD) from error
     if not isinstance(document, dict):
-        raise InputError("is no JSON object", where=str(path), fix=UNDERSTOOD)
+        raise InputError("is not a JSON object", where=str(path), fix=UNDERSTOOD)
     return document
 
 
 def format_of(path: Path) -> str:
-    """The key of FORMATS for a file; InputError where it is none of them."""
+    """Return the key of FORMATS for a file; InputError for an unknown format."""
     lines = [line for line in islice(open_lines(path), _HEAD) if line.strip()]
     if not lines:
         raise InputError("the file is empty", where=str(path), fix=UNDERSTOOD)
-    found = _of_markup(lines, path) or _of_table(lines)
-    if found is None:
-        raise InputError("is no record of run times that is known", where=str(path), fix=UNDERSTOOD)
-    return found
+    text = _of_markup(lines, path) or _of_table(lines)
+    if text is None:
+        raise InputError(
+            "is not a record of run times in a known format", where=str(path), fix=UNDERSTOOD
+        )
+    return text
 
 
 def _of_markup(lines: list[str], path: Path) -> str | None:
@@ -229,34 +232,34 @@ def _of_table(lines: list[str]) -> str | None:
 
 
 def _read_folder(folder: Path) -> tuple[list[str], list[Item]]:
-    """All that the files below a folder hold, in the order of their names."""
+    """Read all files below a folder, in the order of their names."""
     formats: dict[Path, str] = {}
-    found: list[Item] = []
+    results: list[Item] = []
     for path in _files(folder):
         try:
             formats[path] = format_of(path)
         except InputError:
-            found.append("file not understood")
+            results.append("file not understood")
     if not formats:
         raise InputError(
-            "no file in it is a record of run times", where=str(folder), fix=UNDERSTOOD
+            "contains no file with records of run times", where=str(folder), fix=UNDERSTOOD
         )
     metadata = [(path, _json_of(path)) for path, name in formats.items() if name == "metadata"]
     rules = {str(entry.get("rule")) for _, entry in metadata}
     named = name_benchmarks([path for path, name in formats.items() if name == "benchmark"], rules)
     for path, name in formats.items():
         if name != "metadata":
-            found += _of_one(name, path, named.get(path))
-    measured = {item.kind for item in found if isinstance(item, TaskRecord)} & rules
-    found += _refuse_broken(
+            results += _read_member(name, path, named.get(path))
+    measured = {item.kind for item in results if isinstance(item, TaskRecord)} & rules
+    results += _refuse_broken(
         list(_without(read_metadata(metadata, _project(metadata)), measured)), folder
     )
-    return sorted(set(formats.values())), found
+    return sorted(set(formats.values())), results
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder by name, links to folders not followed; of Snakemake's own, only its
-    metadata."""
+    """Return files below a folder by name, without following links to folders; of Snakemake's own
+    files, only its metadata."""
     for place, below, names in os.walk(folder):
         if Path(place).name == ".snakemake":
             below[:] = [name for name in below if name == "metadata"]
@@ -266,7 +269,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file())
 
 
-def _of_one(name: str, path: Path, named: Named | None) -> Iterable[Item]:
+def _read_member(name: str, path: Path, named: Named | None) -> Iterable[Item]:
     try:
         return _refuse_broken(list(_reader(name, path, named)), path)
     except InputError:
@@ -274,7 +277,7 @@ def _of_one(name: str, path: Path, named: Named | None) -> Iterable[Item]:
 
 
 def _project(metadata: Iterable[tuple[Path, object]]) -> Path | None:
-    """The folder in which the workflow ran: the one that holds ``.snakemake``."""
+    """Return the folder in which the workflow ran: the one that contains ``.snakemake``."""
     for path, _ in metadata:
         for parent in path.absolute().parents:
             if parent.name == ".snakemake":
@@ -284,5 +287,5 @@ def _project(metadata: Iterable[tuple[Path, object]]) -> Path | None:
 
 def _without(items: Iterable[Item], measured: set[str]) -> Iterator[Item]:
     for item in items:
-        known = isinstance(item, TaskRecord) and item.kind in measured
-        yield "has a benchmark" if known else item
+        existing = isinstance(item, TaskRecord) and item.kind in measured
+        yield "has a benchmark" if existing else item

@@ -1,8 +1,8 @@
-"""What all readers of task records stand on: lines of a file as a stream, cells to numbers, names
-to kinds.
+"""Common parts of readers of task records: lines of a file as a stream, cells to numbers, names to
+kinds.
 
-A reader is a generator over a file. It yields a :class:`TaskRecord` for an attempt, a text for one
-that is no observation (why it is none), and a :class:`Broken` for what cannot be read.
+A reader is a generator over a file. It yields a :class:`TaskRecord` for an attempt, a text with the
+reason for one that is no observation, and a :class:`Broken` for malformed input.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from vgrads.traces.task_record import TaskRecord
 
 NO_TIME, BACKWARDS = "no time", "clock ran backwards"
 KILLED = frozenset({129, 130, 137, 138, 140, 143, 152})  # 128 + HUP INT KILL USR1 USR2 TERM XCPU
-KILL = 137  # what the memory killer of a kernel or a container leaves
-LONGEST_LINE = 1 << 27  # characters; JSON may be one line, and a binary file may have none
+KILL = 137  # left by the memory killer of a kernel or a container
+LONGEST_LINE = 1 << 27  # characters; JSON may be one line, binary files have none
 
 _MISSING = {"", "-", "na", "n/a", "nan", "none", "null", "unknown", "invalid"}
 _BYTES = re.compile(r"([0-9.]+(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)b?[nc]?$", re.IGNORECASE)
@@ -70,8 +70,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A place of a file that is not what its format asks for: ``line`` from 1 (0: unknown),
-    ``field``, and why."""
+    """A malformed place of a file: ``line`` from 1 (0: unknown), ``field``, and the reason."""
 
     line: int
     field: str
@@ -83,7 +82,7 @@ Row = Mapping[str, str]
 
 
 def open_lines(path: Path) -> Iterator[str]:
-    """The lines of a plain, gzip or xz file, one at a time; InputError where it is no UTF-8
+    """Return the lines of a plain, gzip or xz file, one at a time; InputError if it is not UTF-8
     text."""
     number = 0
     try:
@@ -91,7 +90,7 @@ def open_lines(path: Path) -> Iterator[str]:
             while line := stream.readline(LONGEST_LINE):
                 number += 1
                 if "\0" in line or len(line) >= LONGEST_LINE:
-                    raise InputError("is no text file", where=f"{path}: line {number}")
+                    raise InputError("is not a text file", where=f"{path}: line {number}")
                 yield line
     except UnicodeDecodeError as error:
         raise InputError("is not UTF-8 text", where=f"{path}: after line {number}") from error
@@ -114,11 +113,11 @@ def _open(path: Path) -> IO[str]:
 
 
 def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int, Row | Broken]]:
-    """Rows of a table by the names of its header (lower case), with the line at which each stands.
+    """Return rows of a table by the names of its header (lower case), with the line of each.
 
     A row with fewer or more cells than the header is :class:`Broken`; blank lines, comments before
-    the header and a header that is repeated (files put together) are passed over. ``quotes`` False:
-    they have no meaning.
+    the header and repeated headers (concatenated files) are skipped. ``quotes`` False: they have no
+    meaning.
     """
     source = csv.reader(
         open_lines(path),
@@ -143,13 +142,13 @@ def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int,
             yield source.line_num, dict(zip(header, map(str.strip, cells), strict=True))
         else:
             if cells is not None:
-                why = f"has {len(cells)} fields and the header {len(header or ())}"
-            # a quote that is never closed swallows lines: each of them is broken
+                why = f"has {len(cells)} fields, but the header has {len(header or ())}"
+            # an unclosed quote swallows lines: each of them is broken
             yield from ((n, Broken(n, "", why)) for n in range(before + 1, source.line_num + 1))
 
 
 def cell(row: Row, *names: str) -> str:
-    """The first of the named cells that says something; empty where none does."""
+    """Return the first non-empty one of the named cells; empty if there is none."""
     for name in names:
         value = row.get(name, "")
         if value.lower() not in _MISSING:
@@ -158,8 +157,8 @@ def cell(row: Row, *names: str) -> str:
 
 
 def seconds(text: str, plain_s: float = 1.0) -> float | str:
-    """Seconds of ``1h 2m 3s``, ``00:02:03``, ``1-02:00:00``, or of a number in units of
-    ``plain_s``; else why not.
+    """Parse seconds of ``1h 2m 3s``, ``00:02:03``, ``1-02:00:00``, or of a number in units of
+    ``plain_s``; otherwise return the reason.
 
     >>> seconds("1m 3s"), seconds("127", 0.001), seconds("-5"), seconds("-"), seconds("soon")
     (63.0, 0.127, 'clock ran backwards', 'no time', 'unreadable')
@@ -179,7 +178,7 @@ def seconds(text: str, plain_s: float = 1.0) -> float | str:
 
 
 def number_of(value: object) -> float | None:
-    """A finite number, of a number or of its text; None for everything else."""
+    """Return a finite number from a number or its text; None for everything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
@@ -190,31 +189,31 @@ def number_of(value: object) -> float | None:
 
 
 def bytes_of(text: str, plain: float = 1.0) -> float | None:
-    """Bytes of ``1.2 GB``, ``300K`` (powers of 1024, as Nextflow and Slurm count) or a number of
-    ``plain`` bytes.
+    """Parse bytes of ``1.2 GB``, ``300K`` (powers of 1024, as Nextflow and Slurm count) or a number
+    of ``plain`` bytes.
 
     >>> bytes_of("1.5 KB"), bytes_of("2", 1048576), bytes_of("0"), bytes_of("-")
     (1536.0, 2097152.0, None, None)
     """
-    found = _BYTES.match(text.strip())
-    number = number_of(found[1]) if found else None
-    if found is None or not number:
+    match = _BYTES.match(text.strip())
+    number = number_of(match[1]) if match else None
+    if match is None or not number:
         return None
     size = number * (
-        1024.0 ** _POWER[found[2].lower()] if found[2] or "b" in text.lower() else plain
+        1024.0 ** _POWER[match[2].lower()] if match[2] or "b" in text.lower() else plain
     )
     return size if math.isfinite(size) else None
 
 
 def procs_of(value: object) -> int:
-    """Processors, at least one; one where it is not told."""
+    """Return processors, at least one; one if not stated."""
     number = number_of(value)
     return max(1, round(number)) if number is not None and number < 1e6 else 1
 
 
 def instant_of(value: object) -> float | None:
-    """Seconds since 1970 of an ISO time (without a zone: UTC), of seconds or of milliseconds since
-    1970."""
+    """Return seconds since 1970 of an ISO time (without a zone: UTC), of seconds or of milliseconds
+    since 1970."""
     number = number_of(value)
     if number is not None:
         return number / 1000 if number > 1e11 else number if number > 1e6 else None
@@ -226,10 +225,12 @@ def instant_of(value: object) -> float | None:
 
 
 def tool_of(command: object) -> str:
-    """The program that a command really runs, without its folder; empty where that cannot be told.
+    """Return the program that a command really runs, without its folder; empty if unknown.
 
-    >>> tool_of("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a"), tool_of("(bwa mem
-    r.fa) 2> log") ('fit.py', 'bwa')
+    >>> tool_of("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a")
+    'fit.py'
+    >>> tool_of("(bwa mem r.fa) 2> log")
+    'bwa'
     """
     for part in re.split(r"&&|\|\||[;|\n]", str(command or "")[:4000].replace("\\\n", " ")):
         try:

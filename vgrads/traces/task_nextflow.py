@@ -2,10 +2,10 @@
 columns).
 
 ``realtime`` is execution; ``duration`` includes waiting and staging and is never used. A cached
-task is no run. A task that was stopped from outside (by its exit status: killed for memory or time)
-would have taken longer and is kept as such; other failures are none. What a task reads (``rchar``)
-is not the size of its input: a file that is read twice counts twice, and what will be read is not
-known when a prediction is asked for. So sizes are taken only from columns that are meant so
+task is not a run. A task that was stopped from outside (by its exit status: killed for memory or
+time) would have taken longer and is recorded as such; other failures are omitted. The bytes that a
+task reads (``rchar``) are not the size of its input: a file that is read twice counts twice, and
+the number is not known at prediction time. So sizes are taken only from columns with that meaning
 (``taskinputsize``, ``input_bytes``). Columns:
 https://www.nextflow.io/docs/latest/reports.html#trace-file
 """
@@ -38,18 +38,18 @@ _SIZES = ("taskinputsize", "input_bytes", "input_size")
 _TAG = re.compile(r"\s*\((.*)\)$", re.DOTALL)
 _RAN = {"", "COMPLETED"}
 _STOPPED = {"FAILED", "ABORTED"}
-_FULL = 0.8  # of the memory asked for: a killed task that held less was hardly killed for memory
+_FULL = 0.8  # share of requested memory that suggests a memory kill
 
 
 def read_nextflow(path: Path, run: str, delimiter: str = "\t") -> Iterator[Item]:
-    """A trace (tab separated unless ``trace.sep`` says otherwise); items as in
+    """Read a trace (tab separated unless ``trace.sep`` differs); items as in
     :mod:`vgrads.traces.task_lines`."""
     for line, row in rows(path, delimiter, quotes=delimiter != "\t"):
         yield row if isinstance(row, Broken) else _traced(row, line, run)
 
 
 def read_measures(path: Path) -> Iterator[Item]:
-    """Comma separated: ``task`` and ``realtime`` (milliseconds), and whatever else is told.
+    """Read comma separated values: ``task`` and ``realtime`` (milliseconds), and further measures.
 
     One run is one ``label`` with one ``workflowinputsize`` on one machine.
     """
@@ -57,8 +57,8 @@ def read_measures(path: Path) -> Iterator[Item]:
         if isinstance(row, Broken):
             yield row
             continue
-        told = ("machine", "label", "workflowinputsize")
-        yield _traced(row, line, "/".join(row[name] for name in told if row.get(name)))
+        message = ("machine", "label", "workflowinputsize")
+        yield _traced(row, line, "/".join(row[name] for name in message if row.get(name)))
 
 
 def _traced(row: Row, line: int, run: str) -> Item:
@@ -78,11 +78,11 @@ def _traced(row: Row, line: int, run: str) -> Item:
         return Broken(line, "name", "is empty")
     if isinstance(took, str):
         if took == "unreadable":
-            return Broken(line, "realtime", f"'{cell(row, 'realtime')[:40]}' is no time")
+            return Broken(line, "realtime", f"'{cell(row, 'realtime')[:40]}' is not a time")
         return took
     if not finished and took == 0:
         return NO_TIME
-    peak, asked = bytes_of(cell(row, "peak_rss", "rss")), bytes_of(cell(row, "memory"))
+    peak, requested = bytes_of(cell(row, "peak_rss", "rss")), bytes_of(cell(row, "memory"))
     return TaskRecord(
         kind=kind,
         seconds=took,
@@ -98,13 +98,13 @@ def _traced(row: Row, line: int, run: str) -> Item:
         memory_full=exit_status == KILL
         and not finished
         and peak is not None
-        and peak >= _FULL * (asked or 0.0),
+        and peak >= _FULL * (requested or 0.0),
         ended_at_s=instant_of(cell(row, "complete")),
     )
 
 
 def named(row: Row) -> tuple[str, str]:
-    """The process with what it is part of, and the tag that tells its tasks apart."""
+    """Return the process with its prefix, and the tag that distinguishes its tasks."""
     name = cell(row, "name", "task")
     tag = _TAG.search(name)
     bare = name[: tag.start()] if tag else name
@@ -112,14 +112,14 @@ def named(row: Row) -> tuple[str, str]:
 
 
 def _cpu_seconds(row: Row, took: float) -> float | None:
-    """Of all processors; ``%cpu`` is 100 for one that was busy all the time."""
+    """Return CPU seconds of all processors; ``%cpu`` is 100 for one that was always busy."""
     share = number_of(cell(row, "%cpu").removesuffix("%"))
     return None if share is None or share < 0 else share / 100 * took
 
 
 def realtime(row: Row) -> float | str:
-    """Seconds of execution; a number alone is milliseconds, as ``trace.raw`` and Lotaru write
-    it."""
+    """Parse seconds of execution; a plain number is milliseconds, as in ``trace.raw`` and
+    Lotaru."""
     took = seconds(row.get("realtime", ""), 0.001)
     if took != NO_TIME:
         return took
@@ -130,6 +130,6 @@ def realtime(row: Row) -> float | str:
 
 
 def _size(row: Row) -> float | None:
-    """Bytes of input where a column says so; nothing read is a size as well."""
-    told = cell(row, *_SIZES)
-    return 0.0 if number_of(told) == 0 else bytes_of(told)
+    """Return bytes of input if a column states them; 0 is also a size."""
+    text = cell(row, *_SIZES)
+    return 0.0 if number_of(text) == 0 else bytes_of(text)

@@ -1,12 +1,12 @@
-"""Pegasus as task records: what kickstart wrote around each task (XML to 4.9, YAML since 5.0), and
-DAX profiles.
+"""Pegasus as task records: kickstart's output for each task (XML to 4.9, YAML since 5.0), and DAX
+profiles.
 
-Of kickstart the main job counts: its duration is execution without staging, ``maxrss`` (KiB) its
+For kickstart the main job counts: its duration is execution without staging, ``maxrss`` (KiB) its
 peak memory, the node's name its machine. A task that a signal ended from outside would have taken
-longer; other exits but 0 are failures. Pegasus's own tasks (transfers, cleaning, folders) are none.
-Blocks are found line by line, so what a task printed around them does no harm, and an XML block
-holds no document type: entities cannot be declared.
-https://pegasus.isi.edu/documentation/reference-guide/ (kickstart)
+longer; other exits than 0 are failures. Pegasus's own tasks (transfers, cleaning, folders) are
+omitted. Blocks are found line by line, so other text of a task is harmless, and an XML block has no
+document type: entities cannot be declared. https://pegasus.isi.edu/documentation/reference-guide/
+(kickstart)
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _KILLS = {
     signal.SIGHUP,
     signal.SIGINT,
 }
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where it is built
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, if available
 
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
-    """The same facts of an invocation in XML and in YAML."""
+    """The common facts of an invocation in XML and in YAML."""
 
     transformation: str
     derivation: str
@@ -76,12 +76,12 @@ class _Invocation:
 
 
 def read_kickstart_xml(path: Path) -> Iterator[Item]:
-    """Each ``<invocation>`` of a file of kickstart's output."""
+    """Read each ``<invocation>`` of a file of kickstart's output."""
     for line, block in _xml_blocks(path):
         try:
             root = ElementTree.fromstring(block)
         except ElementTree.ParseError as error:
-            yield Broken(line, "invocation", f"is no XML: {error}")
+            yield Broken(line, "invocation", f"is not valid XML: {error}")
             continue
         yield _as_record(_of_xml(root), line)
 
@@ -134,22 +134,22 @@ def _initial_sizes(root: Element) -> Iterator[object]:
 
 
 def read_kickstart_yaml(path: Path) -> Iterator[Item]:
-    """Each ``- invocation:`` of a file of kickstart's output."""
+    """Read each ``- invocation:`` of a file of kickstart's output."""
     for line, block in _yaml_blocks(path):
         try:
             listed = yaml.load(block, Loader=_LOADER)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            yield Broken(line, "invocation", f"is no YAML: {str(error).splitlines()[0]}")
+            yield Broken(line, "invocation", f"is not valid YAML: {str(error).splitlines()[0]}")
             continue
         entry = listed[0] if isinstance(listed, list) and listed else None
         if isinstance(entry, Mapping):
             yield _as_record(_of_yaml(entry), line)
         else:
-            yield Broken(line, "invocation", "is no mapping")
+            yield Broken(line, "invocation", "is not a mapping")
 
 
 def _yaml_blocks(path: Path) -> Iterator[tuple[int, str]]:
-    """An entry is its first line and what is indented below it."""
+    """Return entries: the first line and the lines indented below it."""
     block: list[str] = []
     began = 0
     for number, line in enumerate(open_lines(path), 1):
@@ -192,15 +192,15 @@ def _of_yaml(entry: Mapping[str, Any]) -> _Invocation:
     )
 
 
-def _as_record(told: _Invocation, line: int) -> Item:
-    space, _, name = told.transformation.rpartition("::")
+def _as_record(invocation: _Invocation, line: int) -> Item:
+    space, _, name = invocation.transformation.rpartition("::")
     kind = name.split(":")[0]
     if space == "pegasus" or kind in _OWN:
         return "staging"
-    took, status = number_of(told.duration), number_of(told.raw_status)
-    if not kind or (took is None and told.duration is not None):
+    took, status = number_of(invocation.duration), number_of(invocation.raw_status)
+    if not kind or (took is None and invocation.duration is not None):
         return Broken(
-            line, "mainjob: duration" if kind else "transformation", "is missing or no number"
+            line, "mainjob: duration" if kind else "transformation", "is missing or not a number"
         )
     if took is None:
         return NO_TIME
@@ -209,26 +209,28 @@ def _as_record(told: _Invocation, line: int) -> Item:
     stopped = status is not None and _stopped(int(status))
     if status and not stopped:
         return "failed"
-    begun, peak = instant_of(told.start), number_of(told.maxrss_kib)
-    sizes = [size for value in told.inputs if (size := number_of(value)) is not None and size >= 0]
+    begun, peak = instant_of(invocation.start), number_of(invocation.maxrss_kib)
+    sizes = [
+        size for value in invocation.inputs if (size := number_of(value)) is not None and size >= 0
+    ]
     return TaskRecord(
         kind=kind,
         seconds=took,
         finished=not stopped,
-        workflow=told.workflow,
-        run=told.stamp,
-        task=told.derivation,
-        machine=told.machine,
-        input_bytes=sum(sizes) if sizes and len(sizes) == len(told.inputs) else None,
+        workflow=invocation.workflow,
+        run=invocation.stamp,
+        task=invocation.derivation,
+        machine=invocation.machine,
+        input_bytes=sum(sizes) if sizes and len(sizes) == len(invocation.inputs) else None,
         memory_bytes=peak * 1024 if peak and peak > 0 else None,
-        tool=PurePosixPath(told.program).name,
+        tool=PurePosixPath(invocation.program).name,
         ended_at_s=None if begun is None else begun + took,
     )
 
 
 def _stopped(raw: int) -> bool:
-    """Whether a status of ``wait`` says that the task was killed from outside, itself or below its
-    shell."""
+    """Return whether a status of ``wait`` means that the task was killed from outside, itself or
+    below its shell."""
     if not 0 < raw < 1 << 16:
         return False
     return (os.WIFSIGNALED(raw) and os.WTERMSIG(raw) in _KILLS) or (
@@ -237,19 +239,19 @@ def _stopped(raw: int) -> bool:
 
 
 def read_dax_tasks(text: str, where: str) -> Iterator[Item]:
-    """The jobs of a DAX with their profiled run times; one of production has none, and its jobs are
-    no records."""
+    """Read the jobs of a DAX with their profiled run times; a production DAX has none, and its jobs
+    are not records."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(
-            "holds a document type or entities, which a DAX does not need", where=where
+            "contains a document type or entities, which are not accepted in a DAX", where=where
         )
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise InputError(f"is no XML: {error}", where=where) from error
+        raise InputError(f"is not valid XML: {error}", where=where) from error
     jobs = [job for job in root.iter() if _tag(job) == "job"]
     if not jobs:
-        raise InputError("holds no jobs", where=where)
+        raise InputError("contains no jobs", where=where)
     for job in jobs:
         yield _dax_job(job, root.get("name") or "")
 
@@ -260,7 +262,7 @@ def _dax_job(job: Element, workflow: str) -> Item:
     if job.get("runtime") is None:
         return NO_TIME
     if took is None or not job.get("name"):
-        return Broken(0, f"{place}: runtime", "is no number, or the job has no name")
+        return Broken(0, f"{place}: runtime", "is not a number, or the job has no name")
     if took < 0:
         return BACKWARDS
     uses = [e for e in job if _tag(e) == "uses" and e.get("link") == "input"]

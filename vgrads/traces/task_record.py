@@ -1,5 +1,5 @@
-"""What one attempt of a task took where it ran: the one shape into which every source of run times
-is read."""
+"""A task record: measurements of one attempt of a task, the common form of all sources of run
+times."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 class TaskRecord:
     """One attempt of one task.
 
-    ``kind`` is the program, rule, process or job name, by which tasks are taken for alike;
-    ``workflow`` the workflow of which it is a step, ``run`` tells one run of it from another,
-    ``task`` names the task in that run. ``seconds`` is execution by the wall clock, without waiting
-    and staging. An attempt that is not ``finished`` is right-censored: it would have taken longer
-    (it was stopped, ran into its limit, or out of memory); attempts that failed by themselves are
-    no records. ``memory_bytes`` is the peak; where ``memory_full``, it would have been more.
-    ``cpu_seconds``: of all its processors together. ``tool`` is what is really executed, where the
-    source tells.
+    ``kind`` is the program, rule, process or job name that groups similar tasks; ``workflow`` the
+    workflow of which it is a step, ``run`` distinguishes its runs, ``task`` names the task in that
+    run. ``seconds`` is wall-clock execution, without waiting and staging. An attempt that is not
+    ``finished`` is right-censored: it would have taken longer (it was stopped, reached its limit,
+    or ran out of memory); attempts that failed by themselves are not records. ``memory_bytes`` is
+    the peak; if ``memory_full``, it would have been more. ``cpu_seconds``: of all its processors
+    together. ``tool`` is the executed program, if the source has it.
     """
 
     kind: str

@@ -1,10 +1,10 @@
-"""Slurm's ``sacct -P`` as task records: a job's name is its kind, ``Elapsed`` what it took.
+"""Slurm's ``sacct -P`` as task records: a job's name is its kind, ``Elapsed`` its run time.
 
 TIMEOUT, OUT_OF_MEMORY, PREEMPTED, NODE_FAIL, REQUEUED, DEADLINE and CANCELLED after its start:
-stopped, so it would have taken longer. FAILED is no observation. Steps (``123.batch``) give their
-job the largest MaxRSS, and are no jobs. The names that Snakemake and Nextflow give their jobs
-become the rule or the process again. Comma separated dumps with the columns of
-:mod:`vgrads.traces.sacct` are understood too.
+stopped, so it would have taken longer. FAILED is no observation. Steps (``123.batch``) provide
+their job's largest MaxRSS, and are not jobs. The job names of Snakemake and Nextflow are converted
+back to the rule or the process. Comma separated dumps with the columns of
+:mod:`vgrads.traces.sacct` are also accepted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _NEXTFLOW = re.compile(r"nf-(.+?)(?:_\(.*\)?|_\d+)?$")
 
 
 def read_sacct_tasks(path: Path, delimiter: str) -> Iterator[Item]:
-    """Jobs of a dump in any order of columns; items as in :mod:`vgrads.traces.task_lines`."""
+    """Read the jobs of a dump in any order of columns; items as in
+    :mod:`vgrads.traces.task_lines`."""
     waiting: Item | None = None
     job = ""
     for line, row in rows(path, delimiter, quotes=delimiter == ","):
@@ -66,7 +67,7 @@ def read_sacct_tasks(path: Path, delimiter: str) -> Iterator[Item]:
 
 
 def _with_memory(record: TaskRecord, row: Row) -> TaskRecord:
-    """A job whose step held that much: the largest counts."""
+    """Return a job with the memory of a step: the largest counts."""
     peak = bytes_of(cell(row, "maxrss"))
     return replace(record, memory_bytes=max(record.memory_bytes or 0.0, peak)) if peak else record
 
@@ -77,11 +78,11 @@ def _job(row: Row, line: int, name: str) -> Item:
         state = "COMPLETED" if cell(row, "exitcode") in ("", "0:0", "0") else "FAILED"
     if state in _FAILED:
         return "failed"
-    if state != "COMPLETED" and not any(_same(state, known) for known in _STOPPED):
+    if state != "COMPLETED" and not any(_same(state, existing) for existing in _STOPPED):
         return "not ended"
     took = _elapsed(row)
     if took == "unreadable":
-        return Broken(line, "Elapsed", "is no time")
+        return Broken(line, "Elapsed", "is not a time")
     if isinstance(took, str):
         return took
     if state != "COMPLETED" and took == 0:
@@ -101,19 +102,19 @@ def _job(row: Row, line: int, name: str) -> Item:
     )
 
 
-def _same(state: str, known: str) -> bool:
-    """Whether a state is this one; ``sacct`` without ``-P`` cuts it off at ten letters."""
-    return known == state or (len(state) >= 7 and known.startswith(state))
+def _same(state: str, existing: str) -> bool:
+    """Return whether a state is this one; ``sacct`` without ``-P`` truncates it to ten letters."""
+    return existing == state or (len(state) >= 7 and existing.startswith(state))
 
 
 def job_kind(name: str) -> str:
-    """The rule or process behind a job's name; the name itself where no workflow system gave it.
+    """Return the rule or process of a job's name; the name itself if no workflow system created it.
 
     >>> job_kind("snakejob.align.12.sh"), job_kind("nf-FASTQC_(s1)"), job_kind("simulate")
     ('align', 'FASTQC', 'simulate')
     """
-    found = _SNAKEJOB.match(name) or _NEXTFLOW.match(name)
-    return found[1] if found else name
+    match = _SNAKEJOB.match(name) or _NEXTFLOW.match(name)
+    return match[1] if match else name
 
 
 def _elapsed(row: Row) -> float | str:
@@ -130,7 +131,7 @@ def _elapsed(row: Row) -> float | str:
 
 
 def _machine(row: Row) -> str:
-    """The node, where there was but one."""
+    """Return the node, if there was only one."""
     nodes = cell(row, "nodelist", "node_list")
     several = (number_of(cell(row, "nnodes", "nodes_req", "allocnodes")) or 1) > 1
     return "" if several or re.search(r"[\[,\s]", nodes) else nodes

@@ -1,12 +1,13 @@
 """Snakemake's ``benchmark:`` files and its ``.snakemake/metadata`` as task records.
 
-**Benchmarks.** One row a repeat; ``s`` is measured inside the job, without waiting and environment
-set-up. A benchmark file does not name its rule unless it is an extended one (``rule_name``).
-Otherwise the rule is, in this order: a part of the path that is a rule of ``.snakemake/metadata``
-in the same folder; the first folder below ``benchmarks`` (``benchmarks/RULE/SAMPLE.tsv``); of a
-name with dots the part that varies least over the folder, the last where they tie
-(``benchmarks/SAMPLE.RULE.tsv``); the name (``benchmarks/RULE.tsv``). Where that guess is wrong, a
-mapping of kinds mends it (:func:`vgrads.traces.task_files.read_task_records`).
+**Benchmarks.** One row per repeat; ``s`` is measured inside the job, without waiting and
+environment set-up. A benchmark file does not name its rule unless it is an extended one
+(``rule_name``). Otherwise the rule is, in this order: a part of the path that is a rule of
+``.snakemake/metadata`` in the same folder; the first folder below ``benchmarks``
+(``benchmarks/RULE/SAMPLE.tsv``); of a name with dots the part that varies least over the folder,
+the last in case of ties (``benchmarks/SAMPLE.RULE.tsv``); the name (``benchmarks/RULE.tsv``). If
+that guess is wrong, a mapping of kinds corrects it
+(:func:`vgrads.traces.task_files.read_task_records`).
 
 **Metadata.** One JSON file for each output, its name in base64: outputs of one job are one run. The
 time is from when Snakemake started or *submitted* the job to its last output, so on a cluster it
@@ -43,12 +44,12 @@ from vgrads.traces.task_record import TaskRecord
 _MIB = 1024.0 * 1024.0
 _ENDINGS = re.compile(r"(\.(gz|xz|tsv|txt|csv|jsonl|bmk|benchmarks?|bench))+$", re.IGNORECASE)
 _ROOTS = re.compile(r"(?i)bench(mark)?s?$|bmk$|benchmarking$")
-_EARLIEST, _SLACK_S = 1e8, 1.0  # a start before 1973 is no start; file systems round times
+_EARLIEST, _SLACK_S = 1e8, 1.0  # earlier starts (before 1973) are invalid; times are rounded
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a benchmark file's place says of it."""
+    """Kind, task and run derived from a benchmark file's path."""
 
     kind: str
     task: str
@@ -56,8 +57,8 @@ class Named:
 
 
 def read_benchmark(path: Path, named: Named) -> Iterator[Item]:
-    """Rows of a benchmark file, a table or lines of JSON; ``named`` counts where the row does not
-    name its rule."""
+    """Read rows of a benchmark file, a table or lines of JSON; ``named`` is used if the row does
+    not name its rule."""
     first = next(open_lines(path), "")
     for line, row in (
         _json_rows(path) if first.lstrip().startswith("{") else rows(path, "\t", quotes=False)
@@ -79,7 +80,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Row | Broken]]:
                 {str(key): "" if value is None else str(value) for key, value in entry.items()},
             )
         else:
-            yield number, Broken(number, "", "is no JSON object")
+            yield number, Broken(number, "", "is not a JSON object")
 
 
 def _measured(row: Row, line: int, named: Named) -> Item:
@@ -87,7 +88,7 @@ def _measured(row: Row, line: int, named: Named) -> Item:
     if took == NO_TIME:
         took = seconds(cell(row, "h:m:s"))
     if took == "unreadable":
-        return Broken(line, "s", f"'{row.get('s', '')[:40]}' is no time")
+        return Broken(line, "s", f"'{row.get('s', '')[:40]}' is not a time")
     if isinstance(took, str):
         return took
     return TaskRecord(
@@ -102,20 +103,21 @@ def _measured(row: Row, line: int, named: Named) -> Item:
 
 
 def _mib_sum(text: str) -> float | None:
-    """Bytes of ``{'a.fa': 0.5, 'b.fa': 1.5}``, which counts in MiB, or of a number."""
+    """Parse bytes of ``{'a.fa': 0.5, 'b.fa': 1.5}``, which counts in MiB, or of a number."""
     try:
-        told = ast.literal_eval(text) if text else None
+        message = ast.literal_eval(text) if text else None
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
-    values = list(told.values()) if isinstance(told, dict) else [told]
-    known = [number for value in values if (number := number_of(value)) is not None and number >= 0]
-    return sum(known) * _MIB if known and len(known) == len(values) else None
+    values = list(message.values()) if isinstance(message, dict) else [message]
+    existing = [
+        number for value in values if (number := number_of(value)) is not None and number >= 0
+    ]
+    return sum(existing) * _MIB if existing and len(existing) == len(values) else None
 
 
 def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Path, Named]:
-    """What the places of the benchmark files of one folder say; ``rules``: those that are known to
-    be rules."""
-    known = frozenset(rules)
+    """Derive names from the paths of the benchmark files of one folder; ``rules``: known rules."""
+    existing = frozenset(rules)
     below = {path: _below_root(path, paths) for path in paths}
     flat = [
         parts[0].split(".") for parts, _ in below.values() if len(parts) == 1 and "." in parts[0]
@@ -123,14 +125,14 @@ def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Pa
     first, last = ({words[at] for words in flat} for at in (0, -1))
     at = 0 if len(first) < len(last) else -1
     return {
-        path: Named(_rule(parts, known, at), "/".join(parts), run)
+        path: Named(_rule(parts, existing, at), "/".join(parts), run)
         for path, (parts, run) in below.items()
     }
 
 
 def _below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
-    """Parts of the path below the folder of benchmarks, the last without endings; and the project's
-    folder."""
+    """Return parts of the path below the folder of benchmarks, the last without extensions; and the
+    project's folder."""
     parts = [*path.absolute().parts[:-1], _ENDINGS.sub("", path.name) or path.name]
     roots = [n for n, part in enumerate(parts[:-1]) if _ROOTS.match(part)]
     shared = len(path.absolute().parent.parts)
@@ -147,17 +149,17 @@ def _below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
     return parts[at:], "/".join(parts[max(1, at - 2) : at])
 
 
-def _rule(parts: Sequence[str], known: frozenset[str], at: int) -> str:
+def _rule(parts: Sequence[str], existing: frozenset[str], at: int) -> str:
     words = [*parts, *parts[-1].split(".")]
-    found = next((word for word in words if word in known), None)
-    if found:
-        return found
+    text = next((word for word in words if word in existing), None)
+    if text:
+        return text
     return parts[0] if len(parts) > 1 else parts[0].split(".")[at]
 
 
 @dataclass(slots=True)
-class _Job:
-    """What the outputs of one job say together."""
+class _SnakemakeJob:
+    """Combined metadata of the outputs of one job."""
 
     rule: str
     start_s: float
@@ -169,38 +171,38 @@ class _Job:
 def read_metadata(
     documents: Iterable[tuple[Path, Mapping[str, Any]]], root: Path | None
 ) -> Iterator[Item]:
-    """Runs of jobs, of the metadata of their outputs; with the project's folder, sizes of inputs
-    that are unchanged.
+    """Read runs of jobs from the metadata of their outputs; with the project's folder, sizes of
+    unchanged inputs.
 
-    A size counts where the file lies below ``root`` and has not been written since the job began.
+    A size counts if the file is below ``root`` and has not been written since the job began.
     """
-    jobs: dict[tuple[object, ...], _Job] = {}
+    jobs: dict[tuple[object, ...], _SnakemakeJob] = {}
     for path, entry in documents:
-        found = _metadata(entry)
-        if not isinstance(found, _Job):
+        result = _metadata(entry)
+        if not isinstance(result, _SnakemakeJob):
             yield (
-                found
-                if isinstance(found, str)
-                else Broken(0, f"{path.name}: {found.field}", found.why)
+                result
+                if isinstance(result, str)
+                else Broken(0, f"{path.name}: {result.field}", result.why)
             )
             continue
-        key = _job_key(found, entry)
-        job = jobs.setdefault(key, found)
-        job.start_s, job.end_s = min(job.start_s, found.start_s), max(job.end_s, found.end_s)
+        key = _job_key(result, entry)
+        job = jobs.setdefault(key, result)
+        job.start_s, job.end_s = min(job.start_s, result.start_s), max(job.end_s, result.end_s)
     for number, job in enumerate(jobs.values(), 1):
         yield _as_record(job, number, root)
 
 
-def _job_key(job: _Job, entry: Mapping[str, Any]) -> tuple[object, ...]:
-    """What the outputs of one job have in common: the hash of the job, or where there is none, all
-    we know of it."""
+def _job_key(job: _SnakemakeJob, entry: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the common key of the outputs of one job: the hash of the job, or if there is none,
+    all known fields."""
     if entry.get("job_hash") is not None:
         return job.rule, str(entry["job_hash"])
-    told = (str(entry.get(name)) for name in ("shellcmd", "params", "log"))
-    return job.rule, job.inputs, round(job.start_s, 1), *told
+    message = (str(entry.get(name)) for name in ("shellcmd", "params", "log"))
+    return job.rule, job.inputs, round(job.start_s, 1), *message
 
 
-def _metadata(entry: Mapping[str, Any]) -> _Job | Broken | str:
+def _metadata(entry: Mapping[str, Any]) -> _SnakemakeJob | Broken | str:
     if entry.get("incomplete"):
         return "incomplete"
     rule, start, end = (
@@ -216,10 +218,10 @@ def _metadata(entry: Mapping[str, Any]) -> _Job | Broken | str:
         return BACKWARDS
     inputs = entry.get("input")
     names = tuple(map(str, inputs)) if isinstance(inputs, list) else ()
-    return _Job(rule, start, end, names, tool_of(entry.get("shellcmd")))
+    return _SnakemakeJob(rule, start, end, names, tool_of(entry.get("shellcmd")))
 
 
-def _as_record(job: _Job, number: int, root: Path | None) -> TaskRecord:
+def _as_record(job: _SnakemakeJob, number: int, root: Path | None) -> TaskRecord:
     return TaskRecord(
         kind=job.rule,
         seconds=job.end_s - job.start_s,
@@ -231,20 +233,20 @@ def _as_record(job: _Job, number: int, root: Path | None) -> TaskRecord:
     )
 
 
-def _input_bytes(job: _Job, root: Path) -> float | None:
-    """Bytes of all inputs as they were; None where one is gone, newer than the job, or outside the
-    project."""
+def _input_bytes(job: _SnakemakeJob, root: Path) -> float | None:
+    """Return bytes of all inputs as they were; None if one is gone, newer than the job, or outside
+    the project."""
     total = 0.0
     base = root.resolve()
     for name in job.inputs:
         try:
-            place = (root / name).resolve()
-            about = place.stat()
+            folder = (root / name).resolve()
+            about = folder.stat()
         except (OSError, ValueError, RuntimeError):
             return None
         if (
-            not place.is_relative_to(base)
-            or not place.is_file()
+            not folder.is_relative_to(base)
+            or not folder.is_file()
             or about.st_mtime > job.start_s + _SLACK_S
         ):
             return None

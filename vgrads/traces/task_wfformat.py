@@ -1,9 +1,9 @@
-"""WfFormat 1.3 to 1.6 (WfCommons) as task records: what the tasks of a recorded workflow took.
+"""WfFormat 1.3 to 1.6 (WfCommons) as task records: run times of the tasks of a recorded workflow.
 
-A task's kind is its category; where it has none, its program, if its name begins with that; else
-its name without numbers and without what a process is part of. The size of its input is known where
+A task's kind is its category; if it has none, its program, if its name begins with that; otherwise
+its name without numbers and without the prefix of its process. The size of its input is known if
 all its input files have one. Stage-in, stage-out and cleaning tasks of the recording system (type
-``transfer``, ``auxiliary``) are none. https://github.com/wfcommons/WfFormat
+``transfer``, ``auxiliary``) are omitted. https://github.com/wfcommons/WfFormat
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _STAMPED = re.compile(r"-\d{8}T\d{6}Z?(-\d+)?$|-0$")
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """What all tasks of the document share."""
+    """Common data of all tasks of the document."""
 
     workflow: str
     run: str
     sizes: Mapping[str, float | None]
-    machine: str  # the only one there was, else empty
+    machine: str  # if there was only one, otherwise empty
 
 
 def read_wfformat_tasks(document: Json, where: str) -> Iterator[Item]:
-    """The tasks of a parsed document; InputError where it is not WfFormat."""
+    """Read the tasks of a parsed document; InputError if it is not WfFormat."""
     body = document.get("workflow")
     if not isinstance(body, Mapping):
         raise InputError("no field 'workflow'", where=where)
@@ -60,7 +60,7 @@ def read_wfformat_tasks(document: Json, where: str) -> Iterator[Item]:
     only = machines[0] if len(machines) == 1 else ""
     shared = _Recorded(_STAMPED.sub("", name), run, _sizes(specification), only)
     if not pairs:
-        raise InputError("holds no tasks", where=where)
+        raise InputError("contains no tasks", where=where)
     for number, (stated_task, run_task) in enumerate(pairs, 1):
         yield _task(stated_task, run_task, shared, number)
 
@@ -89,12 +89,12 @@ def _bytes(value: object) -> float | None:
 def _task(stated: Json, ran: Json, shared: _Recorded, number: int) -> Item:
     if stated.get("type", "compute") in ("transfer", "auxiliary"):
         return "staging"
-    told = ran.get("runtimeInSeconds", ran.get("runtime"))
-    if told is None:
+    message = ran.get("runtimeInSeconds", ran.get("runtime"))
+    if message is None:
         return NO_TIME
-    took = number_of(told)
+    took = number_of(message)
     if took is None:
-        return Broken(0, f"task {number}: runtimeInSeconds", f"'{told!s:.40}' is no number")
+        return Broken(0, f"task {number}: runtimeInSeconds", f"'{message!s:.40}' is not a number")
     if took < 0:
         return BACKWARDS
     kind = _kind(stated, ran)
@@ -132,19 +132,19 @@ def _kind(stated: Json, ran: Json) -> str:
 
 
 def _machine(ran: Json) -> str:
-    """The machine, where there was but one."""
+    """Return the machine, if there was only one."""
     several = ran.get("machines")
     listed = several if isinstance(several, list) else [ran.get("machine")]
     return str(listed[0]) if len(listed) == 1 and isinstance(listed[0], str) else ""
 
 
 def _input(stated: Json, sizes: Mapping[str, float | None]) -> float | None:
-    """Bytes of all input files; None where there are none, or where one has no size."""
+    """Return bytes of all input files; None if there are none, or if one has no size."""
     names = stated.get("inputFiles")
     if isinstance(names, list):
-        found = [sizes.get(str(name)) for name in names]
+        results = [sizes.get(str(name)) for name in names]
     else:
         files = [f for f in _listed(stated.get("files")) if f.get("link") == "input"]
-        found = [_bytes(f.get("sizeInBytes", f.get("size"))) for f in files]
-    known = [size for size in found if size is not None]
-    return sum(known) if known and len(known) == len(found) else None
+        results = [_bytes(f.get("sizeInBytes", f.get("size"))) for f in files]
+    existing = [size for size in results if size is not None]
+    return sum(existing) if existing and len(existing) == len(results) else None

@@ -1,1 +1,1 @@
-"""What is to be run: tasks, DAG workflows, workflow sets, and the files that they come from."""
+"""Workflows: tasks, DAG workflows, workflow sets, and their files."""

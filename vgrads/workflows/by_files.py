@@ -1,4 +1,4 @@
-"""Tasks of one workflow that belong together by what they read and write."""
+"""Dependencies between tasks of one workflow by the files that they read and write."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from vgrads.workflows.task import Task
 
 
 def after_makers(tasks: Iterable[Task]) -> list[Task]:
-    """Tasks with the parents that their inputs name: whoever alone makes a file is a parent of
-    whoever reads it.
+    """Add the parents that the inputs of tasks imply: the only task that writes a file is a parent
+    of each task that reads it.
 
-    Where several make one, ``parents`` has to say which of them is meant.
+    If several write it, ``parents`` must state which of them is meant.
     """
     tasks = list(tasks)
     makers = _makers(
@@ -26,11 +26,11 @@ def after_makers(tasks: Iterable[Task]) -> list[Task]:
 
 
 def refuse_two_makers(workflow: Workflow, where: str) -> None:
-    """InputError where two tasks write one file and neither waits for the other: which of them is
-    kept would be luck.
+    """Raise InputError if two tasks write one file and neither waits for the other: the remaining
+    file would be a matter of chance.
 
-    Tasks without a command, as recorded workflows have them, write nothing (two in Montage are
-    recorded with one name).
+    Tasks without a command, as in recorded workflows, write nothing (two in Montage are recorded
+    with one name).
     """
     tasks = [workflow.tasks[i] for i in workflow.order if workflow.tasks[i].command]
     for name, makers in _makers((task.id, task.outputs) for task in tasks).items():
@@ -44,27 +44,27 @@ def refuse_two_makers(workflow: Workflow, where: str) -> None:
 
 
 def _makers(outputs: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Sequence[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    results: dict[str, list[str]] = defaultdict(list)
     for task_id, names in outputs:
         for name in dict.fromkeys(names):
-            found[name].append(task_id)
-    return found
+            results[name].append(task_id)
+    return results
 
 
 def _after(task: Task, makers: Mapping[str, Sequence[str]]) -> Task:
     sole = dict.fromkeys(makers[name][0] for name in task.inputs if len(makers.get(name, ())) == 1)
-    more = tuple(one for one in sole if one != task.id and one not in task.parents)
+    more = tuple(name for name in sole if name != task.id and name not in task.parents)
     return replace(task, parents=task.parents + more) if more else task
 
 
 def _waits(workflow: Workflow, later: str, earlier: str) -> bool:
-    """Whether a task descends from another."""
-    seen, ahead = set[str](), [later]
+    """Return whether a task descends from another."""
+    observed, ahead = set[str](), [later]
     while ahead:
         for parent in workflow.tasks[ahead.pop()].parents:
             if parent == earlier:
                 return True
-            if parent not in seen:
-                seen.add(parent)
+            if parent not in observed:
+                observed.add(parent)
                 ahead.append(parent)
     return False

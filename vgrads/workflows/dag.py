@@ -1,4 +1,4 @@
-"""A workflow: tasks, what each needs of the others, how much data travels between them."""
+"""A workflow: tasks, their dependencies, and the data transferred between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vgrads.kernel.units import LONGEST_S
 from vgrads.workflows.shape import Shape
 from vgrads.workflows.task import Task
 
-_LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
+_LONGEST_COMMAND = 120_000  # of one argument; Linux accepts up to 128 KiB
 _LONGEST_NAME = 255
 _MOST_PROCS = 100_000_000
 _RESERVED = (
@@ -34,7 +34,7 @@ _SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
 class Workflow:
     """A directed acyclic graph of tasks; build it with :func:`make_workflow`, which checks it.
 
-    ``notes``: what whoever plans with it must know, as that more tasks will become known.
+    ``notes``: information for planning, such as that more tasks will become known.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Workflow:
 
     @cached_property
     def shape(self) -> Shape:
-        """What follows from the tasks alone."""
+        """Arrays derived from the tasks alone."""
         return Shape(self.tasks, self.file_mib)
 
     @property
@@ -54,11 +54,11 @@ class Workflow:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Task ids so that every parent stands before its children."""
+        """Task ids in an order with every parent before its children."""
         return self.shape.order
 
     def transfer_mib(self, parent: str, child: str) -> float:
-        """Data that ``child`` reads of ``parent``."""
+        """Return the data that ``child`` reads from ``parent``."""
         return self.shape.edge_mib[parent, child]
 
     @cached_property
@@ -67,8 +67,8 @@ class Workflow:
         return max(task.procs for task in self.tasks.values())
 
     def critical_path_s(self, bandwidth_mib_s: float = float("inf")) -> float:
-        """Longest chain of run times at speed 1, with transfers at this bandwidth between all
-        tasks."""
+        """Return the longest chain of run times at speed 1, with transfers at this bandwidth
+        between all tasks."""
         ends: dict[str, float] = {}
         for task_id in self.order:
             task = self.tasks[task_id]
@@ -79,10 +79,10 @@ class Workflow:
         return max(ends.values())
 
     def renamed(self, name: str) -> Workflow:
-        """The same workflow under another name."""
-        found = replace(self, name=name)
-        found.__dict__["shape"] = self.shape  # where the cached property keeps it
-        return found
+        """Return the same workflow under another name."""
+        result = replace(self, name=name)
+        result.__dict__["shape"] = self.shape  # where the cached property stores it
+        return result
 
 
 def make_workflow(
@@ -92,7 +92,7 @@ def make_workflow(
     where: str = "",
     notes: tuple[str, ...] = (),
 ) -> Workflow:
-    """A checked workflow; InputError names the task and the field that are wrong."""
+    """Build a checked workflow; InputError names the wrong task and field."""
     by_id: dict[str, Task] = {}
     for task in tasks:
         if task.id in by_id:
@@ -114,11 +114,15 @@ def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
     place = f"{where}: task '{task.id}'" if where else f"task '{task.id}'"
     if task.stated and not 0 <= task.runtime_s <= LONGEST_S:
         raise InputError(
-            f"runtime_s is {task.runtime_s}", where=place, fix=f"give seconds, 0 to {LONGEST_S:g}"
+            f"invalid runtime_s {task.runtime_s}",
+            where=place,
+            fix=f"give seconds, 0 to {LONGEST_S:g}",
         )
     if not 1 <= task.procs <= _MOST_PROCS:
         raise InputError(
-            f"procs is {task.procs}", where=place, fix=f"give a number from 1 to {_MOST_PROCS:,}"
+            f"invalid procs {task.procs}",
+            where=place,
+            fix=f"give a number from 1 to {_MOST_PROCS:,}",
         )
     if len(set(task.parents)) < len(task.parents):
         raise InputError("names a parent twice", where=place)
@@ -129,7 +133,7 @@ def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
 
 
 def _check_orders(task: Task, place: str) -> None:
-    """What a task is to run and to move must be possible to say to a system, and stay in its
+    """Check that a task's command and transfers can be passed to a system, and stay in its
     folder."""
     for what, text, check in (
         ("id", task.id, check_text),
@@ -161,29 +165,31 @@ def _check_name(name: str, place: str) -> None:
     parts = name.split("/")
     if not name or name.startswith("/") or ".." in parts or name.strip("/.") == "":
         raise InputError(
-            f"'{name}' leads out of the task's folder",
+            f"'{name}' is outside the task's folder",
             where=place,
-            fix="a name below it, as out/a.txt",
+            fix="use a name below it, e.g. out/a.txt",
         )
     if max(len(part.encode()) for part in parts) > _LONGEST_NAME or parts[0] in _RESERVED:
         raise InputError(f"'{name[:80]}' cannot be the name of a file there", where=place)
 
 
 def check_command(text: str) -> None:
-    """InputError where a command cannot be handed to a shell."""
+    """Raise InputError if a command cannot be passed to a shell."""
     check_text(text)
     if len(text.encode()) > _LONGEST_COMMAND:
-        raise InputError(f"is longer than {_LONGEST_COMMAND} bytes", fix="put it into a file")
+        raise InputError(
+            f"is longer than {_LONGEST_COMMAND} bytes", fix="write the command to a file"
+        )
 
 
 def check_text(text: str) -> None:
-    """InputError where a text cannot be handed to a system: it has a NUL, or is no Unicode."""
+    """Raise InputError if a text cannot be passed to a system: it has a NUL, or is not Unicode."""
     if "\0" in text:
         raise InputError("has a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError("is no valid text") from error
+        raise InputError("is not valid text") from error
 
 
 def _cycle(by_id: Mapping[str, Task]) -> str:

@@ -1,4 +1,4 @@
-"""What a task needs of the place where it runs, whatever it does there."""
+"""Requirements of a task on the slot where it runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Needs(NamedTuple):
-    """Processors, MiB of memory, an engine for containers (empty: none, ``any``: whichever), units
-    of resources by name."""
+    """Processors, MiB of memory, a container engine (empty: none, ``any``: every one), units of
+    resources by name."""
 
     procs: int
     memory_mib: float = 0.0

@@ -1,4 +1,4 @@
-"""Files that lie elsewhere: inputs that are fetched by URL, outputs that are sent to one."""
+"""Remote files: inputs that are fetched by URL, outputs that are sent to one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pydantic import Field, field_validator, model_validator
 from vgrads.kernel.documents import Document
 
 SCHEMES = ("http", "https", "s3", "file")
-_HELD = re.compile(r"\{(\w*)\}")
+_PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _PLACEHOLDERS = frozenset({"workflow", "task"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
-    """A file by its name below a task's folder, and where it comes from or goes to. ``digest``:
+    """A file by its name below a task's folder, and its source or destination. ``digest``:
     ``sha256:…`` or ``md5:…``.
 
     ``{workflow}`` and ``{task}`` in the URL stand for their names.
@@ -30,11 +30,11 @@ class RemoteFile:
     digest: str = ""
 
     def of(self, workflow: str, task: str) -> RemoteFile:
-        """The same for one task of one workflow."""
+        """Return the same for one task of one workflow."""
         return self.named(workflow=workflow).named(task=task)
 
     def named(self, **names: str) -> RemoteFile:
-        """The same with some of these names put in; keys of s3 are taken as they stand."""
+        """Return the same with some of these names inserted; keys of s3 are not encoded."""
         url = self.url
         for what, name in names.items():
             url = url.replace(
@@ -44,15 +44,17 @@ class RemoteFile:
 
 
 def check_url(url: str) -> str:
-    """ValueError where a URL is none that can be fetched from and sent to."""
+    """Raise ValueError for a URL that cannot be fetched from and sent to."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise ValueError(f"'{url[:80]}' is no URL: {error}") from error
+        raise ValueError(f"'{url[:80]}' is not a valid URL: {error}") from error
     if parts.scheme not in SCHEMES:
-        raise ValueError(f"'{url[:80]}' is no URL of {', '.join(SCHEMES)}")
+        raise ValueError(f"'{url[:80]}' is not a URL of {', '.join(SCHEMES)}")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("has a user or password in it, which everybody would see who sees the set")
+        raise ValueError(
+            "contains a user or password, which everybody who can read the set would see"
+        )
     if parts.scheme == "file" and (
         parts.netloc not in ("", "localhost") or not parts.path.startswith("/")
     ):
@@ -60,10 +62,10 @@ def check_url(url: str) -> str:
     if parts.scheme != "file" and not parts.netloc:
         raise ValueError(f"'{url[:80]}' names no machine")
     if any(ord(sign) <= 32 for sign in url):
-        raise ValueError(f"'{url[:80]}' has blanks in it (%20)")
-    unknown = set(_HELD.findall(url)) - _PLACEHOLDERS
+        raise ValueError(f"'{url[:80]}' contains blanks (write %20)")
+    unknown = set(_PLACEHOLDER.findall(url)) - _PLACEHOLDERS
     if unknown:
-        raise ValueError(f"'{{{min(unknown)}}}' stands for nothing ({{workflow}}, {{task}})")
+        raise ValueError(f"unknown placeholder '{{{min(unknown)}}}' (use {{workflow}} or {{task}})")
     return url
 
 
@@ -71,7 +73,7 @@ Url = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class FetchDocument(Document):
-    """An input by URL: its digest, and the name that it gets, else the last part of the URL."""
+    """An input by URL: its digest, and its name, by default the last part of the URL."""
 
     url: Url
     sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")] | None = None
@@ -85,19 +87,19 @@ class FetchDocument(Document):
         if self.sha256 and self.md5:
             raise ValueError("give 'sha256' or 'md5', not both")
         if not self.file.name:
-            raise ValueError("the URL ends with no name; give one with 'as'")
+            raise ValueError("the URL does not end with a file name; give one with 'as'")
         return self
 
     @property
     def file(self) -> RemoteFile:
-        """The value behind it."""
+        """Return the value of the document."""
         name = self.as_ or posixpath.basename(unquote(urlsplit(self.url).path))
         stated = f"sha256:{self.sha256}" if self.sha256 else f"md5:{self.md5}" if self.md5 else ""
         return RemoteFile(name=name, url=self.url, digest=stated.lower())
 
 
 class SendDocument(Document):
-    """An output that goes to a URL, and nowhere else."""
+    """An output that is sent to a URL, and nowhere else."""
 
     name: Annotated[str, Field(min_length=1)]
     url: Url
@@ -106,5 +108,5 @@ class SendDocument(Document):
 
     @property
     def file(self) -> RemoteFile:
-        """The value behind it."""
+        """Return the value of the document."""
         return RemoteFile(name=self.name, url=self.url)

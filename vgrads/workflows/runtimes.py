@@ -1,5 +1,5 @@
-"""Run times for formats that carry none: a table by task, by kind of task, or for all; limits, for
-want of better."""
+"""Run times for formats without them: a table by task, by kind of task, or for all; otherwise
+limits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from vgrads.workflows.task import UNSTATED
 
 Runtimes = Mapping[str, float]
 EVERY = "*"
-_OF_LIMIT, _KEPT = 3.0, 1.645  # a limit is three times the median, and 95 of 100 tasks keep it
+_OF_LIMIT, _LIMIT_QUANTILE = (
+    3.0,
+    1.645,
+)  # limit = 3 × median; 95 of 100 tasks stay below it
 
 
 def runtime_of(table: Runtimes, names: Iterable[str]) -> float:
-    """Seconds under the first of these names that the table has, then under ``*``; UNSTATED if
+    """Return the seconds of the first of these names in the table, otherwise of ``*``; UNSTATED if
     none: it will be predicted."""
     tried = [name for name in names if name]
     for name in (*tried, EVERY):
@@ -28,12 +31,12 @@ def runtime_of(table: Runtimes, names: Iterable[str]) -> float:
 def timed(
     table: Runtimes, names: Iterable[str], stated_s: float | None, limit_s: float | None
 ) -> dict[str, Any]:
-    """``runtime_s`` and ``spread`` of a task: by the table, else as its author states, else by its
-    limit.
+    """Return ``runtime_s`` and ``spread`` of a task: from the table, otherwise as its author
+    states, otherwise from its limit.
 
-    After a limit (a walltime) a task is stopped: that is no estimate, but better than a blind
-    guess. The median is taken as a third of it, with a doubt that all tasks of the kind share and
-    that reaches the limit in one case of twenty.
+    After a limit (a walltime) a task is stopped: that is not an estimate, but better than a blind
+    guess. The median is assumed to be a third of it, with an uncertainty that all tasks of the kind
+    share and that reaches the limit in one case of twenty.
     """
     seconds = runtime_of(table, names)
     if not math.isnan(seconds):
@@ -42,5 +45,5 @@ def timed(
         return {"runtime_s": stated_s}
     if limit_s is None or limit_s <= 0:
         return {"runtime_s": UNSTATED}
-    spread = RuntimeSpread(kind=math.log(_OF_LIMIT) / _KEPT)
+    spread = RuntimeSpread(kind=math.log(_OF_LIMIT) / _LIMIT_QUANTILE)
     return {"runtime_s": limit_s / _OF_LIMIT, "spread": spread}

@@ -30,12 +30,12 @@ from vgrads.workflows.by_files import after_makers, refuse_two_makers
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import UNDERSTOOD, format_of, is_workflow, load_workflow
 from vgrads.workflows.links import linked, refuse_shared_targets
-from vgrads.workflows.manner import PLAIN, Manner
-from vgrads.workflows.manner_document import FIELDS, MannerDocument
 from vgrads.workflows.remote import FetchDocument, SendDocument
 from vgrads.workflows.runtimes import Runtimes
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
+from vgrads.workflows.task_environment import PLAIN, TaskEnvironment
+from vgrads.workflows.task_environment_document import FIELDS, TaskEnvironmentDocument
 
 MAX_WORKFLOWS = 100_000
 _SETS = (".yaml", ".yml", ".json", ".toml", ".gz", ".xz")
@@ -47,8 +47,8 @@ _Deviation = Annotated[float, Field(ge=0, le=5)]
 
 
 class SpreadDocument(Document):
-    """How far a run time may be from its median: standard deviations of its logarithm, by what
-    shares the error."""
+    """Uncertainty of a run time: standard deviations of its logarithm, by the tasks that share the
+    error."""
 
     own: _Deviation = 0.0
     kind: _Deviation = 0.0
@@ -56,8 +56,8 @@ class SpreadDocument(Document):
     site: _Deviation = 0.0
 
 
-class TaskDocument(MannerDocument):
-    """One task, written inline."""
+class TaskDocument(TaskEnvironmentDocument):
+    """One inline task."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
     runtime_s: Seconds | None = None
@@ -72,12 +72,12 @@ class TaskDocument(MannerDocument):
     resources: Mapping[_Resource, _Units] = {}
 
 
-class WorkflowDocument(MannerDocument):
-    """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones.
+class WorkflowDocument(TaskEnvironmentDocument):
+    """A workflow of the set: a ``file``, or inline ``tasks``; ``count`` equal ones.
 
     ``inputs``: a file or folder that belongs to ``file``, see
-    :func:`vgrads.workflows.formats.load.load_workflow`; ``notes``: what a plan of it is to say,
-    beside what its file says.
+    :func:`vgrads.workflows.formats.load.load_workflow`; ``notes``: notes of its plan, in addition
+    to those of its file.
     """
 
     name: Annotated[str, Field(max_length=200)] = ""
@@ -90,18 +90,18 @@ class WorkflowDocument(MannerDocument):
     notes: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
 
     @model_validator(mode="after")
-    def _one_source(self) -> WorkflowDocument:
+    def _check_source(self) -> WorkflowDocument:
         if (self.file is None) == (not self.tasks):
             raise ValueError("give either 'file' or 'tasks'")
         if self.tasks and not self.name:
             raise ValueError("an inline workflow needs a 'name'")
         if self.tasks and self.inputs is not None:
-            raise ValueError("'inputs' belongs to a 'file'")
+            raise ValueError("'inputs' needs a 'file'")
         return self
 
 
-class SetDocument(MannerDocument):
-    """A workflow set as people and portals write it (``docs/sets.md`` has an example)."""
+class SetDocument(TaskEnvironmentDocument):
+    """A workflow set as users and portals write it (``docs/sets.md`` has an example)."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     deadline: str | float | datetime
@@ -128,7 +128,7 @@ class SetDocument(MannerDocument):
         return value
 
     @model_validator(mode="after")
-    def _one_requirement(self) -> SetDocument:
+    def _check_requirement(self) -> SetDocument:
         if self.fraction is not None and self.at_least is not None:
             raise ValueError("give 'fraction' or 'at_least', not both")
         return self
@@ -136,14 +136,13 @@ class SetDocument(MannerDocument):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowSet:
-    """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission.
+    """A request: at least ``needed`` of ``workflows`` done ``deadline_s`` after submission.
 
-    ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no
-    spread of their own: what is written with a task is their median. ``env`` is what all tasks find
-    in their environment beside the usual, ``pass_env`` names variables of the caller that they are
-    passed; what else a set says of how tasks run stands with each of them. ``released``: tasks
-    begin only when whoever handed the set over releases them, with their commands; one copy of
-    each.
+    ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks without a
+    spread: the stated run time is their median. ``env`` is added to the environment of all tasks,
+    ``pass_env`` names variables of the caller that are passed to them; other settings of a set are
+    stored with each task. ``released``: tasks start only when the program that submitted the set
+    releases them, with their commands; one replica of each.
     """
 
     name: str
@@ -160,7 +159,7 @@ class WorkflowSet:
 
     @property
     def most_usd(self) -> float:
-        """The budget; ``inf`` where there is none."""
+        """The budget; ``inf`` if there is none."""
         return float("inf") if self.budget_usd is None else self.budget_usd
 
     @property
@@ -169,7 +168,7 @@ class WorkflowSet:
         return max(workflow.width for workflow in self.workflows)
 
     def spread(self, task: Task) -> RuntimeSpread:
-        """How far a task's run time may be from its median."""
+        """Return the uncertainty of a task's run time."""
         return self._everywhere if task.spread is None else task.spread
 
     @cached_property
@@ -178,12 +177,12 @@ class WorkflowSet:
 
     @cached_property
     def uncertain(self) -> bool:
-        """True where some task may take longer than its median."""
+        """True if any task may take longer than its median."""
         shapes = {id(w.tasks): w.tasks for w in self.workflows}.values()
         return any(self.spread(task).total > 0 for tasks in shapes for task in tasks.values())
 
     def workflow(self, name: str) -> Workflow:
-        """One workflow by name; KeyError if there is none."""
+        """Return one workflow by name; KeyError if there is none."""
         return next(w for w in self.workflows if w.name == name)
 
 
@@ -191,25 +190,26 @@ FileLoader = Callable[[str, Runtimes, str | None], Workflow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """What may be said beside a set's file: another deadline, and what a bare workflow's file lacks
-    to be a set."""
+class SetOverrides:
+    """Values given in addition to a set's file: another deadline, and the fields that a bare
+    workflow's file lacks."""
 
     deadline: str | None = None
     inputs: Path | None = None
 
 
-NOTHING_BESIDE = Beside()
+NO_OVERRIDES = SetOverrides()
 
 
 def load_set(
-    path: Path, now: datetime | None = None, beside: Beside = NOTHING_BESIDE
+    path: Path, now: datetime | None = None, overrides: SetOverrides = NO_OVERRIDES
 ) -> tuple[WorkflowSet, str | None]:
-    """The set in a YAML or JSON file and the sites file that it names, resolved against its folder.
+    """Load the set of a YAML or JSON file and the sites file that it names, resolved against its
+    folder.
 
-    A workflow's file in place of it is a set of one, which needs a deadline.
+    A workflow's file instead is a set of one, which needs a deadline.
     """
-    document = _document_of(path, beside)
+    document = _document_of(path, overrides)
     folder = path.resolve().parent
     chosen = build_set(
         document,
@@ -223,29 +223,31 @@ def load_set(
     return chosen, str(folder / document.sites) if document.sites else None
 
 
-def _document_of(path: Path, beside: Beside) -> SetDocument:
-    found = format_of(path, read_text(path))
-    if found == "" and path.suffix.lower() not in _SETS:
+def _document_of(path: Path, overrides: SetOverrides) -> SetDocument:
+    text = format_of(path, read_text(path))
+    if text == "" and path.suffix.lower() not in _SETS:
         raise InputError(
             "is neither a set nor a workflow of a known format", where=str(path), fix=UNDERSTOOD
         )
-    if not is_workflow(found):
-        if beside.inputs is not None:
-            raise InputError("belongs to a workflow's file, and this is a set", where="--inputs")
-        given = load_mapping(path)
-        if beside.deadline is not None:
-            given["deadline"] = beside.deadline
-        return validate(SetDocument, given, str(path))
-    if beside.deadline is None:
+    if not is_workflow(text):
+        if overrides.inputs is not None:
+            raise InputError(
+                "applies only to a workflow file; this file is a workflow set", where="--inputs"
+            )
+        document = load_mapping(path)
+        if overrides.deadline is not None:
+            document["deadline"] = overrides.deadline
+        return validate(SetDocument, document, str(path))
+    if overrides.deadline is None:
         raise InputError(
-            "is a workflow and has no deadline",
+            "is a workflow file, which needs a deadline",
             where=str(path),
-            fix="--deadline 4h, or name it in a set",
+            fix="use --deadline 4h, or state it in a set",
         )
-    inputs = None if beside.inputs is None else str(beside.inputs.absolute())
-    one = {"file": path.name, "inputs": inputs}
+    inputs = None if overrides.inputs is None else str(overrides.inputs.absolute())
+    item = {"file": path.name, "inputs": inputs}
     return SetDocument.model_validate(
-        {"name": path.stem[:200], "deadline": beside.deadline, "workflows": [one]}
+        {"name": path.stem[:200], "deadline": overrides.deadline, "workflows": [item]}
     )
 
 
@@ -256,7 +258,7 @@ def build_set(
     now: datetime | None = None,
     directory: str = ".",
 ) -> WorkflowSet:
-    """The value behind a document; ``load_file`` opens the workflow files that it names."""
+    """Return the value of a document; ``load_file`` opens the workflow files that it names."""
     deadline_s = _deadline(
         document.deadline, now, where
     )  # before files are read, which may take long
@@ -278,22 +280,22 @@ def build_set(
 
 
 def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[Workflow, ...]:
-    found: list[Workflow] = []
-    general = replace(document.manner, env=())  # that of the set is its own
+    workflows: list[Workflow] = []
+    general = replace(document.environment, env=())  # the set stores its own
     taken: Counter[str] = Counter()
     if sum(entry.count for entry in document.workflows) > MAX_WORKFLOWS:
         raise InputError(f"more than {MAX_WORKFLOWS} workflows", where=f"{where}: workflows")
     for position, entry in enumerate(document.workflows):
-        workflow = _one(entry, load_file, f"{where}: workflows.{position}")
-        workflow = _in_manner(workflow, entry.manner.over(general))
+        workflow = _workflow_of(entry, load_file, f"{where}: workflows.{position}")
+        workflow = _with_environment(workflow, entry.environment.over(general))
         for _ in range(entry.count):
             taken[workflow.name] += 1
-            found.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
-    refuse_shared_targets(found, where)
-    return tuple(found)
+            workflows.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
+    refuse_shared_targets(workflows, where)
+    return tuple(workflows)
 
 
-def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
+def _workflow_of(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
     if entry.file is not None:
         try:
             workflow = load_file(entry.file, entry.runtimes, entry.inputs)
@@ -307,18 +309,19 @@ def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow
     return workflow
 
 
-def _in_manner(workflow: Workflow, general: Manner) -> Workflow:
-    """The workflow with its tasks as they are said to run, more generally."""
+def _with_environment(workflow: Workflow, general: TaskEnvironment) -> Workflow:
+    """Return the workflow with more general settings added to its tasks."""
     if general == PLAIN:
         return workflow
     tasks = {
-        i: replace(task, manner=task.manner.over(general)) for i, task in workflow.tasks.items()
+        i: replace(task, environment=task.environment.over(general))
+        for i, task in workflow.tasks.items()
     }
     return replace(workflow, tasks=tasks)
 
 
 def task_of(written: TaskDocument) -> Task:
-    """The task behind a document."""
+    """Return the task of a document."""
     fields = written.model_dump(exclude={"spread", "resources", "inputs", "outputs", *FIELDS})
     if written.runtime_s is None:
         fields["runtime_s"] = UNSTATED
@@ -326,15 +329,17 @@ def task_of(written: TaskDocument) -> Task:
     resources = tuple(sorted((name, units) for name, units in written.resources.items() if units))
     for what, elsewhere in (("inputs", "fetches"), ("outputs", "sends")):
         named = getattr(written, what)
-        fields[what] = tuple(one for one in named if isinstance(one, str))
-        fields[elsewhere] = tuple(one.file for one in named if not isinstance(one, str))
-    return Task(**fields, spread=spread, manner=written.manner, resources=resources)
+        fields[what] = tuple(name for name in named if isinstance(name, str))
+        fields[elsewhere] = tuple(item.file for item in named if not isinstance(item, str))
+    return Task(**fields, spread=spread, environment=written.environment, resources=resources)
 
 
 def _needed(document: SetDocument, count: int, where: str) -> int:
     if document.at_least is not None:
         if document.at_least > count:
-            raise InputError(f"at_least is {document.at_least} of {count} workflows", where=where)
+            raise InputError(
+                f"at_least is {document.at_least}, but there are {count} workflows", where=where
+            )
         return document.at_least
     fraction = float(document.fraction or 1.0)
     return max(1, math.ceil(fraction * count - 1e-9))

@@ -1,5 +1,4 @@
-"""What follows from a workflow's tasks alone; workflows that differ in nothing but their name share
-it."""
+"""Data derived from a workflow's tasks alone; workflows that differ only in their name share it."""
 
 from __future__ import annotations
 
@@ -15,9 +14,9 @@ from vgrads.workflows.needs import Needs
 from vgrads.workflows.task import Task
 
 
-class Arrays(NamedTuple):
-    """Tasks by their place in the order, for loops over many: ``parents`` of task t stand from
-    ``parents_at[t]`` on, with what t reads of each in ``mib``, its children in the same way."""
+class ShapeArrays(NamedTuple):
+    """Tasks by their position in the order, for loops over many: ``parents`` of task t begin at
+    ``parents_at[t]``, with the data that t reads from each in ``mib``; children likewise."""
 
     runtime_s: Floats
     procs: Ints
@@ -32,7 +31,7 @@ class Arrays(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """Tasks, what each needs of the others, and in which order they can go."""
+    """Tasks, their dependencies, and an order in which they can run."""
 
     tasks: Mapping[str, Task]
     file_mib: Mapping[str, float]
@@ -40,18 +39,18 @@ class Shape:
     @cached_property
     def children(self) -> Mapping[str, tuple[str, ...]]:
         """Task id → ids of the tasks that need it."""
-        found: dict[str, list[str]] = {task_id: [] for task_id in self.tasks}
+        results: dict[str, list[str]] = {task_id: [] for task_id in self.tasks}
         for task in self.tasks.values():
             for parent in task.parents:
-                found[parent].append(task.id)
-        return {task_id: tuple(ids) for task_id, ids in found.items()}
+                results[parent].append(task.id)
+        return {task_id: tuple(ids) for task_id, ids in results.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Task ids so that every parent stands before its children; O(V + E)."""
+        """Task ids with every parent before its children; O(V + E)."""
         waiting = {task.id: len(task.parents) for task in self.tasks.values()}
         ready = [task_id for task_id, count in waiting.items() if count == 0]
-        for task_id in ready:  # grows while it is walked
+        for task_id in ready:  # grows during the iteration
             for child in self.children[task_id]:
                 waiting[child] -= 1
                 if waiting[child] == 0:
@@ -60,7 +59,7 @@ class Shape:
 
     @cached_property
     def edge_mib(self) -> Mapping[tuple[str, str], float]:
-        """(parent, child) → data that the child reads of the parent."""
+        """(parent, child) → data that the child reads from the parent."""
         outputs = {task.id: frozenset(task.outputs) for task in self.tasks.values()}
         sizes = self.file_mib
         return {
@@ -71,24 +70,24 @@ class Shape:
 
     @cached_property
     def rank(self) -> Mapping[str, int]:
-        """Task id → its place in the order."""
+        """Task id → its position in the order."""
         return {task_id: n for n, task_id in enumerate(self.order)}
 
     @cached_property
-    def asked(self) -> frozenset[Needs]:
-        """What tasks need of a slot, each kind once."""
+    def distinct_needs(self) -> frozenset[Needs]:
+        """Requirements of tasks on a slot, each kind once."""
         return frozenset(task.needs for task in self.tasks.values())
 
     @cached_property
-    def arrays(self) -> Arrays:
-        """The same as numbers."""
+    def arrays(self) -> ShapeArrays:
+        """The same as arrays."""
         rank, tasks = self.rank, [self.tasks[task_id] for task_id in self.order]
         counts = np.array([len(task.parents) for task in tasks], np.int64)
         edges = [(parent, task.id) for task in tasks for parent in task.parents]
         parents = np.array([rank[parent] for parent, _ in edges], np.int64)
         mib = np.array([self.edge_mib[edge] for edge in edges], np.float64)
         by_parent = np.argsort(parents, kind="stable")
-        return Arrays(
+        return ShapeArrays(
             runtime_s=np.array([task.runtime_s for task in tasks], np.float64),
             procs=np.array([task.procs for task in tasks], np.int64),
             memory_mib=np.array([task.memory_mib for task in tasks], np.float64),

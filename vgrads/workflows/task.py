@@ -1,17 +1,17 @@
-"""A task: one command, what it needs, and how long it takes."""
+"""A task: one command, its requirements, and its run time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgrads.workflows.manner import PLAIN, Manner
+from vgrads.kernel.stored import stored_as
 from vgrads.workflows.needs import Needs
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task_environment import PLAIN, TaskEnvironment
 
 UNSTATED = float("nan")
-"""The run time of a task of which nobody has said how long it takes: it is predicted before
-planning."""
+"""Run time of a task for which none is stated: it is predicted before planning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +19,11 @@ class Task:
     """One command on ``procs`` cores for ``runtime_s`` seconds (the median) on a machine of speed
     1.
 
-    ``kind``: what is alike in tasks that are learned from together, as a program or a rule;
-    ``spread``: how far its run time may be from the median, None: as its set says; ``manner``: how
-    it runs; ``resources``: units of what machines have beside processors, by name. ``threads``:
-    processors that the command is told of where it takes up more of them, for its share of such
-    units; 0: all. ``fetches``: inputs that lie elsewhere; ``sends``: outputs that go elsewhere.
+    ``kind``: the group of tasks that are learned from together, such as a program or a rule;
+    ``spread``: uncertainty of its run time, None: that of its set; ``environment``: how it runs;
+    ``resources``: units of resources of machines other than processors, by name. ``threads``:
+    processors that are announced to the command if it occupies more of them, for its share of such
+    units; 0: all. ``fetches``: remote inputs; ``sends``: remote outputs.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Task:
     memory_mib: float = 0.0
     kind: str = ""
     spread: RuntimeSpread | None = None
-    manner: Manner = PLAIN
+    environment: TaskEnvironment = stored_as("manner", default=PLAIN)
     resources: tuple[tuple[str, int], ...] = ()
     threads: int = 0
     fetches: tuple[RemoteFile, ...] = ()
@@ -44,13 +44,13 @@ class Task:
 
     @property
     def needs(self) -> Needs:
-        """What a slot must have for it."""
-        box = self.manner.boxed
+        """Requirements on its slot."""
+        box = self.environment.boxed
         return Needs(
             self.procs, self.memory_mib, "" if box is None else box.engine or "any", self.resources
         )
 
     @property
     def stated(self) -> bool:
-        """True where somebody has said, or predicted, how long it takes."""
+        """True if its run time is stated or predicted."""
         return self.runtime_s == self.runtime_s

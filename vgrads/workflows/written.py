@@ -1,5 +1,4 @@
-"""A set as a document again: what a person would have to write to ask for it, whatever files it
-came from."""
+"""Conversion of a set to a document: as a user would write it, regardless of its source files."""
 
 from __future__ import annotations
 
@@ -7,36 +6,40 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from vgrads.workflows.dag import Workflow
-from vgrads.workflows.manner import Manner
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
+from vgrads.workflows.task_environment import TaskEnvironment
 
 
-def document_of(wanted: WorkflowSet) -> dict[str, Any]:
-    """A :class:`vgrads.workflows.sets.SetDocument` as plain values; equal neighbours stand there
-    once, with a count."""
+def document_of(workflow_set: WorkflowSet) -> dict[str, Any]:
+    """Return a :class:`vgrads.workflows.sets.SetDocument` as plain values; equal adjacent workflows
+    appear once, with a count."""
     entries: list[dict[str, Any]] = []
-    for workflow in wanted.workflows:
+    for workflow in workflow_set.workflows:
         entry = _entry(workflow)
         if entries and {**entries[-1], "count": 1} == entry:
             entries[-1]["count"] += 1
         else:
             entries.append(entry)
-    found: dict[str, Any] = {
-        "name": wanted.name,
-        "deadline": wanted.deadline_s,
-        "at_least": wanted.needed,
-        "probability": wanted.probability,
-        "runtime_spread": wanted.runtime_spread,
-        "env": dict(wanted.env),
+    result: dict[str, Any] = {
+        "name": workflow_set.name,
+        "deadline": workflow_set.deadline_s,
+        "at_least": workflow_set.needed,
+        "probability": workflow_set.probability,
+        "runtime_spread": workflow_set.runtime_spread,
+        "env": dict(workflow_set.env),
         "workflows": entries,
     }
-    return found if wanted.budget_usd is None else found | {"budget_usd": wanted.budget_usd}
+    return (
+        result
+        if workflow_set.budget_usd is None
+        else result | {"budget_usd": workflow_set.budget_usd}
+    )
 
 
 def _entry(workflow: Workflow) -> dict[str, Any]:
-    """One workflow; the number that reading a set puts behind each name is left out again."""
+    """Return one workflow, without the number that reading a set appends to each name."""
     return {
         "name": workflow.name.rpartition("-")[0] or workflow.name,
         "count": 1,
@@ -47,18 +50,18 @@ def _entry(workflow: Workflow) -> dict[str, Any]:
 
 
 def _task(task: Task) -> dict[str, Any]:
-    """A task; a run time that nobody stated is left out."""
-    found = {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
-    del found["manner"], found["threads"], found["fetches"], found["sends"]
-    found["inputs"] = [*task.inputs, *map(_fetched, task.fetches)]
-    found["outputs"] = [
+    """Return a task, without a run time if none is stated."""
+    result = {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
+    del result["environment"], result["threads"], result["fetches"], result["sends"]
+    result["inputs"] = [*task.inputs, *map(_fetched, task.fetches)]
+    result["outputs"] = [
         *task.outputs,
         *({"name": file.name, "url": file.url} for file in task.sends),
     ]
-    found["resources"] = dict(task.resources)
+    result["resources"] = dict(task.resources)
     if task.threads:
-        found["procs"] = task.threads
-    return found | _manner(task.manner)
+        result["procs"] = task.threads
+    return result | _environment_document(task.environment)
 
 
 def _fetched(file: RemoteFile) -> dict[str, str]:
@@ -66,24 +69,24 @@ def _fetched(file: RemoteFile) -> dict[str, str]:
     return {"url": file.url, "as": file.name} | ({kind: digest} if kind else {})
 
 
-def _manner(manner: Manner) -> dict[str, Any]:
-    """How a task runs, as far as anything is said."""
-    said = {field.name: getattr(manner, field.name) for field in fields(manner)}
-    said["env"] = dict(manner.env)
-    said["errors"] = [
+def _environment_document(environment: TaskEnvironment) -> dict[str, Any]:
+    """Return the stated fields of a task's environment."""
+    text = {field.name: getattr(environment, field.name) for field in fields(environment)}
+    text["env"] = dict(environment.env)
+    text["errors"] = [
         {
             "exit": list(rule.exits) or "any",
             "retries": rule.retries,
             "memory": rule.memory,
             "time": rule.time,
         }
-        for rule in manner.errors
+        for rule in environment.errors
     ]
-    box = manner.container
+    box = environment.container
     if box is not None:
-        said["container"] = {
+        text["container"] = {
             "image": box.image,
             "engine": box.engine or None,
             "options": list(box.options),
         }
-    return {name: value for name, value in said.items() if value or value == ""}
+    return {name: value for name, value in text.items() if value or value == ""}

@@ -1,7 +1,7 @@
-"""Snakemake's jobs in slots that vgrads plans and holds: ``snakemake --executor vgrads``.
+"""Run Snakemake's jobs in slots that vgrads plans and holds: ``snakemake --executor vgrads``.
 
-Snakemake finds this module by its name. The whole graph is handed over at the start, so that the
-deadline can be promised; each job is released to its slot when Snakemake says that it is ready.
+Snakemake finds this module by its name. The whole graph is submitted at the start, so that the
+deadline can be promised; each job is released to its slot when Snakemake reports it ready.
 """
 
 from dataclasses import dataclass, field
@@ -27,50 +27,52 @@ common_settings = CommonSettings(
 )
 
 
-def _setting(default: Any, words: str, env_var: bool = False) -> Any:
+def _config(default: Any, words: str, env_var: bool = False) -> Any:
     return field(default=default, metadata={"help": words, "env_var": env_var, "required": False})
 
 
 @dataclass
 class ExecutorSettings(ExecutorSettingsBase):
-    """Options ``--vgrads-…`` of the command line."""
+    """Command-line options ``--vgrads-…``."""
 
-    deadline: str = _setting(
+    deadline: str = _config(
         "",
         (
-            "When all of it must be done: as 4h, or an instant with zone. Default: the soonest "
-            "that can be promised."
+            "Deadline of the run, e.g. 4h, or a time with time zone. Default: the earliest "
+            "deadline that can be promised."
         ),
     )
-    probability: float = _setting(0.9, "How sure the promise must be.")
-    sites: str = _setting(
+    probability: float = _config(0.9, "Requested probability of the promise.")
+    sites: str = _config(
         "",
         (
-            "File of the sites, if vgrads is to be started for this run. Default: those of its "
+            "Site description file, if vgrads is started for this run. Default: the sites of its "
             "database."
         ),
     )
-    url: str = _setting(
-        "", "Where a vgrads service runs. Default: one is started for this run, on this machine."
+    url: str = _config(
+        "",
+        "URL of a running vgrads service. Default: a service is started for this run, on this "
+        "machine.",
     )
-    token: str = _setting("", "What opens that service.", env_var=True)
-    plan_only: bool = _setting(False, "Say what would be promised, and end.")
-    respawn: bool = _setting(
+    token: str = _config("", "Token for that service.", env_var=True)
+    plan_only: bool = _config(False, "Print the promise and exit.")
+    respawn: bool = _config(
         False,
         (
-            "Have every job begun by a Snakemake of its own; without it, plain shell rules are "
-            "begun directly."
+            "Start every job with a Snakemake process of its own. Default: plain shell rules are "
+            "started directly."
         ),
     )
-    set: str = _setting(
+    set: str = _config(
         "",
         (
-            "Name of a set that this run is one workflow of, together with other runs at the "
-            "same service."
+            "Name of a set that contains this run as one workflow, together with other runs at "
+            "the same service."
         ),
     )
-    of: int = _setting(0, "How many runs that set has.")
-    fraction: str = _setting(
-        "", "How much of the set must be done by the deadline, as 3/4. Default: all."
+    of: int = _config(0, "Number of runs of that set.")
+    fraction: str = _config(
+        "", "Share of the set that must be done by the deadline, e.g. 3/4. Default: all."
     )
-    wait: str = _setting("10m", "How long the others of the set are waited for.")
+    wait: str = _config("10m", "Time to wait for the other runs of the set.")

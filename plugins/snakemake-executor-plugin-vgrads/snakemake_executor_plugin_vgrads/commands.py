@@ -1,9 +1,8 @@
-"""A job as one command of a shell, to be run wherever its slot is; the project's folder must be
-there too.
+"""Shell command of a job, to be run where its slot is; the project's folder must exist there.
 
-Most jobs of a shell rule can be run as they are. Whatever needs Snakemake around it (scripts,
-conda, containers, shadow folders, …) is begun by a Snakemake of its own, which takes about a second
-and a half of processor time.
+Most jobs of a shell rule run directly. Jobs that need Snakemake around them (scripts, conda,
+containers, shadow folders, …) are started by a Snakemake process of their own, which takes about
+1.5 s of processor time.
 """
 
 from __future__ import annotations
@@ -27,19 +26,20 @@ _THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 _NOT_PASSED_ON = re.compile(
     r"(SLURM_(?!CONF$)|PBS_|SGE_|VGRADS_|SSH_|DBUS_|XDG_).*|TMP|TMPDIR|TEMP|TEMPDIR|_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|DISPLAY"
 )
-"""Of the environment: what belongs to the place where Snakemake runs, not to the user."""
-_TAIL = 2000  # of what a job printed, shown where it fails
-_LONGEST = 60_000  # of a command that is sent as it is; a longer one lies in a file
-_OPEN = "<TBD>"  # what Snakemake writes for values that are known only where the job runs
+"""Environment variables that belong to the machine where Snakemake runs, not to the user."""
+_TAIL = 2000  # characters of a failed job's output in its message
+_LONGEST = 60_000  # characters; longer commands are written to a file
+_OPEN = "<TBD>"  # Snakemake's placeholder for values known only at run time
 
 
 class NotDerivable(Exception):
-    """The shell command of a job is known only to a Snakemake that runs where the job does."""
+    """The shell command of a job can be derived only by a Snakemake process that runs with the
+    job."""
 
 
-class Commands:
-    """Commands of one workflow's jobs. ``folder``: below the project's ``.snakemake``, for what
-    they need."""
+class JobCommands:
+    """The commands of one workflow's jobs. ``folder``: below the project's ``.snakemake``, for the
+    files that they need."""
 
     def __init__(self, workflow: WorkflowExecutorInterface, direct: bool) -> None:
         self._workflow, self._direct = workflow, direct
@@ -49,15 +49,15 @@ class Commands:
         self._environment = self.folder / f"environment-{os.getpid()}.sh"
 
     def write_environment(self, more: Mapping[str, str]) -> None:
-        """Keep the user's environment for the jobs, readable to the user alone."""
+        """Store the user's environment for the jobs, readable only by the user."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept = {
+        stored = {
             name: value
             for name, value in os.environ.items()
             if name.isidentifier() and not _NOT_PASSED_ON.fullmatch(name)
         }
         lines = [
-            f"export {name}={shlex.quote(value)}\n" for name, value in {**kept, **more}.items()
+            f"export {name}={shlex.quote(value)}\n" for name, value in {**stored, **more}.items()
         ]
         draft = self._environment.with_suffix(".draft")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -65,21 +65,22 @@ class Commands:
         draft.replace(self._environment)
 
     def forget(self) -> None:
-        """Nobody needs the environment any more."""
+        """Remove the stored environment."""
         self._environment.unlink(missing_ok=True)
 
     def log_of(self, task: str) -> Path:
-        """Where a task's output goes."""
+        """Return the path of a task's log."""
         return self.logs / f"{task.replace('/', '_')[:200]}.log"
 
     def with_output(self, reason: str, task: str) -> str:
-        """Why a task failed, with the end of what it printed."""
+        """Return the reason of a task's failure with the end of its output."""
         log = self.log_of(task)
-        said = log.read_text(errors="replace")[-_TAIL:].rstrip() if log.is_file() else ""
-        return f"{reason}; its output ends with:\n{said}\n" if said else reason
+        text = log.read_text(errors="replace")[-_TAIL:].rstrip() if log.is_file() else ""
+        return f"{reason}; its output ends with:\n{text}\n" if text else reason
 
     def around(self, inner: str, task: str) -> str:
-        """A command in the project's folder, with the user's environment, its output in a file."""
+        """Return a command that runs in the project's folder with the user's environment and writes
+        its output to a file."""
         self.logs.mkdir(parents=True, exist_ok=True)
         log = shlex.quote(str(self.log_of(task)))
         whole = (
@@ -93,8 +94,8 @@ class Commands:
         return f"/bin/sh {shlex.quote(str(script))}"
 
     def direct(self, job: JobExecutorInterface, task: str, report: Callable[[str], None]) -> str:
-        """The command of a job that needs no Snakemake around it; empty for any other. ``report``:
-        takes the reason where its command cannot be derived."""
+        """Return the command of a job that needs no Snakemake around it; empty for any other.
+        ``report``: called with the reason where the command cannot be derived."""
         if not self._runs_directly(job):
             return ""
         self._workflow.async_run(job.prepare())
@@ -102,21 +103,19 @@ class Commands:
             return self._plain(job, task)
         except NotDerivable as error:
             report(
-                f"vgrads: {task} is begun by a Snakemake of its own: its shell command "
+                f"vgrads: {task} is started by a Snakemake process of its own: its shell command "
                 f"cannot be derived here: {error}"
             )
             return ""
 
     def _plain(self, job: JobExecutorInterface, task: str) -> str:
-        """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``);
-        NotDerivable where only Snakemake itself knows it."""
+        """Return the shell command of a plain job as Snakemake would run it (``snakemake.shell``).
+        Raise NotDerivable where only Snakemake itself can derive it."""
         try:
             inner = _shell_command(job)
         except NotDerivable:
             raise
-        except (
-            Exception
-        ) as error:  # of the user's expressions, or members that Snakemake has no more
+        except Exception as error:  # from user expressions, or members removed from Snakemake
             raise NotDerivable(f"{type(error).__name__}: {error}") from error
         executable = job.resources.get("shell_exec") or shell.get_executable() or "/bin/sh"
         prefix = shell._get_process_prefix(executable)
@@ -129,7 +128,7 @@ class Commands:
         return f"export {threads}\n{shlex.quote(executable)} {shlex.quote(str(script))}"
 
     def _runs_directly(self, job: JobExecutorInterface) -> bool:
-        """True for a plain shell command that needs no Snakemake around it."""
+        """Return True for a plain shell command that needs no Snakemake around it."""
         return (
             self._direct
             and not job.is_group()
@@ -150,8 +149,11 @@ class Commands:
 
 
 def _is_plain(job: JobExecutorInterface) -> bool:
-    """Members that Snakemake does not promise to keep; where one is gone, the job is no plain
-    one."""
+    """Return True for a plain job.
+
+    Uses members that are not part of Snakemake's stable interface; where one is missing, the job is
+    not plain.
+    """
     try:
         files = [*job.input, *job.output]
         return (
@@ -164,26 +166,26 @@ def _is_plain(job: JobExecutorInterface) -> bool:
 
 
 def _shell_command(job: JobExecutorInterface) -> str:
-    """The command as the rule's function hands it to ``snakemake.shell``; NotDerivable says why it
-    cannot be derived here.
+    """Return the command as the rule's function passes it to ``snakemake.shell``. Raise
+    NotDerivable with the reason where it cannot be derived here.
 
-    ``job.rule.shellcmd`` is not that: it was evaluated while the Snakefile was read, when
-    ``output`` and the like stood for no job, and ``job.shellcmd`` formats it with the main
-    Snakefile's variables, also that of a module's rule.
+    ``job.rule.shellcmd`` is not usable: it was evaluated while the Snakefile was read, when
+    ``output`` and the like belonged to no job, and ``job.shellcmd`` formats it with the main
+    Snakefile's variables, also for a module's rule.
     """
-    run, found = job.rule.run_func, []
+    run, result = job.rule.run_func, []
     for name in run.__code__.co_names:
         value = run.__globals__.get(name)
         if name != "shell" and (callable(value) or isinstance(value, ModuleType)):
             raise NotDerivable(f"it uses '{name}'")
 
     def take(command: str, *words: Any, **named: Any) -> None:
-        named.pop("bench_record", None)  # not for the text
-        found.append(format_command(command, *words, stepout=2, **named))
+        named.pop("bench_record", None)  # not used in the text
+        result.append(format_command(command, *words, stepout=2, **named))
 
     scope = {**run.__globals__, "shell": take}
     copy = FunctionType(run.__code__, scope, run.__name__, run.__defaults__, run.__closure__)
-    given = {
+    document = {
         "input": job.input._plainstrings(),
         "output": job.output._plainstrings(),
         "params": job.params,
@@ -197,7 +199,7 @@ def _shell_command(job: JobExecutorInterface) -> str:
         "basedir": job.rule.basedir,
     }
     parameters = inspect.signature(run).parameters.values()
-    copy(**{p.name: given.get(p.name) for p in parameters if p.default is p.empty})
-    if len(found) != 1 or _OPEN in found[0]:
+    copy(**{p.name: document.get(p.name) for p in parameters if p.default is p.empty})
+    if len(result) != 1 or _OPEN in result[0]:
         raise NotDerivable("it depends on where the job runs")
-    return str(found[0])
+    return str(result[0])

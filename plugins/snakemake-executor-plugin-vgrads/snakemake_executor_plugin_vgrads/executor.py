@@ -1,7 +1,7 @@
-"""The executor: Snakemake says which jobs are ready, vgrads when and where each runs, and how it
-ended.
+"""The executor: Snakemake reports which jobs are ready; vgrads decides when and where each runs,
+and reports its result.
 
-Snakemake's scheduler hands jobs over in its thread; how they end is told in other threads
+Snakemake's scheduler submits jobs in its thread; their results are reported in other threads
 (:mod:`snakemake_executor_plugin_vgrads.releases`).
 """
 
@@ -18,20 +18,20 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import ExecMode
 
 from snakemake_executor_plugin_vgrads import graph
-from snakemake_executor_plugin_vgrads.commands import Commands
+from snakemake_executor_plugin_vgrads.commands import JobCommands
 from snakemake_executor_plugin_vgrads.promise import Promises
-from snakemake_executor_plugin_vgrads.releases import Releases
-from snakemake_executor_plugin_vgrads.rounds import HandedOver
+from snakemake_executor_plugin_vgrads.releases import JobReleases
+from snakemake_executor_plugin_vgrads.rounds import SubmittedJob
 from snakemake_executor_plugin_vgrads.service import Served
 from vgrads.workflows.formats.snakemake_jobs import task_id, tasks_of
 
 
 class Executor(RealExecutor):
-    """Snakemake's interface (``snakemake-interface-executor-plugins``)."""
+    """The executor interface of Snakemake (``snakemake-interface-executor-plugins``)."""
 
     def __post_init__(self) -> None:
         settings = self.executor_settings
-        self._commands = Commands(self.workflow, direct=not settings.respawn)
+        self._commands = JobCommands(self.workflow, direct=not settings.respawn)
         self._served = Served(
             settings.url, settings.token, settings.sites, self._commands.folder / "service.log"
         )
@@ -42,12 +42,13 @@ class Executor(RealExecutor):
             self._close()
             raise
 
-    def _begun(self, settings: Any) -> Releases:
-        """With slots for all that is to be done; SystemExit where only the promise is wanted."""
+    def _begun(self, settings: Any) -> JobReleases:
+        """Request slots for all unfinished jobs. Raise SystemExit where only the promise is
+        requested."""
         tasks = tasks_of(self.dag)
         name = Path(self.workflow.workdir_init).name or "snakemake"
         promises = Promises(self._served, settings, name, self.logger)
-        releases = Releases(self, self._served, promises)
+        releases = JobReleases(self, self._served, promises)
         if tasks or promises.with_others:
             promised = promises.first(tasks, alone=settings.plan_only)
             if settings.plan_only:
@@ -59,45 +60,46 @@ class Executor(RealExecutor):
         self._served.close()
         self._commands.forget()
 
-    # what Snakemake asks of every executor
+    # the interface that Snakemake requires of every executor
 
     @property
     def cores(self) -> str:
-        """Of a job that is begun by a Snakemake of its own: see :meth:`get_job_args`."""
+        """Return the cores of a job that is started by its own Snakemake process: see
+        :meth:`get_job_args`."""
         return "all"
 
     def get_job_args(self, job: JobExecutorInterface, **kwargs: Any) -> str:
-        """As many cores as its slot has for it."""
-        found: str = super().get_job_args(job, cores=max(1, int(job.threads)), **kwargs)
-        return found
+        """Return the arguments that set as many cores as the slot has for the job."""
+        arguments: str = super().get_job_args(job, cores=max(1, int(job.threads)), **kwargs)
+        return arguments
 
     def get_exec_mode(self) -> ExecMode:
-        """Its inner Snakemake runs what it is told, and nothing else."""
+        """Return the mode in which the inner Snakemake runs only the given job."""
         return ExecMode.REMOTE
 
     def get_python_executable(self) -> str:
-        """The interpreter that this runs in; its folder must be there wherever slots are.
+        """Return the interpreter of this process; its folder must exist at every slot.
 
         ``-P``: like the command ``snakemake``, it imports nothing from the workflow's folder.
         """
         return f"{sys.executable} -P"
 
     def run_job(self, job: JobExecutorInterface) -> None:
-        """One job."""
+        """Run one job."""
         self.run_jobs([job])
 
     def run_jobs(self, jobs: Sequence[Any]) -> None:
-        """Release what is ready, all of it in one request."""
+        """Release all ready jobs in one request."""
         handed = []
         for job in jobs:
             self.run_job_pre(job)
-            found = self._prepared(job)
-            if found is not None:
-                handed.append(found)
+            prepared = self._prepared(job)
+            if prepared is not None:
+                handed.append(prepared)
         self._releases.take(handed)
 
-    def _prepared(self, job: JobExecutorInterface) -> HandedOver | None:
-        """A job with its command; None where it could not be prepared, which is told."""
+    def _prepared(self, job: JobExecutorInterface) -> SubmittedJob | None:
+        """Return a job with its command; None where it could not be prepared, which is reported."""
         task = task_id(job)
         info = SubmittedJobInfo(job, external_jobid=self._releases.name_of(task))
         self.report_job_submission(info)
@@ -105,10 +107,10 @@ class Executor(RealExecutor):
             inner, own_mib = self._commands.direct(job, task, self.logger.info), graph.SHELLS_MIB
             if not inner:
                 inner, own_mib = self.format_job_exec(job), graph.OWN_MIB
-            return HandedOver(
+            return SubmittedJob(
                 info, task, self._commands.around(inner, task), graph.memory_mib(job, own_mib)
             )
-        except Exception as error:  # whatever is wrong with a job is an error of the job
+        except Exception as error:  # any exception here is an error of the job
             self.report_job_error(info, msg=f"vgrads: {error}")
             return None
 
@@ -117,35 +119,35 @@ class Executor(RealExecutor):
     def handle_job_error(self, job: JobExecutorInterface) -> None: ...
 
     def cancel(self) -> None:
-        """Ctrl-C: stop what runs, give all slots back."""
-        self.logger.info("vgrads: what runs is stopped, and all slots are given back")
+        """Handle Ctrl-C: cancel running jobs and release all slots."""
+        self.logger.info("vgrads: running tasks are cancelled, and all slots are released")
         self.shutdown()
 
     def shutdown(self) -> None:
-        """No more will be done."""
+        """Shut the executor down."""
         if self._releases.stop():
             self._close()
 
-    # what became of jobs
+    # job results
 
     @property
     def keeps_going(self) -> bool:
-        """True where jobs that do not need a failed one are run."""
+        """Return True where jobs that do not depend on a failed one are still run."""
         return bool(self.workflow.execution_settings.keep_going)
 
-    def job_succeeded(self, job: HandedOver) -> None:
-        """It is done."""
+    def job_succeeded(self, job: SubmittedJob) -> None:
+        """Report that a job succeeded."""
         self.report_job_success(job.info)
 
-    def job_failed(self, job: HandedOver, reason: str) -> None:
-        """It ran, and failed."""
-        told = self._commands.with_output(reason, job.task)
-        self.report_job_error(job.info, msg=told, aux_logs=[str(self._commands.log_of(job.task))])
+    def job_failed(self, job: SubmittedJob, reason: str) -> None:
+        """Report that a job ran and failed."""
+        text = self._commands.with_output(reason, job.task)
+        self.report_job_error(job.info, msg=text, aux_logs=[str(self._commands.log_of(job.task))])
 
-    def job_refused(self, job: HandedOver, reason: str) -> None:
-        """It cannot be run."""
+    def job_refused(self, job: SubmittedJob, reason: str) -> None:
+        """Report that a job cannot be run."""
         self.report_job_error(job.info, msg=f"vgrads: {reason}")
 
-    def job_left(self, job: HandedOver) -> None:
-        """It was not begun, after the failure of another one."""
+    def job_left(self, job: SubmittedJob) -> None:
+        """Report that a job was not started because another one failed."""
         self.workflow.scheduler.error_callback(job.info.job)

@@ -13,19 +13,19 @@ from vgrads.workflows.formats.snakemake_jobs import ABOUT, task_id, tasks_of
 from vgrads.workflows.runtimes import timed
 
 SHELLS_MIB = 32.0
-"""What the shells around a job take, beside what its rule asks for: there are rules that ask for 5
-MB."""
+"""Memory of the shells around a job, in MiB, added to its rule's request: some rules request 5 MB.
+"""
 OWN_MIB = 250.0
-"""What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule
-asks for."""
+"""Memory of the Snakemake process that starts one job, in MiB (120 MiB for a small workflow), added
+to its rule's request."""
 
 
-def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A task as a set has it. Where nobody states how long it takes, its limit tells until its rule
-    was learned."""
-    about = told[ABOUT]
-    task = {name: value for name, value in told.items() if name not in (ABOUT, "runtime_s")}
-    times = timed({}, (), told.get("runtime_s"), about["limit_s"])
+def document_of(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task in the format of a workflow set. Without a stated run time, its limit is used
+    until the run time of its rule is learned."""
+    about = payload[ABOUT]
+    task = {name: value for name, value in payload.items() if name not in (ABOUT, "runtime_s")}
+    times = timed({}, (), payload.get("runtime_s"), about["limit_s"])
     if times["runtime_s"] == times["runtime_s"]:
         task["runtime_s"] = times["runtime_s"]
     if "spread" in times:
@@ -38,8 +38,8 @@ def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
 def unfinished(
     dag: DAGExecutorInterface, open_: Iterable[str], but: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Tasks of jobs that are not finished, those that are ``open_`` among them, without those named
-    in ``but``; their parents without all others."""
+    """Return the tasks of unfinished jobs, including those in ``open_`` and without those in
+    ``but``; finished tasks are removed from their parents."""
     left = {task_id(job) for job in dag.needrun_jobs() if not dag.finished(job)} | set(open_)
     left.difference_update(but)
     tasks = [dict(task) for task in tasks_of(dag) if task["id"] in left]
@@ -50,7 +50,7 @@ def unfinished(
 
 
 def memory_mib(job: JobExecutorInterface, own_mib: float) -> float:
-    """What a job asks for, and what is around it; 0 where it asks for nothing."""
+    """Return the memory that a job requests plus ``own_mib``; 0 where it requests none."""
     resources = job.resources
     for name, mib in (("mem_mib", 1.0), ("mem_mb", 1e6 / 2**20)):
         value = resources.get(name)

@@ -1,4 +1,4 @@
-"""Handing a graph over, and the promise that is made for it."""
+"""Submit a graph and obtain its promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 
 from snakemake_executor_plugin_vgrads.graph import document_of
-from snakemake_executor_plugin_vgrads.service import Served, asked
+from snakemake_executor_plugin_vgrads.service import Served, call_service
 from vgrads.portal.client import RunHandle
 from vgrads.workflows.formats.snakemake_jobs import notes_of
 
@@ -24,7 +24,7 @@ _LADDER = ("15m", "1h", "4h", "12h", "1d", "2d", "4d", "7d", "14d", "30d")
 
 @dataclass(frozen=True, kw_only=True)
 class Together:
-    """The set that this run is one workflow of."""
+    """The set that contains this run as one workflow."""
 
     name: str
     of: int
@@ -33,8 +33,8 @@ class Together:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What is asked of a set. ``deadline`` None: the soonest that can be promised."""
+class PromiseOptions:
+    """Options of the promise for a set. ``deadline`` None: the soonest that can be promised."""
 
     name: str
     deadline: str | None
@@ -44,8 +44,8 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class Promised:
-    """A set that was planned; ``workflow``: the name of this graph in it; ``run``: of a set of
-    several, which has begun."""
+    """A planned set. ``workflow``: the name of this graph in it; ``run``: the started run of a set
+    of several workflows."""
 
     set_id: str
     workflow: str
@@ -55,7 +55,7 @@ class Promised:
 
     @property
     def sentence(self) -> str:
-        """The promise in words."""
+        """Return the promise as a sentence."""
         at = (datetime.now().astimezone() + timedelta(seconds=self.plan["deadline_s"])).strftime(
             "%Y-%m-%d %H:%M"
         )
@@ -65,13 +65,13 @@ class Promised:
 
 
 class Promises:
-    """The promises that one run of Snakemake is made: the first, and another where one does not
-    hold."""
+    """The promises for one run of Snakemake: the first, and a new one where it cannot be kept."""
 
     def __init__(self, served: Served, settings: Any, name: str, logger: Logger) -> None:
-        """``name``: of its workflow. WorkflowError where the settings contradict each other."""
+        """``name``: of the workflow. Raises WorkflowError where the settings contradict each
+        other."""
         self._served, self._logger = served, logger
-        self._wishes = Wishes(
+        self._options = PromiseOptions(
             name=name,
             deadline=settings.deadline or None,
             probability=settings.probability,
@@ -80,25 +80,27 @@ class Promises:
 
     @property
     def with_others(self) -> bool:
-        """True where the set is one of several runs."""
-        return self._wishes.together is not None
+        """Return True where the set consists of several runs."""
+        return self._options.together is not None
 
     def first(self, tasks: Sequence[Task], alone: bool) -> Promised:
-        """For all that is to be done; ``alone``: also where the set is one of several runs."""
+        """Return the promise for all unfinished tasks. ``alone``: also where the set consists of
+        several runs."""
         if alone or not self.with_others:
-            return self._told(hand_over(self._served, tasks, self._wishes))
-        return self._told(join(self._served, tasks, self._wishes, self._logger.info))
+            return self._report(submit_graph(self._served, tasks, self._options))
+        return self._report(join(self._served, tasks, self._options, self._logger.info))
 
     def another(self, tasks: Sequence[Task]) -> Promised:
-        """For what is left, without the deadline that cannot be kept."""
-        wishes = replace(self._wishes, deadline=None, together=None)
-        return self._told(hand_over(self._served, tasks, wishes))
+        """Return a new promise for the remaining tasks, without the deadline that cannot be
+        kept."""
+        options = replace(self._options, deadline=None, together=None)
+        return self._report(submit_graph(self._served, tasks, options))
 
-    def _told(self, promised: Promised) -> Promised:
+    def _report(self, promised: Promised) -> Promised:
         self._logger.info(promised.sentence)
-        if promised.plan["promise"]["probability"] < self._wishes.probability:
+        if promised.plan["promise"]["probability"] < self._options.probability:
             self._logger.warning(
-                f"vgrads: that is less sure than {self._wishes.probability}, which was asked for"
+                f"vgrads: this is less than the requested probability {self._options.probability}"
             )
         for warning in promised.plan.get("warnings") or ():
             self._logger.warning(f"vgrads: {warning}")
@@ -107,119 +109,128 @@ class Promises:
         return promised
 
 
-def hand_over(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
-    """Have a graph planned; WorkflowError with what is lacking where no plan can hold it in
-    time."""
-    if wishes.deadline is not None:
-        found = _planned(served, tasks, wishes, wishes.deadline)
+def submit_graph(served: Served, tasks: Sequence[Task], options: PromiseOptions) -> Promised:
+    """Have a graph planned. Raise WorkflowError with the missing resources where no plan can keep
+    the deadline."""
+    if options.deadline is not None:
+        promised = _planned(served, tasks, options, options.deadline)
     else:
-        found = _soonest(served, tasks, wishes)
-    if not found.plan["feasible"]:
+        promised = _soonest(served, tasks, options)
+    if not promised.plan["feasible"]:
         raise WorkflowError(
-            f"vgrads: this cannot be done in {found.deadline}: {found.plan['lacking']}. "
-            "A later --vgrads-deadline may do, or other sites (--vgrads-sites)."
+            f"vgrads: this cannot be done in {promised.deadline}: {promised.plan['lacking']}. "
+            "Try a later --vgrads-deadline or other sites (--vgrads-sites)."
         )
-    return found
+    return promised
 
 
-def _soonest(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
-    """The plan for the soonest deadline of the ladder that is as sure as asked, else for the last
-    one."""
-    made: dict[int, Promised] = {}
+def _soonest(served: Served, tasks: Sequence[Task], options: PromiseOptions) -> Promised:
+    """Return the plan for the soonest deadline of the ladder that reaches the requested
+    probability, else for the last one."""
+    promised: dict[int, Promised] = {}
 
     def sure(position: int) -> bool:
-        made[position] = _planned(served, tasks, wishes, _LADDER[position])
-        plan = made[position].plan
-        return bool(plan["feasible"] and plan["promise"]["probability"] >= wishes.probability)
+        promised[position] = _planned(served, tasks, options, _LADDER[position])
+        plan = promised[position].plan
+        return bool(plan["feasible"] and plan["promise"]["probability"] >= options.probability)
 
     last = len(_LADDER) - 1
     first = bisect_left(range(last), True, key=sure)
-    return made[first] if first in made else _planned(served, tasks, wishes, _LADDER[first])
+    return (
+        promised[first] if first in promised else _planned(served, tasks, options, _LADDER[first])
+    )
 
 
-def _planned(served: Served, tasks: Sequence[Task], wishes: Wishes, deadline: str) -> Promised:
+def _planned(
+    served: Served, tasks: Sequence[Task], options: PromiseOptions, deadline: str
+) -> Promised:
     document = {
-        "name": wishes.name,
+        "name": options.name,
         "deadline": deadline,
-        "probability": wishes.probability,
+        "probability": options.probability,
         "released": True,
-        "workflows": [_workflow(wishes, tasks)],
+        "workflows": [_workflow(options, tasks)],
     }
-    set_id = str(asked(served.client.submit, document))
-    plan: Any = asked(served.client.plan, set_id)
-    return Promised(set_id=set_id, workflow=f"{wishes.name}-1", plan=plan, deadline=deadline)
+    set_id = str(call_service(served.client.submit, document))
+    plan: Any = call_service(served.client.plan, set_id)
+    return Promised(set_id=set_id, workflow=f"{options.name}-1", plan=plan, deadline=deadline)
 
 
 def join(
-    served: Served, tasks: Sequence[Task], wishes: Wishes, told: Callable[[str], object]
+    served: Served,
+    tasks: Sequence[Task],
+    options: PromiseOptions,
+    callback: Callable[[str], object],
 ) -> Promised:
-    """Bring a graph to the set that several runs put together, and wait for the others."""
-    with_others = wishes.together
+    """Add a graph to a joint submission of several runs, and wait for the others."""
+    with_others = options.together
     assert with_others is not None
-    if wishes.deadline is None:
+    if options.deadline is None:
         raise WorkflowError(
-            "--vgrads-set needs --vgrads-deadline: all runs of the set say the same one"
+            "--vgrads-set needs --vgrads-deadline: all runs of the set must state the same one"
         )
     document = {
         "ticket": secrets.token_hex(8),
         "of": with_others.of,
         "fraction": with_others.fraction or "1",
-        "deadline": wishes.deadline,
-        "probability": wishes.probability,
+        "deadline": options.deadline,
+        "probability": options.probability,
         "wait": with_others.wait,
-        "workflow": _workflow(wishes, tasks),
+        "workflow": _workflow(options, tasks),
     }
 
-    def tell(answer: Mapping[str, Any]) -> None:
-        told(
-            f"vgrads: {answer['came']} of {answer['of']} runs of set '{with_others.name}' have come"
+    def report(answer: Mapping[str, Any]) -> None:
+        callback(
+            f"vgrads: {answer['came']} of {answer['of']} runs of set '{with_others.name}' have "
+            "been submitted"
         )
 
-    answer: Any = asked(served.client.gather, with_others.name, document, tell)
+    answer: Any = call_service(served.client.gather, with_others.name, document, report)
     if answer["state"] == "failed":
         raise WorkflowError(f"vgrads: set '{with_others.name}' cannot be run: {answer['reason']}")
     absent = answer["of"] - answer["came"]
     if absent:
-        told(
+        callback(
             f"vgrads: {absent} of {answer['of']} runs of set '{with_others.name}' have not "
-            "come and were not waited for"
+            "been submitted and are left out"
         )
-    plan: Any = asked(served.client.plan, answer["set"])
+    plan: Any = call_service(served.client.plan, answer["set"])
     return Promised(
         set_id=answer["set"],
         workflow=answer["workflow"],
         plan=plan,
-        deadline=wishes.deadline,
+        deadline=options.deadline,
         run=RunHandle(answer["set"], answer["run"]),
     )
 
 
-def _workflow(wishes: Wishes, tasks: Sequence[Task]) -> dict[str, Any]:
+def _workflow(options: PromiseOptions, tasks: Sequence[Task]) -> dict[str, Any]:
     return {
-        "name": wishes.name,
+        "name": options.name,
         "tasks": [document_of(task) for task in tasks],
         "notes": notes_of(tasks),
     }
 
 
 def begin(served: Served, promised: Promised) -> RunHandle:
-    """Have the slots of a set opened; its tasks begin when they are released."""
-    run: Any = promised.run or asked(served.client.run, promised.set_id)
+    """Request the slots of a set; its tasks start when they are released."""
+    run: Any = promised.run or call_service(served.client.run, promised.set_id)
     return run  # type: ignore[no-any-return]
 
 
 def together_of(settings: Any) -> Together | None:
-    """The set that this run is a part of; WorkflowError where only half of it is said."""
+    """Return the set that this run is a part of. Raise WorkflowError where only one of the two
+    settings is given."""
     if not settings.set:
         if settings.of or settings.fraction:
             raise WorkflowError(
-                "--vgrads-of and --vgrads-fraction are of a set: give --vgrads-set NAME"
+                "--vgrads-of and --vgrads-fraction need a set: give --vgrads-set NAME"
             )
         return None
     if not settings.of or not settings.url:
         raise WorkflowError(
-            "--vgrads-set needs --vgrads-of, how many runs it has, and --vgrads-url, the "
-            "service where they meet"
+            "--vgrads-set needs --vgrads-of, the number of its runs, and --vgrads-url, the "
+            "service to which all of them are submitted"
         )
     return Together(
         name=settings.set, of=settings.of, fraction=settings.fraction, wait=settings.wait

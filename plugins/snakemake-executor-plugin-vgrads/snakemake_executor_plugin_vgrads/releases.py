@@ -1,15 +1,15 @@
-"""Jobs are released to the round that holds slots for them; what a round cannot keep goes into
-another one.
+"""Release jobs to the round that holds slots for them; tasks that a round cannot complete go to a
+new round.
 
-Jobs come in the thread of Snakemake's scheduler; one thread a round listens to vgrads. ``_lock``
-guards what they share.
+Jobs arrive in the thread of Snakemake's scheduler; one thread per round receives updates from
+vgrads. ``_lock`` guards their shared state.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging import Logger
 from typing import Any, Protocol
 
@@ -18,19 +18,19 @@ from snakemake_interface_executor_plugins.dag import DAGExecutorInterface
 
 from snakemake_executor_plugin_vgrads import graph
 from snakemake_executor_plugin_vgrads.promise import Promised, Promises, begin
-from snakemake_executor_plugin_vgrads.rounds import HandedOver, Round, task_behind
+from snakemake_executor_plugin_vgrads.rounds import SlotRound, SubmittedJob, task_behind
 from snakemake_executor_plugin_vgrads.service import Served
 from vgrads.kernel.errors import InputError, VgradsError
 
 _MOST_ROUNDS = 5
 _PATIENCE_S = 120.0
-"""For which a service that does not answer is asked again."""
+"""How long requests to a service that does not answer are retried, in seconds."""
 _ALIVE_S = 60.0
-"""Between signs of life to a run that nobody is releasing tasks of just now."""
+"""Interval of heartbeats to a run while no tasks are released, in seconds."""
 
 
 class Snakemake(Protocol):
-    """What is asked of Snakemake, and told to it."""
+    """The calls into Snakemake: queries and job results."""
 
     @property
     def dag(self) -> DAGExecutorInterface: ...
@@ -38,46 +38,50 @@ class Snakemake(Protocol):
     def logger(self) -> Logger: ...
     @property
     def keeps_going(self) -> bool: ...
-    def job_succeeded(self, job: HandedOver) -> None: ...
-    def job_failed(self, job: HandedOver, reason: str) -> None: ...
-    def job_refused(self, job: HandedOver, reason: str) -> None: ...
-    def job_left(self, job: HandedOver) -> None: ...
+    def job_succeeded(self, job: SubmittedJob) -> None: ...
+    def job_failed(self, job: SubmittedJob, reason: str) -> None: ...
+    def job_refused(self, job: SubmittedJob, reason: str) -> None: ...
+    def job_left(self, job: SubmittedJob) -> None: ...
 
 
-class Releases:
-    """The jobs that have not ended, and all rounds; the last one takes what comes."""
+def _start_thread(name: str, target: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=target, args=arguments, daemon=True, name=name).start()
+
+
+class JobReleases:
+    """The jobs that are not terminal, and all rounds; new jobs go to the last one."""
 
     def __init__(self, snakemake: Snakemake, served: Served, promises: Promises) -> None:
         self._snakemake, self._served, self._promises = snakemake, served, promises
-        self._jobs: dict[str, HandedOver] = {}
+        self._jobs: dict[str, SubmittedJob] = {}
         self._lock = threading.RLock()
         self._stopping = threading.Event()
-        self._rounds: list[Round] = []
+        self._rounds: list[SlotRound] = []
 
     def begin(self, promised: Promised, tasks: Iterable[Mapping[str, Any]]) -> None:
-        """Have the first round opened."""
+        """Open the first round."""
         self._open(promised, tasks)
-        threading.Thread(target=self._give_signs, daemon=True, name="vgrads-alive").start()
+        _start_thread("vgrads-alive", self._send_heartbeats)
 
     def _open(self, promised: Promised, tasks: Iterable[Mapping[str, Any]]) -> None:
-        found = Round(promised, begin(self._served, promised), {task["id"] for task in tasks})
-        self._rounds.append(found)
-        threading.Thread(
-            target=self._listen, args=(found,), daemon=True, name=f"vgrads-{found.run.run_id}"
-        ).start()
+        run = begin(self._served, promised)
+        slot_round = SlotRound(promised, run, {task["id"] for task in tasks})
+        self._rounds.append(slot_round)
+        _start_thread(f"vgrads-{run.run_id}", self._listen, slot_round)
 
     def name_of(self, task: str) -> str:
-        """What a task is called for people who look for it."""
+        """Return the display name of a task."""
         return f"{self._rounds[-1].run.run_id}/{task}" if self._rounds else task
 
-    def take(self, handed: Sequence[HandedOver]) -> None:
-        """Release these, all of them in one request."""
+    def take(self, handed: Sequence[SubmittedJob]) -> None:
+        """Release these jobs in one request."""
         with self._lock:
             self._jobs.update((job.task, job) for job in handed)
             self._release(handed)
 
-    def _release(self, handed: Sequence[HandedOver]) -> None:
-        """To the newest round; what it does not know is added to it, with all that follows."""
+    def _release(self, handed: Sequence[SubmittedJob]) -> None:
+        """Release jobs to the newest round; tasks that it does not contain are added first, with
+        all their dependents."""
         if not handed:
             return
         if not self._rounds or self._rounds[-1].over:
@@ -93,17 +97,17 @@ class Releases:
 
     def _ask(
         self,
-        newest: Round,
+        newest: SlotRound,
         release: Sequence[Any] = (),
         add: Sequence[Any] = (),
         give_up: Sequence[Any] = (),
     ) -> int:
-        """Tell a run; one that is over by now is followed by another. The number that answers to it
-        lie behind."""
+        """Send a request to a run; if the run is terminal, a new one follows. Return the sequence
+        number after which updates reflect the request."""
         try:
             return self._served.client.release(newest.run.run_id, release, add=add, give_up=give_up)
         except VgradsError as error:
-            if not isinstance(error, InputError) or "is over" not in str(error):
+            if not isinstance(error, InputError) or "has ended" not in str(error):
                 self._fail(release, str(error))
             else:
                 newest.over = True
@@ -118,53 +122,53 @@ class Releases:
                 self._snakemake.job_refused(job, reason)
 
     def stop(self) -> bool:
-        """Give up what is left; where nothing is, runs end by themselves. False where this was done
-        before."""
+        """Cancel the remaining tasks; runs with none left finish by themselves. Return False where
+        this was done before."""
         if self._stopping.is_set():
             return False
         self._stopping.set()
-        for one in self._rounds:
-            if one.promised.run is not None:  # the others go on
-                self._give_up(one, one.tasks, "its Snakemake has ended")
-                one.over = True
-            elif not one.over and graph.unfinished(self._snakemake.dag, self._jobs):
-                self._cancel(one)
-            else:  # of what Snakemake did not need after all nothing is waited for
-                self._give_up(one, one.tasks - set(one.done), "not needed")
+        for slot_round in self._rounds:
+            if slot_round.promised.run is not None:  # the other workflows continue
+                self._abandon(slot_round, slot_round.tasks, "its Snakemake has ended")
+                slot_round.over = True
+            elif not slot_round.over and graph.unfinished(self._snakemake.dag, self._jobs):
+                self._cancel(slot_round)
+            else:  # tasks that Snakemake did not need are not waited for
+                self._abandon(slot_round, slot_round.tasks - set(slot_round.done), "not needed")
         end_s = time.monotonic() + _ALIVE_S
-        while any(not one.over for one in self._rounds) and time.monotonic() < end_s:
+        while any(not item.over for item in self._rounds) and time.monotonic() < end_s:
             time.sleep(0.05)
         return True
 
-    def _cancel(self, one: Round) -> None:
+    def _cancel(self, slot_round: SlotRound) -> None:
         try:
-            self._served.client.cancel(one.run.set_id)
+            self._served.client.cancel(slot_round.run.set_id)
         except VgradsError:
-            one.over = True  # it ended meanwhile
+            slot_round.over = True  # the run is already terminal
 
-    def _give_signs(self) -> None:
+    def _send_heartbeats(self) -> None:
         while not self._stopping.wait(_ALIVE_S):
             with self._lock:
                 if self._rounds and not self._rounds[-1].over:
                     self._ask(self._rounds[-1])
 
-    def _listen(self, round_: Round) -> None:
+    def _listen(self, round_: SlotRound) -> None:
         try:
             for row in self._served.client.answers(round_.run.run_id, patience_s=_PATIENCE_S):
                 if row["event"] == "end":
                     self._ended(round_, row["state"])
                     return
                 with self._lock:
-                    self._hear(round_, row)
+                    self._receive(round_, row)
         except VgradsError as error:
             with self._lock:
                 round_.over = True
                 lost = [{"task": job.task} for job in self._jobs.values() if job.round is round_]
-                self._fail(lost, f"the service is gone: {error}")
+                self._fail(lost, f"the connection to the service was lost: {error}")
 
-    def _hear(self, round_: Round, row: Mapping[str, Any]) -> None:
+    def _receive(self, round_: SlotRound, row: Mapping[str, Any]) -> None:
         job = self._jobs.get(task_behind(row["task"]))
-        if job is None or not round_.tells_of(job, row):
+        if job is None or not round_.describes(job, row):
             return
         job.state = row["state"]
         if job.state == "running":
@@ -182,37 +186,38 @@ class Releases:
             self._snakemake.job_left(job)
         elif round_ is self._rounds[-1]:
             self._go_on(row["reason"])
-        else:  # the newest one was planned without it
+        else:  # the newest round was planned without it
             self._release([job])
 
-    def _failed(self, round_: Round, job: HandedOver, reason: str) -> None:
-        """Snakemake tries again, with its own rules, or the task is given up."""
+    def _failed(self, round_: SlotRound, job: SubmittedJob, reason: str) -> None:
+        """Let Snakemake retry the job under its own rules, or give up the task."""
         del self._jobs[job.task]
-        if not job.is_tried_again:
-            self._give_up(round_, [job.name], reason)
+        if not job.is_retried:
+            self._abandon(round_, [job.name], reason)
             if not self._snakemake.keeps_going:
                 self._drop_waiting()
         self._snakemake.job_failed(job, reason)
 
     def _drop_waiting(self) -> None:
-        """After a failure what has not begun is left, as Snakemake leaves it."""
+        """Drop jobs that have not started, as Snakemake does after a failure."""
         waiting = [job for job in self._jobs.values() if job.waits]
         for job in waiting:
             job.dropped = True
         if waiting:
-            self._snakemake.logger.info(f"vgrads: {len(waiting)} jobs that have not begun are left")
-            for one in self._rounds:
-                self._give_up(
-                    one, [j.name for j in waiting if j.round is one], "another job failed"
-                )
+            self._snakemake.logger.info(
+                f"vgrads: {len(waiting)} jobs that have not started are abandoned"
+            )
+            for slot_round in self._rounds:
+                names = [job.name for job in waiting if job.round is slot_round]
+                self._abandon(slot_round, names, "another job failed")
 
-    def _give_up(self, round_: Round, tasks: Iterable[str], reason: str) -> None:
+    def _abandon(self, round_: SlotRound, tasks: Iterable[str], reason: str) -> None:
         rows = round_.give_up_rows(tasks, reason)
         if rows and not round_.over:
             self._ask(round_, give_up=rows)
 
-    def _ended(self, round_: Round, state: str) -> None:
-        """A run is over: what it was to do and has not goes into another."""
+    def _ended(self, round_: SlotRound, state: str) -> None:
+        """Handle the end of a run: its unfinished jobs go to a new one."""
         with self._lock:
             round_.over = True
             left = any(job.round is round_ for job in self._jobs.values())
@@ -220,8 +225,7 @@ class Releases:
                 self._go_on(f"it ended as {state}")
 
     def _go_on(self, reason: str) -> None:
-        """What a round cannot keep any more goes into another one, for which another promise is
-        made."""
+        """Move jobs that a round cannot complete to a new round, which gets a new promise."""
         if self._stopping.is_set():
             return
         old = self._rounds[-1] if self._rounds else None
@@ -233,10 +237,10 @@ class Releases:
             tasks = graph.unfinished(self._snakemake.dag, self._jobs, but=running)
             if old is not None:
                 self._snakemake.logger.warning(
-                    f"vgrads: the promise does not hold any more: {reason}. What is left "
-                    "is planned anew"
+                    f"vgrads: the promise no longer holds: {reason}. The remaining tasks "
+                    "are planned again"
                 )
-                self._give_up(old, {task["id"] for task in tasks} & old.tasks, "planned anew")
+                self._abandon(old, {task["id"] for task in tasks} & old.tasks, "planned again")
             self._open(self._promises.another(tasks), tasks)
         except WorkflowError as error:
             self._fail([{"task": job.task} for job in open_], str(error))

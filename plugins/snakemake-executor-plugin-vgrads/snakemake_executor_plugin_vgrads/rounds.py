@@ -1,4 +1,4 @@
-"""What the executor keeps of jobs that it was given, and of the sets that hold slots for them."""
+"""The executor's records of submitted jobs and of the sets that hold slots for them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vgrads.portal.client import RunHandle
 
 
 @dataclass(slots=True)
-class HandedOver:
-    """A job that was handed over. ``name``: its task's in the round; ``after``: answers up to this
-    number are about earlier releases; ``state``: as vgrads told last; ``dropped``: it is to be left
-    if it has not begun."""
+class SubmittedJob:
+    """A submitted job. ``name``: of its task in the round; ``after``: updates up to this number
+    concern earlier releases; ``state``: as last reported by vgrads; ``dropped``: not to be started
+    if it has not started."""
 
     info: SubmittedJobInfo
     task: str
     command: str
     memory_mib: float
-    round: Round | None = None
+    round: SlotRound | None = None
     name: str = ""
     after: int = 0
     state: str = "released"
@@ -32,23 +32,23 @@ class HandedOver:
 
     @property
     def waits(self) -> bool:
-        """True where it has not begun, and is to."""
+        """Return True where the job has not started and is not dropped."""
         return self.state == "released" and not self.dropped
 
     @property
-    def is_tried_again(self) -> bool:
-        """True where Snakemake hands it over once more after a failure."""
+    def is_retried(self) -> bool:
+        """Return True where Snakemake submits the job again after a failure."""
         job = self.info.job
         return bool(job.restart_times > job.attempt - 1)
 
 
 @dataclass(slots=True)
-class Round:
-    """A set that holds slots for the jobs that are left: the first one, and another where one could
-    not keep all.
+class SlotRound:
+    """A set that holds slots for the remaining jobs: the first one, and a new one where it could
+    not complete all of them.
 
-    ``done``: how often it was told of a task that it is done; Snakemake, which then looks at its
-    outputs, may want it again.
+    ``done``: how often a task was reported done. Snakemake checks its outputs and may request it
+    again.
     """
 
     promised: Promised
@@ -57,8 +57,8 @@ class Round:
     done: Counter[str] = field(default_factory=Counter)
     over: bool = False
 
-    def take(self, jobs: Sequence[HandedOver]) -> bool:
-        """These jobs are this round's from now on; True where it does not know all their tasks."""
+    def take(self, jobs: Sequence[SubmittedJob]) -> bool:
+        """Assign these jobs to this round. Return True where some of their tasks are not in it."""
         for job in jobs:
             times = self.done[job.task]
             job.round, job.state = self, "released"
@@ -66,10 +66,10 @@ class Round:
         return any(job.name not in self.tasks for job in jobs)
 
     def extend(
-        self, unfinished: Iterable[Mapping[str, Any]], jobs: Iterable[HandedOver]
+        self, unfinished: Iterable[Mapping[str, Any]], jobs: Iterable[SubmittedJob]
     ) -> list[dict[str, Any]]:
-        """Rows that add tasks of the graph as it is now that the round does not know, those of jobs
-        that are done again among them."""
+        """Return rows that add the tasks of the current graph that are not in the round, including
+        those of jobs that are run again."""
         left = {task["id"]: task for task in unfinished}
         again = [
             {**left[job.task], "id": job.name, "parents": []}
@@ -88,8 +88,8 @@ class Round:
         self.tasks.update(row["task"] for row in rows)
         return rows
 
-    def release_rows(self, jobs: Iterable[HandedOver]) -> list[dict[str, Any]]:
-        """Rows that have jobs begun."""
+    def release_rows(self, jobs: Iterable[SubmittedJob]) -> list[dict[str, Any]]:
+        """Return rows that release jobs."""
         return [
             {
                 "workflow": self.promised.workflow,
@@ -101,17 +101,17 @@ class Round:
         ]
 
     def give_up_rows(self, tasks: Iterable[str], reason: str) -> list[dict[str, Any]]:
-        """Rows that say of tasks that nobody waits for them any more."""
+        """Return rows that give up tasks."""
         where = self.promised.workflow
         return [{"workflow": where, "task": task, "reason": reason} for task in tasks]
 
-    def running(self, jobs: Iterable[HandedOver]) -> set[str]:
-        """Tasks that it runs now; none where it is over."""
+    def running(self, jobs: Iterable[SubmittedJob]) -> set[str]:
+        """Return the tasks that the round is running; none where it is terminal."""
         mine = (job for job in jobs if job.round is self and job.state == "running")
         return set() if self.over else {job.task for job in mine}
 
-    def tells_of(self, job: HandedOver, row: Mapping[str, Any]) -> bool:
-        """True where an answer of this round is about a job as it was released last."""
+    def describes(self, job: SubmittedJob, row: Mapping[str, Any]) -> bool:
+        """Return True where an update of this round concerns the latest release of a job."""
         return (
             job.round is self
             and row["workflow"] == self.promised.workflow
@@ -121,5 +121,5 @@ class Round:
 
 
 def task_behind(name: str) -> str:
-    """The task behind one that is done again in its round."""
+    """Return the original task of one that is run again in its round."""
     return name.partition("~")[0]

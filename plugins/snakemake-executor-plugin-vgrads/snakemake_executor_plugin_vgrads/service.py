@@ -1,4 +1,4 @@
-"""The vgrads service that a run talks to: somebody's, or one of its own."""
+"""The vgrads service of a run: an existing one, or one that the run starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE_S = 60.0
 
 
 class Served:
-    """A service; ``log``: where one of its own writes."""
+    """A service; ``log``: the log file of a service started by the run."""
 
     def __init__(self, url: str, token: str, sites: str, log: Path) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -26,8 +26,8 @@ class Served:
             url, token = self._begin(sites)
         elif sites:
             raise WorkflowError(
-                "--vgrads-sites is for a service that is started here; the one at "
-                "--vgrads-url has its own"
+                "--vgrads-sites applies only to a service that is started here; the service at "
+                "--vgrads-url has its own sites"
             )
         self.url = url
         self.client = Client(url, token=token)
@@ -54,22 +54,22 @@ class Served:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         try:
-            found = json.loads(line)
-            return str(found["url"]), str(found["token"])
+            result = json.loads(line)
+            return str(result["url"]), str(result["token"])
         except (ValueError, KeyError) as error:
             self.close()
-            told = self._log.read_text().strip().splitlines()[-3:]
+            lines = self._log.read_text().strip().splitlines()[-3:]
             raise WorkflowError(
-                "vgrads did not start: " + (" ".join(told) or f"see {self._log}")
+                "vgrads did not start: " + (" ".join(lines) or f"see {self._log}")
             ) from error
 
     @property
     def gone(self) -> bool:
-        """True where a service of one's own has ended."""
+        """Return True where a service started by the run has terminated."""
         return self._process is not None and self._process.poll() is not None
 
     def close(self) -> None:
-        """End a service of one's own; what it was doing stands in its database."""
+        """Shut down a service started by the run; its state stays in its database."""
         if self._process is None:
             return
         if self._process.stdin is not None:
@@ -82,14 +82,15 @@ class Served:
 
 
 def _vgrads() -> list[str]:
-    """The command beside this Python, else the one that is found, else the module."""
-    beside = Path(sys.executable).with_name("vgrads")
-    found = str(beside) if beside.is_file() else shutil.which("vgrads")
-    return [found] if found else [sys.executable, "-P", "-m", "vgrads"]
+    """Return the command in this Python's folder, else the one on the path, else the module."""
+    program = Path(sys.executable).with_name("vgrads")
+    command = str(program) if program.is_file() else shutil.which("vgrads")
+    return [command] if command else [sys.executable, "-P", "-m", "vgrads"]
 
 
-def asked(call: object, *arguments: object, **named: object) -> object:
-    """What the service answers; its errors as Snakemake tells errors of a workflow."""
+def call_service(call: object, *arguments: object, **named: object) -> object:
+    """Call the service and return its answer; its errors are raised as Snakemake's workflow
+    errors."""
     try:
         return call(*arguments, **named)  # type: ignore[operator]
     except VgradsError as error:

@@ -1,7 +1,7 @@
-"""Which vgrads this plugin needs: it uses modules of vgrads, so both have the same version.
+"""The version check: the plugin uses modules of vgrads, so both must have the same version.
 
-Snakemake imports every plugin at every start. So a wrong version must not be an error before
-somebody asks for ``--executor vgrads``.
+Snakemake imports every plugin at every start. So a wrong version must not be an error before the
+user requests ``--executor vgrads``.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -11,23 +11,23 @@ from snakemake_interface_executor_plugins.executors.real import RealExecutor
 
 
 def mismatch() -> str:
-    """What is wrong with the version of vgrads that is installed; empty where it is this
-    plugin's."""
+    """Describe the mismatch of the installed version of vgrads; empty where it is the plugin's."""
     own = version("snakemake-executor-plugin-vgrads")
     try:
-        found = version("vgrads")
+        text = version("vgrads")
     except PackageNotFoundError:
-        found = "not installed"
-    if found == own:
+        text = "not installed"
+    if text == own:
         return ""
     return (
-        f"the Snakemake plugin of vgrads is of version {own}, vgrads itself: {found}. Install both "
-        f"in one version: pip install vgrads=={own} snakemake-executor-plugin-vgrads=={own}"
+        f"the Snakemake plugin of vgrads has version {own}, vgrads itself: {text}. Install both "
+        f"in the same version: pip install vgrads=={own} "
+        f"snakemake-executor-plugin-vgrads=={own}"
     )
 
 
 class Executor(RealExecutor):
-    """Stands in where vgrads is of another version: it only says so."""
+    """A placeholder where vgrads has another version: it only reports the mismatch."""
 
     def __new__(cls, *_: object, **__: object) -> "Executor":
         raise WorkflowError(mismatch())

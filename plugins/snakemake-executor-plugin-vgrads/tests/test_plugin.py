@@ -1,4 +1,4 @@
-"""Snakemake's own tests of executor plugins. ``VGRADS_TEST_SITES``: the sites file; default: this
+"""Snakemake's test suite for executor plugins. ``VGRADS_TEST_SITES``: the sites file; default: this
 machine."""
 
 import os

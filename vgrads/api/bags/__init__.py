@@ -1,1 +1,1 @@
-"""Bags of tasks and matrices: carried out, simulated, looked at."""
+"""Bags of tasks and matrices: execution, simulation, inspection."""

@@ -1,5 +1,5 @@
-"""All-Pairs and Wavefront from files: what is to be computed, how long a cell takes, and a bag of
-blocks for it."""
+"""All-Pairs and Wavefront from files: the problem, the run time of a cell, and a bag of blocks for
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.agent import block_runner
+from vgrads.agent.programs import block_runner
 from vgrads.dispatch.document import BagDocument, build_bag
 from vgrads.dispatch.storage.block_files import (
     EDGE,
@@ -29,20 +29,20 @@ from vgrads.dispatch.storage.block_files import (
 )
 from vgrads.dispatch.storage.matrix_store import MatrixStore, joined
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.generated.blocks import MOST_SIDE, Grid
+from vgrads.workflows.generated.blocks import MOST_SIDE, BlockGrid
 
 MEASURE_S = 5.0
-"""So long F is tried before a block is chosen."""
+"""Time for which F is measured before a block is chosen."""
 _FIRST, _MEMORY = 100, 512 * 2**20  # bytes of items that a block may read
-_TAKEN = (RUNNER, WORK, EDGE, "a", "b", "R", "bin")  # names in the folder of a block
-_TRIED = 32  # cells of a side of the block that is tried
+_TAKEN = (RUNNER, WORK, EDGE, "a", "b", "R", "bin")  # reserved names in the folder of a block
+_TRIED = 32  # side of the measured block, in cells
 
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
     """F. ``form``: program, library or python; ``words``: the program and its own arguments, or a
-    file or module and a name in it; ``file``: what is to travel to hosts, None for what is there by
-    its name."""
+    file or module and a name in it; ``file``: the file to be sent to agents, None if they have it
+    by its name."""
 
     form: str
     words: tuple[str, ...]
@@ -50,7 +50,7 @@ class Function:
 
 
 def program(words: Sequence[str]) -> Function:
-    """An executable that is called with the items behind its own arguments, and prints the
+    """Return an executable that is called with the items after its own arguments, and prints the
     value."""
     if not words:
         raise InputError(
@@ -69,21 +69,21 @@ def program(words: Sequence[str]) -> Function:
 
 
 def library(file: Path, symbol: str) -> Function:
-    """A C function of a shared library (:func:`vgrads.agent.block_runner.library` says of which
-    signature)."""
+    """Return a C function of a shared library (signature:
+    :func:`vgrads.agent.programs.block_runner.library`)."""
     if not file.is_file():
         raise InputError("no such file", where=str(file))
     return Function(form="library", words=(file.name, symbol), file=file.resolve())
 
 
 def python(text: str) -> Function:
-    """FILE.py:NAME, or MODULE:NAME where hosts have the module."""
+    """Parse FILE.py:NAME, or MODULE:NAME if agents have the module."""
     where, _, name = text.rpartition(":")
     if not where or not name.isidentifier():
         raise InputError(
-            f"is no function: '{text}'",
+            f"is not a function: '{text}'",
             where="--python",
-            fix="file.py:function, or module:function",
+            fix="give file.py:function or module:function",
         )
     if not where.endswith(".py"):
         return Function(form="python", words=(where, name))
@@ -93,11 +93,11 @@ def python(text: str) -> Function:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """What is to be computed. ``a``, ``b``: items as (name as it was given, file); ``border``: of a
+class MatrixProblem:
+    """The problem to be computed. ``a``, ``b``: items as (name as given, file); ``border``: of a
     Wavefront, the corner, the values above the first row, those left of the first column; ``x``,
-    ``y``: where its first cell lies; ``procs``: processors of a block; ``more``: other files that F
-    reads, by their names."""
+    ``y``: position of its first cell; ``procs``: processors of a block; ``more``: other files that
+    F reads, by their names."""
 
     kind: str
     rows: int
@@ -114,25 +114,25 @@ class Problem:
 
     @property
     def most_side(self) -> int:
-        """Items that fit into memory, by the mean size of the first hundred."""
+        """Number of items that fit into memory, by the mean size of the first hundred."""
         sizes = [path.stat().st_size for _, path in [*self.a[:_FIRST], *self.b[:_FIRST]]]
         mean = max(1.0, sum(sizes) / max(1, len(sizes)))
         return max(1, min(MOST_SIDE, int(_MEMORY / mean)))
 
-    def grid(self, side: int) -> Grid:
-        """Its cells in blocks."""
+    def grid(self, side: int) -> BlockGrid:
+        """Return its cells in blocks."""
         high, wide = (side, side) if self.half else (min(side, self.rows), min(side, self.cols))
-        return Grid(self.kind, self.rows, self.cols, high, wide, self.half)
+        return BlockGrid(self.kind, self.rows, self.cols, high, wide, self.half)
 
 
 def items_of(path: Path) -> list[tuple[str, Path]]:
-    """The files of a folder by name, or those that a list names, one on each line, from the list's
-    folder on."""
+    """Return the files of a folder by name, or those of a list, one per line, relative to the
+    list's folder."""
     if path.is_dir():
         files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
-        found = [(str(file), file.resolve()) for file in files]
+        results = [(str(file), file.resolve()) for file in files]
     else:
-        found = []
+        results = []
         try:
             lines = path.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -144,19 +144,19 @@ def items_of(path: Path) -> list[tuple[str, Path]]:
                 file = (path.parent / line.strip()).resolve()
                 if not file.is_file():
                     raise InputError(f"'{line.strip()}' is missing", where=f"{path}: line {n}")
-                found.append((line.strip(), file))
-    if not found:
+                results.append((line.strip(), file))
+    if not results:
         raise InputError("has no items", where=str(path))
-    return found
+    return results
 
 
 def border_of(
     path: Path, x: int, y: int, rows: int | None, cols: int | None
 ) -> tuple[int, int, list[bytes]]:
-    """Rows, columns and border of a Wavefront whose first cell is (x, y), from files ``R.x.y`` or
-    lines ``x y value``.
+    """Return rows, columns and border of a Wavefront whose first cell is (x, y), from files
+    ``R.x.y`` or lines ``x y value``.
 
-    Rows go with x, columns with y; what is not stated is as long as the edge is.
+    Rows go with x, columns with y; a missing number is derived from the length of the edge.
     """
     value = _files_of(path) if path.is_dir() else _lines_of(path)
     if rows is None:
@@ -166,17 +166,17 @@ def border_of(
     places = [(x - 1, y - 1 + n) for n in range(cols + 1)] + [(x + n, y - 1) for n in range(rows)]
     if not rows or not cols:
         places = [(x - 1, y - 1), (x, y - 1), (x - 1, y)]
-    found = []
+    results = []
     for i, j in places:
         got = value(i, j)
         if got is None:
             raise InputError(
                 f"the edge R.{i}.{j} is missing",
                 where=str(path),
-                fix=f"a file R.{i}.{j}, or a line '{i} {j} VALUE'",
+                fix=f"add a file R.{i}.{j}, or a line '{i} {j} VALUE'",
             )
-        found.append(got)
-    return rows, cols, found
+        results.append(got)
+    return rows, cols, results
 
 
 def _files_of(folder: Path) -> Callable[[int, int], bytes | None]:
@@ -188,7 +188,7 @@ def _files_of(folder: Path) -> Callable[[int, int], bytes | None]:
 
 
 def _lines_of(path: Path) -> Callable[[int, int], bytes | None]:
-    found = {}
+    problem_files = {}
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -197,14 +197,14 @@ def _lines_of(path: Path) -> Callable[[int, int], bytes | None]:
         try:
             if line.strip():
                 i, j, value = line.split(None, 2)
-                found[int(i), int(j)] = value
+                problem_files[int(i), int(j)] = value
         except ValueError as error:
-            raise InputError("is no edge: x y value", where=f"{path}: line {n}") from error
-    return lambda i, j: found.get((i, j))
+            raise InputError("is not an edge: x y value", where=f"{path}: line {n}") from error
+    return lambda i, j: problem_files.get((i, j))
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -214,7 +214,7 @@ def digest_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Digests:
-    """Of all that a problem reads: found once."""
+    """Digests of all files of a problem: computed once."""
 
     function: str
     a: Sequence[str]
@@ -222,7 +222,7 @@ class Digests:
     more: Sequence[str]
 
     @classmethod
-    def of(cls, problem: Problem) -> Digests:
+    def of(cls, problem: MatrixProblem) -> Digests:
         """Read everything."""
         file = problem.function.file
         a = [digest_of(path) for _, path in problem.a]
@@ -233,8 +233,10 @@ class Digests:
         )
 
 
-def about(problem: Problem, digests: Digests, grid: Grid, cell_s: float) -> dict[str, Any]:
-    """What a matrix file begins with: enough to know it again, and to print it."""
+def about(
+    problem: MatrixProblem, digests: Digests, grid: BlockGrid, cell_s: float
+) -> dict[str, Any]:
+    """Return the header of a matrix file: enough to identify and to print it."""
     function = problem.function
     inputs = json.dumps([digests.a, [] if problem.half else digests.b, digests.more])
     border = hashlib.sha256(joined(list(problem.border))).hexdigest() if problem.border else ""
@@ -258,32 +260,36 @@ def about(problem: Problem, digests: Digests, grid: Grid, cell_s: float) -> dict
 
 
 def check_same(store: MatrixStore, what: dict[str, Any]) -> None:
-    """InputError for the matrix file of another problem."""
-    known = store.about.get("what", {})
-    other = [name for name in what if known.get(name) != what[name]]
+    """Raise InputError for the matrix file of another problem."""
+    previous = store.about.get("what", {})
+    other = [name for name in what if previous.get(name) != what[name]]
     if other:
         raise InputError(
-            f"is of another problem: {', '.join(other)} differ{'s' if len(other) == 1 else ''}",
+            f"belongs to another problem: {', '.join(other)} "
+            f"differ{'s' if len(other) == 1 else ''}",
             where=str(store.path),
             fix="name another file with --matrix, or remove this one",
         )
 
 
-def lay_out(place: Path, problem: Problem, digests: Digests, grid: Grid, matrix: Path) -> Blocks:
-    """Make a bag's folder of blocks: the function and the runner as they are now, and what
-    describes them."""
-    given, function = place / "given", problem.function
-    given.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(Path(block_runner.__file__), given / RUNNER)
+def lay_out(
+    place: Path, problem: MatrixProblem, digests: Digests, grid: BlockGrid, matrix: Path
+) -> Blocks:
+    """Create a bag's folder of blocks: the current function and runner, and their description."""
+    folder, function = place / "given", problem.function
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(Path(block_runner.__file__), folder / RUNNER)
     shipped = [*problem.more, *([function.file] if function.file else [])]
     names = [path.name for path in shipped]
     for n, name in enumerate(names):
         if name in _TAKEN or name in names[:n]:
-            raise InputError(f"the name '{name}' is taken", where="FUNCTION", fix="rename the file")
+            raise InputError(
+                f"the name '{name}' is already in use", where="FUNCTION", fix="rename the file"
+            )
     for path in shipped:
-        shutil.copyfile(path, given / path.name)
+        shutil.copyfile(path, folder / path.name)
     if problem.border:
-        (given / EDGES).write_bytes(joined(list(problem.border)))
+        (folder / EDGES).write_bytes(joined(list(problem.border)))
     words = list(function.words)
     if function.file is not None:
         words[0] = function.file.name
@@ -297,8 +303,8 @@ def lay_out(place: Path, problem: Problem, digests: Digests, grid: Grid, matrix:
         "shipped": function.file is not None,
         "procs": problem.procs,
     }
-    (given / WORK).write_text(json.dumps(work))
-    common = {name: (name, digest_of(given / name)) for name in (RUNNER, WORK, *names)}
+    (folder / WORK).write_text(json.dumps(work))
+    common = {name: (name, digest_of(folder / name)) for name in (RUNNER, WORK, *names)}
     blocks = Blocks(
         grid,
         str(matrix.resolve()),
@@ -315,7 +321,7 @@ def lay_out(place: Path, problem: Problem, digests: Digests, grid: Grid, matrix:
 
 @dataclass(frozen=True)
 class Measured:
-    """``cells`` were computed in ``seconds``; ``more``: not one was, in that time."""
+    """``cells`` were computed in ``seconds``; ``more``: not a single one was, in that time."""
 
     cells: int
     seconds: float
@@ -323,17 +329,19 @@ class Measured:
 
     @property
     def cell_s(self) -> float:
-        """Of a cell."""
+        """Seconds per cell."""
         return self.seconds / max(1, self.cells)
 
 
-def measure(problem: Problem, digests: Digests) -> Measured:
-    """How long F takes here for a cell, by the first ones, as hosts will call it; InputError where
-    it fails."""
+def measure(problem: MatrixProblem, digests: Digests) -> Measured:
+    """Measure the run time of F per cell here, with the first cells, called as on agents;
+    InputError if it fails."""
     with tempfile.TemporaryDirectory(prefix="vgrads-") as folder:
         place, stage = Path(folder) / "bag", Path(folder) / "stage"
-        one = replace(problem, procs=1)
-        blocks = lay_out(place, one, digests, one.grid(_TRIED), place / "none")
+        matrix_problem = replace(problem, procs=1)
+        blocks = lay_out(
+            place, matrix_problem, digests, matrix_problem.grid(_TRIED), place / "none"
+        )
         files = BlockFiles(_empty(place), place, place / "given", blocks=blocks)
         area = blocks.grid.area(0)
         for name, (path, _) in {**blocks.common, **blocks.items(area)}.items():
@@ -362,17 +370,17 @@ def measure(problem: Problem, digests: Digests) -> Measured:
     if process.returncode:
         how = f"was killed by signal {-process.returncode}" if process.returncode < 0 else "failed"
         raise InputError(err.strip() or f"F {how} in one of the first cells", where="FUNCTION")
-    told = json.loads(out.splitlines()[-1])
-    return Measured(told["cells"], told["seconds"])
+    measured = json.loads(out.splitlines()[-1])
+    return Measured(measured["cells"], measured["seconds"])
 
 
-def _empty(place: Path) -> Any:
+def _empty(folder: Path) -> Any:
     document = BagDocument(name="blocks", command="block")
-    return blocks_bag(build_bag(document, place), place)[0]
+    return blocks_bag(build_bag(document, folder), folder)[0]
 
 
 def lines_of(store: MatrixStore) -> Iterator[str]:
-    """``a b value`` or ``x y value`` for each cell that is there; a line break within a value is
+    """Return ``a b value`` or ``x y value`` for each computed cell; a line break within a value is
     shown as \\n."""
     x, y = store.about["what"]["first cell"]
     wave = store.grid.kind == "wavefront"

@@ -1,4 +1,4 @@
-"""How a dispatcher stands, put together and written into its folder for whoever looks."""
+"""Status of a dispatcher, written into its folder for readers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgrads.dispatch.core.records import End
 from vgrads.dispatch.fleet.fleet import Fleet
-from vgrads.dispatch.server.manager import Manager
-from vgrads.dispatch.standing import Latest, Rates, status_json
-from vgrads.dispatch.storage.kept import write_host_names, write_latest, write_status
+from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.status import Latest, Rates, status_json
+from vgrads.dispatch.storage.status import write_agent_names, write_latest, write_status
+from vgrads.exchange.values import AttemptEnd
 
 _LOOK_S = 1.0
 _LONG = 200
@@ -21,8 +21,7 @@ _LONG = 200
 
 @dataclass
 class Report:
-    """What is told of one dispatcher. ``began_unix_s``: when its clock began, kept over
-    restarts."""
+    """Reports of one dispatcher. ``began_unix_s``: start of its clock, kept over restarts."""
 
     folder: Path
     began_unix_s: float
@@ -32,18 +31,18 @@ class Report:
     _named: int = 0
     _began_own_s: float = field(default_factory=time.thread_time)
 
-    def ended(self, bag: int, end: End, text: str) -> None:
-        """A task has ended, and printed this."""
+    def ended(self, bag: int, end: AttemptEnd, text: str) -> None:
+        """Record the end of a task and its printed text."""
         self._latest.add(bag, end, text)
 
     def is_due(self, now_s: float) -> bool:
-        """True where the last look is so long ago that the status is to be told anew."""
+        """True if a new status is due."""
         return now_s - self._looked_s >= _LOOK_S
 
-    def tell(
-        self, manager: Manager, fleet: Fleet, state: str, pools: Mapping[str, Any]
+    def report(
+        self, manager: DispatchManager, fleet: Fleet, state: str, pools: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The status as of now, written down as well. ``pools``: what goes on beside the work."""
+        """Return the current status and write it to the folder. ``pools``: the extension's part."""
         now = self._looked_s = manager.clock.now()
         self._rates.look(manager.state, now)
         status = status_json(
@@ -54,7 +53,7 @@ class Report:
             {
                 "state": state,
                 "began_unix_s": self.began_unix_s,
-                "problem": manager.problem or fleet.hopeless,
+                "problem": manager.problem or fleet.hopeless or "; ".join(fleet.sites.reasons()),
                 "refused": manager.port.refused,
                 "exchanges": manager.port.exchanges,
                 "reasons": [
@@ -63,7 +62,7 @@ class Report:
                 ],
                 "coming": fleet.coming,
                 "pools": dict(pools),
-                "slots": [n for n, slot in manager.state.slots.items() if slot.held],
+                "slots": [n for n, slot in manager.state.slots.items() if slot.occupied],
             },
         )
         own = {
@@ -72,15 +71,15 @@ class Report:
         }
         for bag in status["bags"]:
             bag["times"] = self._latest.mean_times(bag["number"], own)
-        with suppress(OSError):  # who looks sees how it stood before
-            self._write_down([h.name or h.id for h in manager.state.hosts.values()], status)
+        with suppress(OSError):  # readers then see the previous status
+            self._write_down([h.name or h.id for h in manager.state.agents.values()], status)
         return status
 
-    def _write_down(self, hosts: list[str], status: dict[str, Any]) -> None:
+    def _write_down(self, agents: list[str], status: dict[str, Any]) -> None:
         write_status(self.folder, status)
         for number in self._latest.changed:
             write_latest(self.folder, number, self._latest.of(number))
         self._latest.changed.clear()
-        if len(hosts) != self._named:
-            write_host_names(self.folder, hosts)
-            self._named = len(hosts)
+        if len(agents) != self._named:
+            write_agent_names(self.folder, agents)
+            self._named = len(agents)

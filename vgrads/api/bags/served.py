@@ -1,35 +1,42 @@
-"""The bags of a dispatcher's folder while it works: opened, taken on by its manager, growing as
-long as they are open."""
+"""Bags of a working dispatcher's folder: opened, added to its manager, extended while they are
+open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from vgrads.api.wiring import own_values
+from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.faults import fault_in
+from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.server.manager import Manager
-from vgrads.dispatch.storage.kept import KeptBag, is_closed, name_of, open_bag
+from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.folder import StoredBag, is_closed, name_of, open_bag
+
+_AGAIN_S = 3.0  # between attempts to read a policy that waits for an extra
 
 
 class ServedBags:
-    """The bags that a manager serves. One that cannot be served is failed, and costs no other bag.
+    """The bags that a manager serves. One that cannot be served fails, without effect on other
+    bags.
 
-    ``own``: they belong to whoever runs this process.
+    ``own``: they belong to the user of this process.
     """
 
-    def __init__(self, folder: Path, manager: Manager, own: bool) -> None:
+    def __init__(self, folder: Path, manager: DispatchManager, own: bool) -> None:
         self._folder, self._manager, self._own = folder, manager, own
-        self._bags: dict[int, KeptBag] = {}
-        self._open: dict[int, KeptBag] = {}
+        self._bags: dict[int, StoredBag] = {}
+        self._open: dict[int, StoredBag] = {}
+        self._again_s = time.monotonic() + _AGAIN_S
 
     @property
     def documents(self) -> list[BagDocument]:
-        """Of the bags that could be opened, by number."""
-        return [kept.document for _, kept in sorted(self._bags.items())]
+        """Documents of the bags that could be opened, by number."""
+        return [bag.document for _, bag in sorted(self._bags.items())]
 
     def __contains__(self, number: int) -> bool:
         return number in self._bags
@@ -43,41 +50,82 @@ class ServedBags:
         self._serve(number, work)
 
     def take_on(self, number: int) -> None:
-        """Have the manager take on a bag, if it could be opened."""
+        """Add a bag to the manager, if it could be opened."""
         if number in self._bags:
             self._serve(number, partial(self._take_on, self._bags[number]))
 
-    def _take_on(self, kept: KeptBag) -> None:
+    def _take_on(self, retained: StoredBag) -> None:
         manager = self._manager
-        values = own_values(kept.bag.pass_env) if self._own else {}
-        bag = replace(kept.bag, env={**values, **kept.bag.env})
-        manager.add(kept.number, bag, kept.files, kept.document.open)
-        if kept.document.open:
-            state = manager.state.bags[kept.number]
-            manager.core.grow(kept.number, len(kept.bag.commands) - len(state.tasks))
-            self._open[kept.number] = kept
+        bag = self._with_own_values(retained)
+        manager.add(retained.number, bag, retained.files, retained.document.open)
+        if retained.document.open:
+            state = manager.state.bags[retained.number]
+            manager.core.add_tasks(retained.number, len(retained.bag.commands) - len(state.tasks))
+            self._open[retained.number] = retained
+
+    def _with_own_values(self, retained: StoredBag) -> BagSpec:
+        values = own_values(retained.bag.pass_env) if self._own else {}
+        return replace(retained.bag, env={**values, **retained.bag.env})
+
+    def look_again(self) -> None:
+        """Read policies again that waited for an extra, now and then."""
+        if time.monotonic() < self._again_s:
+            return
+        self._again_s = time.monotonic() + _AGAIN_S
+        for bag in waiting_bags(self._bags):
+            self._serve(bag.number, partial(self._read_again, bag))
+
+    def _read_again(self, bag: StoredBag) -> None:
+        if read_again(self._folder, self._bags, bag):
+            now = self._bags[bag.number]
+            self._manager.core.attach(bag.number, self._with_own_values(now))
+            self._manager.notify()
 
     def grow(self) -> None:
-        """More tasks of open bags, and the end of those to which none comes any more."""
-        for kept in list(self._open.values()):
-            self._serve(kept.number, partial(self._grow, kept))
+        """Add new tasks of open bags, and close those that get no more."""
+        for bag in list(self._open.values()):
+            self._serve(bag.number, partial(self._grow, bag))
 
-    def _grow(self, kept: KeptBag) -> None:
-        manager, number = self._manager, kept.number
-        closed = is_closed(self._folder, number)  # looked at first: what came before it counts
-        if grown := kept.grown():
-            manager.core.grow(number, grown)
-            manager.poke()
+    def _grow(self, bag: StoredBag) -> None:
+        manager, number = self._manager, bag.number
+        closed = is_closed(self._folder, number)  # checked first, so that earlier tasks count
+        if grown := bag.added():
+            manager.core.add_tasks(number, grown)
+            manager.notify()
         if closed:
             manager.core.close(number, manager.clock.now())
             del self._open[number]
-            kept.rest()
+            bag.rest()
 
     def _serve(self, number: int, work: Callable[[], None]) -> None:
-        """Work for one bag; one in which something goes wrong is failed."""
+        """Run a step for one bag; mark the bag as failed on an error."""
         manager = self._manager
         if fault := fault_in(number, work):
             self._bags.pop(number, None)
             self._open.pop(number, None)
             manager.core.reject(fault, name_of(self._folder, number), manager.clock.now())
-            manager.poke()
+            manager.notify()
+
+
+def waiting_bags(bags: Mapping[int, StoredBag]) -> list[StoredBag]:
+    """Return the bags whose policy waits for an extra."""
+    return [bag for bag in bags.values() if bag.waits_for]
+
+
+def idle(core: Core, bags: Mapping[int, StoredBag]) -> bool:
+    """True if no bag has tasks that could run now."""
+    waiting = {bag.number for bag in waiting_bags(bags)}
+    return all(bag.tasks.over or bag.number in waiting for bag in core.serving)
+
+
+def read_all_again(folder: Path, bags: dict[int, StoredBag], core: Core) -> None:
+    """Read the policies that wait for an extra again, and use those that can be evaluated now."""
+    for bag in waiting_bags(bags):
+        if read_again(folder, bags, bag):
+            core.attach(bag.number, bags[bag.number].bag)
+
+
+def read_again(folder: Path, bags: dict[int, StoredBag], bag: StoredBag) -> bool:
+    """Read the policy of a bag again, and replace the bag; True if it does not wait any more."""
+    bags[bag.number] = read = bag.with_policy_of(open_bag(folder, bag.number))
+    return not read.waits_for

@@ -1,42 +1,43 @@
-"""How many hosts should this work hold? Time and cost of sets, bags and matrices against hosts."""
+"""Size estimates: time and cost of sets, bags and matrices against the number of nodes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.bags.bag import Bag
+from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.document import load_bag
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
+from vgrads.kernel.stored import as_stored
 from vgrads.pool.models import (
-    Machines,
+    Resources,
     allpairs_best_s,
     choose_allpairs,
     choose_wavefront,
     graph_s,
     wavefront_best,
 )
-from vgrads.pool.size import Price, curve, told
+from vgrads.pool.size import AgentPrice, curve, notable_sizes
 from vgrads.workflows.formats.load import format_of, is_workflow
-from vgrads.workflows.sets import Beside, WorkflowSet, load_set
+from vgrads.workflows.sets import SetOverrides, WorkflowSet, load_set
 
 _GRID = re.compile(r"(\d{1,9})(?:x(\d{1,9}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """``procs``: of a host; ``most``: hosts that are looked at; ``wait_s``: until hosts come;
-    ``dispatch_s``: until a task begins; ``capacity``: processors that the manager can keep busy,
+class SizeQuestion:
+    """``procs``: of a node; ``most``: maximum number of nodes; ``wait_s``: until nodes are ready;
+    ``dispatch_s``: until a task starts; ``capacity``: processors that the manager can keep busy,
     None for all."""
 
     procs: int = 1
     most: int = 256
-    price: Price = Price()  # noqa: RUF009 frozen
+    price: AgentPrice = AgentPrice()  # noqa: RUF009 frozen
     wait_s: float = 0.0
     dispatch_s: float = 0.0
     capacity: float | None = None
@@ -44,8 +45,8 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """``run_s``: how long it takes on so many processors; ``total_s``: processor seconds in all."""
+class WorkModel:
+    """``run_s``: run time on a number of processors; ``total_s``: processor-seconds in all."""
 
     what: str
     run_s: Callable[[int], float]
@@ -55,54 +56,54 @@ class Work:
     how: Mapping[str, Any] | None = None
 
 
-def work_of(path: Path, dispatch_s: float) -> Work:
-    """The work in a workflow set's, a workflow's or a bag's file."""
+def work_of(path: Path, dispatch_s: float) -> WorkModel:
+    """Return the work of a file with a workflow set, a workflow or a bag."""
     bare = is_workflow(format_of(path, read_text(path)))
     if bare or "workflows" in load_mapping(path):
-        wanted, _ = load_set(path, beside=Beside(deadline="1d" if bare else None))
-        for workflow in wanted.workflows:
+        workflow_set, _ = load_set(path, overrides=SetOverrides(deadline="1d" if bare else None))
+        for workflow in workflow_set.workflows:
             for task in workflow.tasks.values():
                 if not task.stated:
                     raise InputError(
-                        "is not given, and nobody has measured it",
+                        "is not given, and no measured run time is recorded",
                         where=f"{path}: {workflow.name}: task '{task.id}': runtime_s",
-                        fix="give runtime_s; 'vgrads runtimes predict' tells what is known",
+                        fix="give runtime_s; 'vgrads runtimes predict' shows the known run times",
                     )
-        work = _of_set(wanted, dispatch_s)
+        work = _of_set(workflow_set, dispatch_s)
         return replace(work, deadline_s=None) if bare else work
     document, bag = load_bag(path)
     if document.runtime_s is None:
         raise InputError(
-            "is not given, and nobody has measured it",
+            "is not given, and no measured run time is recorded",
             where=f"{path}: runtime_s",
             fix="give runtime_s",
         )
     return _of_bag(bag, document.runtime_s, dispatch_s)
 
 
-def _of_set(wanted: WorkflowSet, dispatch_s: float) -> Work:
+def _of_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
     times: list[float] = []
     widths: list[int] = []
     parents: list[list[int]] = []
-    for workflow in wanted.workflows:
+    for workflow in workflow_set.workflows:
         at = {name: len(times) + n for n, name in enumerate(workflow.tasks)}
         for task in workflow.tasks.values():
             times.append(task.runtime_s + dispatch_s)
             widths.append(task.procs)
             parents.append([at[parent] for parent in task.parents])
     total_s = sum(t * w for t, w in zip(times, widths, strict=True)) - dispatch_s * sum(widths)
-    return Work(
-        what=f"{len(wanted.workflows)} workflows, {len(times):,} tasks",
+    return WorkModel(
+        what=f"{len(workflow_set.workflows)} workflows, {len(times):,} tasks",
         total_s=total_s,
         widest=max(widths, default=1),
         run_s=lambda procs: graph_s(times, parents, procs, widths),
-        deadline_s=wanted.deadline_s,
+        deadline_s=workflow_set.deadline_s,
     )
 
 
-def _of_bag(bag: Bag, runtime_s: float, dispatch_s: float) -> Work:
+def _of_bag(bag: BagSpec, runtime_s: float, dispatch_s: float) -> WorkModel:
     tasks, each_s = len(bag.commands), runtime_s + dispatch_s
-    return Work(
+    return WorkModel(
         what=f"{tasks:,} tasks of {runtime_s:g} s",
         total_s=tasks * runtime_s * bag.procs,
         widest=bag.procs,
@@ -111,17 +112,17 @@ def _of_bag(bag: Bag, runtime_s: float, dispatch_s: float) -> Work:
     )
 
 
-def matrix_work(kind: str, grid: str, cell_s: float, machines: Machines) -> Work:
-    """All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``; with how its models
-    would cut it. Time against hosts is that of the best blocks for so many."""
-    found = _GRID.fullmatch(grid)
-    if found is None:
+def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> WorkModel:
+    """Return the work of All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``,
+    with the blocks of its models. Time against nodes is that of the best blocks for each number."""
+    match = _GRID.fullmatch(grid)
+    if match is None:
         raise InputError(
-            f"'{grid}' is no size of a matrix", where=f"--{kind}", fix="write 1000 or 4000x500"
+            f"'{grid}' is not a matrix size", where=f"--{kind}", fix="write 1000 or 4000x500"
         )
-    rows, cols = int(found[1]), int(found[2] or found[1])
+    rows, cols = int(match[1]), int(match[2] or match[1])
     if not rows or not cols or cell_s <= 0:
-        raise InputError("a matrix has cells, and they take time", where=f"--{kind}")
+        raise InputError("a matrix must have cells, and they must take time", where=f"--{kind}")
     if kind == "wavefront":
         run_s, how = (
             lambda procs: (
@@ -134,20 +135,20 @@ def matrix_work(kind: str, grid: str, cell_s: float, machines: Machines) -> Work
             lambda procs: allpairs_best_s(rows, cols, cell_s, machines, procs // machines.cores),
             choose_allpairs(rows, cols, cell_s, machines),
         )
-    return Work(
+    return WorkModel(
         what=f"{kind}, {rows} x {cols} cells of {cell_s:g} s",
         run_s=run_s,
         total_s=rows * cols * cell_s,
-        how=asdict(how),
+        how=as_stored(how),
     )
 
 
-def size(work: Work, question: Question) -> dict[str, Any]:
-    """``vgrads size --json``: a row for each size, and those worth telling of."""
+def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
+    """Return ``vgrads size --json``: a row for each size, and the recommended ones."""
     if work.widest > question.procs * question.most:
         raise InputError(
             (
-                f"a task needs {work.widest} processors, {question.most} hosts have "
+                f"a task needs {work.widest} processors, {question.most} nodes have "
                 f"{question.procs * question.most}"
             ),
             where="--most",
@@ -155,16 +156,16 @@ def size(work: Work, question: Question) -> dict[str, Any]:
     least = -(-work.widest // question.procs)
     floor_s = work.total_s / question.capacity if question.capacity else 0.0
 
-    def run_s(hosts: int) -> float:
-        return max(floor_s, work.run_s(max(hosts, least) * question.procs))
+    def run_s(agents: int) -> float:
+        return max(floor_s, work.run_s(max(agents, least) * question.procs))
 
     deadline_s = question.deadline_s if question.deadline_s is not None else work.deadline_s
     sizes = [
-        one
-        for one in curve(
+        sized
+        for sized in curve(
             run_s, work.total_s / question.procs, question.most, question.price, question.wait_s
         )
-        if one.hosts >= least
+        if sized.nodes >= least
     ]
     return {
         "work": work.what,
@@ -172,6 +173,8 @@ def size(work: Work, question: Question) -> dict[str, Any]:
         "procs": question.procs,
         "deadline_s": deadline_s,
         "how": work.how,
-        "sizes": [asdict(one) for one in sizes],
-        "worth": {name: asdict(one) for name, one in told(sizes, deadline_s).items()},
+        "sizes": [as_stored(point) for point in sizes],
+        "worth": {
+            name: as_stored(point) for name, point in notable_sizes(sizes, deadline_s).items()
+        },
     }

@@ -1,1 +1,1 @@
-"""Plans of workflow sets: made, carried out, resumed, explained; run times that they rest on."""
+"""Plans of workflow sets: planning, execution, resuming, explanation; run times."""

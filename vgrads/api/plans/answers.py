@@ -1,4 +1,4 @@
-"""Values → the JSON of the contracts. Programs outside rely on these shapes."""
+"""Conversion of values to the JSON of the contracts. External programs rely on these shapes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.api.plans.execution import Outcome
+from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned
-from vgrads.execmgr.core.book import Book
-from vgrads.execmgr.core.states import CopyState, RunState
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
+from vgrads.execmgr.core.states import ReplicaState, RunState
 from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
@@ -32,13 +32,15 @@ def plan_json(plan: Plan) -> Json:
             "probability": plan.promise.probability,
             "standard_error": plan.promise.standard_error,
             "cautious": plan.promise.cautious,
-            "asked": plan.asked_probability,
-            "as_asked": plan.kept_as_asked,
+            "requested": plan.requested_probability,
+            "meets_request": plan.meets_request,
+            "asked": plan.requested_probability,  # the names in 0.2
+            "as_asked": plan.meets_request,
             "by_workflow": dict(plan.promise.by_workflow),
         },
         "cost_usd": plan.cost_usd,
         "expected": {"cost_usd": plan.expected_usd, "processor_hours": plan.expected_hours},
-        "withdraw": {"spare": None if plan.spare >= EVERYTHING else plan.spare},
+        "withdraw": {"spare": None if plan.spare_workflows >= EVERYTHING else plan.spare_workflows},
         "phases": [
             {
                 "name": phase.name,
@@ -66,8 +68,8 @@ def plan_json(plan: Plan) -> Json:
 
 
 def done_json(plan: Plan) -> list[Json]:
-    """The tasks that an earlier run did."""
-    return [{"workflow": one.workflow, "task": one.task, "run": one.run} for one in plan.done]
+    """Return the tasks that an earlier run completed."""
+    return [{"workflow": done.workflow, "task": done.task, "run": done.run} for done in plan.done]
 
 
 def _use_json(use: SlotUse) -> Json:
@@ -90,7 +92,7 @@ def _placement_json(p: Placement) -> Json:
     return {
         "workflow": p.workflow,
         "task": p.task,
-        "copy": p.copy,
+        "copy": p.replica,
         "slot": p.slot,
         "start_s": p.start_s,
         "end_s": p.end_s,
@@ -99,15 +101,15 @@ def _placement_json(p: Placement) -> Json:
     }
 
 
-def outcome_json(outcome: Outcome) -> Json:
-    """How a run ended; ``vgrads run --json`` adds it to the plan."""
-    states = [record.state for record in outcome.state.copies.values()]
+def outcome_json(outcome: RunOutcome) -> Json:
+    """Return the result of a run; ``vgrads run --json`` adds it to the plan."""
+    states = [record.state for record in outcome.state.replicas.values()]
     return {
         "kept": outcome.kept,
         "in_time": outcome.in_time,
-        "needed": outcome.book.plan.needed,
+        "needed": outcome.execution.plan.needed,
         "finished_s": {name: at_s for name, at_s in sorted(outcome.done.items())},
-        "copies": {state.value: states.count(state) for state in CopyState},
+        "copies": {state.value: states.count(state) for state in ReplicaState},
         "ended_s": outcome.state.now_s,
         "times": outcome.spent.as_json(),
     }
@@ -126,7 +128,7 @@ def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) ->
         },
         "cost_usd": plan.cost_usd,
         "decisions": [{"at_s": at_s, "text": text} for at_s, text in state.notes] if state else [],
-        "workflows": [w.name for w in snapshot.wanted.workflows],
+        "workflows": [w.name for w in snapshot.workflow_set.workflows],
         "done": done_json(plan),
         "slots": [
             _use_json(use) | _start_range(use.slot, use) | _slot_actual(use, state)
@@ -137,8 +139,8 @@ def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) ->
 
 
 def _start_range(slot: Slot, use: SlotUse) -> Json:
-    """When the slot may be ready: the 5th, 50th and 95th of a hundred equally likely starts; null:
-    never."""
+    """Return when the slot may be ready: the 5th, 50th and 95th of a hundred equally probable
+    starts; null: never."""
     ready = slot.curve.ready_at(np.array([0.05, 0.5, 0.95])) + use.submit_s
     names = ("ready_p5_s", "ready_p50_s", "ready_p95_s")
     return {
@@ -163,8 +165,8 @@ def _slot_actual(use: SlotUse, state: RunState | None) -> Json:
 def _copy_actual(placement: Placement, state: RunState | None) -> Json:
     if state is None:
         return {"state": "planned", "actual": None}
-    record = state.copies[placement.key]
-    if record.state in (CopyState.WAITING, CopyState.SKIPPED):
+    record = state.replicas[placement.key]
+    if record.state in (ReplicaState.WAITING, ReplicaState.SKIPPED):
         return {"state": record.state.value, "actual": None, "reason": record.reason}
     end_s = record.end_s if record.state.settled else None
     return {
@@ -174,10 +176,10 @@ def _copy_actual(placement: Placement, state: RunState | None) -> Json:
     }
 
 
-def run_gantt(outcome: Outcome) -> Json:
+def run_gantt(outcome: RunOutcome) -> Json:
     """The Gantt query of a finished run."""
-    book: Book = outcome.book
-    return gantt_json(book.plan, book.snapshot, outcome.state)
+    execution: ExecutionPlan = outcome.execution
+    return gantt_json(execution.plan, execution.snapshot, outcome.state)
 
 
 def planned_gantt(planned: Planned) -> Json:

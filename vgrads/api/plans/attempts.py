@@ -1,5 +1,4 @@
-"""What became of every attempt at a task, from a run's journal; and what it printed, from the run's
-folder."""
+"""Attempts at tasks, from a run's journal; and their printed text, from the run's folder."""
 
 from __future__ import annotations
 
@@ -8,34 +7,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import advance
 from vgrads.execmgr.core.states import (
-    AskedAgain,
-    CopyEnded,
-    CopyRecord,
-    CopyState,
     Event,
+    ReplicaEnded,
+    ReplicaRecord,
+    ReplicaState,
     RunState,
+    SlotRequestedAgain,
 )
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.tasks.folder import AWAY, HERE, TaskFolder
 from vgrads.execmgr.tasks.output import STDERR, STDOUT, tail
-from vgrads.planner.snapshot import CopyKey, TaskKey
+from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 Json = dict[str, Any]
-_STARTED = (CopyState.RUNNING, CopyState.DONE, CopyState.FAILED)
+_STARTED = (ReplicaState.RUNNING, ReplicaState.DONE, ReplicaState.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt of one copy of a task; ``end_s`` is None while it runs, ``code`` where its
-    command chose none."""
+class TaskAttempt:
+    """One attempt of one replica of a task; ``end_s`` is None while it runs, ``code`` if its
+    command returned none."""
 
-    key: CopyKey
+    key: ReplicaKey
     number: int
-    state: CopyState
+    state: ReplicaState
     start_s: float
     end_s: float | None
     site: str
@@ -45,116 +44,131 @@ class Attempt:
     times: Times | None = None
 
 
-def attempts_of(books: Sequence[Book], events: Iterable[Event]) -> tuple[list[Attempt], RunState]:
-    """Every attempt that was begun, in the order of their starts, and what the run has come to."""
-    state, ended = begin(books[0]), []
-    told: dict[tuple[CopyKey, int], Times] = {}
+def attempts_of(
+    executions: Sequence[ExecutionPlan], events: Iterable[Event]
+) -> tuple[list[TaskAttempt], RunState]:
+    """Return every started attempt, in the order of their starts, and the state of the run."""
+    state, ended = begin(executions[0]), []
+    payload: dict[tuple[ReplicaKey, int], Times] = {}
     for event in events:
-        before, state = state, advance(books, state, event)
-        if isinstance(event, CopyEnded) and event.key in before.copies:
-            old = before.copies[event.key]
+        before, state = state, advance(executions, state, event)
+        if isinstance(event, ReplicaEnded) and event.key in before.replicas:
+            old = before.replicas[event.key]
             if event.times is not None:
-                told[event.key, old.attempt] = event.times.and_then(
-                    told.get((event.key, old.attempt))
+                payload[event.key, old.attempt] = event.times.and_then(
+                    payload.get((event.key, old.attempt))
                 )
-            if state.copies[event.key].attempt > old.attempt:  # it will be tried once more
-                ended.append(_given_up(books, state, event.key, old, event))
-        elif isinstance(event, AskedAgain):
-            for key in books[state.version].order[event.slot]:
-                old = before.copies[key]
-                if state.copies[key].attempt > old.attempt:
-                    ended.append(_given_up(books, state, key, old, event))
-    book = books[state.version]
-    last = [_attempt(book, key, record) for key, record in state.copies.items() if _began(record)]
-    found = [replace(one, times=told.get((one.key, one.number))) for one in (*ended, *last)]
-    return sorted(found, key=lambda one: (one.start_s, one.key, one.number)), state
+            if state.replicas[event.key].attempt > old.attempt:  # it will be retried
+                ended.append(_skipped(executions, state, event.key, old, event))
+        elif isinstance(event, SlotRequestedAgain):
+            for key in executions[state.version].order[event.slot]:
+                old = before.replicas[key]
+                if state.replicas[key].attempt > old.attempt:
+                    ended.append(_skipped(executions, state, key, old, event))
+    execution = executions[state.version]
+    last = [
+        _attempt(execution, key, record) for key, record in state.replicas.items() if _began(record)
+    ]
+    attempts = [
+        replace(attempt, times=payload.get((attempt.key, attempt.number)))
+        for attempt in (*ended, *last)
+    ]
+    return sorted(
+        attempts, key=lambda attempt: (attempt.start_s, attempt.key, attempt.number)
+    ), state
 
 
-def _given_up(
-    books: Sequence[Book],
+def _skipped(
+    executions: Sequence[ExecutionPlan],
     state: RunState,
-    key: CopyKey,
-    record: CopyRecord,
-    event: CopyEnded | AskedAgain,
-) -> Attempt:
-    """An attempt that ended, and was followed by another one or will be."""
-    reason = event.reason if isinstance(event, CopyEnded) else f"its slot {event.reason}"
-    code = event.code if isinstance(event, CopyEnded) else None
-    end = replace(record, state=CopyState.FAILED, end_s=event.at_s, reason=reason, code=code)
-    return _attempt(books[state.version], key, end)
+    key: ReplicaKey,
+    record: ReplicaRecord,
+    event: ReplicaEnded | SlotRequestedAgain,
+) -> TaskAttempt:
+    """Return an attempt that ended, and is followed by another."""
+    reason = event.reason if isinstance(event, ReplicaEnded) else f"its slot {event.reason}"
+    code = event.code if isinstance(event, ReplicaEnded) else None
+    end = record._replace(state=ReplicaState.FAILED, end_s=event.at_s, reason=reason, code=code)
+    return _attempt(executions[state.version], key, end)
 
 
-def _began(record: CopyRecord) -> bool:
-    return record.state in _STARTED or (record.state == CopyState.CANCELLED and record.start_s > 0)
+def _began(record: ReplicaRecord) -> bool:
+    return record.state in _STARTED or (
+        record.state == ReplicaState.CANCELLED and record.start_s > 0
+    )
 
 
-def _attempt(book: Book, key: CopyKey, record: CopyRecord) -> Attempt:
-    return Attempt(
+def _attempt(execution: ExecutionPlan, key: ReplicaKey, record: ReplicaRecord) -> TaskAttempt:
+    return TaskAttempt(
         key=key,
         number=record.attempt,
         state=record.state,
         start_s=record.start_s,
         end_s=record.end_s if record.state.settled else None,
-        site=book.site_of(key),
-        slot=book.slot_of(key),
+        site=execution.site_of(key),
+        slot=execution.slot_of(key),
         reason=record.reason,
-        code=0 if record.state == CopyState.DONE else record.code,
+        code=0 if record.state == ReplicaState.DONE else record.code,
     )
 
 
-def printed(folder: Path, one: Attempt, most: int) -> tuple[str, str, Path | None]:
-    """The ends of what an attempt printed (stdout, stderr), and where the whole is; None where
-    nothing was kept."""
-    place = place_of(folder, one)
+def printed(folder: Path, attempt: TaskAttempt, most: int) -> tuple[str, str, Path | None]:
+    """Return the ends of an attempt's printed text (stdout, stderr), and the folder of the whole;
+    None if nothing was kept."""
+    path = place_of(folder, attempt)
     return (
         ("", "", None)
-        if place is None
-        else (tail(place / STDOUT, most), tail(place / STDERR, most), place)
+        if path is None
+        else (tail(path / STDOUT, most), tail(path / STDERR, most), path)
     )
 
 
-def place_of(folder: Path, one: Attempt) -> Path | None:
-    """The scratch folder of an attempt in its run's folder; None where there is none, or none any
-    more."""
-    places = (
-        TaskFolder(folder, folder, kind).place_of(one.key, one.number) for kind in (HERE, AWAY)
+def place_of(folder: Path, attempt: TaskAttempt) -> Path | None:
+    """Return the scratch folder of an attempt in its run's folder; None if it does not exist."""
+    folders = (
+        TaskFolder(folder, folder, kind).place_of(attempt.key, attempt.number)
+        for kind in (HERE, AWAY)
     )
-    return next((place for place in places if place.is_dir()), None)
+    return next((path for path in folders if path.is_dir()), None)
 
 
-def attempts_json(attempts: Iterable[Attempt], folder: Path, most: int) -> Iterator[Json]:
-    """``vgrads logs --json``: a row for each attempt; ``most``: bytes of the ends of what it
-    printed."""
-    for one in attempts:
-        out, err, place = printed(folder, one, most) if most else ("", "", None)
+def attempts_json(attempts: Iterable[TaskAttempt], folder: Path, most: int) -> Iterator[Json]:
+    """Return ``vgrads logs --json``: a row for each attempt; ``most``: bytes of the ends of its
+    printed text."""
+    for attempt in attempts:
+        out, err, path = printed(folder, attempt, most) if most else ("", "", None)
         row: Json = {
-            "workflow": one.key[0],
-            "task": one.key[1],
-            "copy": one.key[2],
-            "attempt": one.number,
-            "state": one.state.value,
-            "exit": one.code,
-            "reason": one.reason or None,
-            "started_s": one.start_s,
-            "seconds": None if one.end_s is None else one.end_s - one.start_s,
-            "site": one.site,
-            "slot": one.slot,
+            "workflow": attempt.key[0],
+            "task": attempt.key[1],
+            "copy": attempt.key[2],
+            "attempt": attempt.number,
+            "state": attempt.state.value,
+            "exit": attempt.code,
+            "reason": attempt.reason or None,
+            "started_s": attempt.start_s,
+            "seconds": None if attempt.end_s is None else attempt.end_s - attempt.start_s,
+            "site": attempt.site,
+            "slot": attempt.slot,
         }
-        row["times"] = one.times.as_json() if one.times else None
-        yield row | {"stdout": out, "stderr": err, "folder": str(place) if place else None}
+        row["times"] = attempt.times.as_json() if attempt.times else None
+        yield row | {"stdout": out, "stderr": err, "folder": str(path) if path else None}
 
 
-def about(attempts: Iterable[Attempt], task: str) -> list[Attempt]:
-    """The attempts at a task: ``WORKFLOW/TASK``, or ``TASK`` in every workflow."""
+def about(attempts: Iterable[TaskAttempt], task: str) -> list[TaskAttempt]:
+    """Return the attempts at a task: ``WORKFLOW/TASK``, or ``TASK`` in every workflow."""
     workflow, _, name = task.rpartition("/")
-    return [one for one in attempts if one.key[1] == name and workflow in ("", one.key[0])]
+    return [
+        attempt
+        for attempt in attempts
+        if attempt.key[1] == name and workflow in ("", attempt.key[0])
+    ]
 
 
 def troubles(state: RunState) -> list[tuple[TaskKey, str]]:
-    """Tasks that were lost by themselves, not for want of another's output, and why; the first of
-    each reason."""
-    found: dict[str, tuple[TaskKey, str]] = {}
+    """Return tasks that were lost by themselves, not because of a missing input, and the reason;
+    the first of each reason."""
+    skipped: dict[str, tuple[TaskKey, str]] = {}
     for task, reason in sorted(state.lost.items()):
         if not reason.startswith("its input from"):
-            found.setdefault(reason, (task, reason))
-    return list(found.values())
+            skipped.setdefault(reason, (task, reason))
+    return list(skipped.values())

@@ -1,20 +1,26 @@
-"""Carrying plans out: started, resumed after the manager was killed, cancelled."""
+"""Execution of plans: start, resume after the manager was killed, cancel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from vgrads.api.plans.planning import Grid, Planned, as_it_stands, as_planned, open_grid, take_slots
+from vgrads.api.plans.planning import (
+    GridSnapshot,
+    Planned,
+    open_grid,
+)
 from vgrads.api.plans.refusals import refuse_without_commands, refuse_without_s3
+from vgrads.api.plans.replanners import replanner, task_adder
+from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.api.plans.up_to_date import carry_over
-from vgrads.api.queues.histories import Instant
 from vgrads.api.wiring import (
     PILOT,
-    Surrounding,
+    RunFiles,
+    Wiring,
     all_simulated,
     await_gone,
     make_clock,
@@ -25,54 +31,48 @@ from vgrads.api.wiring import (
     sweep_others,
 )
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.acquisitions import acquisitions
-from vgrads.execmgr.core.book import Book, make_book, spec_id
-from vgrads.execmgr.core.endings import workflows_done
-from vgrads.execmgr.core.journal import Journal, advance
-from vgrads.execmgr.core.remainder import plan_growth, plan_remainder
-from vgrads.execmgr.core.states import Cancelled, Event, RunState, SlotNews
+from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.execution_plan import ExecutionPlan, make_execution, spec_id
+from vgrads.execmgr.core.journal import EventJournal, advance
+from vgrads.execmgr.core.states import Cancelled, Event, RunState, SlotUpdate
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.times import Times
-from vgrads.execmgr.engines.base import Engine, Reach
+from vgrads.execmgr.engines.base import Engine, SitePolling
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.execmgr.mailbox import Mailbox
 from vgrads.execmgr.runner import (
     POLL_S,
-    Grower,
-    Replanner,
     Runner,
-    Surroundings,
+    RunnerSetup,
     Watcher,
     no_replanner,
 )
 from vgrads.kernel.clock import Moment
-from vgrads.planner.replan import Offers
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
-from vgrads.workflows.task import Task
 
-_QUICK_S = 0.1  # between looks into the mailbox of a run whose tasks are released
+_QUICK_S = 0.1  # mailbox polling interval of a run with released tasks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a run ended: workflow → when it was done, and whether the promise held; ``spent``: where
-    its tasks' time went."""
+class RunOutcome:
+    """Result of a run: workflow → when it was done, and whether the promise was kept; ``spent``:
+    total times of its tasks."""
 
-    book: Book
+    execution: ExecutionPlan
     state: RunState
     done: Mapping[str, float]
     spent: Times = Times()  # noqa: RUF009 frozen
 
     @property
     def in_time(self) -> int:
-        """Workflows done by the deadline."""
-        deadline_s = self.book.plan.deadline_s
+        """Number of workflows done by the deadline."""
+        deadline_s = self.execution.plan.deadline_s
         return sum(at_s <= deadline_s for at_s in self.done.values())
 
     @property
     def kept(self) -> bool:
-        return self.in_time >= self.book.plan.needed
+        return self.in_time >= self.execution.plan.needed
 
     @property
     def verdict(self) -> str:
@@ -83,73 +83,43 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How to run: under which id, where files go, how fast virtual time passes, with which luck.
-
-    ``at``: the instant of the histories that the plan was made for; ``replan``: plan the remainder
-    anew where too little is left; ``own``: the tasks belong to whoever runs this process, and get
-    its environment.
-    """
-
-    run_id: str
-    folder: Path
-    speed: float | None = None
-    seed: int = 0
-    at: Instant = None
-    replan: bool = True
-    own: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """What a run was started with: all that is needed to go on with it. When: see
-    :class:`vgrads.kernel.clock.Moment`. ``pilot``: of its slots, 0 before that was kept."""
-
-    options: RunOptions
-    catalog: Catalog
-    began_unix_s: float
-    began_boot: str = ""
-    began_up_s: float = 0.0
-    pilot: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Begun:
-    """A run whose manager is gone: what it was started with, its books, what it has come to by its
+class StartedRun:
+    """A run whose manager is gone: its setup, its execution plans, its state according to its
     journal.
 
-    ``seen``: how slots of earlier runs fared, ``run_times``: what was learned of tasks, both for
-    planning anew.
+    ``observed``: acquisitions of slots by earlier runs, ``run_times``: learned run times of tasks,
+    both for replanning.
     """
 
     setup: Setup
-    books: list[Book]
+    executions: list[ExecutionPlan]
     state: RunState
-    seen: Sequence[Acquisition] = ()
+    observed: Sequence[Acquisition] = ()
     run_times: RunTimes = NOTHING
 
     @property
-    def passed_s(self) -> float:
-        """How long ago it began, in seconds of its clock; never before what its journal tells
-        of."""
+    def elapsed_s(self) -> float:
+        """Time since its start, in seconds of its clock; never before the last event of its
+        journal."""
         began = Moment(self.setup.began_unix_s, self.setup.began_boot, self.setup.began_up_s)
-        return max(began.passed_s(), self.state.now_s)
+        return max(began.elapsed_s(), self.state.now_s)
 
 
-class Record(Journal, Protocol):
-    """A journal that keeps books as well, and hears of a wish to stop."""
+class Record(EventJournal, Protocol):
+    """A journal that also stores execution plans, and returns cancellation requests."""
 
     def keep_setup(self, setup: Setup) -> None:
-        """Keep what the run was started with."""
+        """Store the setup of the run."""
 
-    def keep_book(self, version: int, book: Book) -> None:
-        """Keep a book."""
+    def store_execution(self, version: int, execution: ExecutionPlan) -> None:
+        """Store an execution plan."""
 
     def mailbox(self) -> Mailbox | None:
-        """From and to whoever releases the tasks of the run; None where nobody can."""
+        """Return the mailbox of the program that releases the tasks of the run; None if there is
+        none."""
 
     def stop_reason(self) -> str:
-        """Why the run is to stop; empty while it is not."""
+        """Return why the run is to be cancelled; empty if it is not."""
 
 
 def run_plan(
@@ -158,110 +128,128 @@ def run_plan(
     record: Record,
     watch: Watcher | None = None,
     outside: OutsideEngine | None = None,
-) -> Outcome:
-    """Execute a plan to its end; ``outside``: somebody else runs the tasks, in real time."""
-    setup, book = prepare_run(planned, options, outside is None)
+) -> RunOutcome:
+    """Execute a plan to its end; ``outside``: an outside engine runs the tasks, in real time."""
+    setup, execution = prepare_run(planned, options, outside is None)
     record.keep_setup(setup)
-    record.keep_book(0, book)
-    return start_run(planned.grid, setup, book, record, watch, outside)
+    record.store_execution(0, execution)
+    return start_run(planned.grid, setup, execution, record, watch, outside)
 
 
-def prepare_run(planned: Planned, options: RunOptions, own: bool = True) -> tuple[Setup, Book]:
-    """What a run begins with, to be kept before anything is done; InputError where tasks cannot be
-    run that are our ``own`` to run."""
-    book = make_book(planned.plan, planned.snapshot)
+def prepare_run(
+    planned: Planned, options: RunOptions, own: bool = True
+) -> tuple[Setup, ExecutionPlan]:
+    """Return the setup of a run, to be stored before anything is done; InputError for tasks that
+    cannot be run here, if they are ``own``."""
+    execution = make_execution(planned.plan, planned.snapshot)
     setup = begun_now(options, planned.grid.catalog)
-    if own and not is_simulated(book, setup.catalog) and not book.released:
-        refuse_without_commands(book)
-        refuse_without_s3(book)
-    return setup, book
+    if own and not is_simulated(execution, setup.catalog) and not execution.released:
+        refuse_without_commands(execution)
+        refuse_without_s3(execution)
+    return setup, execution
 
 
 def start_run(
-    grid: Grid,
+    grid: GridSnapshot,
     setup: Setup,
-    book: Book,
+    execution: ExecutionPlan,
     record: Record,
     watch: Watcher | None = None,
     outside: OutsideEngine | None = None,
-) -> Outcome:
-    """Execute from its beginning a run of which nothing is journalled."""
-    carry_over(book.plan.done, book.snapshot.wanted, setup.options.folder)
-    if not book.plan.placements:  # all was done before
-        return Outcome(book=book, state=begin(book), done={})
-    around = _surroundings(book, setup, grid, record, 0.0, outside)
-    return _outcome(Runner(setup.options.run_id, book, around, watch), lambda runner: runner.run())
+) -> RunOutcome:
+    """Execute a run without a journal from its beginning."""
+    carry_over(execution.plan.done, execution.snapshot.workflow_set, setup.options.folder)
+    if not execution.plan.placements:  # all was done before
+        return RunOutcome(execution=execution, state=begin(execution), done={})
+    around = _surroundings(execution, setup, grid, record, 0.0, outside)
+    return _outcome(
+        Runner(setup.options.run_id, execution, around, watch), lambda runner: runner.run()
+    )
 
 
 def resume_run(
-    begun: Begun, record: Record, watch: Watcher | None = None, outside: OutsideEngine | None = None
-) -> Outcome:
-    """Go on with a run whose manager is gone. Simulated sites went with it: those are played
+    begun: StartedRun,
+    record: Record,
+    watch: Watcher | None = None,
+    outside: OutsideEngine | None = None,
+) -> RunOutcome:
+    """Continue a run whose manager is gone. Simulated sites ended with it: those are simulated
     again."""
-    setup, books = begun.setup, begun.books
-    grid = open_grid(setup.catalog, setup.options.at, seen=begun.seen, run_times=begun.run_times)
-    if is_simulated(books[0], setup.catalog):
-        return start_run(grid, setup, books[0], record, watch, outside)
-    if begun.state == begin(books[0]):  # its manager may have ended before this was done
-        carry_over(books[0].plan.done, books[0].snapshot.wanted, setup.options.folder)
-    if not books[0].plan.placements:
-        return Outcome(book=books[0], state=begun.state, done={})
-    around = _surroundings(books[0], setup, grid, record, begun.passed_s, outside)
-    wanted = wanted_slots(books[begun.state.version], begun.state, setup.options.run_id)
-    sweep_others(around.drivers, setup.options.run_id, wanted)
-    runner = Runner(setup.options.run_id, books[begun.state.version], around, watch)
+    setup, executions = begun.setup, begun.executions
+    grid = open_grid(
+        setup.catalog, setup.options.at, observed=begun.observed, run_times=begun.run_times
+    )
+    if is_simulated(executions[0], setup.catalog):
+        return start_run(grid, setup, executions[0], record, watch, outside)
+    if begun.state == begin(executions[0]):  # its manager may have ended before this was done
+        carry_over(
+            executions[0].plan.done, executions[0].snapshot.workflow_set, setup.options.folder
+        )
+    if not executions[0].plan.placements:
+        return RunOutcome(execution=executions[0], state=begun.state, done={})
+    around = _surroundings(executions[0], setup, grid, record, begun.elapsed_s, outside)
+    needed = needed_slots(executions[begun.state.version], begun.state, setup.options.run_id)
+    sweep_others(around.drivers, setup.options.run_id, needed)
+    runner = Runner(setup.options.run_id, executions[begun.state.version], around, watch)
     return _outcome(runner, lambda r: r.resume(begun.state))
 
 
-def wanted_slots(book: Book, state: RunState, run_id: str) -> set[str]:
-    """Slots that a run has or may still ask for, by their names at the sites; what ended is wanted
-    no more."""
+def needed_slots(execution: ExecutionPlan, state: RunState, run_id: str) -> set[str]:
+    """Return the slots that a run has or may still request, by their names at the sites; terminal
+    ones are not needed."""
     ended = {s for s, r in state.slots.items() if r.state is not None and r.state.ended}
     again = {s: r.again for s, r in state.slots.items()}
-    return {spec_id(s, run_id, again.get(s, 0)) for s in book.uses if s not in ended}
+    return {spec_id(s, run_id, again.get(s, 0)) for s in execution.uses if s not in ended}
 
 
-def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
-    """Give back what a run holds whose manager is gone, and return when it is gone; nothing is
-    planned."""
+def cancel_run(begun: StartedRun, record: Record, reason: str) -> RunOutcome:
+    """Release the resources of a run whose manager is gone, and return when they are gone; nothing
+    is planned."""
     catalog, options, state = begun.setup.catalog, begun.setup.options, begun.state
-    book = begun.books[state.version]
-    if is_simulated(begun.books[0], catalog):  # its sites ended with its manager
+    execution = begun.executions[state.version]
+    if is_simulated(begun.executions[0], catalog):  # its sites ended with its manager
         end: list[Event] = [Cancelled(at_s=state.now_s, reason=reason), *_released(state)]
         record.append(end)
         for event in end:
-            state = advance(begun.books, state, event)
-        return Outcome(book=book, state=state, done=workflows_done(book, state))
-    clock = make_clock(False, None, begun.passed_s)
-    held = {s for s, r in state.slots.items() if r.state is not None and not r.state.ended}
-    needed = sorted({book.uses[slot].slot.site for slot in held})
-    asked = {book.uses[slot].slot.site for slot, r in state.slots.items() if r.state is not None}
-    nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
-    drivers = make_drivers(catalog, needed, clock, nothing, sorted(asked))
-    engine = make_local_engine(
-        clock, _folders(options, book), options.own, book.snapshot.wanted.pass_env
-    )
-    around = Surroundings(drivers=drivers, clock=clock, journal=record, engine=engine)
-    runner = Runner(options.run_id, book, around)
+            state = advance(begun.executions, state, event)
+        return RunOutcome(execution=execution, state=state, done=workflows_done(execution, state))
+    clock = make_clock(False, None, begun.elapsed_s)
+    open_slots = {s for s, r in state.slots.items() if r.state is not None and not r.state.ended}
+    needed = sorted({execution.uses[slot].slot.site for slot in open_slots})
+    sites = {
+        execution.uses[slot].slot.site for slot, r in state.slots.items() if r.state is not None
+    }
+    nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=0)
+    drivers = make_drivers(catalog, needed, clock, nothing, sorted(sites))
+    engine = make_local_engine(clock, _files(options, execution))
+    around = RunnerSetup(drivers=drivers, clock=clock, journal=record, engine=engine)
+    runner = Runner(options.run_id, execution, around)
     return _outcome(runner, lambda r: r.cancel(state, reason))
 
 
 def _released(state: RunState) -> list[Event]:
     return [
-        SlotNews(
-            at_s=state.now_s, slot=slot, state=SlotState.RELEASED, reason="gone with its manager"
+        SlotUpdate(
+            at_s=state.now_s, slot=slot, state=SlotState.RELEASED, reason="ended with its manager"
         )
         for slot, record in state.slots.items()
         if record.state is not None and not record.state.ended
     ]
 
 
-def _folders(options: RunOptions, book: Book) -> tuple[Path, Path]:
-    return options.folder, Path(book.snapshot.wanted.directory)
+def _files(options: RunOptions, execution: ExecutionPlan) -> RunFiles:
+    workflow_set = execution.snapshot.workflow_set
+    return RunFiles(
+        run=options.run_id,
+        folder=options.folder,
+        set_folder=Path(workflow_set.directory),
+        own=options.own,
+        pass_env=workflow_set.pass_env,
+    )
 
 
 def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
-    """What a run is started with that begins at this instant."""
+    """Return the setup of a run that starts now."""
     now = Moment.now()
     return Setup(
         options=options,
@@ -273,106 +261,63 @@ def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
     )
 
 
-def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:
+def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> RunOutcome:
     state = work(runner)
     if state.cancelled:
         sweep_others(runner.around.drivers, runner.run_id, ())
         await_gone(runner.around.drivers, runner.run_id)
-    done = workflows_done(runner.book, state)
-    return Outcome(book=runner.book, state=state, done=done, spent=runner.own_work.spent)
+    done = workflows_done(runner.execution, state)
+    return RunOutcome(
+        execution=runner.execution, state=state, done=done, spent=runner.own_work.spent
+    )
 
 
-def is_simulated(book: Book, catalog: Catalog) -> bool:
-    return all_simulated(catalog.site(name) for name in {u.slot.site for u in book.uses.values()})
+def is_simulated(execution: ExecutionPlan, catalog: Catalog) -> bool:
+    return all_simulated(
+        catalog.site(name) for name in {u.slot.site for u in execution.uses.values()}
+    )
 
 
 def _surroundings(
-    book: Book,
+    execution: ExecutionPlan,
     setup: Setup,
-    grid: Grid,
+    grid: GridSnapshot,
     record: Record,
-    passed_s: float,
+    elapsed_s: float,
     outside: OutsideEngine | None = None,
-) -> Surroundings:
-    """Drivers, engine, clock and planner of a run that began ``passed_s`` ago."""
+) -> RunnerSetup:
+    """Return drivers, engine, clock and planner of a run that began ``elapsed_s`` ago."""
     catalog, options = setup.catalog, setup.options
-    simulated = is_simulated(book, catalog)
-    clock = outside.clock if outside else make_clock(simulated, options.speed, passed_s)
-    around = Surrounding(
-        logs=grid.logs, instants=grid.instants, until_s=book.plan.deadline_s, seed=options.seed
+    simulated = is_simulated(execution, catalog)
+    clock = outside.clock if outside else make_clock(simulated, options.speed, elapsed_s)
+    around = Wiring(
+        logs=grid.logs, instants=grid.instants, until_s=execution.plan.deadline_s, seed=options.seed
     )
-    needed = sorted({use.slot.site for use in book.uses.values()})
+    needed = sorted({use.slot.site for use in execution.uses.values()})
     drivers = make_drivers(catalog, needed, clock, around, _same_world(catalog, simulated))
     names = tuple(drivers)
-    reach: dict[str, Reach] = {}
+    polling: dict[str, SitePolling] = {}
     engine: Engine
     if outside is not None:
         engine = outside
     elif simulated:
-        engine = make_virtual_engine(clock, book.snapshot, options.seed)
+        engine = make_virtual_engine(clock, execution.snapshot, options.seed)
     else:
-        engine, reach = make_real_engine(
-            catalog,
-            names,
-            clock,
-            _folders(options, book),
-            options.own,
-            book.snapshot.wanted.pass_env,
-        )
-    return Surroundings(
+        engine, polling = make_real_engine(catalog, names, clock, _files(options, execution))
+    return RunnerSetup(
         drivers=drivers,
         clock=clock,
         journal=record,
         engine=engine,
-        reach=reach,
-        replan=_replanner(grid, names, record) if options.replan else no_replanner,
-        grow=_grower(grid, names, record),
-        mailbox=record.mailbox() if book.released else None,
-        poll_s=_QUICK_S if book.released else POLL_S,
-        asked_to_stop=record.stop_reason,
+        polling=polling,
+        replan=replanner(grid, names, record.store_execution) if options.replan else no_replanner,
+        add_tasks=task_adder(grid, names, record.store_execution),
+        mailbox=record.mailbox() if execution.released else None,
+        poll_s=_QUICK_S if execution.released else POLL_S,
+        stop_requested=record.stop_reason,
     )
 
 
 def _same_world(catalog: Catalog, simulated: bool) -> tuple[str, ...]:
-    """The sites that a run may turn to: all simulated ones, or all real ones."""
+    """Return the sites that a run may use: all simulated ones, or all real ones."""
     return tuple(s.name for s in catalog.sites if (s.driver == "simulated") == simulated)
-
-
-def _replanner(grid: Grid, names: tuple[str, ...], record: Record) -> Replanner:
-    """The planner for what is left, over fresh offers of the same sites; its books are kept before
-    they rule.
-
-    How the run's own slots fared so far counts as what was seen before.
-    """
-
-    def again(book: Book, state: RunState) -> tuple[Book | None, str]:
-        found, reason = plan_remainder(book, state, _offers(grid, names, book, state))
-        if found is not None:
-            record.keep_book(state.version + 1, found)
-        return found, reason
-
-    return again
-
-
-def _grower(grid: Grid, names: tuple[str, ...], record: Record) -> Grower:
-    """The same with tasks that were added; what is known of their kinds says how long they take."""
-
-    def larger(
-        book: Book, state: RunState, added: Sequence[tuple[str, Task]]
-    ) -> tuple[Book | None, str]:
-        offers = _offers(grid, names, book, state)
-        found, reason = plan_growth(book, state, offers, as_planned(added, grid))
-        if found is not None:
-            record.keep_book(state.version + 1, found)
-        return found, reason
-
-    return larger
-
-
-def _offers(grid: Grid, names: tuple[str, ...], book: Book, state: RunState) -> Offers:
-    sites = tuple(site for site in grid.catalog.sites if site.name in names)
-    usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
-    wiser = replace(
-        as_it_stands(usable, state.now_s), seen=(*usable.seen, *acquisitions(book, state))
-    )
-    return lambda rest: take_slots(rest, wiser)

@@ -1,4 +1,4 @@
-"""Inputs that no task makes: they must lie beside the set."""
+"""Inputs that no task produces: they must be in the set's folder."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.sets import WorkflowSet
 
 
-def not_there(wanted: WorkflowSet) -> Iterator[tuple[str, str, str]]:
-    """Workflow, task and name of each input that no task of its workflow makes and that is not
-    beside the set."""
-    here, there = Path(wanted.directory), dict[str, bool]()
-    for workflow in wanted.workflows:
-        made = {name for task in workflow.tasks.values() for name in task.outputs}
+def not_there(workflow_set: WorkflowSet) -> Iterator[tuple[str, str, str]]:
+    """Return workflow, task and name of each input that no task of its workflow produces and that
+    is not in the set's folder."""
+    here, there = Path(workflow_set.directory), dict[str, bool]()
+    for workflow in workflow_set.workflows:
+        outputs = {name for task in workflow.tasks.values() for name in task.outputs}
         for task in workflow.tasks.values():
             for name in task.inputs:
-                if name not in made and name not in there:
+                if name not in outputs and name not in there:
                     there[name] = (here / name).exists()
-                if name not in made and not there[name]:
+                if name not in outputs and not there[name]:
                     yield workflow.name, task.id, name
 
 
-def doubts(wanted: WorkflowSet, catalog: Catalog) -> tuple[str, ...]:
-    """What is to be said before such tasks run: they will fail, unless a file appears until
-    then."""
-    if wanted.released or all(site.driver == "simulated" for site in catalog.sites):
+def doubts(workflow_set: WorkflowSet, catalog: Catalog) -> tuple[str, ...]:
+    """Return warnings before such tasks run: they will fail unless the file is created before."""
+    if workflow_set.released or all(site.driver == "simulated" for site in catalog.sites):
         return ()
     readers: dict[str, str] = {}
-    for workflow, task, name in not_there(wanted):
+    for workflow, task, name in not_there(workflow_set):
         readers.setdefault(name, f"{workflow}/{task}")
     if not readers:
         return ()
@@ -37,7 +36,7 @@ def doubts(wanted: WorkflowSet, catalog: Catalog) -> tuple[str, ...]:
     more = f", as are {len(readers) - 1} more inputs" if len(readers) > 1 else ""
     return (
         (
-            f"{reader} reads '{name}', which no task makes and which is missing beside the "
-            f"set{more}: the task will fail"
+            f"{reader} reads '{name}', which no task writes and which is missing in the folder of "
+            f"the set{more}: the task will fail"
         ),
     )

@@ -1,4 +1,4 @@
-"""Plan a set: what the histories say, what the sites offer, what can be promised with it."""
+"""Planning of a set: forecasts from histories, offers of sites, the plan and its promise."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from dataclasses import dataclass, field, replace
 from vgrads.api.plans.inputs import doubts
 from vgrads.api.plans.runtimes import NOTHING, RunTimes, sped, with_run_times
 from vgrads.api.plans.up_to_date import without
-from vgrads.api.queues.first_words import BASIS, SiteWord, first_words, refusals
-from vgrads.api.queues.histories import Instant, cached_forecast, open_history
-from vgrads.api.queues.live_queue import jobs_now, known_now
+from vgrads.api.queues.histories import cached_forecast
+from vgrads.api.queues.history_files import Instant, open_history
+from vgrads.api.queues.live_queue import forecast_now, jobs_now
+from vgrads.api.queues.start_estimate_prior import (
+    BASIS,
+    StartEstimatePrior,
+    refusals,
+    start_estimate_priors,
+)
 from vgrads.api.wiring import is_real
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.planner.placement.widths import widened
 from vgrads.planner.plan import Done, Plan
 from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot
-from vgrads.qbets.state_forecast import Known, aged
+from vgrads.qbets.state_forecast import AnyForecast, aged
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
@@ -34,35 +40,34 @@ Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
-    """The catalogue with what the histories of its queues say at one instant, and what was seen of
-    its sites."""
+class GridSnapshot:
+    """The catalogue with forecasts of its queues at one instant, and observations of its sites."""
 
     catalog: Catalog
     logs: Mapping[QueueKey, JobLog]
     instants: Mapping[QueueKey, float]
-    forecasts: Mapping[QueueKey, Known]
-    seen: tuple[Acquisition, ...] = ()
-    words: Mapping[QueueKey, SiteWord] = field(default_factory=dict)
+    forecasts: Mapping[QueueKey, AnyForecast]
+    observed: tuple[Acquisition, ...] = ()
+    words: Mapping[QueueKey, StartEstimatePrior] = field(default_factory=dict)
     run_times: RunTimes = NOTHING
 
     @property
-    def known(self) -> Knowledge:
-        """What offers are made from."""
+    def knowledge(self) -> Knowledge:
+        """The basis of offers."""
         return Knowledge(
             oracles={**self.forecasts, **self.words},
-            seen=self.seen,
+            observed=self.observed,
             basis=dict.fromkeys(self.words, BASIS),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A plan with everything that it was made from; ``wanted``: all that was asked for, also what
-    is done already."""
+    """A plan with all its inputs; ``workflow_set``: the complete request, including completed
+    tasks."""
 
-    wanted: WorkflowSet
-    grid: Grid
+    workflow_set: WorkflowSet
+    grid: GridSnapshot
     snapshot: Snapshot
     plan: Plan
 
@@ -71,14 +76,14 @@ def open_grid(
     catalog: Catalog,
     at: Instant = None,
     notify: Notify = lambda _: None,
-    seen: Sequence[Acquisition] = (),
+    observed: Sequence[Acquisition] = (),
     run_times: RunTimes = NOTHING,
-) -> Grid:
-    """Read the histories of all queues and learn from them what was known at ``at``; ``seen``:
-    earlier slots; ``run_times``: what was learned of tasks."""
+) -> GridSnapshot:
+    """Read the histories of all queues and learn from them as of ``at``; ``observed``: earlier
+    slots; ``run_times``: learned run times of tasks."""
     logs: dict[QueueKey, JobLog] = {}
     instants: dict[QueueKey, float] = {}
-    forecasts: dict[QueueKey, Known] = {}
+    forecasts: dict[QueueKey, AnyForecast] = {}
     jobs: dict[QueueKey, int] = {}
     for site in catalog.sites:
         for queue in site.queues:
@@ -90,112 +95,117 @@ def open_grid(
             logs[key], instants[key] = whole, whole.instant(at)
             jobs[key] = len(whole.only_queue(queue.of_log))
             forecasts[key] = cached_forecast(queue.history, queue.of_log, instants[key])
-    grid = Grid(
+    grid = GridSnapshot(
         catalog=catalog,
         logs=logs,
         instants=instants,
         forecasts=forecasts,
-        seen=tuple(seen),
+        observed=tuple(observed),
         run_times=run_times,
-        words={} if at is not None else first_words(catalog, jobs),
+        words={} if at is not None else start_estimate_priors(catalog, jobs),
     )
-    return grid if at is not None else as_it_stands(grid)
+    return grid if at is not None else with_live_queues(grid)
 
 
-def as_it_stands(grid: Grid, after_s: float = 0.0) -> Grid:
-    """The same grid, with its real queues as their sites tell of them at this moment; what was
-    known of simulated ones is so much older."""
-    found: dict[QueueKey, Known] = {}
+def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
+    """Return the same grid with its real queues as their sites report them now; forecasts of
+    simulated ones are aged accordingly."""
+    forecasts: dict[QueueKey, AnyForecast] = {}
     for site in grid.catalog.sites:
-        mine = {key: known for key, known in grid.forecasts.items() if key[0] == site.name}
+        mine = {key: by_queue for key, by_queue in grid.forecasts.items() if key[0] == site.name}
         if mine and is_real(site) and site.kind == "batch":
             jobs = jobs_now(site)
-            for key, known in mine.items():
-                found[key] = known_now(known, grid.logs[key], key[1], jobs)
+            for key, forecast in mine.items():
+                forecasts[key] = forecast_now(forecast, grid.logs[key], key[1], jobs)
         else:
-            found |= {key: aged(known, after_s) for key, known in mine.items()}
-    return replace(grid, forecasts=found)
+            forecasts |= {key: aged(existing, after_s) for key, existing in mine.items()}
+    return replace(grid, forecasts=forecasts)
 
 
 def plan_set(
-    wanted: WorkflowSet,
-    grid: Grid,
+    workflow_set: WorkflowSet,
+    grid: GridSnapshot,
     seed: int = 0,
     options: Options = STANDARD,
     done: tuple[Done, ...] = (),
 ) -> Planned:
-    """Ask all sites for slots, then plan; where the minimum cannot be placed, find what would do.
+    """Get offers of all sites, then plan; if the minimum cannot be placed, find relaxations.
 
     ``done``: tasks that need not run (:mod:`vgrads.api.plans.up_to_date`).
     """
     begin = time.perf_counter()
-    left, basis = with_run_times(without(wanted, done), grid.run_times, grid.catalog)
+    left, basis = with_run_times(without(workflow_set, done), grid.run_times, grid.catalog)
     snapshot = take_snapshot(left, grid, seed)
     procure_s = time.perf_counter() - begin
     plan = make_plan(snapshot, options)
     if not plan.feasible:
-        found = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
-        said = "; ".join((plan.lacking, *refusals(grid.words)))
-        plan = replace(plan, relaxations=found, lacking=said)
+        changes = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
+        reasons = "; ".join((plan.lacking, *refusals(grid.words)))
+        plan = replace(plan, relaxations=changes, lacking=reasons)
     plan = replace(
         plan,
         seconds={"procure": procure_s, **plan.seconds},
         run_times=tuple(basis.values()),
-        notes=(*_notes(left), *doubts(wanted, grid.catalog)),
+        notes=(*_notes(left), *doubts(workflow_set, grid.catalog)),
         done=done,
     )
-    return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
+    return Planned(workflow_set=workflow_set, grid=grid, snapshot=snapshot, plan=plan)
 
 
-def _notes(wanted: WorkflowSet) -> tuple[str, ...]:
-    """What is to be known of the workflows; of equal ones once."""
-    named = {note: w.name for w in reversed(wanted.workflows) for note in w.notes}
+def _notes(workflow_set: WorkflowSet) -> tuple[str, ...]:
+    """Return notes on the workflows; once for equal ones."""
+    named = {note: w.name for w in reversed(workflow_set.workflows) for note in w.notes}
     return tuple(f"{name}: {note}" for note, name in reversed(named.items()))
 
 
-def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
-    """What the sites offer for a set, frozen; its tasks as wide as their resources make them."""
-    wanted = widened(wanted, grid.catalog)
-    slots = take_slots(wanted, grid) if wanted.workflows else ()
-    return Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
+def take_snapshot(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> Snapshot:
+    """Return the offers of the sites for a set, frozen; task widths are adjusted to their
+    resources."""
+    workflow_set = widened(workflow_set, grid.catalog)
+    slots = take_slots(workflow_set, grid) if workflow_set.workflows else ()
+    return Snapshot(workflow_set=workflow_set, slots=slots, links=grid.catalog.links, seed=seed)
 
 
-def as_planned(added: Sequence[tuple[str, Task]], grid: Grid) -> list[tuple[str, Task]]:
-    """Tasks that are added to workflows, with run times and widths as if they had been there from
-    the first."""
+def as_planned(added: Sequence[tuple[str, Task]], grid: GridSnapshot) -> list[tuple[str, Task]]:
+    """Return tasks that are added to workflows, with run times and widths as for original ones."""
     alone = tuple(
         Workflow(name=name, tasks={task.id: replace(task, parents=())}) for name, task in added
     )
-    asked = WorkflowSet(name="", workflows=alone, deadline_s=math.inf, needed=0)
-    timed, _ = with_run_times(asked, grid.run_times, grid.catalog)
-    found = widened(timed, grid.catalog).workflows
+    added_set = WorkflowSet(name="", workflows=alone, deadline_s=math.inf, needed=0)
+    timed, _ = with_run_times(added_set, grid.run_times, grid.catalog)
+    workflows = widened(timed, grid.catalog).workflows
     return [
-        (name, replace(given.tasks[task.id], parents=task.parents))
-        for (name, task), given in zip(added, found, strict=True)
+        (name, replace(workflow.tasks[task.id], parents=task.parents))
+        for (name, task), workflow in zip(added, workflows, strict=True)
     ]
 
 
-def take_slots(wanted: WorkflowSet, grid: Grid) -> tuple[Slot, ...]:
-    """What the sites offer for a set."""
+def take_slots(workflow_set: WorkflowSet, grid: GridSnapshot) -> tuple[Slot, ...]:
+    """Return the offers of the sites for a set."""
     return sped(
-        offer_slots(grid.catalog, grid.known, _request(wanted)), grid.run_times, grid.catalog
+        offer_slots(grid.catalog, grid.knowledge, _request(workflow_set)),
+        grid.run_times,
+        grid.catalog,
     )
 
 
-def _request(wanted: WorkflowSet) -> OfferRequest:
-    """Slots wide enough for the widest task and for a whole workflow within the deadline."""
-    work = max(_work_s(wanted, w) for w in wanted.workflows)
-    procs = max(wanted.width, math.ceil(work / wanted.deadline_s))
-    return OfferRequest(procs=procs, count=2 * len(wanted.workflows), until_s=wanted.deadline_s)
+def _request(workflow_set: WorkflowSet) -> OfferRequest:
+    """Request slots wide enough for the widest task and for a whole workflow within the
+    deadline."""
+    work = max(_work_s(workflow_set, w) for w in workflow_set.workflows)
+    procs = max(workflow_set.width, math.ceil(work / workflow_set.deadline_s))
+    return OfferRequest(
+        procs=procs, count=2 * len(workflow_set.workflows), until_s=workflow_set.deadline_s
+    )
 
 
-def _work_s(wanted: WorkflowSet, workflow: Workflow) -> float:
-    """Processor-seconds that a workflow stays below with the asked probability: errors of single
-    tasks even out among many, shared ones do not."""
+def _work_s(workflow_set: WorkflowSet, workflow: Workflow) -> float:
+    """Return processor-seconds that a workflow does not exceed with the requested probability:
+    errors of single tasks average out among many, shared ones do not."""
     tasks = workflow.tasks.values()
     middle_s = sum(t.procs * t.runtime_s for t in tasks)
-    spreads = {wanted.spread(task) for task in tasks}
+    spreads = {workflow_set.spread(task) for task in tasks}
     shared = max(
         (replace(s, own=s.own / math.sqrt(len(tasks))) for s in spreads), key=lambda s: s.total
     )
-    return middle_s * shared.factor(wanted.probability)
+    return middle_s * shared.factor(workflow_set.probability)

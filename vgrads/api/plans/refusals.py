@@ -1,19 +1,21 @@
-"""What cannot be run, told before anything is asked for."""
+"""Checks for tasks that cannot be run, before anything is requested."""
 
 from __future__ import annotations
 
 import importlib.util
 
-from vgrads.execmgr.core.book import Book
-from vgrads.kernel.errors import InputError
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
+from vgrads.kernel.errors import InfeasibleError, InputError
+from vgrads.kernel.units import format_duration, format_usd
+from vgrads.planner.plan import Plan, Relaxation
 
 
-def refuse_without_s3(book: Book) -> None:
-    """InputError where a file lies in S3 and nothing here reads that."""
+def refuse_without_s3(execution: ExecutionPlan) -> None:
+    """Raise InputError if a file is in S3 and no library here reads that."""
     if importlib.util.find_spec("s3fs") is not None:
         return
-    for placement in book.plan.placements:
-        task = book.snapshot.task(placement.task_key)
+    for placement in execution.plan.placements:
+        task = execution.snapshot.task(placement.task_key)
         for file in (*task.fetches, *task.sends):
             if file.url.startswith("s3:"):
                 raise InputError(
@@ -23,10 +25,10 @@ def refuse_without_s3(book: Book) -> None:
                 )
 
 
-def refuse_without_commands(book: Book) -> None:
-    """InputError for a task that has no command."""
-    for placement in book.plan.placements:
-        if not book.snapshot.task(placement.task_key).command:
+def refuse_without_commands(execution: ExecutionPlan) -> None:
+    """Raise InputError for a task without a command."""
+    for placement in execution.plan.placements:
+        if not execution.snapshot.task(placement.task_key).command:
             raise InputError(
                 "has no command to run",
                 where=f"task '{placement.task}' of {placement.workflow}",
@@ -35,3 +37,35 @@ def refuse_without_commands(book: Book) -> None:
                     "--executor vgrads'"
                 ),
             )
+
+
+def relaxation_text(relaxation: Relaxation) -> str:
+    """A change that makes a set feasible, in words."""
+    amount = (
+        format_duration(relaxation.amount)
+        if relaxation.unit == "s"
+        else f"{relaxation.amount:g} {relaxation.unit}"
+    )
+    return (
+        f"{relaxation.change} (by {amount}; promise {relaxation.probability:.3f}, "
+        f"{format_usd(relaxation.cost_usd)})"
+    )
+
+
+def infeasible(plan: Plan, where: str) -> InfeasibleError:
+    """The error for a plan that is not feasible: what is lacking, and what would make it
+    feasible."""
+    changes = "; ".join(map(relaxation_text, plan.relaxations))
+    remedy = (
+        f"any of these changes is sufficient: {changes}"
+        if changes
+        else (
+            "none of the fewer workflows and later deadlines that were tried reaches "
+            f"{plan.requested_probability} by itself"
+        )
+    )
+    return InfeasibleError(
+        f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
+        lacking=f"{plan.lacking}; {remedy}",
+        where=where,
+    )

@@ -1,5 +1,5 @@
-"""Which tasks of a set need not run again: what they were made of is as it was, and what they made
-is still there."""
+"""Up-to-date tasks of a set, which need not run again: their inputs and commands are unchanged, and
+their outputs still exist."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vgrads.api.plans.inputs import not_there
 from vgrads.execmgr.tasks.folder import results_in
 from vgrads.execmgr.tasks.provenance import (
     RECORDS,
-    Beside,
-    Made,
-    Trace,
+    CompletedTask,
+    FileFingerprint,
+    SiblingFiles,
     can_stand,
-    files_beside,
     line_of,
     look,
     reads_of,
     recipe_of,
     records_in,
+    sibling_files,
     trace,
 )
 from vgrads.kernel.errors import InputError
@@ -32,199 +32,245 @@ from vgrads.planner.plan import Done
 from vgrads.planner.snapshot import TaskKey
 from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.dag import Workflow
-from vgrads.workflows.manner import Manner, with_env
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
+from vgrads.workflows.task_environment import TaskEnvironment, with_env
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierRun:
     """An earlier run of the set, and its folder."""
 
     run: str
     folder: Path
 
 
-def up_to_date(wanted: WorkflowSet, catalog: Catalog, runs: Iterable[Earlier]) -> tuple[Done, ...]:
-    """The tasks that need not run again, by what the newest of these runs kept (newest first).
+def up_to_date(
+    workflow_set: WorkflowSet, catalog: Catalog, runs: Iterable[EarlierRun]
+) -> tuple[Done, ...]:
+    """Return the tasks that need not run again, by the records of the newest of these runs (newest
+    first).
 
-    None of a set whose tasks are released one by one, or where all sites are simulated.
+    None for a set whose tasks are released one by one, or if all sites are simulated.
     """
-    if wanted.released or all(site.driver == "simulated" for site in catalog.sites):
+    if workflow_set.released or all(site.driver == "simulated" for site in catalog.sites):
         return ()
-    known: dict[TaskKey, list[tuple[Earlier, Made]]] = defaultdict(list)
-    for one in runs:
-        for key, made in records_in(one.folder).items():
-            known[key].append((one, made))
-    if not known:
+    earlier_records: dict[TaskKey, list[tuple[EarlierRun, CompletedTask]]] = defaultdict(list)
+    for earlier in runs:
+        for key, completed in records_in(earlier.folder).items():
+            earlier_records[key].append((earlier, completed))
+    if not earlier_records:
         return ()
-    asked = _Asked(wanted, known)
-    return tuple(done for workflow in wanted.workflows for done in asked.of(workflow))
+    check = _UpToDateCheck(workflow_set, earlier_records)
+    return tuple(done for workflow in workflow_set.workflows for done in check.of(workflow))
 
 
-class _Asked:
-    """One look at a set: its files are read once."""
+def without_tasks(
+    done: tuple[Done, ...], workflow_set: WorkflowSet, again: Collection[str]
+) -> tuple[Done, ...]:
+    """Return the tasks that need not run, except these (``WORKFLOW/TASK``, or ``TASK`` in every
+    workflow) and those that depend on them. Raise InputError for a name that no task has."""
+    if not again:
+        return done
+    chosen: set[TaskKey] = set()
+    unknown = set(again)
+    for workflow in workflow_set.workflows:
+        for task_id in workflow.order:
+            names = {task_id, f"{workflow.name}/{task_id}"} & set(again)
+            unknown -= names
+            parents = workflow.tasks[task_id].parents
+            if names or any((workflow.name, parent) in chosen for parent in parents):
+                chosen.add((workflow.name, task_id))
+    if unknown:
+        raise InputError(f"no task '{min(unknown)}' in set '{workflow_set.name}'", where="TASK")
+    return tuple(entry for entry in done if (entry.workflow, entry.task) not in chosen)
+
+
+class _UpToDateCheck:
+    """One check of a set: its files are read once."""
 
     def __init__(
-        self, wanted: WorkflowSet, known: Mapping[TaskKey, list[tuple[Earlier, Made]]]
+        self,
+        workflow_set: WorkflowSet,
+        records: Mapping[TaskKey, list[tuple[EarlierRun, CompletedTask]]],
     ) -> None:
-        self._wanted, self._known = wanted, known
-        self._folder = Path(wanted.directory).resolve()
-        self._beside = Beside(files_beside(self._folder) if self._folder.is_dir() else {})
+        self._workflow_set, self._records = workflow_set, records
+        self._folder = Path(workflow_set.directory).resolve()
+        self._siblings = SiblingFiles(sibling_files(self._folder) if self._folder.is_dir() else {})
 
     def of(self, workflow: Workflow) -> list[Done]:
-        """The tasks of a workflow that need not run again."""
+        """Return the tasks of a workflow that need not run again."""
         makers: dict[str, list[str]] = defaultdict(list)
         for task in workflow.tasks.values():
             for name in task.outputs:
                 makers[name].append(task.id)
-        found: dict[str, tuple[Earlier, Made]] = {}
+        matches: dict[str, tuple[EarlierRun, CompletedTask]] = {}
         for task_id in workflow.order:
-            chosen = self._made(workflow, workflow.tasks[task_id], makers, found)
+            chosen = self._outputs_of(workflow, workflow.tasks[task_id], makers, matches)
             if chosen is not None:
-                found[task_id] = chosen
-        out = _left_out(workflow, found)
+                matches[task_id] = chosen
+        out = _left_out(workflow, matches)
         return [
             Done(
                 workflow=workflow.name,
                 task=task_id,
-                run=made.run or one.run,
-                folder=str(one.folder),
+                run=completed.run or earlier.run,
+                folder=str(earlier.folder),
             )
-            for task_id, (one, made) in found.items()
+            for task_id, (earlier, completed) in matches.items()
             if task_id in out
         ]
 
-    def _made(
+    def _outputs_of(
         self,
         workflow: Workflow,
         task: Task,
         makers: Mapping[str, Sequence[str]],
-        found: Mapping[str, tuple[Earlier, Made]],
-    ) -> tuple[Earlier, Made] | None:
-        """How a task was done as it would be done now; rather where its outputs still lie. None
-        where it never was."""
+        matches: Mapping[str, tuple[EarlierRun, CompletedTask]],
+    ) -> tuple[EarlierRun, CompletedTask] | None:
+        """Return the record of a task that matches its current definition, preferably with existing
+        outputs. None if there is none."""
         alone = all(makers[name] == [task.id] for name in task.outputs)
-        if not (can_stand(task) and alone and found.keys() >= set(task.parents)):
+        if not (can_stand(task) and alone and matches.keys() >= set(task.parents)):
             return None
-        manner = with_env(task.manner, self._wanted.env)
-        alike = self._alike((workflow.name, task.id), task, manner)
+        environment = with_env(task.environment, self._workflow_set.env)
+        alike = self._alike((workflow.name, task.id), task, environment)
         if not alike:
             return None
         try:
-            reads: dict[str, Path | Trace] = {**reads_of(task, manner, self._beside)}
+            reads: dict[str, Path | FileFingerprint] = {
+                **reads_of(task, environment, self._siblings)
+            }
             for name in task.inputs:
-                reads[name] = self._input(task, name, makers.get(name, ()), found)
-            fitting = [(one, made) for one, made in alike if _reads_the_same(made.reads, reads)]
-        except (OSError, LookupError):  # an input is not there
+                reads[name] = self._input(task, name, makers.get(name, ()), matches)
+            fitting = [
+                (earlier, completed)
+                for earlier, completed in alike
+                if _reads_the_same(completed.reads, reads)
+            ]
+        except (OSError, LookupError):  # an input is missing
             return None
-        whole = [one for one in fitting if not _gone(workflow.name, *one)]
+        whole = [candidate for candidate in fitting if not _gone(workflow.name, *candidate)]
         return next(iter((*whole, *fitting)), None)
 
-    def _alike(self, key: TaskKey, task: Task, manner: Manner) -> list[tuple[Earlier, Made]]:
-        """What is known of a task when it did the same, but for the content of files."""
-        known = self._known.get(key, ())
-        recipe, here = recipe_of(task, manner, key) if known else "", str(self._folder)
-        return [one for one in known if (one[1].recipe, one[1].beside) == (recipe, here)]
+    def _alike(
+        self, key: TaskKey, task: Task, environment: TaskEnvironment
+    ) -> list[tuple[EarlierRun, CompletedTask]]:
+        """Return the records of a task with the same definition, except for the content of
+        files."""
+        records = self._records.get(key, ())
+        recipe, here = recipe_of(task, environment, key) if records else "", str(self._folder)
+        return [
+            candidate
+            for candidate in records
+            if (candidate[1].recipe, candidate[1].siblings) == (recipe, here)
+        ]
 
     def _input(
         self,
         task: Task,
         name: str,
         makers: Sequence[str],
-        found: Mapping[str, tuple[Earlier, Made]],
-    ) -> Path | Trace:
-        """A declared input: as its maker left it, or where it lies; LookupError where that is not
-        sure."""
+        matches: Mapping[str, tuple[EarlierRun, CompletedTask]],
+    ) -> Path | FileFingerprint:
+        """Return a declared input: as the producing task left it, or its file; LookupError if that
+        is uncertain."""
         if makers and list(makers) != [task.id]:
             maker, *others = makers
-            if others or maker not in found:
+            if others or maker not in matches:
                 raise LookupError(name)
-            return found[maker][1].outputs[name]
-        return self._beside.files.get(name) or self._folder / name
+            return matches[maker][1].outputs[name]
+        return self._siblings.files.get(name) or self._folder / name
 
 
-def _reads_the_same(were: Mapping[str, Trace], there: Mapping[str, Path | Trace]) -> bool:
-    """Files by absolute names that were not there when the task began are what it wrote itself."""
-    are = {name: one for name, one in there.items() if name in were or not name.startswith("/")}
-    return were.keys() == are.keys() and all(_same(were[name], one) for name, one in are.items())
+def _reads_the_same(
+    were: Mapping[str, FileFingerprint], there: Mapping[str, Path | FileFingerprint]
+) -> bool:
+    """Compare input files. Files with absolute names that did not exist when the task started are
+    its own outputs."""
+    are = {name: trace for name, trace in there.items() if name in were or not name.startswith("/")}
+    return were.keys() == are.keys() and all(
+        _same(were[name], trace) for name, trace in are.items()
+    )
 
 
-def _same(was: Trace, now: Path | Trace) -> bool:
-    if isinstance(now, Trace):
+def _same(was: FileFingerprint, now: Path | FileFingerprint) -> bool:
+    if isinstance(now, FileFingerprint):
         return was.same(now)
     unread = not now.is_dir() and look(now) == replace(was, digest="")
     return unread or was.same(trace(now))
 
 
-def _gone(workflow: str, one: Earlier, made: Made) -> list[str]:
-    """Outputs that do not lie any more where a run left them, or were changed there."""
-    results = results_in(one.folder, workflow)
-    return [name for name, was in made.outputs.items() if not _stands(results / name, was)]
+def _gone(workflow: str, earlier: EarlierRun, completed: CompletedTask) -> list[str]:
+    """Return outputs that a run produced and that are missing or changed."""
+    results = results_in(earlier.folder, workflow)
+    return [
+        name for name, was in completed.outputs.items() if not _is_unchanged(results / name, was)
+    ]
 
 
-def _stands(place: Path, was: Trace) -> bool:
+def _is_unchanged(folder: Path, was: FileFingerprint) -> bool:
     try:
-        return _same(was, place)
+        return _same(was, folder)
     except OSError:
         return False
 
 
-def _left_out(workflow: Workflow, found: Mapping[str, tuple[Earlier, Made]]) -> set[str]:
-    """Of the tasks that were done as they would be now, those that need not run: what is gone of
-    their outputs is read by none but such, and by some; all that they wait for need not run
-    either."""
-    gone = {task_id: _gone(workflow.name, *one) for task_id, one in found.items()}
+def _left_out(
+    workflow: Workflow, matches: Mapping[str, tuple[EarlierRun, CompletedTask]]
+) -> set[str]:
+    """Return the tasks with matching records that need not run: missing outputs are read by at
+    least one task, and only by tasks that need not run; all their parents need not run either."""
+    gone = {task_id: _gone(workflow.name, *pair) for task_id, pair in matches.items()}
     gone = {
-        task_id: names + _gone_from_workdir(workflow.tasks[task_id], found[task_id][1])
+        task_id: names + _gone_from_workdir(workflow.tasks[task_id], matches[task_id][1])
         for task_id, names in gone.items()
     }
     readers: dict[str, set[str]] = defaultdict(set)
     for task in workflow.tasks.values():
         for name in task.inputs:
             readers[name].add(task.id)
-    out = set(found)
+    out = set(matches)
     while True:
-        kept = {
+        remaining = {
             task_id
             for task_id in out
             if out.issuperset(workflow.tasks[task_id].parents)
             and all(readers[name] and out >= readers[name] for name in gone[task_id])
         }
-        if kept == out:
+        if remaining == out:
             return out
-        out = kept
+        out = remaining
 
 
-def _gone_from_workdir(task: Task, made: Made) -> list[str]:
-    """Outputs that a task left in a folder of its user's, and that are not there any more as it
-    left them."""
-    if not task.manner.workdir:
+def _gone_from_workdir(task: Task, completed: CompletedTask) -> list[str]:
+    """Return outputs that a task left in a folder of the user, and that are missing or changed."""
+    if not task.environment.workdir:
         return []
-    here = Path(task.manner.workdir)
-    return [name for name, was in made.outputs.items() if not _stands(here / name, was)]
+    here = Path(task.environment.workdir)
+    return [name for name, was in completed.outputs.items() if not _is_unchanged(here / name, was)]
 
 
-def without(wanted: WorkflowSet, done: Collection[Done]) -> WorkflowSet:
-    """What is left of a set: tasks without those that are done, and as many workflows needed as are
-    not whole already; one at least where any is left."""
+def without(workflow_set: WorkflowSet, done: Collection[Done]) -> WorkflowSet:
+    """Return the remainder of a set: without completed tasks, and with the needed number reduced by
+    the complete workflows; at least one if any is left."""
     if not done:
-        return wanted
+        return workflow_set
     gone: dict[str, set[str]] = defaultdict(set)
-    for one in done:
-        gone[one.workflow].add(one.task)
-    # equal workflows share theirs
+    for carried in done:
+        gone[carried.workflow].add(carried.task)
+    # equal workflows share their tasks
     shapes: dict[tuple[int, frozenset[str]], Mapping[str, Task]] = {}
     left = []
-    for workflow in wanted.workflows:
+    for workflow in workflow_set.workflows:
         shape = id(workflow.tasks), frozenset(gone[workflow.name])
         if shape not in shapes:
             shapes[shape] = _others(workflow.tasks, shape[1])
         if shapes[shape]:
             left.append(replace(workflow, tasks=shapes[shape]) if shape[1] else workflow)
-    whole = len(wanted.workflows) - len(left)
-    needed = max(min(1, len(left)), wanted.needed - whole)
-    return replace(wanted, workflows=tuple(left), needed=needed)
+    whole = len(workflow_set.workflows) - len(left)
+    needed = max(min(1, len(left)), workflow_set.needed - whole)
+    return replace(workflow_set, workflows=tuple(left), needed=needed)
 
 
 def _others(tasks: Mapping[str, Task], gone: frozenset[str]) -> Mapping[str, Task]:
@@ -236,51 +282,51 @@ def _others(tasks: Mapping[str, Task], gone: frozenset[str]) -> Mapping[str, Tas
 
 
 def carry_over(done: Collection[Done], left: WorkflowSet, folder: Path) -> None:
-    """Bring what was made before into the folder of a run, with its records; InputError where that
-    cannot be, or something that is needed has gone since it was looked for."""
+    """Link earlier outputs into the folder of a run, with their records; InputError if that is not
+    possible, or a needed file has disappeared since the check."""
     if not done:
         return
     by_folder: dict[Path, list[Done]] = defaultdict(list)
-    for one in done:
-        by_folder[Path(one.folder)].append(one)
+    for carried in done:
+        by_folder[Path(carried.folder)].append(carried)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for place, mine in by_folder.items():
-            if place != folder:
-                _bring_all(place, mine, folder)
+        for path, mine in by_folder.items():
+            if path != folder:
+                _bring_all(path, mine, folder)
     except OSError as error:
         raise InputError(
-            f"what was done before cannot be brought there: {error}",
+            f"results of earlier runs cannot be copied there: {error}",
             where=str(folder),
-            fix="--rerun does it again",
+            fix="run all tasks again with --rerun",
         ) from error
     _refuse_gaps(left, folder)
 
 
-def _bring_all(place: Path, mine: Iterable[Done], folder: Path) -> None:
-    records = records_in(place)
-    for one in mine:
-        made = records.get((one.workflow, one.task))
-        if made is not None:
-            _bring(made, Earlier(one.run, place), folder)
+def _bring_all(path: Path, mine: Iterable[Done], folder: Path) -> None:
+    records = records_in(path)
+    for done_task in mine:
+        completed = records.get((done_task.workflow, done_task.task))
+        if completed is not None:
+            _bring(completed, EarlierRun(done_task.run, path), folder)
 
 
-def _bring(made: Made, earlier: Earlier, folder: Path) -> None:
-    workflow = made.key[0]
+def _bring(completed: CompletedTask, earlier: EarlierRun, folder: Path) -> None:
+    workflow = completed.key[0]
     old, new = results_in(earlier.folder, workflow), results_in(folder, workflow)
-    gone = set(_gone(workflow, earlier, made))
-    for name in made.outputs.keys() - gone:
+    gone = set(_gone(workflow, earlier, completed))
+    for name in completed.outputs.keys() - gone:
         target = new / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         _link(old / name, target)
     with (folder / RECORDS).open("a") as records:
-        records.write(line_of(replace(made, run=earlier.run)))
+        records.write(line_of(replace(completed, run=earlier.run)))
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under another name, or where that cannot be, a copy of it."""
+    """Create a hard link, or a copy if that is not possible."""
     if source.is_dir() and not source.is_symlink():
         shutil.copytree(source, target, symlinks=True, copy_function=_link_file)
     else:
@@ -299,7 +345,7 @@ def _refuse_gaps(left: WorkflowSet, folder: Path) -> None:
     for workflow, task, name in not_there(left):
         if not (results_in(folder, workflow) / name).exists():
             raise InputError(
-                f"'{name}' of an earlier run is not there any more",
+                f"'{name}' of an earlier run no longer exists",
                 where=f"{workflow}/{task}",
-                fix="plan again, or run all of it: --rerun",
+                fix="plan again, or run all tasks with --rerun",
             )

@@ -1,5 +1,5 @@
-"""A manager that takes hosts of pools: what it says of itself in the ledger, and how it follows
-what pools decide."""
+"""Advertisement of a manager that uses agents of pools: its entry in the ledger, and how it follows
+the decisions of pools."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from vgrads.api.pools.ledger import PERIOD_S, Json, Standing, decided_for, period_of
-from vgrads.api.pools.ledger_line import LedgerLine
-from vgrads.dispatch.core.records import End
-from vgrads.dispatch.core.tasks import GIVEN
+from vgrads.api.pools.ledger import PERIOD_S, Json, LedgerEntries, decided_for, period_of
+from vgrads.api.pools.ledger_connection import LedgerConnection
+from vgrads.dispatch.core.tasks import ASSIGNED
 from vgrads.dispatch.fleet.fleet import Fleet
 from vgrads.dispatch.fleet.meter import TaskMeter
-from vgrads.dispatch.fleet.pools import excess, lent, staying
+from vgrads.dispatch.fleet.pools import excess, leased, staying
 from vgrads.dispatch.fleet.supply import demand_of
-from vgrads.dispatch.server.keys import key_of
-from vgrads.dispatch.server.manager import GUEST, Manager
-from vgrads.dispatch.storage.kept import Keys
-from vgrads.execmgr.core.book import spec_id
+from vgrads.dispatch.server.manager import AD_HOC, DispatchManager
+from vgrads.exchange.keys import Keys, key_of
+from vgrads.exchange.values import AttemptEnd
+from vgrads.execmgr.core.execution_plan import spec_id
 
-SLOT = f"{GUEST}.pool"
-"""The slot of all hosts that pools lend: its key opens this manager and nothing else, and ends with
+SLOT = f"{AD_HOC}.pool"
+"""The slot of all agents leased by pools: its key gives access to this manager only, and ends with
 its folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Where hosts find a manager, and what lets them in."""
+    """Address of a manager, and the keys that admit agents."""
 
     run: str
     port: int
     keys: Keys
     contact: str = ""
 
-    def told(self) -> Json:
-        """The part of an entry that a pool hands to its hosts."""
+    def to_json(self) -> Json:
+        """Return the part of an entry that a pool passes to its agents."""
         slot = spec_id(SLOT, self.run)
         return {
             "contact": " ".join(f"tls://{name}:{self.port}" for name in _addresses(self.contact)),
@@ -48,22 +47,22 @@ class Where:
 
 
 def _addresses(contact: str) -> list[str]:
-    """Under which names this machine may be found, the likeliest first."""
+    """Return names of this machine under which it may be reached, the most probable first."""
     if contact:
         return contact.split()
-    found = [socket.getfqdn(), socket.gethostname()]
+    texts = [socket.getfqdn(), socket.gethostname()]
     with suppress(OSError):
-        found.insert(0, socket.gethostbyname(socket.gethostname()))
-    return list(dict.fromkeys([*found, "127.0.0.1"]))
+        texts.insert(0, socket.gethostbyname(socket.gethostname()))
+    return list(dict.fromkeys([*texts, "127.0.0.1"]))
 
 
 def entry_of(
-    manager: Manager, where: Where, project: str, meter: TaskMeter, period_s: float
+    manager: DispatchManager, where: Where, project: str, meter: TaskMeter, period_s: float
 ) -> Json:
-    """How a manager stands, in processors (Yu 2013, section 4.4.1)."""
+    """Return the state of a manager, in processors (Yu 2013, section 4.4.1)."""
     serving = manager.core.serving
-    running = sum(bag.tasks.counts[GIVEN] * bag.procs for bag in serving)
-    hosts = lent(staying(manager.core, manager.clock.now()))
+    running = sum(bag.tasks.counts[ASSIGNED] * bag.procs for bag in serving)
+    hosts = leased(staying(manager.core, manager.clock.now()))
     return {
         "id": where.run,
         "project": project,
@@ -76,57 +75,57 @@ def entry_of(
         "capacity": meter.capacity_json(),
         "failing": meter.failing,
         "arrived": sum(len(bag.tasks) * bag.procs for bag in manager.state.bags.values()),
-        **where.told(),
+        **where.to_json(),
     }
 
 
 @dataclass
 class Advertiser:
-    """Publishes a manager's entry each period and lets go of hosts that a pool has decided for
+    """Publishes a manager's entry each period and disconnects agents that a pool has assigned to
     others.
 
-    While the ledger cannot be reached, the shares that were decided last stand.
+    While the ledger cannot be reached, the last decided shares remain.
     """
 
-    line: LedgerLine
+    line: LedgerConnection
     project: str
     contact: str = ""
     decided: Mapping[str, int] = field(default_factory=dict)
     meter: TaskMeter = field(default_factory=TaskMeter)
     _used_s: float = 0.0
-    _manager: Manager | None = None
+    _manager: DispatchManager | None = None
     _where: Where | None = None
     _period_s: float = PERIOD_S
 
     def begin(self, run: str, port: int, keys: Keys) -> None:
-        """The manager listens now."""
+        """Called when the manager listens."""
         self._where = Where(run=run, port=port, keys=keys, contact=self.contact)
         self._used_s = time.thread_time()
 
-    def look(self, manager: Manager, _: Fleet) -> None:
+    def look(self, manager: DispatchManager, _: Fleet) -> None:
         """Called often, in the manager's loop."""
         self._manager = manager
-        standing = self.line.heard()
-        if standing is not None:
-            self._follow(manager, standing)
+        entries = self.line.latest()
+        if entries is not None:
+            self._follow(manager, entries)
         if self._where is not None and self.line.is_due():
             used_s, self._used_s = self._used_s, time.thread_time()
-            here = [host for host in manager.state.hosts.values() if host.here]
-            busy = sum(min(host.procs, len(host.held)) for host in here)
+            here = [host for host in manager.state.agents.values() if host.here]
+            busy = sum(min(host.procs, len(host.assigned)) for host in here)
             self.meter.look(self._used_s - used_s, busy)
             entry = entry_of(manager, self._where, self.project, self.meter, self._period_s)
             publish = self.line.ledger.publish_manager
             self.line.ask(lambda: publish(self.line.name, entry), self._period_s)
 
-    def _follow(self, manager: Manager, standing: Standing) -> None:
-        self._period_s = min(PERIOD_S, period_of(standing))
+    def _follow(self, manager: DispatchManager, entries: LedgerEntries) -> None:
+        self._period_s = min(PERIOD_S, period_of(entries))
         self.line.soon(self._period_s)
-        self.decided = decided_for(standing, self.line.name)
+        self.decided = decided_for(entries, self.line.name)
         for host, why in excess(staying(manager.core, manager.clock.now()), self.decided):
-            manager.dismiss(host, why)
+            manager.disconnect(host, why)
 
-    def told(self, bag: int, end: End) -> None:
-        """A task has ended."""
+    def on_end(self, bag: int, end: AttemptEnd) -> None:
+        """Record the end of a task."""
         if self._manager is None:
             self.meter.add(1, end, "")
             return
@@ -134,8 +133,8 @@ class Advertiser:
         reads = files.reads(end.task) if files is not None and end.fetched_s > 0.0 else ()
         self.meter.add(of.procs, end, of.name, reads)
 
-    def standing(self) -> Json:
-        """For the status of the manager."""
+    def status(self) -> Json:
+        """Return its part of the manager's status."""
         return {
             "decided": dict(self.decided),
             "problem": self.line.problem,
@@ -143,5 +142,5 @@ class Advertiser:
         }
 
     def end(self) -> None:
-        """The manager is over: pools may send its hosts elsewhere at once."""
+        """Withdraw the entry: pools may send the agents elsewhere at once."""
         self.line.end()

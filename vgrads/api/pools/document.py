@@ -1,5 +1,5 @@
-"""A pool as its operator writes it: how many workers at most, how they are shared, where they come
-from (docs/pool.md)."""
+"""A pool's document: the maximum number of workers, their distribution, their sites
+(docs/pool.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class WorkerDocument(Document):
-    """What one worker holds: processors, and memory where it is to be watched."""
+    """Resources of one worker: processors, and memory if it is to be watched."""
 
     procs: Annotated[int, Field(ge=1, le=100_000)] = 1
 
@@ -27,10 +27,10 @@ class WorkerDocument(Document):
 class PoolDocument(Document):
     """A pool of workers shared by managers (Yu 2013, section 4.4.3).
 
-    ``distribution``: patterns of managers' names → how many workers all that match one are to have
-    together, as a proportion; the first that matches counts. ``max_change``: workers a minute;
-    ``default_capacity``: of a manager that has not measured its own; ``period``: how often it
-    decides.
+    ``distribution``: patterns of managers' names → number of workers that all matching managers get
+    together, as a proportion; the first match counts. ``max_change``: workers per minute;
+    ``default_capacity``: of a manager that has not measured its own; ``period``: interval between
+    decisions.
     """
 
     name: str
@@ -50,12 +50,12 @@ class PoolDocument(Document):
     @classmethod
     def _named(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
-            raise ValueError("is made of letters, digits, '.', '_' and '-', up to 100 of them")
+            raise ValueError("must consist of up to 100 letters, digits, '.', '_' and '-'")
         return value
 
     @field_validator("policy")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_name(cls, value: str) -> str:
         if value not in SIZINGS:
             raise ValueError(f"'{value}' is none of {', '.join(SIZINGS)}")
         return value
@@ -64,12 +64,14 @@ class PoolDocument(Document):
     @classmethod
     def _patterns(cls, value: Mapping[str, float]) -> Mapping[str, float]:
         if not value:
-            raise ValueError("names no manager: '.*' is all of them")
+            raise ValueError("names no manager; use '.*' for all managers")
         for pattern in value:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"'{pattern}' is no regular expression: {error}") from None
+                raise ValueError(
+                    f"'{pattern}' is not a valid regular expression: {error}"
+                ) from None
         return value
 
     @field_validator("billing_cycle", "period")
@@ -77,38 +79,38 @@ class PoolDocument(Document):
     def _duration(cls, value: str | float | None) -> float | None:
         if value is None:
             return None
-        found = as_value_error(lambda: parse_duration(value, ""))
-        if not 0.5 <= found <= 86400.0:
+        seconds = as_value_error(lambda: parse_duration(value, ""))
+        if not 0.5 <= seconds <= 86400.0:
             raise ValueError("must be from half a second to a day")
-        return found
+        return seconds
 
 
 def load_pool(path: Path) -> PoolDocument:
-    """The pool in a YAML or JSON file; InputError names the field."""
+    """Load the pool from a YAML or JSON file; InputError names the field."""
     return validate(PoolDocument, load_mapping(path), str(path))
 
 
 def bag_of(pool: PoolDocument, manager: str) -> BagDocument:
-    """The bag of a pool's dispatcher whose tasks are workers for one manager."""
-    given: dict[str, Any] = {
+    """Return the bag of a pool's dispatcher whose tasks are workers for one manager."""
+    document: dict[str, Any] = {
         "name": manager,
         "open": True,
         "procs": pool.worker.procs,
         "retries": _AGAIN,
         "sites": pool.sites,
-        "inputs": (AGENT, TOLD),
+        "inputs": (AGENT, MANAGER_FILE),
         "hosts": pool.hosts.model_copy(update={"most": _hosts(pool)}).model_dump(),
     }
-    return validate(BagDocument, given, manager)
+    return validate(BagDocument, document, manager)
 
 
 _AGAIN = 3
-"""A worker that died is begun again, at the same host if that is free: its manager then knows at
-once what was lost."""
-AGENT, TOLD = "agent.pyz", "manager.json"
-WORK = f'exec "$VGRADS_PYTHON" -I {AGENT} {TOLD}'
-"""What a worker runs: an agent for its manager. What lets it in stands in a file, where other users
-cannot see it."""
+"""Retries of a worker that died, at the same agent if it is free: its manager then detects the lost
+tasks at once."""
+AGENT, MANAGER_FILE = "agent.pyz", "manager.json"
+WORK = f'exec "$VGRADS_PYTHON" -I {AGENT} {MANAGER_FILE}'
+"""Command of a worker: an agent for its manager. Its key is in a file, which other users cannot
+read."""
 
 
 def _hosts(pool: PoolDocument) -> int:

@@ -1,8 +1,8 @@
-"""The ledger: where managers say what they need and pools what they have decided. A database, or a
-service before it.
+"""The ledger, where managers publish needs and pools publish decisions. A database, or a service in
+front of it.
 
-What stands in it for too long counts no more; while it cannot be reached everybody goes on with
-what was last known.
+Entries expire after a while; if the ledger cannot be reached, all continue with the last known
+entries.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, Protocol
 
 Json = dict[str, Any]
 PERIOD_S = 15.0
-"""How often managers and pools speak, unless a pool says otherwise (Yu 2013, section 4.4.1: 15 to
-30 s)."""
+"""Publication interval of managers and pools, unless a pool states another (Yu 2013, section 4.4.1:
+15 to 30 s)."""
 _ALONE_S = 3.0
 _MISSED = 3
-"""So many periods without a word, and an entry counts no more."""
+"""Periods without an update after which an entry expires."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
-    """All entries that count. Each has ``name``, ``age_s`` and what its owner wrote
+class LedgerEntries:
+    """All valid entries. Each has ``name``, ``age_s`` and the fields of its owner
     (docs/pool.md)."""
 
     managers: Sequence[Json] = ()
@@ -30,44 +30,45 @@ class Standing:
 
 
 class Ledger(Protocol):
-    """What managers and pools need of it; each call raises SiteError while it cannot be reached."""
+    """The ledger as used by managers and pools; each call raises SiteError while it cannot be
+    reached."""
 
-    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> Standing:
-        """Say how a manager stands; the answer tells what pools have decided."""
+    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> LedgerEntries:
+        """Publish the state of a manager; return the decisions of pools."""
 
     def publish_pool(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Say what a pool has decided."""
+        """Publish the decisions of a pool."""
 
-    def read(self) -> Standing:
-        """How all stand."""
+    def read(self) -> LedgerEntries:
+        """Return all entries."""
 
     def withdraw(self, kind: str, name: str) -> None:
-        """Take an entry out: of a ``manager`` or a ``pool`` that has ended."""
+        """Remove the entry of a ``manager`` or a ``pool`` that has ended."""
 
 
 def counts(entry: Mapping[str, Any]) -> bool:
-    """True for an entry that is not too old."""
+    """True for an entry that has not expired."""
     return float(entry["age_s"]) <= _MISSED * float(entry.get("period_s") or PERIOD_S)
 
 
-def standing_of(managers: Sequence[Json], pools: Sequence[Json]) -> Standing:
-    """Of these entries those that count."""
-    return Standing(
+def ledger_entries(managers: Sequence[Json], pools: Sequence[Json]) -> LedgerEntries:
+    """Return the valid ones of these entries."""
+    return LedgerEntries(
         managers=[m for m in managers if counts(m)], pools=[p for p in pools if counts(p)]
     )
 
 
-def decided_for(standing: Standing, manager: str) -> dict[str, int]:
-    """Processors that each pool has decided for a manager; a pool that sees it and gives it none is
-    there with 0."""
+def decided_for(entries: LedgerEntries, manager: str) -> dict[str, int]:
+    """Return the processors that each pool has decided for a manager; 0 for a pool that sees it and
+    assigns none."""
     return {
         str(pool["name"]): int(pool.get("decisions", {}).get(manager, 0)) * int(pool["procs"])
-        for pool in standing.pools
+        for pool in entries.pools
         if manager in pool.get("seen", ())
     }
 
 
-def period_of(standing: Standing) -> float:
-    """How often to speak: as often as the quickest pool; while there is none, so that one is soon
-    heard of."""
-    return min((float(pool["period_s"]) for pool in standing.pools), default=_ALONE_S)
+def period_of(entries: LedgerEntries) -> float:
+    """Return the publication interval: that of the quickest pool; short while there is none, so
+    that a new pool is noticed soon."""
+    return min((float(pool["period_s"]) for pool in entries.pools), default=_ALONE_S)

@@ -1,11 +1,12 @@
-"""What may stand in the ledger, as it comes from outside."""
+"""Validation of external ledger entries."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from vgrads.kernel.documents import Document
 
@@ -18,12 +19,13 @@ _NOTHING: Mapping[str, int] = {}
 _NO_RESOURCES: Mapping[str, tuple[float, float, float]] = {}
 _AT_ONCE: Mapping[str, float] = {}
 _Line = Annotated[str, Field(max_length=1000)]
+_MOST_WORKING, _MOST_DEPTH = 1_000_000, 20
 _Text = Annotated[str, Field(max_length=10_000)]
 
 
 class CapacityEntry(Document):
-    """How many processors a manager can keep busy: 90 % interval, what hinders more, and the same
-    for each resource."""
+    """Number of processors that a manager can keep busy: 90 % interval, the limiting factor, and
+    the same for each resource."""
 
     low: _Age
     value: _Age
@@ -38,7 +40,7 @@ class CapacityEntry(Document):
 
 
 class ManagerEntry(Document):
-    """How a manager stands, in processors, and where its hosts find it (docs/pool.md)."""
+    """State of a manager, in processors, and its address for agents (docs/pool.md)."""
 
     id: _Name
     project: _Name
@@ -58,7 +60,7 @@ class ManagerEntry(Document):
 
 
 class PoolEntry(Document):
-    """What a pool has decided, in workers of ``procs`` processors, and why."""
+    """Decision of a pool, in workers of ``procs`` processors, and the reasons."""
 
     id: _Name
     period_s: _Seconds
@@ -67,8 +69,8 @@ class PoolEntry(Document):
     max_workers: _Count
     decisions: _Counts = _NOTHING
     claim_age_s: Annotated[Mapping[str, _Age], Field(max_length=10_000)] = _AT_ONCE
-    asked: _Counts = _NOTHING
-    seen: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
+    requests: _Counts = Field(default=_NOTHING, alias="asked")
+    other_pools: Annotated[tuple[str, ...], Field(max_length=10_000, alias="seen")] = ()
     decided: _Count = 0
     running: _Count = 0
     hosts: _Count = 0
@@ -77,3 +79,26 @@ class PoolEntry(Document):
     problem: _Text = ""
     reasons: Annotated[tuple[_Line, ...], Field(max_length=10_000)] = ()
     working: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("working")
+    @classmethod
+    def _bounded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            text = json.dumps(value, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("is not plain JSON") from error
+        if len(text) > _MOST_WORKING or _depth(text) > _MOST_DEPTH:
+            raise ValueError(f"is longer than {_MOST_WORKING:,} characters, or nested too deeply")
+        return value
+
+
+def _depth(text: str) -> int:
+    """Return an upper bound of the depth of a JSON text; brackets within texts count too."""
+    depth = deepest = 0
+    for sign in text:
+        if sign in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign in "]}":
+            depth -= 1
+    return deepest

@@ -1,5 +1,5 @@
-"""The ledger as a pool's decider sees it, and its decision as the ledger and the dispatcher are
-told it. Pure."""
+"""Conversion of ledger entries into the input of a pool's decision, and of the decision into
+entries and targets. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgrads.api.pools.document import PoolDocument
-from vgrads.api.pools.ledger import Json, Standing
-from vgrads.pool.decide import Decision, PoolNow, PoolPolicy, WorkerNow, decide
-from vgrads.pool.ledger import Claim, claimed_before
-from vgrads.pool.meanwhile import meanwhile
+from vgrads.api.pools.ledger import Json, LedgerEntries
+from vgrads.pool.decide import Decision, PoolPolicy, PoolSnapshot, WorkerView, decide
+from vgrads.pool.ledger import PoolClaim, claimed_before
 from vgrads.pool.share import ManagerAd, SharePolicy, fill
 from vgrads.pool.size_view import Memory
+from vgrads.pool.time_slice import time_slice
 from vgrads.pool.view import RequestView
 
 
 @dataclass(frozen=True, kw_only=True)
-class Here:
-    """What the pool has, in workers by manager: at work, and waiting for a host. ``wait_s``: how
-    long a host takes."""
+class PoolStatus:
+    """Workers of the pool by manager: running, and waiting for an agent. ``wait_s``: expected wait
+    for an agent."""
 
     now_s: float
     running: Mapping[str, int] = field(default_factory=dict)
@@ -31,98 +31,100 @@ class Here:
     wait_s: float = 0.0
 
     def there(self, manager: str) -> int:
-        """Workers for a manager, at work or not yet."""
+        """Return the workers for a manager, running or waiting."""
         return self.running.get(manager, 0) + self.waiting.get(manager, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolMemory:
-    """From one decision to the next. ``asked_s``: since when a manager's workers wait for hosts;
-    ``claimed_s``: since when it was last given more."""
+    """State between decisions. ``requested_s``: since when a manager's workers wait for agents;
+    ``claimed_s``: when its share was last increased."""
 
     at_s: float | None = None
     shares: Mapping[str, int] = field(default_factory=dict)
-    told: Mapping[str, int] = field(default_factory=dict)
+    announced: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, Memory] = field(default_factory=dict)
-    asked_s: Mapping[str, float] = field(default_factory=dict)
+    requested_s: Mapping[str, float] = field(default_factory=dict)
     claimed_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided:
-    """``shares``: what managers are told; ``targets``: how many workers there are to be meanwhile,
-    since those whose manager is to have fewer stay until it lets them go."""
+class PoolDecided:
+    """``shares``: published to managers; ``targets``: current number of workers, which may be
+    larger, since workers of managers with a smaller share stay until disconnected."""
 
     shares: Mapping[str, int] = field(default_factory=dict)
     targets: Mapping[str, int] = field(default_factory=dict)
     claim_age_s: Mapping[str, float] = field(default_factory=dict)
-    seen: tuple[str, ...] = ()
+    other_pools: tuple[str, ...] = ()
     capacity: float | None = None
     decision: Decision = field(default_factory=Decision)
 
 
 def decide_now(
-    standing: Standing, document: PoolDocument, here: Here, memory: PoolMemory
-) -> tuple[Decided, PoolMemory]:
-    """What the pool does now; the same ledger and memory give the same answer."""
-    ads = tuple(_ad(entry, document.worker.procs) for entry in standing.managers)
-    asked_s = {
-        name: memory.asked_s.get(name, here.now_s) for name, count in here.waiting.items() if count
+    entries: LedgerEntries, document: PoolDocument, here: PoolStatus, memory: PoolMemory
+) -> tuple[PoolDecided, PoolMemory]:
+    """Return the pool's current decision; a function of ledger and memory."""
+    ads = tuple(_ad(entry, document.worker.procs) for entry in entries.managers)
+    requested_s = {
+        name: memory.requested_s.get(name, here.now_s)
+        for name, count in here.waiting.items()
+        if count
     }
-    view = PoolNow(
+    view = PoolSnapshot(
         now_s=here.now_s,
         pool=document.name,
         managers=ads,
         workers=_workers(here),
         previous=memory.shares,
-        asked=tuple(
-            RequestView(id=n, hosts=here.waiting[n], asked_s=at)
-            for n, at in sorted(asked_s.items())
+        requests=tuple(
+            RequestView(id=n, nodes=here.waiting[n], requested_s=at)
+            for n, at in sorted(requested_s.items())
         ),
         elapsed_s=float(document.period) if memory.at_s is None else here.now_s - memory.at_s,
-        others=_others(standing, document, here, memory),
+        others=_others(entries, document, here, memory),
         wait_s=here.wait_s,
         wait_low_s=here.wait_s / 2.0,
         memory=memory.sizes,
     )
     decision = decide(view, PoolPolicy(share=_policy(document), sizing=document.policy))
     needs = {
-        one.about: (int(one.numbers["need"]), one.numbers["weight"])
-        for one in decision.reasons
-        if one.kind == "share"
+        reason.about: (int(reason.numbers["need"]), reason.numbers["weight"])
+        for reason in decision.reasons
+        if reason.kind == "share"
     }
-    waiting_s = {name: here.now_s - at_s for name, at_s in asked_s.items()}
-    told = meanwhile(decision.shares, needs, here.running, waiting_s, float(document.period))
-    shares = {name: count for name, count in told.items() if count}
+    waiting_s = {name: here.now_s - at_s for name, at_s in requested_s.items()}
+    payload = time_slice(decision.shares, needs, here.running, waiting_s, float(document.period))
+    shares = {name: count for name, count in payload.items() if count}
     claimed_s = {
         name: here.now_s
-        if count > memory.told.get(name, 0)
+        if count > memory.announced.get(name, 0)
         else memory.claimed_s.get(name, here.now_s)
         for name, count in shares.items()
     }
-    found = Decided(
+    decided = PoolDecided(
         shares=shares,
         targets=_targets(shares, here, document.max_workers),
         decision=decision,
         claim_age_s={name: here.now_s - at_s for name, at_s in claimed_s.items()},
-        seen=tuple(ad.name for ad in ads),
+        other_pools=tuple(ad.name for ad in ads),
         capacity=_capacity(ads),
     )
-    return found, PoolMemory(
+    return decided, PoolMemory(
         at_s=here.now_s,
         shares={n: c for n, c in decision.shares.items() if c},
-        told=shares,
+        announced=shares,
         sizes=decision.memory,
-        asked_s=asked_s,
+        requested_s=requested_s,
         claimed_s=claimed_s,
     )
 
 
 def _ad(entry: Mapping[str, Any], procs: int) -> ManagerAd:
-    """A manager's entry, counted in workers of so many processors."""
-    known = entry.get("capacity") or {}
+    """Convert a manager's entry to workers of this many processors."""
+    capacity = entry.get("capacity") or {}
     low, value, high = (
-        known[key] / procs if key in known else None for key in ("low", "value", "high")
+        capacity[key] / procs if key in capacity else None for key in ("low", "value", "high")
     )
     return ManagerAd(
         name=str(entry["name"]),
@@ -133,30 +135,32 @@ def _ad(entry: Mapping[str, Any], procs: int) -> ManagerAd:
         capacity=value,
         capacity_low=low,
         capacity_high=high,
-        execution_s=known.get("execution_s"),
-        cycle_s=known.get("cycle_s"),
+        execution_s=capacity.get("execution_s"),
+        cycle_s=capacity.get("cycle_s"),
         arrived=math.ceil(entry.get("arrived", 0) / procs),
         failing=bool(entry.get("failing")),
     )
 
 
-def _workers(here: Here) -> tuple[WorkerNow, ...]:
-    """Those at work; a manager lets its idle ones go itself, so none is idle for the pool."""
+def _workers(here: PoolStatus) -> tuple[WorkerView, ...]:
+    """Return the running workers; a manager disconnects its idle ones itself, so none is idle for
+    the pool."""
     return tuple(
-        WorkerNow(id=f"{name}.{n}", joined_s=here.now_s, manager=name)
+        WorkerView(id=f"{name}.{n}", joined_s=here.now_s, manager=name)
         for name, count in sorted(here.running.items())
         for n in range(count)
     )
 
 
 def _policy(document: PoolDocument) -> SharePolicy:
-    """A manager is called by its bag and its dispatcher; patterns are of the first, or of both."""
+    """Return the sharing policy. A manager's name has its bag and its dispatcher; patterns match
+    the first, or both."""
     return SharePolicy(
         max_workers=document.max_workers,
         max_change=document.max_change,
         default_capacity=document.default_capacity,
         distribution=tuple(
-            (rf"(?:{one})(?:\.[0-9a-z]+)?", value) for one, value in document.distribution.items()
+            (rf"(?:{name})(?:\.[0-9a-z]+)?", value) for name, value in document.distribution.items()
         ),
         billing_cycle_s=None if document.billing_cycle is None else float(document.billing_cycle),
         reading=document.reading,
@@ -164,55 +168,56 @@ def _policy(document: PoolDocument) -> SharePolicy:
 
 
 def _others(
-    standing: Standing, document: PoolDocument, here: Here, memory: PoolMemory
+    entries: LedgerEntries, document: PoolDocument, here: PoolStatus, memory: PoolMemory
 ) -> dict[str, int]:
-    """Workers, of our size, that other pools have promised before us and not yet delivered."""
+    """Return the workers, in our size, that other pools have promised before this one and not yet
+    delivered."""
     claims = [
-        Claim(
+        PoolClaim(
             pool=str(pool["name"]),
             manager=manager,
             workers=int(workers),
             procs=int(pool["procs"]),
             age_s=float(pool["age_s"]) + float(pool.get("claim_age_s", {}).get(manager, 0.0)),
         )
-        for pool in standing.pools
+        for pool in entries.pools
         if pool["name"] != document.name
         for manager, workers in pool.get("decisions", {}).items()
     ]
     mine = {name: here.now_s - at_s for name, at_s in memory.claimed_s.items()}
-    lent = {str(m["name"]): m["by_pool"] for m in standing.managers}
-    before = claimed_before(claims, document.name, mine, lent)
+    leased = {str(m["name"]): m["by_pool"] for m in entries.managers}
+    before = claimed_before(claims, document.name, mine, leased)
     return {name: math.ceil(procs / document.worker.procs) for name, procs in before.items()}
 
 
-def _targets(shares: Mapping[str, int], here: Here, most: int) -> dict[str, int]:
-    """Workers are never more than the pool may have: who is to get more waits until others have let
-    go."""
+def _targets(shares: Mapping[str, int], here: PoolStatus, most: int) -> dict[str, int]:
+    """Limit workers to the maximum of the pool: managers that get more wait until others have
+    disconnected workers."""
     names = sorted({*shares, *here.running, *here.waiting})
-    kept = {
+    stored = {
         name: max(here.running.get(name, 0), min(here.there(name), shares.get(name, 0)))
         for name in names
     }
-    lacking = {name: shares[name] - kept[name] for name in shares if shares[name] > kept[name]}
-    room = max(0, most - sum(kept.values()))
+    lacking = {name: shares[name] - stored[name] for name in shares if shares[name] > stored[name]}
+    room = max(0, most - sum(stored.values()))
     more = (
         fill(lacking, {name: float(count) for name, count in lacking.items()}, room).decided
         if lacking
         else {}
     )
-    return {name: kept[name] + more.get(name, 0) for name in names}
+    return {name: stored[name] + more.get(name, 0) for name in names}
 
 
 def _capacity(ads: tuple[ManagerAd, ...]) -> float | None:
-    """What all managers together can use, for the picture; None while none of them knows."""
-    known = [ad.capacity for ad in ads if ad.capacity is not None]
-    return sum(known) if known else None
+    """Return the capacity of all managers together, for the chart; None if none is known."""
+    capacities = [ad.capacity for ad in ads if ad.capacity is not None]
+    return sum(capacities) if capacities else None
 
 
 def entry_of(
-    document: PoolDocument, run: str, decided: Decided, here: Here, problem: str = ""
+    document: PoolDocument, run: str, decided: PoolDecided, here: PoolStatus, problem: str = ""
 ) -> Json:
-    """The pool's entry in the ledger."""
+    """Return the pool's entry in the ledger."""
     return {
         "id": run or "?",
         "period_s": float(document.period),
@@ -220,7 +225,7 @@ def entry_of(
         "policy": document.policy,
         "max_workers": document.max_workers,
         "decisions": dict(decided.shares),
-        "seen": list(decided.seen),
+        "seen": list(decided.other_pools),
         "claim_age_s": dict(decided.claim_age_s),
         "asked": {n: c for n, c in here.waiting.items() if c},
         "decided": sum(decided.shares.values()),
@@ -229,6 +234,6 @@ def entry_of(
         "coming": here.coming,
         "capacity": decided.capacity,
         "problem": problem,
-        "reasons": [one.text[:1000] for one in decided.decision.reasons],
-        "working": {"reasons": [one.as_json() for one in decided.decision.reasons]},
+        "reasons": [reason.text[:1000] for reason in decided.decision.reasons],
+        "working": {"reasons": [reason.as_json() for reason in decided.decision.reasons]},
     }

@@ -1,1 +1,1 @@
-"""Batch queues and sites: bounds on waits, histories, backtests, what sites offer."""
+"""Batch queues and sites: bounds on waits, histories, backtests, offers."""

@@ -1,4 +1,5 @@
-"""Answers about queues → the JSON of the contracts. Programs outside rely on these shapes."""
+"""Conversion of queue forecasts to the JSON of the contracts. External programs rely on these
+shapes."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.api.queues.queries import AskedQueue
+from vgrads.api.queues.queries import QueueQuery
 from vgrads.qbets.forecast import Bound
 from vgrads.vgrid.varq import Trajectory
 
 Json = dict[str, Any]
 
 
-def bound_json(bound: Bound, asked: AskedQueue) -> Json:
+def bound_json(bound: Bound, query: QueueQuery) -> Json:
     """``vgrads bound --json``."""
     return {
         "bound_s": bound.bound_s,
@@ -22,35 +23,35 @@ def bound_json(bound: Bound, asked: AskedQueue) -> Json:
         "confidence": bound.confidence,
         "method": bound.method,
         "jobs": bound.jobs,
-        "since": asked.since,
+        "since": query.since,
         "cluster": asdict(bound.cluster),
         "reason": bound.reason,
-        "downtime": downtime_json(asked),
-        "history": {"jobs": asked.jobs, "distinct": asked.distinct},
+        "downtime": downtime_json(query),
+        "history": {"jobs": query.jobs, "distinct": query.distinct},
     }
 
 
 def probability_json(
-    asked: AskedQueue, chance: float, within_s: float, jobs: int
+    query: QueueQuery, chance: float, within_s: float, jobs: int
 ) -> dict[str, Any]:
     """``vgrads probability --json``."""
-    settings = asked.forecast.settings
+    settings = query.forecast.settings
     return {
         "probability": chance,
         "within_s": within_s,
         "confidence": settings.confidence,
-        "method": asked.forecast.method,
+        "method": query.forecast.method,
         "jobs": jobs,
-        "since": asked.since,
-        "downtime": downtime_json(asked),
+        "since": query.since,
+        "downtime": downtime_json(query),
     }
 
 
-def downtime_json(asked: AskedQueue) -> dict[str, Any] | None:
-    """The present stall of the queue, if there is one."""
-    stall = asked.forecast.downtime
+def downtime_json(query: QueueQuery) -> dict[str, Any] | None:
+    """Return the current stall of the queue, if there is one."""
+    stall = query.forecast.downtime
     return (
-        {"since": asked.instant(stall.since_s), "submissions": stall.submissions} if stall else None
+        {"since": query.instant(stall.since_s), "submissions": stall.submissions} if stall else None
     )
 
 

@@ -1,5 +1,5 @@
-"""Which queue of its log counts for a queue of a site: for people, and once where earlier versions
-took all of the log."""
+"""The log queue that counts for a queue of a site: as text, with one note if an earlier version
+used the whole log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vgrads.api.config import home
-from vgrads.api.queues.histories import open_history
+from vgrads.api.queues.history_files import open_history
 from vgrads.traces.records import ALL_QUEUES, JobLog
 from vgrads.vgrid.catalog import Catalog, Queue
 
@@ -19,8 +19,8 @@ Json = dict[str, Any]
 
 
 def log_queue_row(queue: Queue, whole: JobLog) -> Json:
-    """The queue of its log that counts for a site's queue (None: all of them), and how many the log
-    has."""
+    """Return the queue of its log that counts for a site's queue (None: all of them), and the
+    number of queues of the log."""
     stated = None if queue.log_queue == ALL_QUEUES else queue.log_queue
     own = queue.name if queue.log_queue is None and whole.has_queue(queue.name) else None
     return {
@@ -30,7 +30,7 @@ def log_queue_row(queue: Queue, whole: JobLog) -> Json:
 
 
 def history_text(history: Mapping[str, Any]) -> str:
-    """How many jobs a history has, and of which queues of its log, where that has several."""
+    """Describe how many jobs a history has, and of which queues of its log, if it has several."""
     jobs = f"{history['jobs']} jobs"
     if history["log_queues"] == 1:
         return jobs
@@ -40,10 +40,10 @@ def history_text(history: Mapping[str, Any]) -> str:
 
 
 def changed_defaults(catalog: Catalog) -> list[str]:
-    """A note for each queue whose promises rest on fewer jobs than in versions that took all of its
-    log; once."""
-    place = home() / "log-queues"
-    before = set(_lines(place))
+    """Return a note for each queue whose promises use fewer jobs than in versions that used the
+    whole log; once."""
+    folder = home() / "log-queues"
+    before = set(_lines(folder))
     notes, looked = [], []
     for site, queue in ((s, q) for s in catalog.sites for q in s.queues):
         if queue.history is None or queue.log_queue is not None:
@@ -63,13 +63,13 @@ def changed_defaults(catalog: Catalog) -> list[str]:
             )
     if looked:
         with suppress(OSError):  # then they are noted again
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with place.open("a", encoding="utf-8") as file:
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with folder.open("a", encoding="utf-8") as file:
                 file.write("".join(f"{key}\n" for key in looked))
     return notes
 
 
-def _lines(place: Path) -> list[str]:
+def _lines(folder: Path) -> list[str]:
     with suppress(OSError):
-        return place.read_text(encoding="utf-8").splitlines()
+        return folder.read_text(encoding="utf-8").splitlines()
     return []

@@ -1,4 +1,4 @@
-"""Offers of nodes for a request: asked for, as JSON, in a sentence, as the query of a chart."""
+"""Offers of nodes for a request: query, JSON, text, chart query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vgrads.kernel.errors import InfeasibleError
 from vgrads.kernel.units import format_duration, format_usd
 from vgrads.vgrid.procure import GridOffer
 from vgrads.vgrid.request_text import request_text
-from vgrads.vgrid.shapes import Choice
+from vgrads.vgrid.shapes import SlotOption
 from vgrads.vgrid.tree import grid_tree
 
 Json = dict[str, Any]
@@ -24,7 +24,8 @@ def offer_json(offer: GridOffer) -> Json:
         "enough": offer.enough,
         "probability": offer.probability,
         "standard_error": offer.standard_error,
-        "asked": request.probability,
+        "requested": request.probability,
+        "asked": request.probability,  # the name in 0.2
         "start_by_s": request.start_by_s,
         "deadline_s": request.deadline_s,
         "cost_usd": offer.cost_usd,
@@ -50,7 +51,7 @@ def offer_json(offer: GridOffer) -> Json:
 
 
 def offer_sentence(offer: GridOffer) -> str:
-    """What is offered, in a sentence."""
+    """Return the offer as a sentence."""
     request = offer.request
     groups = ", ".join(f"{g.group.name} {g.probability:.3f}" for g in offer.groups)
     gaps = ", ".join(
@@ -58,30 +59,31 @@ def offer_sentence(offer: GridOffer) -> str:
         for g in offer.groups
     )
     return (
-        f"All nodes are there from {format_duration(request.start_by_s)} to "
+        f"All nodes are available from {format_duration(request.start_by_s)} to "
         f"{format_duration(request.deadline_s)} from now with "
         f"probability {offer.probability:.3f} ± {offer.standard_error:.3f} ({groups}) for "
         f"at most {format_usd(offer.cost_usd)}; "
-        f"{request.probability} was asked. Chosen by {gaps}."
+        f"the requested probability is {request.probability}. Chosen by {gaps}."
     )
 
 
 def refuse(offer: GridOffer, path: Path) -> NoReturn:
-    """Exit 3: what was shown is the best that there is, and it is not enough."""
+    """Exit 3: the best offer was shown, and it does not suffice."""
     weakest = min(offer.groups, key=lambda g: g.probability)
     reasons = "; ".join(f"{e.place}: {e.reason}" for e in weakest.excluded[:3])
     raise InfeasibleError(
         (
             f"the best offer has probability {offer.probability:.3f}, "
-            f"{offer.request.probability} was asked"
+            f"the requested probability is {offer.request.probability}"
         ),
-        lacking=f"sure nodes for '{weakest.group.name}'" + (f" ({reasons})" if reasons else ""),
+        lacking=f"more probable nodes for '{weakest.group.name}'"
+        + (f" ({reasons})" if reasons else ""),
         where=str(path),
     )
 
 
 def offer_gantt(offer: GridOffer) -> Json:
-    """The Gantt query for a virtual grid: slots as lanes, nothing placed in them yet."""
+    """Return the Gantt query for a virtual grid: slots as lanes, without placements."""
     request = offer.request
     return {
         "name": request.name,
@@ -97,7 +99,7 @@ def offer_gantt(offer: GridOffer) -> Json:
     }
 
 
-def _lane(offer: GridOffer, choice: Choice) -> Json:
+def _lane(offer: GridOffer, choice: SlotOption) -> Json:
     slot, request = choice.slot, offer.request
     low, middle, high = (float(t) + slot.submit_s for t in slot.curve.ready_at([0.05, 0.5, 0.95]))
     return {

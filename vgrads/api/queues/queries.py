@@ -1,4 +1,4 @@
-"""Questions to one queue's history: bound, probability, trajectory, and why."""
+"""Queries to one queue's history: bound, probability, trajectory, and reasons."""
 
 from __future__ import annotations
 
@@ -6,35 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.queues.histories import (
-    Instant,
-    cached_counts,
-    cached_forecast,
-    check_there,
-    open_history,
-)
-from vgrads.api.queues.shelf import shelved
+from vgrads.api.queues.forecast_cache import cached
+from vgrads.api.queues.histories import cached_counts, cached_forecast
+from vgrads.api.queues.history_files import Instant, check_there, open_history
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, format_instant
 from vgrads.qbets.arrays import distinct_starts
-from vgrads.qbets.explain import Reason, explain
-from vgrads.qbets.predictor import NOBODY, Arrival, Settings
-from vgrads.qbets.state_forecast import Known, StateForecast, known_of
+from vgrads.qbets.explain import BoundReason, explain
+from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast, make_forecast
 from vgrads.traces.records import JobLog, LogQueue
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedQueue:
-    """A history, the instant at which it is asked, and what it says.
+class QueueQuery:
+    """A history, the instant of the query, and the forecast.
 
-    ``jobs``: how many had started by then, ``distinct`` as how many observations they count; None:
-    not counted.
+    ``jobs``: number of jobs started by then, ``distinct``: number of observations that they count
+    as; None: not counted.
     """
 
     log: JobLog
     at_s: float
-    forecast: Known
+    forecast: AnyForecast
     jobs: int | None = None
     distinct: int | None = None
 
@@ -44,14 +39,14 @@ class AskedQueue:
         return self.instant(self.forecast.since_s)
 
     def instant(self, log_s: float) -> str:
-        """RFC 3339 of an instant of the log's clock."""
+        """Return the RFC 3339 form of an instant of the log's clock."""
         return format_instant(self.log.unix_start_s + log_s)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """A history's file, which of its queues is meant (None: all jobs), in which format (None: found
-    out), who asks."""
+class HistorySource:
+    """A history's file, its queue (None: all jobs), its format (None: detected), the user of the
+    query."""
 
     file: Path
     queue: LogQueue = None
@@ -59,27 +54,26 @@ class Source:
     user: str | None = None
 
 
-def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
-    """Open a history and learn from it what was known at an instant; learned once for a file's
-    content."""
+def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQuery:
+    """Open a history and learn from it as of an instant; learned once for a file's content."""
     settings.check()
 
-    def learn_it() -> AskedQueue:
+    def learn_it() -> QueueQuery:
         whole = open_history(source.file, source.format_name)
-        asker = NOBODY if source.user is None else Arrival(user=whole.user_code(source.user))
+        asker = NOBODY if source.user is None else JobArrival(user=whole.user_code(source.user))
         log = whole.only_queue(source.queue)
         at_s = log.instant(at)
         jobs, distinct = distinct_starts(log, at_s)
-        return AskedQueue(
+        return QueueQuery(
             log=log,
             at_s=at_s,
-            forecast=known_of(log, at_s, settings, asker),
+            forecast=make_forecast(log, at_s, settings, asker),
             jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )
 
     check_there(source.file)
-    return shelved(
+    return cached(
         source.file,
         ("asked", source.queue, source.format_name, source.user, at, settings),
         learn_it,
@@ -91,67 +85,73 @@ def ask_log(
     log_queue: LogQueue,
     settings: Settings,
     learned: StateForecast | None = None,
-) -> AskedQueue:
-    """What the whole of a catalogue's history says; learned once as long as its file does not
+) -> QueueQuery:
+    """Return the forecast of the whole history of a catalogue; learned once while its file does not
     change."""
     log = open_history(path).only_queue(log_queue)
-    known = learned or cached_forecast(path, log_queue, log.end_s, settings)
+    forecast = learned or cached_forecast(path, log_queue, log.end_s, settings)
     jobs, distinct = cached_counts(path, log_queue)
-    return AskedQueue(
+    return QueueQuery(
         log=log,
         at_s=log.end_s,
-        forecast=known,
+        forecast=forecast,
         jobs=jobs,
         distinct=distinct if settings.arrays else jobs,
     )
 
 
-def refuse_too_wide(asked: AskedQueue, procs: int) -> None:
-    """InputError where the machine behind a history has not that many processors."""
-    most = max(asked.log.max_procs or 0, int(asked.log.procs.max()))
+def refuse_too_wide(query: QueueQuery, procs: int) -> None:
+    """Raise InputError if the machine of a history has fewer processors."""
+    most = max(query.log.max_procs or 0, int(query.log.procs.max()))
     if procs > most:
         raise InputError(
-            f"{procs} processors are more than the machine of this history has, {most}",
+            f"{procs} processors are more than the machine of this history has ({most})",
             where="--procs",
         )
 
 
 def explanation_of(
-    asked: AskedQueue, procs: int, walltime_s: float, probability: float
+    query: QueueQuery, procs: int, walltime_s: float, probability: float
 ) -> dict[str, Any]:
-    """Whose bound it is and why, and what of the state moved it; nothing moved one by past
-    waits."""
-    known = asked.forecast
-    if not isinstance(known, StateForecast):
+    """Return the method of a bound and its reason, and the effects of the queue's state; bounds
+    from past waits have no such effects."""
+    forecast = query.forecast
+    if not isinstance(forecast, StateForecast):
         return {
-            "method": known.method,
-            "why": "only past waits were asked, or too few are known to learn more",
+            "method": forecast.method,
+            "why": "the method uses only past waits, or too few jobs are known",
             "moved": [],
         }
-    choice = known.choice(known.burst(procs, walltime_s))
-    reasons = [] if choice.whose == "qbets" else explain(known, procs, walltime_s, probability)
-    return {"method": known.method, "why": choice.why, "moved": [_reason_json(r) for r in reasons]}
+    choice = forecast.choice(forecast.burst(procs, walltime_s))
+    reasons = [] if choice.whose == "qbets" else explain(forecast, procs, walltime_s, probability)
+    return {
+        "method": forecast.method,
+        "why": choice.why,
+        "moved": [_reason_json(r) for r in reasons],
+    }
 
 
-def _reason_json(reason: Reason) -> dict[str, Any]:
+def _reason_json(reason: BoundReason) -> dict[str, Any]:
+    text = _reason_words(reason)
     return {
         "side": reason.side,
-        "told": _reason_words(reason),
+        "reason": text,
+        "told": text,  # the name in 0.2
         "bound_s": reason.bound_s,
         "usual_bound_s": reason.usual_bound_s,
         "moved_s": reason.moved_s,
     }
 
 
-def _reason_words(reason: Reason) -> str | None:
-    """What is unusual, in words."""
+def _reason_words(reason: BoundReason) -> str | None:
+    """Describe the unusual values."""
     if reason.seconds is None:
-        return reason.told
+        return reason.text
     now, usual = (format_duration(s) for s in reason.seconds)
     return f"{now}, usually {usual}"
 
 
-def walk(asked: AskedQueue, wanted: Reservation, step_s: float = STEP_S) -> Trajectory:
-    """VARQ over what is known: the later an instant, the less the present state of the queue says
-    of it."""
-    return trajectory(asked.forecast, wanted, step_s)
+def walk(query: QueueQuery, reservation: Reservation, step_s: float = STEP_S) -> Trajectory:
+    """Compute VARQ from the forecast: the later an instant, the less weight the current state of
+    the queue has."""
+    return trajectory(query.forecast, reservation, step_s)

@@ -1,2 +1,2 @@
-"""What a dispatcher decides: a state, events in, commands out. Nothing here waits, reads or
+"""The dispatcher's decisions: a state, events in, commands out. Nothing here waits, reads or
 writes."""

@@ -1,31 +1,31 @@
-"""What policies see: hosts, jobs with their replicas, bags, the queue (GridBot, section 4.1). Names
-are those of ClassAds; docs/policies.md tells what each means."""
+"""The ClassAds that dispatch policies read: nodes, jobs with their replicas, bags, the queue
+(GridBot, section 4.1). Names are those of ClassAds; docs/policies.md defines them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from vgrads.bags.bag import Bag
+from vgrads.bags.bag import BagSpec
+from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.board import Board
-from vgrads.dispatch.core.hosts import Host
+from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.policies.policy import job_ad as policy_job_ad
 
 Ad = dict[str, Any]
 
 
-def host_ad(board: Board, host: Host, now_s: float) -> Ad:
-    """A host: what it says of itself, and what is known of its machine."""
-    record = board.record(host)
+def agent_ad(dispatch_index: DispatchIndex, agent: AgentState, now_s: float) -> Ad:
+    """Return the ad of an agent: its attributes, and the history of its machine."""
+    record = dispatch_index.record(agent)
     return {
-        **host.attributes,
-        "Name": host.name or host.id,
-        "Grid": host.site,
-        "Machine": host.machine.partition("/")[2],
-        "NumCpus": host.procs,
-        "Memory": host.memory_mib,
-        "JobsRunning": len(host.held),
+        **agent.attributes,
+        "Name": agent.name or agent.id,
+        "Grid": agent.site,
+        "Machine": agent.machine.partition("/")[2],
+        "NumCpus": agent.procs,
+        "Memory": agent.memory_mib,
+        "JobsRunning": len(agent.assigned),
         "ErrorRate": float(f"{record.error_rate:.2g}"),
         "Turnaround": float(f"{record.turnaround_s:.2g}"),
         "JobsToday": record.jobs_today(now_s),
@@ -33,16 +33,23 @@ def host_ad(board: Board, host: Host, now_s: float) -> Ad:
     }
 
 
-def job_ad(board: Board, bag: BagState, rules: Bag, task: int | None, now_s: float) -> Ad:
-    """A job; ``task`` None: any of those that run nowhere, which are all alike to a policy."""
-    hosts = [] if task is None else [board.state.hosts[n] for n in bag.tasks.hosts_of(task)]
+def job_ad(
+    dispatch_index: DispatchIndex, bag: BagState, rules: BagSpec, task: int | None, now_s: float
+) -> Ad:
+    """Return the ad of a job; ``task`` None: any job without a running attempt, all equal for a
+    policy."""
+    agents = (
+        [] if task is None else [dispatch_index.state.agents[n] for n in bag.tasks.agents_of(task)]
+    )
     replicas: list[Ad] = []
-    for host in hosts:
-        sent_s = board.given_s.get((host.number, bag.number, task or 0), host.joined_s)
+    for agent in agents:
+        sent_s = dispatch_index.assigned_s.get(
+            (agent.number, bag.number, task or 0), agent.joined_s
+        )
         replicas.append(
             {
-                "Name": f"{bag.name}.{task}.{host.held.get((bag.number, task or 0), 0)}",
-                "Host": host_ad(board, host, now_s),
+                "Name": f"{bag.name}.{task}.{agent.assigned.get((bag.number, task or 0), 0)}",
+                "Host": agent_ad(dispatch_index, agent, now_s),
                 "SentTime": sent_s,
                 "Age": now_s - sent_s,
             }
@@ -58,11 +65,11 @@ def job_ad(board: Board, bag: BagState, rules: Bag, task: int | None, now_s: flo
 
 
 def bag_ad(bag: BagState, tail: bool) -> Ad:
-    """A bag as it stands."""
+    """Return the ad of a bag in its current state."""
     counts = bag.tasks.counts
     return {"Tail": tail, "JobsLeft": bag.tasks.left, "JobsDone": counts[DONE]}
 
 
-def queue_ad(board: Board) -> Ad:
-    """All bags that are not over."""
-    return {"BOTsInQueue": len(board.serving)}
+def queue_ad(dispatch_index: DispatchIndex) -> Ad:
+    """Return the ad of the queue: all bags that are not terminal."""
+    return {"BOTsInQueue": len(dispatch_index.serving)}

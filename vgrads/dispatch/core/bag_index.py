@@ -1,7 +1,7 @@
-"""Which bags fit which kind of host, and at which rank: verdicts of policies, remembered by what
-they read of a host and brought up to date by the bags that changed.
+"""Index of the bags that fit a kind of agent, and their rank: results of dispatch policies, cached
+by the attributes that they read and updated for changed bags.
 
-So a request costs the bags that it is offered and not the bags that there are (GridBot, Algorithm 1
+So a request costs as much as the bags that are offered to it, not all bags (GridBot, Algorithm 1
 and 6.2).
 """
 
@@ -11,69 +11,69 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vgrads.dispatch.core.advertising import Ad, bag_ad, job_ad, queue_ad
+from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.dispatch.core.bag_ordering import BagGroup, BagOrdering, Rank, value_of
 from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.board import Board
+from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.faults import serving
-from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.orders import Group, Order, Rank, value_of
 from vgrads.policies.policy import Policy, Residual
 
 _FITTING = ("JobRequirements", "Rank", "Concurrency")
 _COUNTS = frozenset({"JobsLeft", "JobsDone"})
 _QUEUE = "Queue.BOTsInQueue"
 _MOST_PLACES = 400_000
-"""So many places of bags are remembered in all orders; then all are forgotten."""
+"""Maximum number of cached positions of bags in all orders; beyond it the cache is cleared."""
 
 
 class BagIndex:
-    """Bags in groups by what their policies read of a host."""
+    """Bags grouped by the agent attributes that their dispatch policies read."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._groups: dict[tuple[str, ...], Group] = {}
-        self._of: dict[int, Group] = {}
+    def __init__(self, dispatch_index: DispatchIndex) -> None:
+        self._dispatch_index = dispatch_index
+        self._groups: dict[tuple[str, ...], BagGroup] = {}
+        self._of: dict[int, BagGroup] = {}
         self._words: dict[tuple[tuple[str, str], ...], int] = {}
-        self._policies: dict[int, tuple[Policy, int]] = {}  # with a number for its words
-        self._alike: dict[int, Any] = {}  # bags of the same one fit the same hosts at the same rank
+        self._policies: dict[int, tuple[Policy, int]] = {}  # with a number for its text
+        self._alike: dict[int, Any] = {}  # bags with equal values fit the same agents at equal rank
         self._jobs: dict[int, Ad] = {}
         self._queued: set[int] = set()
-        self._always: set[int] = set()  # bags whose verdicts change by what is no host's
+        self._always: set[int] = set()  # bags whose results change by more than agent attributes
         self._queue = 0
         self._places = 0
 
     @property
     def has_policies(self) -> bool:
-        """True where a bag has a policy of its own."""
+        """Return True where a bag has a dispatch policy."""
         return bool(self._policies)
 
     def has_policy(self, number: int) -> bool:
-        """True where this bag has."""
+        """Return True where this bag has a dispatch policy."""
         return number in self._policies
 
-    def groups(self) -> Iterator[Group]:
-        """Those that there are."""
+    def groups(self) -> Iterator[BagGroup]:
+        """Return the current groups."""
         return iter(self._groups.values())
 
-    def group_of(self, number: int) -> Group | None:
-        """A bag's group; None where it is over."""
+    def group_of(self, number: int) -> BagGroup | None:
+        """Return a bag's group; None where it is terminal."""
         return self._of.get(number)
 
     def refresh(self) -> None:
-        """Take in bags that came, went or changed."""
-        board = self._board
-        if self._queued and self._queue != len(board.serving):
-            self._queue = len(board.serving)
+        """Update for bags that were added, removed or changed."""
+        dispatch_index = self._dispatch_index
+        if self._queued and self._queue != len(dispatch_index.serving):
+            self._queue = len(dispatch_index.serving)
             for number in self._queued:
-                board.change(number)
-        while board.changed:
-            number = next(iter(board.changed))
-            del board.changed[number]
+                dispatch_index.change(number)
+        while dispatch_index.changed:
+            number = next(iter(dispatch_index.changed))
+            del dispatch_index.changed[number]
             with serving(number):
                 self._take_in(number)
 
     def _take_in(self, number: int) -> None:
-        """Put a bag into the group that reads what it reads now."""
-        bag, before = self._board.state.bags[number], self._of.get(number)
+        """Put a bag into the group of the attributes that it reads now."""
+        bag, before = self._dispatch_index.state.bags[number], self._of.get(number)
         group = None if bag.over else self._group(bag)
         if before is not None and before is not group:
             before.leave(number)
@@ -82,7 +82,7 @@ class BagIndex:
         if group is None:
             self._of.pop(number, None)
             self._policies.pop(number, None)
-            for numbers in (self._queued, self._always, self._board.counting):
+            for numbers in (self._queued, self._always, self._dispatch_index.counting):
                 numbers.discard(number)
             self._jobs.pop(number, None)
             self._alike.pop(number, None)
@@ -91,18 +91,18 @@ class BagIndex:
         self._of[number] = group
         group.take(number, bag.owner)
 
-    def _group(self, bag: BagState) -> Group:
-        number, rules = bag.number, self._board.bags.get(bag.number)
+    def _group(self, bag: BagState) -> BagGroup:
+        number, rules = bag.number, self._dispatch_index.bags.get(bag.number)
         if rules is None or rules.policy is None:
             self._alike[number] = (bag.procs, bag.sites)
-            return self._groups.get(()) or Group(())
+            return self._groups.get(()) or BagGroup(())
         policy = rules.policy
-        if number not in self._policies:
+        if number not in self._policies or self._policies[number][0] is not policy:
             words = self._words.setdefault(tuple(policy.attributes.items()), len(self._words))
             self._policies[number] = (policy, words)
             written = frozenset[str]().union(*(policy.reads(slot) for slot in _FITTING))
             if _COUNTS & written:
-                self._board.counting.add(number)
+                self._dispatch_index.counting.add(number)
             if _QUEUE in written:
                 self._queued.add(number)
             if _COUNTS & written or _QUEUE in written:
@@ -111,7 +111,7 @@ class BagIndex:
         reads = {name for slot in _FITTING for name in terms.reads(slot)}
         names = tuple(sorted(name for name in reads if name.startswith("Host.")))
         own = len(names) < len(reads) or number in self._always
-        tail = number in self._board.tails
+        tail = number in self._dispatch_index.tails
         self._alike[number] = (
             self._policies[number][1],
             tail,
@@ -119,11 +119,11 @@ class BagIndex:
             bag.sites,
             number if own else None,
         )
-        return self._groups.get(names) or Group(names)
+        return self._groups.get(names) or BagGroup(names)
 
-    def order(self, group: Group, host: Host, ad: Ad) -> tuple[Order, Rank]:
-        """The order of a group's bags for a host, and what ranks them."""
-        kind = (host.site, host.procs, *[value_of(ad, name) for name in group.names])
+    def order(self, group: BagGroup, agent: AgentState, ad: Ad) -> tuple[BagOrdering, Rank]:
+        """Return the order of a group's bags for an agent, and the rank function."""
+        kind = (agent.site, agent.procs, *[value_of(ad, name) for name in group.names])
         order = group.orders.get(kind)
         if order is None:
             self._places += 1 + len(group.members)
@@ -131,51 +131,53 @@ class BagIndex:
                 self._places = 0
                 for other in self._groups.values():
                     other.orders.clear()
-            order = group.orders[kind] = Order(len(group.log), dict.fromkeys(group.owners))
-        said = order.said
+            order = group.orders[kind] = BagOrdering(len(group.log), dict.fromkeys(group.owners))
+        values = order.values
 
         def rank(number: int) -> float | None:
             alike = self._alike[number]
-            if number in self._always or alike not in said:
+            if number in self._always or alike not in values:
                 with serving(number):
-                    said[alike] = self.rank(number, host, ad)
-            return said[alike]
+                    values[alike] = self.rank(number, agent, ad)
+            return values[alike]
 
         group.catch_up(order, rank)
         return order, rank
 
-    def rank(self, number: int, host: Host, ad: Ad) -> float | None:
-        """How a bag ranks this host; None where it does not fit."""
-        bag = self._board.state.bags[number]
-        if bag.procs > host.procs or (bag.sites and host.site not in bag.sites):
+    def rank(self, number: int, agent: AgentState, ad: Ad) -> float | None:
+        """Return a bag's rank of this agent; None where it does not fit."""
+        bag = self._dispatch_index.state.bags[number]
+        if bag.procs > agent.procs or (bag.sites and agent.site not in bag.sites):
             return None
         if number not in self._policies:
             return 0.0
-        terms, job, queue = self.terms(bag), self.job(bag), queue_ad(self._board)
+        terms, job, queue = self.terms(bag), self.job(bag), queue_ad(self._dispatch_index)
         if not terms.requirements(ad, job, queue):
             return None
         if self.policy(bag).has("Concurrency") and not terms.concurrency(ad, job, queue):
-            return None  # nor is it to keep others from the host
+            return None  # and it must not block others from the agent
         return terms.rank(ad, job, queue)
 
     def policy(self, bag: BagState) -> Policy:
         return self._policies[bag.number][0]
 
     def terms(self, bag: BagState) -> Residual:
-        return self.policy(bag).under(bag_ad(bag, bag.number in self._board.tails))
+        return self.policy(bag).under(bag_ad(bag, bag.number in self._dispatch_index.tails))
 
     def job(self, bag: BagState) -> Ad:
-        """A job of a bag that runs nowhere: they are all alike, and stay so."""
-        found = self._jobs.get(bag.number)
-        if found is None:
-            found = job_ad(self._board, bag, self._board.bags[bag.number], None, 0.0)
-            self._jobs[bag.number] = found
-        return found
+        """Return a job of a bag without a running attempt: they are all equal, and stay so."""
+        ad = self._jobs.get(bag.number)
+        if ad is None:
+            ad = job_ad(self._dispatch_index, bag, self._dispatch_index.bags[bag.number], None, 0.0)
+            self._jobs[bag.number] = ad
+        return ad
 
     def fits(self, number: int, grid: Mapping[str, object]) -> bool:
-        """May hosts of a grid be had for a bag? ``grid``: its ad."""
+        """Return True where agents of a grid may be requested for a bag. ``grid``: its ad."""
         self.refresh()
         if number not in self._policies:
             return True
         with serving(number):
-            return self.terms(self._board.state.bags[number]).grid(grid, queue_ad(self._board))
+            return self.terms(self._dispatch_index.state.bags[number]).grid(
+                grid, queue_ad(self._dispatch_index)
+            )

@@ -1,21 +1,21 @@
-"""One bag as a dispatcher knows it: part of the state that
-:meth:`vgrads.dispatch.core.state.State.apply` changes in place."""
+"""State of one bag: part of the state that :meth:`vgrads.dispatch.core.fold.apply` changes
+in place."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgrads.dispatch.core.tasks import Tasks
+from vgrads.dispatch.core.tasks import TaskColumns
 
 MOST_ATTEMPTS = 60_000
-"""Attempts of a task after which it fails for good, since two bytes count them."""
+"""Attempts of a task after which it fails for good: the counter has two bytes."""
 
 
 @dataclass(slots=True)
 class BagState:
-    """A bag as it stands. ``open``: more tasks may come; ``fault``: the exception that failed it;
-    ``typical_s``: how long one runs, as far as is known; ``tail``: its last part has begun, where
-    that is to stay so; ``right`` and ``wrong``: attempts that succeeded and failed, aged."""
+    """State of a bag. ``open``: tasks may be added; ``fault``: the exception that failed it;
+    ``typical_s``: estimated run time of a task; ``tail``: its tail has begun, where that is
+    latched; ``right`` and ``wrong``: attempts that succeeded and failed, aged."""
 
     number: int
     name: str
@@ -23,7 +23,7 @@ class BagState:
     weight: float
     procs: int
     retries: int
-    tasks: Tasks
+    tasks: TaskColumns
     sites: tuple[str, ...] = ()
     failover: tuple[str, ...] = ()
     open: bool = False
@@ -44,11 +44,11 @@ class BagState:
 
     @property
     def over(self) -> bool:
-        """True when no task is left, and none can come."""
+        """Return True when no task is left, and none can be added."""
         return not self.open and self.tasks.over
 
-    def may_have_more(self, task: int) -> bool:
-        """True for a task that runs and may be given to one more host."""
+    def may_replicate(self, task: int) -> bool:
+        """Return True for a running task that may be assigned to one more agent."""
         tasks = self.tasks
         return (
             task in tasks.where
@@ -57,9 +57,9 @@ class BagState:
         )
 
     def in_flight(self, now_s: float) -> float:
-        """Processor seconds that hosts have in hand, divided by weight. While none has ended each
-        counts for as long as the first has run: else who has long ones would have all hosts until
-        then."""
+        """Return the processor seconds in progress at agents, divided by weight. Until the first
+        task has ended, each counts for as long as the first has run: otherwise an owner of long
+        tasks would get all agents until then."""
         first_s = now_s if self.first_s is None else self.first_s
         each_s = self.typical_s or max(1.0, now_s - first_s)
         return len(self.tasks.where) * each_s * self.procs / self.weight

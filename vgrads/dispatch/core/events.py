@@ -1,7 +1,7 @@
-"""What happens rarely to a dispatcher, as typed events: to bags, agents and requested slots.
+"""Rare events of a dispatcher, as typed events: of bags, agents and requested slots.
 
-In the journal an event is a name and its fields as JSON. Names and fields are stored: they stay,
-and a new field needs a default.
+In the journal an event is a name and its fields as JSON. Names and fields are a storage format:
+they stay, and a new field needs a default.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from vgrads.kernel.stored import from_stored, stored_as, stored_names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagAdded:
-    """A bag was taken on. ``order``: the rule that generates its tasks, if one does; see
+    """A bag was added. ``order``: the rule that generates its tasks, if any; see
     :func:`vgrads.workflows.generated.lazy.lazy_of`."""
 
     number: int
@@ -32,72 +34,72 @@ class BagAdded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfBag:
-    """What changes one bag, by its number."""
+class BagEvent:
+    """A change of one bag, by its number."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BagGrown(OfBag):
-    """An open bag has ``count`` more tasks."""
+class TasksAdded(BagEvent):
+    """An open bag got ``count`` more tasks."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResultsRestored(OfBag):
-    """Tasks are done whose results were there before. ``runs``: first and last of each run of
-    them."""
+class ResultsRestored(BagEvent):
+    """Tasks are done whose results existed before. ``runs``: first and last task of each contiguous
+    range."""
 
     at_s: float
     runs: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BagClosed(OfBag):
-    """No more tasks come."""
+class BagClosed(BagEvent):
+    """No more tasks can be added."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TasksDropped(OfBag):
-    """Tasks that wait and are not wanted any more."""
+class TasksDropped(BagEvent):
+    """Waiting tasks that are no longer needed."""
 
     at_s: float
     tasks: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BagCancelled(OfBag):
-    """Somebody cancelled a bag."""
+class BagCancelled(BagEvent):
+    """A user cancelled a bag."""
 
     at_s: float
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BagFailed(OfBag):
-    """Serving a bag raised an exception: none of its tasks is given out any more."""
+class BagFailed(BagEvent):
+    """Serving a bag raised an exception: none of its tasks is assigned any more."""
 
     at_s: float
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TailBegun(OfBag):
-    """A bag's last part has begun."""
+class TailBegun(BagEvent):
+    """A bag's tail has begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentJoined:
-    """An agent came, or came again. ``life``: its process; ``ends_s``: of its slot."""
+    """An agent joined, or joined again. ``incarnation``: its process; ``ends_s``: of its slot."""
 
     number: int
     id: str
     at_s: float
-    life: str
+    incarnation: str = stored_as("life")
     slot: str = ""
     node: int = 0
     procs: int = 1
@@ -111,7 +113,7 @@ class AgentJoined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLeft:
-    """An agent is gone. ``lost``: without a word, so its tasks may be to blame."""
+    """An agent is gone. ``lost``: without notice, so its tasks may be the cause."""
 
     number: int
     at_s: float
@@ -120,7 +122,7 @@ class AgentLeft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentQuarantined:
-    """An agent's machine gets nothing for a while."""
+    """An agent's machine is quarantined for a time."""
 
     number: int
     at_s: float
@@ -128,12 +130,12 @@ class AgentQuarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotChanged:
-    """How a requested slot stands now. None: as before."""
+    """A change of a requested slot. None: unchanged."""
 
     id: str
     site: str | None = None
-    hosts: int | None = None
-    asked_s: float | None = None
+    agents: int | None = stored_as("hosts", default=None)
+    requested_s: float | None = stored_as("asked_s", default=None)
     state: int | None = None
     reason: str | None = None
     ready_s: float | None = None
@@ -145,7 +147,7 @@ class SlotChanged:
 
 Event = (
     BagAdded
-    | BagGrown
+    | TasksAdded
     | ResultsRestored
     | BagClosed
     | TasksDropped
@@ -159,7 +161,7 @@ Event = (
 )
 _NAMED: dict[str, Callable[..., Event]] = {
     "bag": BagAdded,
-    "grown": BagGrown,
+    "grown": TasksAdded,
     "had": ResultsRestored,
     "closed": BagClosed,
     "unwanted": TasksDropped,
@@ -176,17 +178,18 @@ _TUPLES = ("sites", "failover")
 
 
 def fields_of(event: Event) -> dict[str, Any]:
-    """What an event says, by field; without what it leaves as it was."""
-    values = {one.name: getattr(event, one.name) for one in fields(event)}
+    """Return the fields of an event, without those that it leaves unchanged."""
+    values = {field.name: getattr(event, field.name) for field in fields(event)}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def as_json(event: Event) -> tuple[str, dict[str, Any]]:
-    """Name and fields of an event as they are stored."""
-    return _NAMES[type(event)], fields_of(event)
+    """Return name and fields of an event in the storage format."""
+    names = stored_names(event)
+    return _NAMES[type(event)], {names[name]: value for name, value in fields_of(event).items()}
 
 
 def from_json(name: str, stored: Mapping[str, Any]) -> Event:
-    """The event that was stored; LookupError or TypeError where it is none."""
+    """Decode a stored event. Raise LookupError or TypeError where it is invalid."""
     values = {key: tuple(v) if key in _TUPLES else v for key, v in stored.items()}
-    return _NAMED[name](**values)
+    return _NAMED[name](**from_stored(_NAMED[name], values))

@@ -1,4 +1,4 @@
-"""Exceptions that are raised while one bag is served: they fail that bag, and no other."""
+"""Exceptions raised while one bag is served: they fail that bag only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vgrads.kernel.errors import VgradsError
 
 
 class BagFault(Exception):
-    """``bag``: the number of the bag that was served; ``reason``: what its owner is shown."""
+    """``bag``: the number of the bag that was served; ``reason``: the message for its owner."""
 
     def __init__(self, bag: int, reason: str) -> None:
         super().__init__(bag, reason)
@@ -19,7 +19,7 @@ class BagFault(Exception):
 
 @contextmanager
 def serving(bag: int) -> Iterator[None]:
-    """Any exception within is a BagFault of this bag."""
+    """Convert any exception inside to a BagFault of this bag."""
     try:
         yield
     except BagFault:
@@ -29,8 +29,8 @@ def serving(bag: int) -> Iterator[None]:
 
 
 def fault_in(bag: int, work: Callable[[], None]) -> BagFault | None:
-    """Work on the files of a bag; what was wrong with it. OSError where the disk is full, which is
-    no bag's fault."""
+    """Run work on the files of a bag; return its fault. Raise OSError where the disk is full, which
+    is no bag's fault."""
     try:
         work()
     except Exception as error:
@@ -43,8 +43,8 @@ def fault_in(bag: int, work: Callable[[], None]) -> BagFault | None:
 
 
 def reason_of(error: Exception) -> str:
-    """An exception in a line: errors of ours and of the system say what to do, others are faults of
-    vgrads."""
+    """Return an exception as one line: errors of vgrads and of the system include advice, others
+    are internal errors."""
     if isinstance(error, VgradsError | OSError):
         return f"it cannot be served: {error}"
-    return f"a fault of vgrads while it was served: {type(error).__name__}: {error}"
+    return f"internal error of vgrads: {type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
 """The fold of a dispatcher's journal: how each record changes the state.
 
-Nothing else changes it, and a journal read again gives the same state (decision 0020).
+Nothing else changes it, and a replay of the journal gives the same state (decision 0020).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from vgrads.bags.record import barred
+from vgrads.bags.node_history import quarantined
+from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.events import (
     AgentJoined,
@@ -19,40 +20,47 @@ from vgrads.dispatch.core.events import (
     BagCancelled,
     BagClosed,
     BagFailed,
-    BagGrown,
     ResultsRestored,
     SlotChanged,
     TailBegun,
+    TasksAdded,
     TasksDropped,
 )
 from vgrads.dispatch.core.faults import reason_of
 from vgrads.dispatch.core.fold_tasks import (
     close_if_over,
-    copy,
     end_attempt,
     give,
     give_back,
     keep,
     lose,
     release,
+    replica,
     take_late,
 )
-from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.records import Back, Copied, Ended, Given, Kept, Late, Record, bag_of
+from vgrads.dispatch.core.records import (
+    AttemptsEnded,
+    Record,
+    TasksAssigned,
+    TasksExpired,
+    TasksReplicated,
+    TasksRetained,
+    TasksReturned,
+    bag_of,
+)
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import Effect, Owner, State
-from vgrads.dispatch.core.tasks import ENDED, Tasks
+from vgrads.dispatch.core.tasks import ENDED, TaskColumns
 from vgrads.workflows.generated.lazy import lazy_of
 
 
 def apply(state: State, record: Record) -> list[Effect]:
-    """Change the state by a record; for ends, what each came to.
+    """Apply a record to the state; return the effect of each end.
 
-    An exception fails the bag that the record is about, now and whenever the journal is read
-    again.
+    An exception fails the bag that the record is about, now and at each replay.
     """
     try:
-        if isinstance(record, Ended):
+        if isinstance(record, AttemptsEnded):
             return [end_attempt(state, record.bag, end) for end in record.ends]
         _FOLDS[type(record)](state, record)
         return []
@@ -61,15 +69,17 @@ def apply(state: State, record: Record) -> list[Effect]:
         if bag is None or bag.fault:
             raise
         _fail(state, bag.number, state.now_s, reason_of(error))
-        return [Effect(counts=False)] * len(record.ends if isinstance(record, Ended) else ())
+        return [Effect(counts=False)] * len(
+            record.ends if isinstance(record, AttemptsEnded) else ()
+        )
 
 
-def _returned(state: State, record: Back) -> None:
-    give_back(state, state.hosts[record.host], record.bag, record.tasks)
+def _returned(state: State, record: TasksReturned) -> None:
+    give_back(state, state.agents[record.agent], record.bag, record.tasks)
 
 
 def _bag_added(state: State, event: BagAdded) -> None:
-    tasks = Tasks(event.count, lazy_of(event.order) if event.order else None)
+    tasks = TaskColumns(event.count, lazy_of(event.order) if event.order else None)
     bag = BagState(
         number=event.number,
         tasks=tasks,
@@ -88,7 +98,7 @@ def _bag_added(state: State, event: BagAdded) -> None:
     active = [b for b in state.bags.values() if not b.over]
     owner = state.owners.setdefault(bag.owner, Owner())
     others = [state.owners[b.owner].had for b in active if b.owner != bag.owner]
-    if not any(b.owner == bag.owner for b in active):  # nobody saves up by staying away
+    if not any(b.owner == bag.owner for b in active):  # absent owners accumulate no credit
         owner.had = max(owner.had, min(others, default=0.0))
     bag.had = min((b.had for b in active if b.owner == bag.owner), default=0.0)
     bag.typical_s = bag.stated_s
@@ -101,14 +111,14 @@ def _results_restored(state: State, event: ResultsRestored) -> None:
     restored = (t for first, last in event.runs for t in range(first, last + 1))
     tasks = [t for t in restored if bag.tasks.status[t] not in ENDED]
     for task in tasks:
-        for host in map(state.hosts.__getitem__, bag.tasks.hosts_of(task)):
-            release(state, host, bag, task)
+        for agent in map(state.agents.__getitem__, bag.tasks.agents_of(task)):
+            release(state, agent, bag, task)
     bag.tasks.had(tasks)
     close_if_over(bag, event.at_s)
 
 
-def _bag_grown(state: State, event: BagGrown) -> None:
-    state.bags[event.number].tasks.grow(event.count)
+def _tasks_added(state: State, event: TasksAdded) -> None:
+    state.bags[event.number].tasks.add_tasks(event.count)
 
 
 def _bag_closed(state: State, event: BagClosed) -> None:
@@ -136,12 +146,12 @@ def _fail(state: State, number: int, at_s: float, reason: str) -> None:
 
 
 def _drop(state: State, number: int, at_s: float) -> None:
-    """Drop what has not ended of a bag."""
+    """Drop all tasks of a bag that are not terminal."""
     bag = state.bags[number]
     bag.open = False
-    for host in (h for h in state.hosts.values() if h.held):
-        for key in [k for k in host.held if k[0] == number]:
-            release(state, host, bag, key[1])
+    for agent in (h for h in state.agents.values() if h.assigned):
+        for key in [k for k in agent.assigned if k[0] == number]:
+            release(state, agent, bag, key[1])
     bag.tasks.drop()
     close_if_over(bag, at_s)
 
@@ -152,45 +162,45 @@ def _tail_begun(state: State, event: TailBegun) -> None:
 
 def _agent_joined(state: State, event: AgentJoined) -> None:
     state.now_s = max(state.now_s, event.at_s)
-    host = state.hosts.get(event.number)
+    agent = state.agents.get(event.number)
     stated = asdict(event)
     at_s = stated.pop("at_s")
-    if host is None:
-        host = Host(idle_since_s=at_s, joined_s=at_s, **stated)
-        state.hosts[event.number], state.by_id[event.id] = host, event.number
-    if host.life and host.life != event.life:
-        host.past_lives.add(host.life)
+    if agent is None:
+        agent = AgentState(idle_since_s=at_s, joined_s=at_s, **stated)
+        state.agents[event.number], state.by_id[event.id] = agent, event.number
+    if agent.incarnation and agent.incarnation != event.incarnation:
+        agent.past_incarnations.add(agent.incarnation)
     for name, value in stated.items():
-        setattr(host, name, value)
-    host.here, host.leaving, host.joined_s = True, "", at_s
-    if not host.held:
-        host.idle_since_s = at_s
+        setattr(agent, name, value)
+    agent.here, agent.leaving, agent.joined_s = True, "", at_s
+    if not agent.assigned:
+        agent.idle_since_s = at_s
 
 
 def _agent_left(state: State, event: AgentLeft) -> None:
-    """An agent is gone; what it held waits again."""
-    host = state.hosts[event.number]
+    """Remove an agent; its tasks wait again."""
+    agent = state.agents[event.number]
     state.now_s = max(state.now_s, event.at_s)
-    for bag_number, task in list(host.held):
+    for bag_number, task in list(agent.assigned):
         bag = state.bags[bag_number]
-        release(state, host, bag, task)
+        release(state, agent, bag, task)
         if bag.tasks.take(task, event.number):
             lose(bag, task, event.at_s, event.lost)
-    host.here = False
-    host.lost += event.lost
+    agent.here = False
+    agent.lost += event.lost
 
 
 def _agent_quarantined(state: State, event: AgentQuarantined) -> None:
-    """What a machine failed on is not to blame: those attempts count as if the agent had been
-    lost."""
-    machine = state.hosts[event.number].machine
+    """Exonerate the tasks that failed on a quarantined machine: those attempts count as if the
+    agent had been lost."""
+    machine = state.agents[event.number].machine
     state.now_s = max(state.now_s, event.at_s)
-    for bag, task in state.records[machine].blows:
+    for bag, task in state.records[machine].quick_failures:
         tasks = state.bags[bag].tasks
         if tasks.failures.get(task) and tasks.status[task] not in ENDED:
             tasks.failures[task] -= 1
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
-    state.records[machine] = barred(state.records[machine], event.at_s)
+    state.records[machine] = quarantined(state.records[machine], event.at_s)
 
 
 def _slot_changed(state: State, event: SlotChanged) -> None:
@@ -199,13 +209,13 @@ def _slot_changed(state: State, event: SlotChanged) -> None:
 
 
 _FOLDS: dict[type, Callable[[State, Any], None]] = {
-    Given: give,
-    Back: _returned,
-    Kept: keep,
-    Copied: copy,
-    Late: take_late,
+    TasksAssigned: give,
+    TasksReturned: _returned,
+    TasksRetained: keep,
+    TasksReplicated: replica,
+    TasksExpired: take_late,
     BagAdded: _bag_added,
-    BagGrown: _bag_grown,
+    TasksAdded: _tasks_added,
     ResultsRestored: _results_restored,
     BagClosed: _bag_closed,
     TasksDropped: _tasks_dropped,

@@ -1,28 +1,29 @@
-"""A slot that a dispatcher requested, as it stands."""
+"""State of a slot that a dispatcher requested."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vgrads.dispatch.core.events import SlotChanged, fields_of
+from vgrads.kernel.stored import as_stored, from_stored, stored_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRequest:
-    """A request for hosts at a site, and what became of it.
+    """A request for nodes at a site, and its state.
 
-    ``hosts``: how many were requested, at ``asked_s``; ``state``: of the site's job
-    (:class:`vgrads.drivers.api.SlotState`); ``joined``: an agent has come; ``closing``: why it is
-    being released; ``revoked``: its key opens nothing any more. One without a ``site`` was not
-    requested here: it is of an agent that came by invitation.
+    ``agents``: how many were requested, at ``requested_s``; ``state``: of the site's job
+    (:class:`vgrads.drivers.api.SlotState`); ``joined``: an agent has joined; ``closing``: why it is
+    being released; ``revoked``: its key is no longer accepted. One without a ``site`` was not
+    requested here: it belongs to an agent that joined by invitation.
     """
 
     id: str
     site: str = ""
-    hosts: int = 0
-    asked_s: float = 0.0
+    agents: int = stored_as("hosts", default=0)
+    requested_s: float = stored_as("asked_s", default=0.0)
     state: int = 0
     reason: str = ""
     ready_s: float | None = None
@@ -32,26 +33,26 @@ class SlotRequest:
     revoked: bool = False
 
     @property
-    def held(self) -> bool:
-        """True while the site may have something of it."""
+    def occupied(self) -> bool:
+        """Return True while the site may hold resources for it."""
         return bool(self.site) and not self.ended
 
     @property
     def open(self) -> bool:
-        """True while it is held and is to stay so."""
-        return self.held and not self.closing
+        """Return True while it is held and will be kept."""
+        return self.occupied and not self.closing
 
     def changed(self, event: SlotChanged) -> SlotRequest:
-        """The same after an event."""
+        """Return the slot after an event."""
         return replace(self, **fields_of(event))
 
     def as_json(self) -> dict[str, Any]:
-        """What is known of it, for a snapshot."""
+        """Encode it for a snapshot."""
         blank = SlotRequest(id=self.id)
-        names = [one.name for one in fields(self)]
-        return {n: getattr(self, n) for n in names if getattr(self, n) != getattr(blank, n)}
+        empty = as_stored(blank)
+        return {name: value for name, value in as_stored(self).items() if value != empty[name]}
 
 
 def slot_from_json(id: str, stored: Mapping[str, Any]) -> SlotRequest:
-    """A slot of a snapshot."""
-    return SlotRequest(**{**stored, "id": id})
+    """Decode a slot of a snapshot."""
+    return SlotRequest(**{**from_stored(SlotRequest, stored), "id": id})

@@ -1,6 +1,6 @@
-"""What a dispatcher decides: messages of hosts in, records for the journal and answers out.
+"""The dispatcher's decisions: messages of agents in, journal records and answers out.
 
-No clock, no files, no sockets: who calls it writes the records before it sends the answers.
+No clock, no files, no sockets: the caller writes the records before it sends the answers.
 """
 
 from __future__ import annotations
@@ -8,72 +8,88 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from vgrads.bags.bag import Bag, Listed
+from vgrads.bags.bag import BagSpec, Listed
+from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.agents import Agents
+from vgrads.dispatch.core.assignment import Assignment
+from vgrads.dispatch.core.bag_selection import BagSelection
 from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.board import Board
-from vgrads.dispatch.core.choosing import Choosing
-from vgrads.dispatch.core.copies import Copies
+from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.events import (
     BagAdded,
     BagCancelled,
     BagClosed,
-    BagGrown,
     ResultsRestored,
+    TasksAdded,
     TasksDropped,
 )
 from vgrads.dispatch.core.faults import BagFault
-from vgrads.dispatch.core.giving import Giving
-from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.records import End, Record
+from vgrads.dispatch.core.protocol import AgentReply, Rules
+from vgrads.dispatch.core.records import Record
+from vgrads.dispatch.core.replicas import Replication
 from vgrads.dispatch.core.state import Effect, State
-from vgrads.dispatch.core.talk import Answer, Rules
+from vgrads.exchange.values import AttemptEnd
 
 T = TypeVar("T")
 
 
 class Core:
-    """A dispatcher's decisions over its state. ``tell``: takes each record before anything follows
-    from it.
+    """A dispatcher's decisions over its state. ``report``: stores each record before it takes
+    effect.
 
-    ``on_end``: called with each end and its effect, for whoever waits for results.
+    ``on_end``: called with each end and its effect, for waiting callers.
     """
 
     def __init__(
         self,
         state: State,
         rules: Rules,
-        tell: Callable[[Record], None],
-        on_end: Callable[[int, End, Effect], None] = lambda *_: None,
+        report: Callable[[Record], None],
+        on_end: Callable[[int, AttemptEnd, Effect], None] = lambda *_: None,
     ) -> None:
         self.state, self.rules = state, rules
-        self.board = Board(state, rules, tell)
-        self.choosing = Choosing(self.board)
-        self.giving = Giving(self.board, self.choosing)
-        self.blackholes = self.giving.blackholes
-        self.copies = Copies(self.board, self.choosing)
-        self.agents = Agents(self.board, self.copies, on_end)
-        self.note, self.waiting, self.bags = self.board.note, self.board.waiting, self.board.bags
-        self.guarded, self.fail, self.fits = self.board.guarded, self.board.fail, self.choosing.fits
-        self.hear, self.gone, self.is_past = self.agents.hear, self.agents.gone, self.agents.is_past
-        self.is_news = self.agents.is_news
-        self.heard_s, self.lose_silent = self.agents.heard_s, self.agents.lose_silent
+        self.dispatch_index = DispatchIndex(state, rules, report)
+        self.bag_selection = BagSelection(self.dispatch_index)
+        self.assignment = Assignment(self.dispatch_index, self.bag_selection)
+        self.blackholes = self.assignment.blackholes
+        self.replicas = Replication(self.dispatch_index, self.bag_selection)
+        self.agents = Agents(self.dispatch_index, self.replicas, on_end)
+        self.note, self.waiting, self.bags = (
+            self.dispatch_index.note,
+            self.dispatch_index.waiting,
+            self.dispatch_index.bags,
+        )
+        self.guarded, self.fail, self.fits = (
+            self.dispatch_index.guarded,
+            self.dispatch_index.fail,
+            self.bag_selection.fits,
+        )
+        self.receive, self.gone, self.is_past = (
+            self.agents.receive,
+            self.agents.gone,
+            self.agents.is_past,
+        )
+        self.is_new_message = self.agents.is_new_message
+        self.last_heartbeat_s, self.lose_silent = (
+            self.agents.last_heartbeat_s,
+            self.agents.lose_silent,
+        )
         self.awake_after_restart = self.agents.awake_after_restart
 
     @property
     def serving(self) -> list[BagState]:
-        """The bags that are not over."""
-        return self.board.serving
+        """Return the bags that are not terminal."""
+        return self.dispatch_index.serving
 
     @property
     def places(self) -> int:
-        """Processors of the hosts that are here and stay."""
-        return self.board.places
+        """Return the number of processors of the agents that are connected and stay."""
+        return self.dispatch_index.places
 
     # bags
 
-    def add(self, number: int, bag: Bag, at_s: float, open_: bool = False) -> None:
-        """Take a bag on; ``open_``: more of its tasks may come."""
+    def add(self, number: int, bag: BagSpec, at_s: float, open_: bool = False) -> None:
+        """Add a bag; ``open_``: tasks may be added."""
         self.note(
             BagAdded(
                 number=number,
@@ -94,92 +110,91 @@ class Core:
         self.attach(number, bag)
 
     def attach(
-        self, number: int, bag: Bag, digests: Callable[[int], Sequence[str]] | None = None
+        self, number: int, bag: BagSpec, digests: Callable[[int], Sequence[str]] | None = None
     ) -> None:
-        """What the tasks of a bag run; ``digests``: of each one's inputs, where they are looked
-        at."""
+        """Attach the commands of a bag's tasks; ``digests``: of each task's inputs, where they are
+        used."""
         self.bags[number] = bag
         if digests:
-            self.board.digests[number] = digests
-        self.board.take_on(number)
+            self.dispatch_index.digests[number] = digests
+        self.dispatch_index.take_on(number)
 
-    def grow(self, number: int, count: int) -> None:
-        """More tasks of an open bag; one that was closed or cancelled meanwhile stays as it is."""
+    def add_tasks(self, number: int, count: int) -> None:
+        """Add tasks to an open bag; no effect on one that was closed or cancelled."""
         if count and self.state.bags[number].open:
-            self.note(BagGrown(number=number, count=count))
+            self.note(TasksAdded(number=number, count=count))
 
     def have(self, number: int, tasks: Sequence[int], at_s: float) -> None:
-        """Tasks of a bag are done: their results were there before. Hosts that have them are
-        told."""
+        """Mark tasks of a bag as done whose results existed before, and notify agents that have
+        them."""
         of = self.state.bags[number].tasks
         for task in tasks:
-            for host in of.hosts_of(task):
-                self.board.call_off(host, number, task)
+            for agent in of.agents_of(task):
+                self.dispatch_index.call_off(agent, number, task)
         if tasks:
             self.note(ResultsRestored(number=number, at_s=at_s, runs=runs_of(tasks)))
 
     def close(self, number: int, at_s: float) -> None:
-        """No more tasks come."""
+        """Close a bag: no more tasks can be added."""
         if self.state.bags[number].open:
             self.note(BagClosed(number=number, at_s=at_s))
-            self.board.refresh()
+            self.dispatch_index.refresh()
 
     def shrink(self, number: int, count: int, at_s: float) -> int:
-        """Drop so many of the tasks of a bag that wait, the last ones; how many there were."""
+        """Drop this many waiting tasks of a bag, the last ones; return how many were dropped."""
         tasks = self.state.bags[number].tasks.last_waiting(count)
         if tasks:
             self.note(TasksDropped(number=number, at_s=at_s, tasks=tasks))
-            self.board.refresh()
+            self.dispatch_index.refresh()
         return len(tasks)
 
     def cancel(self, number: int, at_s: float, reason: str) -> None:
-        """Drop what has not ended; hosts are told."""
-        self.board.drop(BagCancelled(number=number, at_s=at_s, reason=reason))
+        """Drop all tasks that are not terminal, and notify agents."""
+        self.dispatch_index.drop(BagCancelled(number=number, at_s=at_s, reason=reason))
 
     def reject(self, fault: BagFault, name: str, at_s: float) -> None:
-        """Fail a bag that cannot be taken on, or on again."""
+        """Fail a bag that cannot be added, or restored."""
         if fault.bag not in self.state.bags:
-            self.add(fault.bag, Bag(name=name, commands=Listed(())), at_s, open_=True)
+            self.add(fault.bag, BagSpec(name=name, commands=Listed(())), at_s, open_=True)
         self.fail(fault, at_s)
 
     def take_faults(self) -> list[BagFault]:
-        """What was raised while bags were served, since this was last asked."""
-        faults, self.board.faults = self.board.faults, []
+        """Return the exceptions raised by bags since the last call."""
+        faults, self.dispatch_index.faults = self.dispatch_index.faults, []
         return faults
 
     # hosts
 
     # work
 
-    def answer(self, host: Host, at_s: float) -> Answer:
-        """What a host is told now; nothing where there is nothing for it, and then it waits for
-        work."""
-        return self.giving.answer(host, at_s)
+    def answer(self, agent: AgentState, at_s: float) -> AgentReply:
+        """Return the answer to an agent; empty where there is no work for it, and then it waits."""
+        return self.assignment.answer(agent, at_s)
 
-    def due(self, at_s: float) -> list[tuple[Host, Answer]]:
-        """Answers for hosts that wait, as far as there is something for them now."""
-        self.guarded(lambda: self.copies.look(at_s), at_s)
-        return self.giving.due(at_s)
+    def due(self, at_s: float) -> list[tuple[AgentState, AgentReply]]:
+        """Return answers for waiting agents for which there is work now."""
+        self.guarded(lambda: self.replicas.look(at_s), at_s)
+        return self.assignment.due(at_s)
 
     @property
     def next_s(self) -> float:
-        """When it is to look by itself, though no host says anything; ``inf`` if never."""
-        return min(self.board.next_s, self.copies.next_s)
+        """Return the time of the next check without a message; ``inf`` if never."""
+        return min(self.dispatch_index.next_s, self.replicas.next_s)
 
     def level(self) -> None:
-        """Have hosts give back what they cannot have begun, where others wait for work."""
-        self.guarded(self.giving.level, self.state.now_s)
+        """Request back tasks that agents cannot have started, where others wait for work."""
+        self.guarded(self.assignment.level, self.state.now_s)
 
-    def dismiss(self, host: Host, why: str) -> None:
-        """A host is to leave when what it runs has ended."""
-        if not host.leaving:
-            host.leaving = why
-            self.board.urgent[host.number] = None
-            self.board.count_in(host)
+    def disconnect(self, agent: AgentState, why: str) -> None:
+        """Let an agent leave when its running tasks have ended."""
+        if not agent.leaving:
+            agent.leaving = why
+            self.dispatch_index.urgent[agent.number] = None
+            self.dispatch_index.count_in(agent)
 
 
 def runs_of(tasks: Sequence[int]) -> list[list[int]]:
-    """Numbers that go up as [first, last] of each run without a gap."""
+    """Return ascending numbers as [first, last] of each contiguous range."""
     runs: list[list[int]] = []
     for task in tasks:
         if runs and task == runs[-1][1] + 1:

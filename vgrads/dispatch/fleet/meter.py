@@ -1,8 +1,8 @@
-"""What a manager's tasks cost it, told by their ends: the samples that its capacity rests on.
+"""Costs of tasks at their manager, from reported ends: the samples for its capacity.
 
-Hosts tell how long each transfer lasted; where several go on at once each lasts longer, and the
-link is busy only once. So what counts for a task is the time that its transfers add to the time in
-which any was under way.
+Agents report how long each transfer lasted; concurrent transfers last longer, but the link is busy
+only once. So a task counts the time that its transfers add to the time in which any transfer was in
+progress.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vgrads.dispatch.core.records import End
-from vgrads.dispatch.storage.bag_files import Read
+from vgrads.dispatch.storage.bag_files import InputFile
+from vgrads.exchange.values import AttemptEnd
 from vgrads.pool.capacity import Capacity, capacity
 from vgrads.pool.samples import Meter, TaskTimes, fold
 
@@ -25,13 +25,13 @@ _MOST_FILES = 100_000
 
 @dataclass
 class Covered:
-    """The time in which at least one of some transfers was under way."""
+    """The time in which at least one of several transfers was in progress."""
 
     begins: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
 
     def add(self, begin_s: float, end_s: float) -> float:
-        """One more transfer: the seconds that were not covered before."""
+        """Add a transfer; return the seconds that were not covered before."""
         if end_s <= begin_s:
             return 0.0
         first, last = bisect_left(self.ends, begin_s), bisect_right(self.begins, end_s)
@@ -51,33 +51,33 @@ class Covered:
 
 
 @dataclass
-class Firsts:
-    """Which files hosts have, and which of them came because a host is new."""
+class FirstTasks:
+    """Files cached at agents, and which of them were sent because an agent is new."""
 
     _had: set[tuple[int, str]] = field(default_factory=set)
-    _seen_s: dict[str, float] = field(default_factory=dict)
+    _first_s: dict[str, float] = field(default_factory=dict)
     _joined_s: dict[int, float] = field(default_factory=dict)
 
-    def work(self, host: int, came_s: float, at_s: float, reads: Sequence[Read]) -> float:
-        """The share of what was sent for a task that any host would have had to get for it.
+    def work(self, agent: int, came_s: float, at_s: float, reads: Sequence[InputFile]) -> float:
+        """Return the share of a task's input bytes that any agent would have had to fetch for it.
 
-        Not so what all tasks of its bag read, nor what others had read before the host came with
-        its first task.
+        Excluded are inputs of all tasks of its bag, and inputs that others had read before the
+        agent joined with its first task.
         """
-        for known in (self._had, self._seen_s, self._joined_s):
-            if len(known) > _MOST_FILES:
-                known.clear()
-        joined_s = self._joined_s.setdefault(host, came_s)
+        for by_agent in (self._had, self._first_s, self._joined_s):
+            if len(by_agent) > _MOST_FILES:
+                by_agent.clear()
+        joined_s = self._joined_s.setdefault(agent, came_s)
         own = cold = 0.0
-        for one in reads:
-            first_s = self._seen_s.setdefault(one.digest, at_s)
-            if (host, one.digest) in self._had:
+        for timing in reads:
+            first_s = self._first_s.setdefault(timing.digest, at_s)
+            if (agent, timing.digest) in self._had:
                 continue
-            self._had.add((host, one.digest))
-            if one.common or first_s < joined_s:
-                cold += one.mib
+            self._had.add((agent, timing.digest))
+            if timing.common or first_s < joined_s:
+                cold += timing.mib
             else:
-                own += one.mib
+                own += timing.mib
         if own + cold > 0.0:
             return own / (own + cold)
         return 0.0 if reads else 1.0
@@ -85,7 +85,7 @@ class Firsts:
 
 @dataclass
 class TaskMeter:
-    """One manager's samples, in constant memory. Times in seconds of the manager's clock."""
+    """Samples of one manager, in constant memory. Times in seconds of the manager's clock."""
 
     meter: Meter = field(default_factory=Meter)
     wrong: int = 0
@@ -93,13 +93,15 @@ class TaskMeter:
     up: Covered = field(default_factory=Covered)
     down: Covered = field(default_factory=Covered)
     _fresh: list[TaskTimes] = field(default_factory=list)
-    _first: Firsts = field(default_factory=Firsts)
+    _first: FirstTasks = field(default_factory=FirstTasks)
     _procs: Counter[int] = field(default_factory=Counter)
     _loop_s: float = 0.0
     _busy: int = 0
 
-    def add(self, procs: int, end: End, category: str, reads: Sequence[Read] = ()) -> None:
-        """An attempt has ended. ``reads``: its inputs, where they are known."""
+    def add(
+        self, procs: int, end: AttemptEnd, category: str, reads: Sequence[InputFile] = ()
+    ) -> None:
+        """Record the end of an attempt. ``reads``: its inputs, where known."""
         if end.code != 0:
             self.wrong += 1
             return
@@ -107,7 +109,7 @@ class TaskMeter:
         ran_from_s = end.at_s - end.sent_s - end.ran_s
         ready_s = ran_from_s - end.waited_s
         came_s = ready_s - end.fetched_s
-        in_s = self.up.add(came_s, ready_s) * self._first.work(end.host, came_s, end.at_s, reads)
+        in_s = self.up.add(came_s, ready_s) * self._first.work(end.agent, came_s, end.at_s, reads)
         out_s = self.down.add(end.at_s - end.sent_s, end.at_s)
         self._procs[procs] += 1
         self._fresh.append(
@@ -117,8 +119,8 @@ class TaskMeter:
             self._fold()
 
     def look(self, loop_s: float, busy: int) -> None:
-        """``loop_s``: processor seconds that the manager's loop has used since the last look;
-        ``busy``: tasks that run."""
+        """Record a sample. ``loop_s``: processor seconds that the manager's loop has used since the
+        last one; ``busy``: running tasks."""
         self._loop_s += loop_s
         self._busy = busy
         self._fold()
@@ -127,39 +129,39 @@ class TaskMeter:
         if not self._fresh:
             return
         each_s, self._loop_s = self._loop_s / len(self._fresh), 0.0
-        fresh, self._fresh = [replace(one, loop_s=each_s) for one in self._fresh], []
+        fresh, self._fresh = [replace(times, loop_s=each_s) for times in self._fresh], []
         self.meter = fold(self.meter, fresh, self._busy)
 
     @property
     def failing(self) -> bool:
-        """True where all that has ended so far has failed."""
+        """Return True where all attempts so far have failed."""
         return self.wrong > 0 and not self.right
 
     def capacity(self) -> Capacity | None:
-        """How many tasks at once the manager can feed; None while that is not known."""
+        """Return how many concurrent tasks the manager can feed; None while unknown."""
         return capacity(self.meter)
 
     def capacity_json(self) -> dict[str, Any] | None:
-        """For the ledger, in processors: an interval of 90 %, what hinders more, and each
-        resource."""
-        found = self.capacity()
-        if found is None:
+        """Return the capacity for the ledger, in processors: an interval of 90 %, the limiting
+        factors, and each resource."""
+        capacity = self.capacity()
+        if capacity is None:
             return None
         procs = (
             self._procs.total()
             and sum(n * count for n, count in self._procs.items()) / self._procs.total()
         )
-        workers = found.workers
+        workers = capacity.workers
         return {
             "low": workers.low * procs,
             "value": workers.value * procs,
             "high": workers.high * procs,
-            "bottleneck": found.bottleneck,
-            "tasks": found.tasks,
-            "cycle_s": found.cycle_s,
+            "bottleneck": capacity.bottleneck,
+            "tasks": capacity.tasks,
+            "cycle_s": capacity.cycle_s,
             "execution_s": float(self.meter.all.means[0]),
             "resources": {
-                n: [one.low * procs, one.value * procs, one.high * procs]
-                for n, one in found.resources.items()
+                n: [resource.low * procs, resource.value * procs, resource.high * procs]
+                for n, resource in capacity.resources.items()
             },
         }

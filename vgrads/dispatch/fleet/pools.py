@@ -1,7 +1,8 @@
-"""Hosts that pools lend: how many each pool has here, and which go when it has decided for fewer.
+"""Agents leased from pools: how many each pool has here, and which ones are returned when it has
+decided on fewer.
 
-A pool never takes a host away. It says how many it has decided for; the manager lets the others go
-when what they run has ended (Yu 2013, section 4.5).
+A pool never takes an agent away. It reports how many it has decided on; the manager releases the
+others when their running tasks have ended (Yu 2013, section 4.5).
 """
 
 from __future__ import annotations
@@ -9,50 +10,55 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from vgrads.dispatch.core.hosts import Host
+from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.server.messages import BEAT_S
+from vgrads.exchange.messages import HEARTBEAT_S
 
 POOL = "pool"
-"""The attribute by which a host says whose it is."""
-_SILENT_S = 2.2 * BEAT_S
+"""The attribute in which an agent reports its pool."""
+_SILENT_S = 2.2 * HEARTBEAT_S
 OWN = ""
-"""Instead of a pool's name: hosts that the manager asked for itself, and guests."""
+"""In place of a pool's name: agents that the manager requested itself, and ad-hoc agents."""
 
 
-def pool_of(host: Host) -> str:
-    """The pool that lends a host."""
-    return str(host.attributes.get(POOL, OWN))
+def pool_of(agent: AgentState) -> str:
+    """Return the pool from which an agent is leased."""
+    return str(agent.attributes.get(POOL, OWN))
 
 
-def staying(core: Core, now_s: float) -> list[Host]:
-    """Hosts that are here and stay; one that has missed two signs of life is not counted on."""
-    hosts, heard_s = core.state.hosts.values(), core.heard_s
+def staying(core: Core, now_s: float) -> list[AgentState]:
+    """Return the agents that are connected and stay; an agent that has missed two heartbeats is not
+    counted."""
+    agents, last_s = core.state.agents.values(), core.last_heartbeat_s
     return [
         h
-        for h in hosts
-        if h.here and not h.leaving and now_s - heard_s.get(h.number, now_s) < _SILENT_S
+        for h in agents
+        if h.here and not h.leaving and now_s - last_s.get(h.number, now_s) < _SILENT_S
     ]
 
 
-def lent(hosts: Iterable[Host]) -> Counter[str]:
-    """Processors that each pool has among hosts."""
-    found: Counter[str] = Counter()
-    for host in hosts:
-        found[pool_of(host)] += host.procs
-    return found
+def leased(agents: Iterable[AgentState]) -> Counter[str]:
+    """Return the processors of each pool among these agents."""
+    counts: Counter[str] = Counter()
+    for agent in agents:
+        counts[pool_of(agent)] += agent.procs
+    return counts
 
 
-def excess(hosts: Iterable[Host], decided: Mapping[str, int]) -> list[tuple[Host, str]]:
-    """Of hosts that stay those to let go, and why; ``decided``: processors by pool. Those that have
-    least in hand go first, the newest of them: what others have in their caches stays. A pool that
-    has said nothing keeps its hosts here."""
-    lending = [host for host in hosts if pool_of(host) in decided]
-    there, found = lent(lending), list[tuple[Host, str]]()
-    for host in sorted(lending, key=lambda one: (len(one.held), -one.joined_s, one.number)):
-        pool = pool_of(host)
-        if there[pool] - host.procs >= decided[pool]:
-            why = f"{pool} has decided for {decided[pool]} processors here, {there[pool]} are"
-            there[pool] -= host.procs
-            found.append((host, why))
-    return found
+def excess(
+    agents: Iterable[AgentState], decided: Mapping[str, int]
+) -> list[tuple[AgentState, str]]:
+    """Return the staying agents to release, and why; ``decided``: processors by pool. Those with
+    the least work go first, the newest of them: the caches of the others stay. A pool that has
+    reported nothing keeps its agents here."""
+    leasing = [agent_state for agent_state in agents if pool_of(agent_state) in decided]
+    there, results = leased(leasing), list[tuple[AgentState, str]]()
+    for agent_state in sorted(
+        leasing, key=lambda agent: (len(agent.assigned), -agent.joined_s, agent.number)
+    ):
+        pool = pool_of(agent_state)
+        if there[pool] - agent_state.procs >= decided[pool]:
+            why = f"{pool} has decided on {decided[pool]} processors here, but has {there[pool]}"
+            there[pool] -= agent_state.procs
+            results.append((agent_state, why))
+    return results

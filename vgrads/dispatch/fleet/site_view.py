@@ -1,26 +1,26 @@
-"""What a dispatcher's fleet sees of each site: what is there, how it has answered lately, and both
-as the deciders of ``pool`` are told it."""
+"""The view of each site for a dispatcher's fleet: its resources, its recent answers, and both in
+the form that the deciders of ``pool`` use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.fleet.supply import Grid, Work
+from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.dispatch.fleet.supply import SiteDemand, SupplySite
 from vgrads.pool.overlay import GridRoom
-from vgrads.pool.view import Decide, HostView, PoolLimits, PoolView, RequestView
+from vgrads.pool.view import Decide, NodeView, PoolLimits, PoolView, RequestView
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 _GIVE_UP = 3
-"""So many requests in a row that a site refuses for good, and nothing more is asked of it."""
+"""Number of consecutive permanent refusals after which no request is sent to a site."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest``
-    (hosts): of one request; ``requests``: how many its queue takes of us at once; ``price``: of a
-    host, dollars an hour."""
+class FleetSite:
+    """A site for nodes. ``procs``: of one node; ``longest_s`` and ``widest`` (nodes): of one
+    request; ``requests``: how many of ours its queue accepts at once; ``price``: of a node, dollars
+    per hour."""
 
     site: str
     queue: str
@@ -37,9 +37,8 @@ class Place:
 
 @dataclass
 class SiteHealth:
-    """How a site has answered lately. ``late_s``: how long an agent was waited for in vain since
-    one last came; ``wait_s``: how long one is waited for on average; ``words``: what the site last
-    said."""
+    """Recent answers of a site. ``late_s``: how long an agent was waited for in vain since the last
+    arrival; ``wait_s``: mean wait for an agent; ``words``: the site's last message."""
 
     refused: int = 0
     failed: int = 0
@@ -51,83 +50,91 @@ class SiteHealth:
     words: str = ""
 
     @property
-    def given_up(self) -> bool:
-        """True where the site refused so often that nothing more is asked of it."""
+    def is_abandoned(self) -> bool:
+        """Return True where the site refused so often that no request is sent to it any more."""
         return self.refused >= _GIVE_UP
 
     def closed(self, now_s: float) -> bool:
-        """True while nothing may be asked of it."""
-        return now_s < self.next_s or self.given_up
+        """Return True while no request may be sent to it."""
+        return now_s < self.next_s or self.is_abandoned
 
     def expected_s(self, boot_s: float) -> float:
-        """How long an agent is waited for, by what was seen; before any has come, its boot time."""
+        """Return the expected wait for an agent from observations; before the first arrival, its
+        boot time."""
         return max(self.wait_s if self.came else boot_s, self.late_s)
 
     def record_failure(self, now_s: float, permanent: bool) -> None:
-        """A request came to nothing: the next one waits, longer each time; what is refused for
-        good, not often."""
+        """Record a failed request: the next one waits, longer each time; permanent refusals are
+        limited in number."""
         self.refused += 1 if permanent else 0
         self.failed += 1
         self.next_s = now_s + self.backoff_s
         self.backoff_s = min(_LONGEST_PAUSE_S, self.backoff_s * 2)
 
     def record_arrival(self, waited_s: float) -> None:
-        """An agent of a request came."""
+        """Record the arrival of an agent."""
         self.refused, self.backoff_s, self.words, self.late_s = 0, _FIRST_PAUSE_S, "", 0.0
         self.came += 1
         self.wait_s += (waited_s - self.wait_s) / self.came
 
 
 @dataclass
-class Present:
-    """What a site has: hosts that are here, requests of which some are to come, slots that have
+class SiteInventory:
+    """Resources of a site: connected agents, requests with agents still to join, slots that have
     not ended."""
 
-    hosts: list[Host] = field(default_factory=list)
-    asked: list[RequestView] = field(default_factory=list)
-    held: int = 0
+    agents: list[AgentState] = field(default_factory=list)
+    requests: list[RequestView] = field(default_factory=list)
+    occupied: int = 0
 
     @property
     def busy(self) -> int:
-        return sum(bool(host.held) for host in self.hosts)
+        return sum(bool(agent.assigned) for agent in self.agents)
 
 
 class BusySince:
-    """Since when each agent has been busy with what it has: seen by the ends that are counted of
-    it."""
+    """Since when each agent has been busy with its tasks, as seen from its number of counted
+    ends."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[int, float]] = {}
+        self._last_ends: dict[int, tuple[int, float]] = {}
 
-    def look(self, hosts: Iterable[Host], now_s: float) -> None:
-        """Take in what has ended meanwhile."""
-        before, self._seen = self._seen, {}
-        for host in hosts:
-            if host.here and host.held:
-                ended = host.done + host.failed
-                known = before.get(host.number)
-                self._seen[host.number] = known if known and known[0] == ended else (ended, now_s)
+    def look(self, agents: Iterable[AgentState], now_s: float) -> None:
+        """Update with the tasks that have ended."""
+        before, self._last_ends = self._last_ends, {}
+        for agent in agents:
+            if agent.here and agent.assigned:
+                ended = agent.done + agent.failed
+                last = before.get(agent.number)
+                self._last_ends[agent.number] = (
+                    last if last and last[0] == ended else (ended, now_s)
+                )
 
-    def of(self, host: Host) -> float | None:
-        """The instant; None for one that is not busy."""
-        found = self._seen.get(host.number)
-        return None if found is None else found[1]
+    def of(self, agent: AgentState) -> float | None:
+        """Return the instant; None for an agent that is not busy."""
+        entry = self._last_ends.get(agent.number)
+        return None if entry is None else entry[1]
 
 
-def grid_of(where: Place, known: Present, health: SiteHealth, now_s: float) -> Grid:
-    """A place as the overlay sees it: what is there may stay; more only where something may be
-    asked for."""
-    hosts, busy, most = len(known.hosts), known.busy, where.limits.most
-    idle = sum(not host.held and not host.leaving for host in known.hosts)
-    coming = sum(one.hosts for one in known.asked)
+def grid_of(
+    where: FleetSite, present: SiteInventory, health: SiteHealth, now_s: float
+) -> SupplySite:
+    """Return a site as the overlay's grid: its current agents may stay; more only where requests
+    are allowed."""
+    agents, busy, most = len(present.agents), present.busy, where.limits.most
+    idle = sum(not agent.assigned and not agent.leaving for agent in present.agents)
+    coming = sum(request.nodes for request in present.requests)
     shut = health.closed(now_s)
-    more = 0 if shut else max(0, where.requests - known.held) * where.widest
+    more = 0 if shut else max(0, where.requests - present.occupied) * where.widest
     expected_s = health.expected_s(where.boot_s)
-    left_s = sum(_going_on(now_s - one.asked_s, expected_s) * one.hosts for one in known.asked)
+    left_s = sum(
+        _going_on(now_s - request.requested_s, expected_s) * request.nodes
+        for request in present.requests
+    )
     errors = health.failed / max(1, health.failed + health.came)
     room = GridRoom(
         procs=where.procs,
-        room=max(0, min(most - (hosts - busy - idle), busy + idle + coming + more)),
+        room=max(0, min(most - (agents - busy - idle), busy + idle + coming + more)),
         busy=busy,
         idle=idle,
         coming=coming,
@@ -139,46 +146,51 @@ def grid_of(where: Place, known: Present, health: SiteHealth, now_s: float) -> G
     ad = {
         "Name": where.site,
         "Limit": most,
-        "Free": max(0, most - hosts - coming),
+        "Free": max(0, most - agents - coming),
         "Queued": coming,
-        "Running": hosts,
+        "Running": agents,
         "MeanWait": health.wait_s,
         "ErrorRate": errors,
         "Price": where.price,
     }
-    return Grid(site=where.site, room=room, most=most, ad=ad)
+    return SupplySite(site=where.site, room=room, most=most, ad=ad)
 
 
 def pool_view(
-    where: Place, work: Work, known: Present, health: SiteHealth, busy: BusySince, now_s: float
+    where: FleetSite,
+    work: SiteDemand,
+    present: SiteInventory,
+    health: SiteHealth,
+    busy: BusySince,
+    now_s: float,
 ) -> PoolView:
-    """A site as the decider of its pool sees it."""
+    """Return a site as the decider of its pool uses it."""
     return PoolView(
         now_s=now_s,
-        queued=max(0, work.loads - known.busy),
-        running=known.busy,
+        queued=max(0, work.loads - present.busy),
+        running=present.busy,
         limits=where.limits,
-        asked=tuple(known.asked),
-        hosts=tuple(_host_view(host, busy) for host in known.hosts),
+        requests=tuple(present.requests),
+        nodes=tuple(_agent_view(agent, busy) for agent in present.agents),
         arrived=work.arrived,
         task_s=work.task_s,
         wait_s=health.wait_s,
     )
 
 
-def _host_view(host: Host, busy: BusySince) -> HostView:
-    return HostView(
-        id=str(host.number),
-        allocation=host.slot,
-        joined_s=host.joined_s,
-        running=len(host.held),
-        idle_since_s=None if host.held else host.idle_since_s,
-        busy_since_s=busy.of(host),
-        ends_s=None if host.ends_s == float("inf") else host.ends_s,
-        draining=bool(host.leaving),
+def _agent_view(agent: AgentState, busy: BusySince) -> NodeView:
+    return NodeView(
+        id=str(agent.number),
+        allocation=agent.slot,
+        joined_s=agent.joined_s,
+        running=len(agent.assigned),
+        idle_since_s=None if agent.assigned else agent.idle_since_s,
+        busy_since_s=busy.of(agent),
+        ends_s=None if agent.ends_s == float("inf") else agent.ends_s,
+        draining=bool(agent.leaving),
     )
 
 
-def _going_on(passed_s: float, expected_s: float) -> float:
-    """What is left of a wait; what is late is believed to be late by as much again."""
-    return abs(expected_s - passed_s)
+def _going_on(elapsed_s: float, expected_s: float) -> float:
+    """Return the remaining wait; a late arrival is expected to be late by as much again."""
+    return abs(expected_s - elapsed_s)

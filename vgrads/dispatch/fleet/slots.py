@@ -1,4 +1,5 @@
-"""The slots that a fleet requested: what each asks of its site, and how many agents are to come."""
+"""The slots that a fleet requested: the request to the site, and the number of agents still to
+join."""
 
 from __future__ import annotations
 
@@ -7,35 +8,35 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import State
-from vgrads.dispatch.fleet.site_view import Place, Present
+from vgrads.dispatch.fleet.site_view import FleetSite, SiteInventory
 from vgrads.drivers.api import SlotSpec
-from vgrads.execmgr.core.book import spec_id
+from vgrads.execmgr.core.execution_plan import spec_id
 from vgrads.execmgr.engines.base import Pilot
 from vgrads.pool.view import RequestView
 
 
 class FleetSlots:
-    """``came``: how many agents of each slot have come so far."""
+    """``came``: how many agents of each slot have joined so far."""
 
     def __init__(
         self,
         state: State,
-        places: Sequence[Place],
+        sites: Sequence[FleetSite],
         pilot_environment: Callable[[str], Mapping[str, str]],
     ) -> None:
-        self._state, self.places, self._pilot_environment = state, places, pilot_environment
+        self._state, self.sites, self._pilot_environment = state, sites, pilot_environment
         self.came: Counter[str] = Counter()
 
     def count(self) -> None:
-        """Count the agents that have come."""
-        self.came = Counter(host.slot for host in self._state.hosts.values())
+        """Count the agents that have joined."""
+        self.came = Counter(agent.slot for agent in self._state.agents.values())
 
     def place(self, slot: str) -> str:
-        """The site of a slot."""
+        """Return the site of a slot."""
         return self._state.slots[slot].site
 
     def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
-        """What a request asks a site for: as many nodes as hosts, with an agent on each."""
+        """Return the request for a site: as many nodes as agents, with an agent on each."""
         slot = self._state.slots[slot_id]
         where = self.place_of(slot.site)
         environment = dict(self._pilot_environment(slot_id)) if pilot else {}
@@ -44,46 +45,46 @@ class FleetSlots:
             name=slot_id,
             site=where.site,
             queue=where.queue,
-            nodes=slot.hosts,
-            procs=where.procs * slot.hosts,
+            nodes=slot.agents,
+            procs=where.procs * slot.agents,
             duration_s=where.longest_s,
             node_type=where.node_type,
             environment={**environment, **(pilot.environment if pilot else {})},
             pilot=pilot.command if pilot else "",
-            every_node=slot.hosts > 1,
+            every_node=slot.agents > 1,
         )
 
-    def held(self) -> Counter[str]:
-        """Slots of each site that have not ended."""
+    def occupied(self) -> Counter[str]:
+        """Return the slots of each site that have not ended."""
         slots = self._state.slots.values()
-        return Counter(s.site for s in slots if s.held)
+        return Counter(s.site for s in slots if s.occupied)
 
     def open_slots(self) -> list[tuple[str, SlotRequest]]:
-        """Those that are held and are to stay so, by name."""
+        """Return the slots that are held and will be kept, by name."""
         return [(name, slot) for name, slot in self._state.slots.items() if slot.open]
 
     def missing(self, name: str, slot: SlotRequest, now_s: float) -> int:
-        """Hosts of a request that are still to come; some nodes begin later than others, and some
-        never."""
+        """Return the number of agents of a request that are still to join; some nodes start later
+        than others, and some never."""
         late = slot.ready_s is not None and now_s - slot.ready_s > self.place_of(slot.site).boot_s
-        return 0 if late else max(0, slot.hosts - self.came[name])
+        return 0 if late else max(0, slot.agents - self.came[name])
 
-    def place_of(self, site: str) -> Place:
-        """What was said of a site."""
-        return next(p for p in self.places if p.site == site)
+    def place_of(self, site: str) -> FleetSite:
+        """Return the settings of a site."""
+        return next(p for p in self.sites if p.site == site)
 
 
-def present(state: State, slots: FleetSlots, now_s: float) -> dict[str, Present]:
-    """What each site has, by its name."""
-    found = {where.site: Present() for where in slots.places}
-    for host in state.hosts.values():
-        if host.here and host.site in found:
-            found[host.site].hosts.append(host)
+def present(state: State, slots: FleetSlots, now_s: float) -> dict[str, SiteInventory]:
+    """Return the resources of each site, by its name."""
+    present_by_site = {where.site: SiteInventory() for where in slots.sites}
+    for agent in state.agents.values():
+        if agent.here and agent.site in present_by_site:
+            present_by_site[agent.site].agents.append(agent)
     for name, slot in slots.open_slots():
-        if slot.site in found and (missing := slots.missing(name, slot, now_s)):
-            request = RequestView(id=name, hosts=missing, asked_s=slot.asked_s)
-            found[slot.site].asked.append(request)
-    for site, held in slots.held().items():
-        if site in found:
-            found[site].held = held
-    return found
+        if slot.site in present_by_site and (missing := slots.missing(name, slot, now_s)):
+            request = RequestView(id=name, nodes=missing, requested_s=slot.requested_s)
+            present_by_site[slot.site].requests.append(request)
+    for site, count in slots.occupied().items():
+        if site in present_by_site:
+            present_by_site[site].occupied = count
+    return present_by_site

@@ -1,5 +1,5 @@
-"""The work there is, brought to the grids that may serve it: what the overlay constructor is asked,
-and its answer."""
+"""Distribution of the work over the grids that may serve it: the input of the overlay constructor,
+and its result."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.dispatch.core.bag_state import BagState
-from vgrads.pool.overlay import Demand, GridRoom, Plan, overlay
+from vgrads.pool.overlay import Demand, GridRoom, OverlayPlan, overlay
 
 Fits = Callable[[int, Mapping[str, object]], bool]
-"""Is a grid, told as its ad, fit for a bag (its number)? Asked at each look."""
+"""Is a grid, given as its ad, fit for a bag (its number)? Evaluated at each check."""
 
 
 def demand_of(bag: BagState) -> int:
-    """Processors that a bag's tasks would keep busy, those that wait and those that run."""
+    """Return the processors that a bag's waiting and running tasks would keep busy."""
     return (bag.tasks.pending + len(bag.tasks.where)) * bag.procs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
-    """A site as it stands. ``most``: hosts it may ever have; ``ad``: what a bag's policy sees of
-    it."""
+class SupplySite:
+    """Current state of a site. ``most``: maximum number of nodes; ``ad``: its ad for a bag's
+    dispatch policy."""
 
     site: str
     room: GridRoom
@@ -34,11 +34,10 @@ class Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """What there is to do at a site, in hosts that it would keep busy: now, and ever since the
-    beginning.
+class SiteDemand:
+    """Work at a site, in nodes that it would keep busy: now, and since the start.
 
-    ``task_s``: how long the longest tasks run that may come there.
+    ``task_s``: run time of the longest tasks that may be sent there.
     """
 
     loads: int
@@ -48,24 +47,24 @@ class Work:
 
 @dataclass
 class Supply:
-    """Remembers the last answer: it stands while nothing has changed that it rests on."""
+    """Caches the last result: it is valid while its inputs are unchanged."""
 
-    _asked: object = None
-    _plan: Plan | None = None
+    _last_demand: object = None
+    _plan: OverlayPlan | None = None
 
     def share(
         self,
         bags: Iterable[BagState],
         serving: Sequence[BagState],
-        grids: Sequence[Grid],
+        grids: Sequence[SupplySite],
         fits: Fits,
-    ) -> list[Work]:
-        """The work of each grid; ``bags``: all that ever came, ``serving``: those that are not
-        over.
+    ) -> list[SiteDemand]:
+        """Return the work of each grid; ``bags``: all bags ever added, ``serving``: those that are
+        not terminal.
 
-        What no grid has room for counts where it fits, by how much these hold: it waits there.
-        Requests for hosts that are better had elsewhere stay until these have come, so that no
-        place in a queue is lost for a belief.
+        Work that no grid has room for is counted where it fits, in proportion to the grids' size:
+        it waits there. Requests for nodes that are better placed elsewhere stay until the others
+        have joined, so that no position in a queue is lost because of an estimate.
         """
         demand = np.array([demand_of(bag) for bag in serving], np.int64)
         fit = _fit(serving, grids, fits)
@@ -73,12 +72,12 @@ class Supply:
         size = procs * np.array([grid.most for grid in grids], np.int64)
         plan = self._best(serving, demand, grids, fit)
         waits = np.maximum(demand - plan.procs.sum(axis=1), 0)
-        reach = fit @ size
-        by_size = np.divide(waits, reach, out=np.zeros(len(waits)), where=reach > 0)
-        there = plan.procs.sum(axis=0) + (by_size @ fit) * size + _kept(plan, grids, fit)
+        fitting_size = fit @ size
+        by_size = np.divide(waits, fitting_size, out=np.zeros(len(waits)), where=fitting_size > 0)
+        there = plan.procs.sum(axis=0) + (by_size @ fit) * size + _retained(plan, grids, fit)
         ever = _ever(bags, grids)
         return [
-            Work(
+            SiteDemand(
                 loads=ceil(float(there[g]) / procs[g] - 1e-9),
                 arrived=ceil(ever[g] / procs[g]),
                 task_s=max(
@@ -97,54 +96,56 @@ class Supply:
         self,
         serving: Sequence[BagState],
         demand: NDArray[np.int64],
-        grids: Sequence[Grid],
+        grids: Sequence[SupplySite],
         fit: NDArray[np.bool_],
-    ) -> Plan:
-        """The overlay's answer. More demand than a bag's grids hold is all the same to it: so while
-        much waits, tasks that end ask nothing new."""
+    ) -> OverlayPlan:
+        """Return the overlay's result. Demand beyond the size of a bag's grids makes no difference:
+        so while many tasks wait, completed tasks cause no new computation."""
         rooms = [grid.room for grid in grids]
-        held = np.minimum(
+        reserved = np.minimum(
             demand, fit @ np.array([room.procs * room.room for room in rooms], np.int64)
         )
-        asked = (held.tobytes(), tuple(bag.weight for bag in serving), rooms, fit.tobytes())
-        if self._plan is None or asked != self._asked:
+        state_key = (reserved.tobytes(), tuple(bag.weight for bag in serving), rooms, fit.tobytes())
+        if self._plan is None or state_key != self._last_demand:
             demands = [
                 Demand(procs=int(d), weight=bag.weight)
-                for d, bag in zip(held, serving, strict=True)
+                for d, bag in zip(reserved, serving, strict=True)
             ]
-            self._asked, self._plan = asked, overlay(demands, rooms, fit)
+            self._last_demand, self._plan = state_key, overlay(demands, rooms, fit)
         return self._plan
 
 
-def _kept(plan: Plan, grids: Sequence[Grid], fit: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Processors that are on their way to each grid, for work that is to go to hosts of others that
-    have not come."""
+def _retained(
+    plan: OverlayPlan, grids: Sequence[SupplySite], fit: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the requested processors of each grid for work that is assigned to nodes of other
+    grids which have not joined."""
     procs = np.array([grid.room.procs for grid in grids], np.int64)
     here = procs * np.array([grid.room.busy + grid.room.idle for grid in grids], np.int64)
     coming = procs * np.array([grid.room.coming for grid in grids], np.int64)
     used = plan.procs.sum(axis=0)
     absent = plan.procs * (np.maximum(used - here, 0) / np.maximum(used, 1))
     elsewhere = ((absent.sum(axis=1, keepdims=True) - absent) * fit).sum(axis=0)
-    kept: NDArray[np.float64] = np.minimum(
+    retained: NDArray[np.float64] = np.minimum(
         elsewhere, np.maximum(here + coming - np.maximum(used, here), 0)
     )
-    return kept
+    return retained
 
 
-def _fit(serving: Sequence[BagState], grids: Sequence[Grid], fits: Fits) -> NDArray[np.bool_]:
-    """Which grid may serve which bag: by the sites it names, its tasks' processors, and its
-    policy."""
-    found = np.zeros((len(serving), len(grids)), np.bool_)
+def _fit(serving: Sequence[BagState], grids: Sequence[SupplySite], fits: Fits) -> NDArray[np.bool_]:
+    """Return which grid may serve which bag: by the sites it names, its tasks' processors, and its
+    dispatch policy."""
+    allowed = np.zeros((len(serving), len(grids)), np.bool_)
     for b, bag in enumerate(serving):
         for g, grid in enumerate(grids):
             if (not bag.sites or grid.site in bag.sites) and bag.procs <= grid.room.procs:
-                found[b, g] = fits(bag.number, grid.ad)
-    return found
+                allowed[b, g] = fits(bag.number, grid.ad)
+    return allowed
 
 
-def _ever(bags: Iterable[BagState], grids: Sequence[Grid]) -> list[int]:
-    """Processors that all tasks which ever came would have kept busy, of the bags that may use each
-    grid."""
+def _ever(bags: Iterable[BagState], grids: Sequence[SupplySite]) -> list[int]:
+    """Return the processors that all tasks ever added would have kept busy, of the bags that may
+    use each grid."""
     by_sites: dict[tuple[str, ...], int] = {}
     for bag in bags:
         by_sites[bag.sites] = by_sites.get(bag.sites, 0) + len(bag.tasks) * bag.procs

@@ -1,5 +1,5 @@
-"""Hosts in virtual time: the same core, an event loop of instants, and hosts that come, work, fail
-and vanish."""
+"""Agents in virtual time: the same core, an event loop of instants, and agents that join, work,
+fail and vanish."""
 
 from __future__ import annotations
 
@@ -9,50 +9,49 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.records import End
+from vgrads.dispatch.core.protocol import AgentReply
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Answer, Message, Triple
+from vgrads.exchange.values import AttemptEnd, Hello, Message, Triple
 
 RunTime = Callable[[int, int, str], tuple[float, int]]
-"""(bag, task, host) → (seconds it runs there, exit code)."""
+"""(bag, task, node) → (run time there in seconds, exit code)."""
 
 
 @dataclass(slots=True)
-class _VirtualHost:
+class _VirtualAgent:
     id: str
     slot: str
     procs: int
     ends_s: float
     idle_s: float
-    life: int = 0
+    incarnation: int = 0
     seq: int = 0
     number: int = 0
     queue: deque[Triple] = field(default_factory=deque)
     running: dict[Triple, float] = field(default_factory=dict)
-    ended: list[tuple[int, End]] = field(default_factory=list)
+    ended: list[tuple[int, AttemptEnd]] = field(default_factory=list)
     free: int = 0
     here: bool = True
-    said_hello: bool = False
+    greeted: bool = False
     idle_mark: int = 0
     telling: bool = False
     site: str = ""
 
     def message(
-        self, now_s: float, beats: bool, leaving: str = "", returned: tuple[Triple, ...] = ()
+        self, now_s: float, heartbeats: bool, leaving: str = "", returned: tuple[Triple, ...] = ()
     ) -> Message:
-        """What it says now: what has ended since, and with its heartbeats what it runs."""
+        """Return its message: results since the last one, and with heartbeats its running tasks."""
         self.seq += 1
         hello = None
-        if not self.said_hello:
+        if not self.greeted:
             left_s = None if self.ends_s == float("inf") else self.ends_s - now_s
             hello = Hello(slot=self.slot, procs=self.procs, left_s=left_s, name=self.id)
-            self.said_hello = True
+            self.greeted = True
         ends, self.ended = self.ended, []
-        running = [(t, now_s - at_s) for t, at_s in self.running.items()] if beats else ()
+        running = [(t, now_s - at_s) for t, at_s in self.running.items()] if heartbeats else ()
         return Message(
-            host=self.id,
-            life=f"{self.id}.{self.life}",
+            agent=self.id,
+            incarnation=f"{self.id}.{self.incarnation}",
             seq=self.seq,
             hello=hello,
             ends=ends,
@@ -61,9 +60,9 @@ class _VirtualHost:
             running=running,
         )
 
-    def drop(self, answer: Answer, procs_of: Callable[[int], int]) -> None:
-        """Drop what it was to give back, or is not to go on with."""
-        for triple in (*answer.recall, *answer.cancel):
+    def drop(self, answer: AgentReply, procs_of: Callable[[int], int]) -> None:
+        """Drop the tasks that the answer requests back or cancels."""
+        for triple in (*answer.evict, *answer.cancel):
             if triple in self.queue:
                 self.queue.remove(triple)
         for triple in answer.cancel:
@@ -72,7 +71,7 @@ class _VirtualHost:
 
 
 class _Timeline:
-    """Actions at instants of virtual time, in their order."""
+    """Actions at instants of virtual time, in order."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -80,33 +79,42 @@ class _Timeline:
         self._count = 0
 
     def at(self, instant_s: float, what: Callable[[], None]) -> None:
-        """Do something at an instant."""
+        """Schedule an action at an instant."""
         self._count += 1
         heapq.heappush(self._events, (instant_s, self._count, what))
 
     def run(self, until_s: float = float("inf"), over: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass until nothing happens any more, an instant, or a condition."""
+        """Advance time until no action is left, to an instant, or until a condition holds."""
         while self._events and self._events[0][0] <= until_s and not over():
             self.now_s, _, what = heapq.heappop(self._events)
             what()
 
     @property
     def next_s(self) -> float:
-        """When something happens next by itself; ``inf`` if never."""
+        """Return the time of the next action; ``inf`` if none."""
         return self._events[0][0] if self._events else float("inf")
 
 
-class VirtualHosts(_Timeline):
-    """Simulated hosts around a core. ``delay_s``: how long a message takes each way. ``beat_s``:
-    how often a host says that it is there and what it runs, and hears what it is to stop; without,
-    one that works is not heard of until it has ended something, and hears nothing."""
+class VirtualAgents(_Timeline):
+    """Simulated agents around a core. ``delay_s``: latency of a message in each direction.
+    ``heartbeat_s``: interval of heartbeats, which report running tasks and return cancellations;
+    without them, a working agent sends and receives nothing until a task has ended."""
 
     def __init__(
-        self, core: Core, run_time: RunTime, delay_s: float = 0.001, beat_s: float = float("inf")
+        self,
+        core: Core,
+        run_time: RunTime,
+        delay_s: float = 0.001,
+        heartbeat_s: float = float("inf"),
     ) -> None:
         super().__init__()
-        self.core, self._run_time, self._delay_s, self._beat_s = core, run_time, delay_s, beat_s
-        self.hosts: dict[str, _VirtualHost] = {}
+        self.core, self._run_time, self._delay_s, self._heartbeat_s = (
+            core,
+            run_time,
+            delay_s,
+            heartbeat_s,
+        )
+        self.agents: dict[str, _VirtualAgent] = {}
         self.on_left: Callable[[str, float], None] = lambda *_: None
         self._level_due = False
         self._wake_s = float("inf")
@@ -121,85 +129,85 @@ class VirtualHosts(_Timeline):
         idle_s: float = float("inf"),
         site: str = "",
     ) -> None:
-        """A host comes now, or comes back as a new process; it leaves by itself after ``idle_s``
-        without a task."""
-        before = self.hosts.get(id)
-        life = before.life + 1 if before else 0
-        host = _VirtualHost(id, slot, procs, ends_s, idle_s, life, free=procs, site=site)
-        self.hosts[id] = host
-        self._send(host)
-        if self._beat_s < float("inf"):
-            self.at(self.now_s + self._beat_s, partial(self._beat, host))
+        """Add an agent now, or restart it as a new process; it leaves after ``idle_s`` without a
+        task."""
+        before = self.agents.get(id)
+        incarnation = before.incarnation + 1 if before else 0
+        agent = _VirtualAgent(id, slot, procs, ends_s, idle_s, incarnation, free=procs, site=site)
+        self.agents[id] = agent
+        self._send(agent)
+        if self._heartbeat_s < float("inf"):
+            self.at(self.now_s + self._heartbeat_s, partial(self._heartbeat, agent))
             if not self._listens:
                 self._listens = True
-                self.at(self.now_s + self._beat_s, self._listen)
+                self.at(self.now_s + self._heartbeat_s, self._listen)
 
     def leave(self, id: str, lost: bool = False) -> None:
-        """A host goes: at once and without a word where it is ``lost``."""
-        host = self.hosts[id]
-        if not host.here:
+        """Remove an agent: at once and without a message where it is ``lost``."""
+        agent = self.agents[id]
+        if not agent.here:
             return
-        host.here = False
+        agent.here = False
         if lost:
-            known = self.core.state.hosts.get(self.core.state.by_id.get(id, -1))
-            if known is not None and known.here:
-                self.core.gone(known, self.now_s, lost=True)
+            existing = self.core.state.agents.get(self.core.state.by_id.get(id, -1))
+            if existing is not None and existing.here:
+                self.core.gone(existing, self.now_s, lost=True)
             self._push()
         else:
-            self._send(host, leaving="left")
+            self._send(agent, leaving="left")
         self.on_left(id, self.now_s)
 
     def vanish(self, id: str) -> None:
-        """A host is no more, without a word: what it had is missed by its deadline, its silence, or
-        its coming back.
+        """Remove an agent without a message: its tasks are detected as lost by their deadline, its
+        silence, or its return.
 
-        One that waits for work holds a connection, and that breaks; one that works holds none.
+        An agent that waits for work has an open connection, which breaks; one that works has none.
         """
-        host = self.hosts[id]
-        if not host.here:
+        agent = self.agents[id]
+        if not agent.here:
             return
-        host.here = False
-        if not host.running and not host.queue:
+        agent.here = False
+        if not agent.running and not agent.queue:
             self.core.waiting.pop(self.core.state.by_id.get(id, -1), None)
         self.on_left(id, self.now_s)
 
     def push(self) -> None:
-        """Tell hosts that wait what there is for them now."""
+        """Send waiting agents the work that there is for them now."""
         self._push()
 
     # inside
 
     def _send(
-        self, host: _VirtualHost, leaving: str = "", returned: tuple[Triple, ...] = ()
+        self, agent: _VirtualAgent, leaving: str = "", returned: tuple[Triple, ...] = ()
     ) -> None:
-        message = host.message(self.now_s, self._beat_s < float("inf"), leaving, returned)
-        self.at(self.now_s + self._delay_s, lambda: self._hear(host, message))
+        message = agent.message(self.now_s, self._heartbeat_s < float("inf"), leaving, returned)
+        self.at(self.now_s + self._delay_s, lambda: self._receive(agent, message))
 
     def _procs(self, bag: int) -> int:
         return self.core.state.bags[bag].procs
 
-    def _beat(self, host: _VirtualHost) -> None:
-        if host.here:
-            self._send(host)
-            self.at(self.now_s + self._beat_s, partial(self._beat, host))
+    def _heartbeat(self, agent: _VirtualAgent) -> None:
+        if agent.here:
+            self._send(agent)
+            self.at(self.now_s + self._heartbeat_s, partial(self._heartbeat, agent))
 
     def _listen(self) -> None:
         if self.core.lose_silent(self.now_s):
             self._push()
-        self.at(self.now_s + self._beat_s, self._listen)
+        self.at(self.now_s + self._heartbeat_s, self._listen)
 
-    def _hear(self, host: _VirtualHost, message: Message) -> None:
-        if not self.core.hear(message, self.now_s, host.site):
+    def _receive(self, agent: _VirtualAgent, message: Message) -> None:
+        if not self.core.receive(message, self.now_s, agent.site):
             return
-        known = self.core.state.hosts[self.core.state.by_id[host.id]]
-        host.number = known.number
-        if known.here:
-            self._tell(host, self.core.answer(known, self.now_s))
+        existing = self.core.state.agents[self.core.state.by_id[agent.id]]
+        agent.number = existing.number
+        if existing.here:
+            self._report(agent, self.core.answer(existing, self.now_s))
         self._push()
 
     def _push(self) -> None:
-        for known, answer in self.core.due(self.now_s):
-            self._tell(self.hosts[known.id], answer)
+        for agent, answer in self.core.due(self.now_s):
+            self._report(self.agents[agent.id], answer)
         next_s = max(self.core.next_s, self.now_s + 1e-3)
         if next_s < self._wake_s or self._wake_s <= self.now_s:
             self._wake_s = next_s
@@ -212,78 +220,78 @@ class VirtualHosts(_Timeline):
     def _level(self) -> None:
         self._level_due = False
         self.core.level()
-        for known, answer in self.core.due(self.now_s):
-            self._tell(self.hosts[known.id], answer)
+        for agent, answer in self.core.due(self.now_s):
+            self._report(self.agents[agent.id], answer)
 
-    def _tell(self, host: _VirtualHost, answer: Answer) -> None:
+    def _report(self, agent: _VirtualAgent, answer: AgentReply) -> None:
         if answer:
-            self.at(self.now_s + self._delay_s, lambda: self._take(host, answer))
+            self.at(self.now_s + self._delay_s, lambda: self._take(agent, answer))
         else:
-            self._watch_idle(host)
+            self._watch_idle(agent)
 
-    def _take(self, host: _VirtualHost, answer: Answer) -> None:
-        if not host.here:
+    def _take(self, agent: _VirtualAgent, answer: AgentReply) -> None:
+        if not agent.here:
             return
-        host.idle_mark += 1
-        host.queue.extend(answer.give)
-        returned = tuple(t for t in answer.recall if t in host.queue)
-        host.drop(answer, self._procs)
+        agent.idle_mark += 1
+        agent.queue.extend(answer.give)
+        returned = tuple(t for t in answer.evict if t in agent.queue)
+        agent.drop(answer, self._procs)
         if answer.drain:
-            returned += tuple(host.queue)
-            host.queue.clear()
-        if returned or (answer.drain and not host.running):
-            self._send(host, "drained" if answer.drain else "", returned)
-            if answer.drain and not host.running:
-                host.here = False
-                self.on_left(host.id, self.now_s)
+            returned += tuple(agent.queue)
+            agent.queue.clear()
+        if returned or (answer.drain and not agent.running):
+            self._send(agent, "drained" if answer.drain else "", returned)
+            if answer.drain and not agent.running:
+                agent.here = False
+                self.on_left(agent.id, self.now_s)
                 return
-        self._begin(host)
-        self._watch_idle(host)
-        if answer.cancel and not host.running and self._beat_s < float("inf"):
-            self._send(host)  # free before its time: it asks at once
-        elif answer.give and host.free > 0 and not host.queue:
-            self._send(host)  # it has room for more, as agents say too
+        self._begin(agent)
+        self._watch_idle(agent)
+        if answer.cancel and not agent.running and self._heartbeat_s < float("inf"):
+            self._send(agent)  # free before its time: it requests work at once
+        elif answer.give and agent.free > 0 and not agent.queue:
+            self._send(agent)  # it has room for more, which real agents report too
 
-    def _begin(self, host: _VirtualHost) -> None:
-        while host.free > 0 and host.queue:
-            triple = host.queue.popleft()
+    def _begin(self, agent: _VirtualAgent) -> None:
+        while agent.free > 0 and agent.queue:
+            triple = agent.queue.popleft()
             procs = self._procs(triple[0])
-            if procs > host.free and host.running:
-                host.queue.appendleft(triple)
+            if procs > agent.free and agent.running:
+                agent.queue.appendleft(triple)
                 return
-            runs_s, code = self._run_time(triple[0], triple[1], host.id)
-            host.free -= procs
-            host.running[triple] = self.now_s
-            self.at(self.now_s + runs_s, partial(self._end, host, triple, runs_s, code))
+            runs_s, code = self._run_time(triple[0], triple[1], agent.id)
+            agent.free -= procs
+            agent.running[triple] = self.now_s
+            self.at(self.now_s + runs_s, partial(self._end, agent, triple, runs_s, code))
 
-    def _end(self, host: _VirtualHost, triple: Triple, ran_s: float, code: int) -> None:
-        if not host.here or host.running.pop(triple, None) is None:
+    def _end(self, agent: _VirtualAgent, triple: Triple, ran_s: float, code: int) -> None:
+        if not agent.here or agent.running.pop(triple, None) is None:
             return
         bag, task, attempt = triple
-        host.free += self._procs(bag)
-        host.ended.append((bag, End(task, host.number, self.now_s, code, attempt, ran_s)))
-        self._begin(host)
-        if not host.telling:  # what ends within a moment is told at once
-            host.telling = True
+        agent.free += self._procs(bag)
+        agent.ended.append((bag, AttemptEnd(task, agent.number, self.now_s, code, attempt, ran_s)))
+        self._begin(agent)
+        if not agent.telling:  # ends within a moment are reported at once
+            agent.telling = True
             self.at(
-                self.now_s + (self._delay_s if host.running else 0.0), lambda: self._report(host)
+                self.now_s + (self._delay_s if agent.running else 0.0),
+                lambda: self._send_ends(agent),
             )
 
-    def _report(self, host: _VirtualHost) -> None:
-        host.telling = False
-        if host.here:
-            self._send(host)
+    def _send_ends(self, agent: _VirtualAgent) -> None:
+        agent.telling = False
+        if agent.here:
+            self._send(agent)
 
-    def _watch_idle(self, host: _VirtualHost) -> None:
-        """A host without a task leaves after its time: distributed release (Falkon, section
-        3.1)."""
-        if host.idle_s == float("inf") or host.running or host.queue or not host.here:
+    def _watch_idle(self, agent: _VirtualAgent) -> None:
+        """Let an agent leave after its idle time: distributed release (Falkon, section 3.1)."""
+        if agent.idle_s == float("inf") or agent.running or agent.queue or not agent.here:
             return
-        host.idle_mark += 1
-        mark = host.idle_mark
+        agent.idle_mark += 1
+        mark = agent.idle_mark
 
         def leave() -> None:
-            if host.here and host.idle_mark == mark and not host.running and not host.queue:
-                self.leave(host.id)
+            if agent.here and agent.idle_mark == mark and not agent.running and not agent.queue:
+                self.leave(agent.id)
 
-        self.at(self.now_s + host.idle_s, leave)
+        self.at(self.now_s + agent.idle_s, leave)

@@ -1,2 +1,2 @@
-"""The dispatcher at work: agents ask at its port, the core decides, the journal is written, then
-they are answered."""
+"""The dispatcher's server: agents send requests to its port, the core decides, the journal is
+written, then they are answered."""

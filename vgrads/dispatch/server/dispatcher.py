@@ -1,5 +1,5 @@
-"""A dispatcher with its hosts: manager and fleet in one event loop, from the first bag to the last
-slot given back."""
+"""A dispatcher with its agents: manager and fleet in one event loop, from the first bag to the
+release of the last slot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from vgrads.dispatch.fleet.fleet import Fleet
-from vgrads.dispatch.server.manager import Manager
+from vgrads.dispatch.server.manager import DispatchManager
 
 _PERIOD_S = 0.5
 _LEAVE_S = 60.0
@@ -19,14 +19,14 @@ _log = logging.getLogger("vgrads.dispatch")
 
 @dataclass
 class Dispatcher:
-    """``control``: called twice a second in the loop, to hand over bags and wishes; True when
-    nothing is to do. ``often``: called ten times a second, to look whether an open bag has grown.
+    """``control``: called twice per second in the loop, to submit bags and requests; True when no
+    work is left. ``often``: called ten times per second, to check whether an open bag has grown.
 
-    It ends when there is nothing to do, giving everything back; :meth:`leave` ends it so that hosts
-    work on.
+    It ends when no work is left, and releases everything; :meth:`leave` ends it so that agents work
+    on.
     """
 
-    manager: Manager
+    manager: DispatchManager
     fleet: Fleet
     control: Callable[[], bool]
     often: Callable[[], None] = lambda: None
@@ -35,27 +35,25 @@ class Dispatcher:
     _hopeless: str = ""
 
     def leave(self) -> None:
-        """Stop here and now, and leave hosts and slots as they are, for a dispatcher that comes
-        later."""
+        """Stop at once, and leave agents and slots as they are, for a later dispatcher."""
         self._left = True
 
     def end(self) -> None:
-        """Give everything back and stop, whatever is left to do; a dispatcher that comes later goes
-        on with it."""
+        """Release everything and stop, even with work left; a later dispatcher continues it."""
         self._ended = True
 
     @property
     def ended_early(self) -> bool:
-        """True where somebody ended it or left before the work was done."""
+        """Return True where it was ended or left before the work was done."""
         return self._ended or self._left
 
     @property
     def hopeless(self) -> str:
-        """Why it ended although there is work: no host can come."""
+        """Return why it ended although there is work: no agent can join."""
         return self._hopeless
 
     async def run(self) -> None:
-        """Until there is nothing to do, or nothing can be done."""
+        """Run until no work is left, or none can be done."""
         working = asyncio.ensure_future(self.manager.work())
         thread = ThreadPoolExecutor(1, "sites")
         try:
@@ -82,7 +80,7 @@ class Dispatcher:
                 self.often()
 
     async def _look_after(self, thread: ThreadPoolExecutor) -> None:
-        """Decide, write it down, ask the sites, hear what they say."""
+        """Decide, write the journal, send requests to the sites, process their answers."""
         self.fleet.decide(self.manager.clock.now())
         await self._carry_out(thread)
 
@@ -90,22 +88,21 @@ class Dispatcher:
         await self.manager.durable()
         loop = asyncio.get_running_loop()
         events = await loop.run_in_executor(thread, self.fleet.carry_out)
-        self.fleet.heard(events, self.manager.clock.now())
-        self.manager.poke()
+        self.fleet.observe(events, self.manager.clock.now())
+        self.manager.notify()
 
     async def _give_back(self, thread: ThreadPoolExecutor) -> None:
-        """Hosts are told to go, their slots given back; a site that does not answer is not waited
-        for for ever."""
+        """Shut down agents and release their slots, with a timeout for sites that do not answer."""
         clock = self.manager.clock
         end_s = clock.now() + _LEAVE_S
-        for host in self.manager.state.hosts.values():
-            if host.here:
-                self.manager.dismiss(host, "the work is over")
+        for agent in self.manager.state.agents.values():
+            if agent.here:
+                self.manager.disconnect(agent, "the work has ended")
         soon_s = clock.now() + 5.0
-        while clock.now() < soon_s and any(h.here for h in self.manager.state.hosts.values()):
+        while clock.now() < soon_s and any(h.here for h in self.manager.state.agents.values()):
             await asyncio.sleep(0.05)
         while not self.fleet.wait_for_end() and clock.now() < end_s:
             await self._carry_out(thread)
             await asyncio.sleep(0.1)
         if not self.fleet.wait_for_end():
-            _log.warning("not all slots could be given back: vgrads sites sweep finds them")
+            _log.warning("not all slots could be released: find them with 'vgrads sites sweep'")

@@ -1,5 +1,5 @@
-"""What a dispatcher puts on the disk together before anybody is answered: records, what tasks
-printed, outputs."""
+"""Data that a dispatcher writes to disk together before agents are answered: records, output of
+tasks, output files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from vgrads.dispatch.core.faults import BagFault, fault_in
 from vgrads.dispatch.core.state import State
-from vgrads.dispatch.server.messages import Said
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.block_files import keep_values
-from vgrads.dispatch.storage.journal import Journal
+from vgrads.dispatch.storage.journal import DispatchJournal
+from vgrads.exchange.messages import PrintedOutput
 
 _log = logging.getLogger("vgrads.dispatch")
 _FULL_DISK_S = 2.0
@@ -24,24 +24,23 @@ Arrived = tuple[int, int, int, bool]
 
 
 @dataclass
-class Group:
-    """``arrived``: outputs of attempts that have ended; ``faults``: what was wrong with the files
-    of single bags."""
+class CommitGroup:
+    """``arrived``: outputs of ended attempts; ``faults``: errors in the files of single bags."""
 
     records: bytes = b""
-    printed: dict[int, list[Said]] = field(default_factory=dict)
+    printed: dict[int, list[PrintedOutput]] = field(default_factory=dict)
     arrived: deque[Arrived] = field(default_factory=deque)
     faults: list[BagFault] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.records or self.printed or self.arrived)
 
-    def write(self, journal: Journal, files: Mapping[int, BagFiles]) -> None:
-        """Write it; after an OSError (a full disk) again, and then what was written is not written
-        twice."""
+    def write(self, journal: DispatchJournal, files: Mapping[int, BagFiles]) -> None:
+        """Write the group. It may be repeated after an OSError (a full disk); parts already written
+        are not written twice."""
         for bag in list(self.printed):
-            said = self.printed[bag]
-            self._try(files, bag, lambda of: of.printed.append(said))  # noqa: B023 called at once
+            printed = self.printed[bag]
+            self._try(files, bag, lambda of: of.printed.append(printed))  # noqa: B023 called at once
             del self.printed[bag]
         self.faults += keep_values(files, self.arrived)
         if self.records:
@@ -61,21 +60,21 @@ class Group:
 
 
 class GroupWriter:
-    """Writes groups one after the other, in a thread of its own. ``group``: the one that is being
-    collected; ``problem``: why nothing can be written."""
+    """Writes groups in sequence, in its own thread. ``group``: the one being collected;
+    ``problem``: why nothing can be written."""
 
-    def __init__(self, journal: Journal, files: Mapping[int, BagFiles]) -> None:
+    def __init__(self, journal: DispatchJournal, files: Mapping[int, BagFiles]) -> None:
         self._journal, self._files = journal, files
         self._thread = ThreadPoolExecutor(1, "journal")
-        self.group, self.problem = Group(), ""
+        self.group, self.problem = CommitGroup(), ""
 
     async def flush(self, closing: Callable[[], bool]) -> list[BagFault]:
-        """Write what was collected; what was wrong with files of single bags.
+        """Write the collected group; return the faults in files of single bags.
 
-        A full disk is waited for, unless ``closing``: then nobody is answered any more, and agents
-        keep what was not written.
+        Waits while the disk is full, unless ``closing``: then no answers are sent any more, and
+        agents keep unwritten results.
         """
-        group, self.group = self.group, Group()
+        group, self.group = self.group, CommitGroup()
         group.records = self._journal.take()
         if not group:
             return []
@@ -95,11 +94,11 @@ class GroupWriter:
         return group.faults
 
     def roll(self, state: State) -> None:
-        """Begin a new segment of the journal where this one is full."""
+        """Start a new segment of the journal where the current one is full."""
         if self._journal.full:
             roll = self._journal.roll(state)
             asyncio.get_running_loop().run_in_executor(None, roll.carry_out)
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for writes in progress."""
         self._thread.shutdown()

@@ -1,1 +1,1 @@
-"""What a dispatcher keeps on the disk: its journal, its bags, their inputs and results."""
+"""A dispatcher's storage: its journal, its bags, their inputs and results."""

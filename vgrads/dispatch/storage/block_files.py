@@ -1,8 +1,9 @@
-"""A bag whose tasks are blocks of cells: what each block reads, and where its values go.
+"""A bag whose tasks are blocks of cells: the inputs of each block, and the destination of its
+values.
 
-``matrix.json`` in the bag's folder says what it is; ``given/`` keeps the function and the runner as
-they were. Values come back as one output file a block, and are in the matrix file, on the disk,
-before the journal says that it is done.
+``matrix.json`` in the bag's folder describes it; ``given/`` stores the function and the runner as
+submitted. Values are returned as one output file per block, and are in the matrix file, on disk,
+before the journal records the block as done.
 """
 
 from __future__ import annotations
@@ -16,32 +17,30 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vgrads.bags.bag import TASK, Bag
+from vgrads.bags.bag import TASK, BagSpec
 from vgrads.dispatch.core.faults import BagFault, fault_in, serving
-from vgrads.dispatch.core.records import End
-from vgrads.dispatch.core.talk import Message
 from vgrads.dispatch.core.tasks import DONE, ENDED
 from vgrads.dispatch.server.messages import Files
-from vgrads.dispatch.storage.bag_files import BagFiles, Read
+from vgrads.dispatch.storage.bag_files import BagFiles, InputFile
 from vgrads.dispatch.storage.matrix_store import MatrixStore, joined, parted
+from vgrads.exchange.values import UNSENT, AttemptEnd, Message
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.generated.blocks import Area, Grid
+from vgrads.workflows.generated.blocks import Area, BlockGrid
 
 ABOUT = "matrix.json"
 RUNNER, WORK, EDGE, EDGES = "vgrads-block", "work.json", "edge", "edges"
-_NOTHING_WRITTEN = -1000  # the code of an attempt whose output is not there
 _EDGE_MIB = 2.0**-10
 _log = logging.getLogger("vgrads.dispatch")
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """What a bag of blocks is. ``python``: options of the Python that
-    runs the runner, the one that its agent runs on; ``common``: name at the host → file and
-    digest, the same for all blocks; ``a``, ``b``: items of both sides as [file, digest];
-    ``matrix``: the file that the values go to. Files that are not absolute lie in ``given``."""
+    """Description of a bag of blocks. ``python``: options of the Python that runs the runner, the
+    one that its agent runs on; ``common``: name at the node → file and digest, the same for all
+    blocks; ``a``, ``b``: items of both sides as [file, digest]; ``matrix``: the file that receives
+    the values. Relative paths are in ``given``."""
 
-    grid: Grid
+    grid: BlockGrid
     matrix: str
     python: str
     common: Mapping[str, Sequence[str]]
@@ -49,42 +48,43 @@ class Blocks:
     b: Sequence[Sequence[str]] = ()
 
     @classmethod
-    def read(cls, place: Path) -> Blocks:
-        """Those of a bag's folder."""
+    def read(cls, folder: Path) -> Blocks:
+        """Read the description from a bag's folder."""
         try:
-            fields = json.loads((place / ABOUT).read_text())
-            return cls(**{**fields, "grid": Grid(**fields["grid"])})
+            fields = json.loads((folder / ABOUT).read_text())
+            return cls(**{**fields, "grid": BlockGrid(**fields["grid"])})
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"cannot be read: {error}", where=str(place / ABOUT)) from error
+            raise InputError(f"cannot be read: {error}", where=str(folder / ABOUT)) from error
 
     def as_json(self) -> dict[str, Any]:
-        """Itself as plain values."""
+        """Encode it as plain values."""
         return {**self.__dict__, "grid": self.grid.as_json()}
 
     def items(self, area: Area) -> dict[str, Sequence[str]]:
-        """Name at the host → file and digest, of the items that an area's cells read."""
-        found = {}
+        """Return name at the node → file and digest, of the items that an area's cells read."""
+        files = {}
         right = self.a if self.grid.half else self.b
         for side, items, numbers in (
             ("a", self.a, range(area.top, area.bottom)),
             ("b", right, range(area.left, area.right)),
         ):
             for n in numbers if items else ():
-                found[f"{side}/{n}/{Path(items[n][0]).name}"] = items[n]
-        return found
+                files[f"{side}/{n}/{Path(items[n][0]).name}"] = items[n]
+        return files
 
-    # as commands of a bag (:class:`vgrads.bags.bag.Commands`)
+    # as commands of a bag (:class:`vgrads.bags.bag.TaskCommands`)
 
     def __len__(self) -> int:
         return self.grid.order.size
 
     def command(self, task: int) -> str:
-        """What computes a block."""
+        """Return the command that computes a block."""
         area = " ".join(map(str, self.grid.area(task)))
         return f'"$VGRADS_PYTHON" {self.python} {RUNNER} {area} {output(task)}'
 
     def filled(self, texts: Sequence[str], task: int) -> list[str]:
-        """The names of a block's files: what stands for inputs is all of them."""
+        """Return the names of a block's files: the placeholder for inputs expands to all of
+        them."""
         if not texts:
             return []
         return (
@@ -94,39 +94,37 @@ class Blocks:
         )
 
     def values(self, task: int) -> dict[str, str]:
-        """Its number."""
+        """Return its number."""
         return {TASK: str(task)}
 
 
 def output(task: int | str) -> str:
-    """The name of a block's values."""
+    """Return the name of the file of a block's values."""
     return f"block.{task}"
 
 
-def keep_blocks(place: Path, blocks: Blocks) -> None:
-    """Put the description into a bag's folder, before the bag."""
-    (place / ABOUT).write_text(json.dumps(blocks.as_json()))
+def keep_blocks(folder: Path, blocks: Blocks) -> None:
+    """Write the description into a bag's folder, before the bag."""
+    (folder / ABOUT).write_text(json.dumps(blocks.as_json()))
 
 
-def is_of_blocks(place: Path) -> bool:
-    """True for the folder of a bag of blocks."""
-    return (place / ABOUT).exists()
+def is_of_blocks(folder: Path) -> bool:
+    """Return True for the folder of a bag of blocks."""
+    return (folder / ABOUT).exists()
 
 
-def blocks_bag(bag: Bag, place: Path) -> tuple[Bag, BagFiles]:
-    """The bag of a folder with its blocks as tasks, and its files. ``bag``: its rules."""
-    blocks = Blocks.read(place)
+def blocks_bag(bag: BagSpec, folder: Path) -> tuple[BagSpec, BagFiles]:
+    """Return the bag of a folder with its blocks as tasks, and its files. ``bag``: its rules."""
+    blocks = Blocks.read(folder)
     wave = blocks.grid.kind == "wavefront"
     bag = replace(
         bag,
         commands=blocks,
         order=blocks.grid.order if wave else None,
         outputs=(output("{task}"),),
-        inputs=()
-        if wave
-        else ("{inputs}",),  # blocks of a Wavefront are not nearer to one host than to another
+        inputs=() if wave else ("{inputs}",),  # Wavefront blocks have no preferred node
     )
-    return bag, BlockFiles(bag, place, place / "given", blocks=blocks)
+    return bag, BlockFiles(bag, folder, folder / "given", blocks=blocks)
 
 
 @dataclass
@@ -145,8 +143,8 @@ class BlockFiles(BagFiles):
 
     @property
     def store(self) -> MatrixStore:
-        """The matrix file, opened when it is first asked for: who only looks at the bag does not
-        hold it."""
+        """Return the matrix file, opened on first use: a reader of the bag's status does not open
+        it."""
         if self._store is None:
             self._store = MatrixStore(Path(self.blocks.matrix), write=True)
         return self._store
@@ -157,20 +155,20 @@ class BlockFiles(BagFiles):
         return {digest: self.source / path for path, digest in items}
 
     def had(self, status: Sequence[int]) -> list[int]:
-        """Blocks that have not ended, though their values are in the matrix file; InputError where
-        it lacks some that are said to be done."""
+        """Return blocks that are not done in the journal, though their values are in the matrix
+        file. Raise InputError where it lacks some that are recorded as done."""
         if any(kind == DONE and not self.store.has(task) for task, kind in enumerate(status)):
             raise InputError(
                 "lacks blocks that were done",
                 where=self.blocks.matrix,
-                fix="begin anew: give the whole command again",
+                fix="start again: give the whole command",
             )
         return [
             task for task, kind in enumerate(status) if kind not in ENDED and self.store.has(task)
         ]
 
     def of(self, task: int) -> Files:
-        """What a block reads, and its output."""
+        """Return the inputs of a block, and its output."""
         area = self.blocks.grid.area(task)
         named = {**self.blocks.common, **self.blocks.items(area)}
         inputs = {name: digest for name, (_, digest) in named.items()}
@@ -182,12 +180,13 @@ class BlockFiles(BagFiles):
         items = self.blocks.items(self.blocks.grid.area(task))
         return [digest for _, digest in items.values()]
 
-    def reads(self, task: int) -> list[Read]:
+    def reads(self, task: int) -> list[InputFile]:
         common = {digest for _, digest in self.blocks.common.values()}
-        found = [*common, *self.digests(task)]
-        reads = [Read(digest, self._mib(digest), digest in common) for digest in found]
-        if self.blocks.grid.kind == "wavefront":  # values around it: a few, of this block alone
-            reads.append(Read(f"{EDGE} {task}", _EDGE_MIB, False))
+        digests = [*common, *self.digests(task)]
+        reads = [InputFile(digest, self._mib(digest), digest in common) for digest in digests]
+        # values around it: few, and used by this block only
+        if self.blocks.grid.kind == "wavefront":
+            reads.append(InputFile(f"{EDGE} {task}", _EDGE_MIB, False))
         return reads
 
     def _mib(self, digest: str) -> float:
@@ -197,22 +196,24 @@ class BlockFiles(BagFiles):
         return self._sizes[digest]
 
     def input(self, digest: str) -> Path | None:
-        found = self._by_digest.get(digest)
-        if found is None:
-            found = next((path for path, known in self._edges.values() if known == digest), None)
-        return found
+        file = self._by_digest.get(digest)
+        if file is None:
+            file = next(
+                (path for path, edge_digest in self._edges.values() if edge_digest == digest), None
+            )
+        return file
 
     # the values around a block
 
     @cached_property
     def _border(self) -> list[bytes]:
-        """The values that were given: the corner, then above the first row, then left of the first
+        """Return the initial values: the corner, then above the first row, then left of the first
         column."""
         grid = self.blocks.grid
         return parted((self.source / EDGES).read_bytes(), 1 + grid.cols + grid.rows)
 
     def _edge(self, task: int) -> str:
-        """The digest of the values around a block, in a file."""
+        """Return the digest of the file with the values around a block."""
         if task not in self._edges:
             body = joined(self.around(task))
             path = self.folder / "edges" / str(task)
@@ -222,11 +223,11 @@ class BlockFiles(BagFiles):
         return self._edges[task][1]
 
     def around(self, task: int) -> list[bytes]:
-        """The corner, the values above a block from left to right, and those left of it from top to
-        bottom."""
+        """Return the corner, the values above a block from left to right, and those left of it from
+        top to bottom."""
         top, bottom, left, right = self.blocks.grid.area(task)
         cols, border = self.blocks.grid.cols, self._border
-        up, beside = task - self.blocks.grid.order.cols, task - 1
+        up, overrides = task - self.blocks.grid.order.cols, task - 1
         if top == 0:
             above = border[left : right + 1]
         else:
@@ -235,16 +236,16 @@ class BlockFiles(BagFiles):
         if left == 0:
             return above + border[1 + cols + top : 1 + cols + bottom]
         wide = self.blocks.grid.wide
-        return above + self.store.values(beside)[wide - 1 :: wide]
+        return above + self.store.values(overrides)[wide - 1 :: wide]
 
     def _corner(self, block: int) -> bytes:
         return self.store.values(block)[-1]
 
-    # what comes back
+    # returned values
 
-    def judged(self, end: End) -> End:
-        """An end; of an attempt that failed, where it says that it has succeeded and its values are
-        not whole."""
+    def judged(self, end: AttemptEnd) -> AttemptEnd:
+        """Return an end; changed to a failure where it reports success and its values are
+        incomplete."""
         task = end.task
         if end.code != 0 or not 0 <= task < len(self.blocks) or self.store.has(task):
             return end
@@ -253,12 +254,12 @@ class BlockFiles(BagFiles):
             parted(body, self.blocks.grid.count(task))
         except (OSError, InputError) as error:
             _log.warning("block %d of '%s': %s", task, self.bag.name, error)
-            return end._replace(code=_NOTHING_WRITTEN)
+            return end._replace(code=UNSENT)
         return end
 
     def keep(self, blocks: Iterable[tuple[int, int]]) -> None:
-        """The values of these (task, attempt) go into the matrix file, on the disk when this
-        returns; more than once is no harm."""
+        """Write the values of these (task, attempt) to the matrix file; they are on disk on return.
+        Repetition is harmless."""
         fresh = [(task, attempt) for task, attempt in blocks if not self.store.has(task)]
         self.store.append(
             (task, (self.arriving(task, attempt) / output(task)).read_bytes())
@@ -269,7 +270,7 @@ class BlockFiles(BagFiles):
                 self._edges.pop(task)[0].unlink(missing_ok=True)
 
     def commit(self, task: int, attempt: int) -> None:
-        """They are in the matrix file."""
+        """Discard the output files: the values are in the matrix file."""
         self.discard(task, attempt)
 
     def close(self) -> None:
@@ -279,7 +280,7 @@ class BlockFiles(BagFiles):
 
 
 def judged(message: Message, files: Mapping[int, BagFiles]) -> Message:
-    """A message in which blocks without whole values have failed."""
+    """Return a message in which blocks with incomplete values have failed."""
     strict = {number for number, _ in message.ends if number in files and files[number].strict}
     if not strict:
         return message
@@ -294,8 +295,8 @@ def judged(message: Message, files: Mapping[int, BagFiles]) -> Message:
 def keep_values(
     files: Mapping[int, BagFiles], arrived: Iterable[tuple[int, int, int, bool]]
 ) -> list[BagFault]:
-    """Of what has come the values of blocks that count go into their matrix files: before the
-    journal says so. Bags where they cannot."""
+    """Write the arrived values of blocks that count to their matrix files, before the journal
+    records them. Return bags where that fails."""
     by_bag: dict[int, list[tuple[int, int]]] = {}
     for bag, task, attempt, counts in arrived:
         if counts and files[bag].strict:

@@ -1,8 +1,8 @@
-"""A dispatcher's journal: written ahead in groups, cut into segments, compacted while it goes on.
+"""A dispatcher's journal: written ahead in groups, cut into segments, compacted in the background.
 
-``seg-N.log``: groups of records, each with its length and checksum. ``image-N.bin``: the state
-where segment N begins. ``ends-N.bin``: how attempts ended that segment N told of, by bag, for
-whoever asks for results: all that is left of a segment when it is compacted.
+``seg-N.log``: groups of records, each with its length and checksum. ``image-N.bin``: the state at
+the start of segment N. ``ends-N.bin``: the ends of attempts recorded in segment N, by bag, for
+requests of results: all that is left of a segment when it is compacted.
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ from threading import Lock
 import numpy as np
 
 from vgrads.dispatch.core.fold import apply
-from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
 from vgrads.dispatch.core.records import END, Record, pack, packed_ends, unpack
+from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
 from vgrads.dispatch.core.state import State
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.files import append_durably
+from vgrads.kernel.files import append_durably, sync_folder, write_whole
 
 _FRAME = struct.Struct("<4sII")
 _MAGIC, _PACKED = b"vgj1", b"vgj2"
-_WORTH = (
-    256  # bytes of a group from which on it is packed: then what its records have in common goes
-)
+_WORTH = 256  # bytes from which a group is compressed
 _BLOCK = struct.Struct("<II")
 _FRESH = 0.05
 SEGMENT_BYTES = 32 * 2**20
-"""A segment of this size is closed."""
+"""Size at which a segment is closed, in bytes."""
 
 
-class Journal:
+class DispatchJournal:
     """Appends groups of records. One thread adds, one at a time writes.
 
-    Nothing counts before :meth:`write` has returned: then the group is on the disk.
+    Nothing is durable before :meth:`write` has returned: then the group is on disk.
     """
 
     def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -46,19 +44,19 @@ class Journal:
         self.folder, self._most = folder, segment_bytes
         self._group: list[bytes] = []
         self._rolling = Lock()
-        self.commit_s = 0.0  # how long a group takes to get to the disk: the mean, aged
+        self.commit_s = 0.0  # time to write a group to disk: aged mean
         numbers = _numbers(folder, "seg")
         self._number = numbers[-1] if numbers else 1
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
         self._size = os.lseek(self._file, 0, os.SEEK_END)
-        _sync_folder(folder)
+        sync_folder(folder)
 
     def add(self, record: Record) -> None:
-        """Put a record into the group that is written next."""
+        """Add a record to the next group."""
         self._group.append(pack(record))
 
     def take(self) -> bytes:
-        """The group that was collected, as it is to be written; empty where there is nothing."""
+        """Return the collected group, ready to write; empty where there is none."""
         if not self._group:
             return b""
         body = b"".join(self._group)
@@ -69,8 +67,7 @@ class Journal:
         return _FRAME.pack(magic, len(body), zlib.crc32(body)) + body
 
     def write(self, group: bytes) -> None:
-        """Write a group to the disk; OSError where it cannot be, and then nothing of it is
-        there."""
+        """Write a group to disk. Raise OSError where that fails, and then none of it is there."""
         begun_s = time.monotonic()
         self._size = append_durably(self._file, self._size, group)
         took_s = time.monotonic() - begun_s
@@ -78,24 +75,22 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """True where the segment is to be closed. Not while records are collected: the state has
-        them already, and they would be told again behind its image."""
+        """Return True where the segment is to be closed. Not while records are collected: the state
+        contains them already, and a replay would apply them twice after its snapshot."""
         return self._size >= self._most and not self._group
 
     def roll(self, state: State) -> Roll:
-        """Begin a new segment with this state; what is returned is to be carried out, in any
-        thread, soon."""
+        """Start a new segment with this state; the returned work must be carried out soon, in any
+        thread."""
         self._number += 1
         os.close(self._file)
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
         self._size = 0
-        _sync_folder(
-            self.folder
-        )  # what is written to a file without a name is lost with its machine
-        return Roll(self.folder, self._number, pack_image(image_of(state)), self._rolling)
+        sync_folder(self.folder)  # data in an unnamed file is lost with its machine
+        return Roll(self.folder, self._number, pack_snapshot(snapshot_of(state)), self._rolling)
 
     def close(self) -> None:
-        """Write no more."""
+        """Close for writing."""
         os.close(self._file)
 
     def _segment(self, number: int) -> Path:
@@ -103,16 +98,15 @@ class Journal:
 
 
 class Roll:
-    """What is left to do after a new segment was begun: keep the state, compact the older
-    segments."""
+    """Work left after a new segment was started: store the state, compact the older segments."""
 
-    def __init__(self, folder: Path, number: int, image: bytes, alone: Lock) -> None:
-        self._folder, self._number, self._image, self._alone = folder, number, image, alone
+    def __init__(self, folder: Path, number: int, snapshot: bytes, alone: Lock) -> None:
+        self._folder, self._number, self._snapshot, self._alone = folder, number, snapshot, alone
 
     def carry_out(self) -> None:
-        """Any part of it may be repeated after a crash."""
-        with self._alone:  # a slow one and the next would compact the same segment
-            write_whole(self._folder / f"image-{self._number:06d}.bin", self._image)
+        """Do the work; any part of it may be repeated after a crash."""
+        with self._alone:  # a slow one and the next could compact the same segment
+            write_whole(self._folder / f"image-{self._number:06d}.bin", self._snapshot)
             for old in _numbers(self._folder, "seg"):
                 if old < self._number:
                     compact(self._folder, old)
@@ -122,12 +116,12 @@ class Roll:
 
 
 def compact(folder: Path, number: int) -> None:
-    """Leave of a closed segment how attempts ended."""
+    """Reduce a closed segment to the ends of attempts."""
     segment = folder / f"seg-{number:06d}.log"
     by_bag: dict[int, list[bytes]] = {}
     for group in _groups(
         segment, last=False
-    ):  # hosts are answered meanwhile: nothing is taken apart
+    ):  # agents are answered concurrently: records stay packed
         for bag, ends in packed_ends(group):
             by_bag.setdefault(bag, []).append(ends)
     whole = {bag: b"".join(ends) for bag, ends in sorted(by_bag.items())}
@@ -138,31 +132,19 @@ def compact(folder: Path, number: int) -> None:
     segment.unlink()
 
 
-def write_whole(path: Path, body: bytes) -> None:
-    """A file that is there whole or not at all, also after a crash."""
-    draft = path.with_suffix(".draft")
-    with draft.open("wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    _sync_folder(path.parent)
-
-
 def look(folder: Path) -> State:
-    """What a journal has come to so far, while somebody else may be writing it: nothing is
-    changed."""
+    """Return the state of a journal that another process may be writing: nothing is changed."""
     return read_state(folder, mend=False)
 
 
 def read_state(folder: Path, mend: bool = True) -> State:
-    """What a journal has come to; a group that was being written when its manager died is cut
+    """Return the state of a journal; a group that was being written when its manager died is cut
     off."""
     images = _numbers(folder, "image")
     first = images[-1] if images else 0
     state = State()
     if images:
-        state = state_of(unpack_image((folder / f"image-{first:06d}.bin").read_bytes()))
+        state = state_of(unpack_snapshot((folder / f"image-{first:06d}.bin").read_bytes()))
     segments = [number for number in _numbers(folder, "seg") if number >= first]
     for number in segments:
         path = folder / f"seg-{number:06d}.log"
@@ -171,14 +153,14 @@ def read_state(folder: Path, mend: bool = True) -> State:
                 apply(state, record)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise InputError(
-                    f"a record does not fit what was before it: {error!r}", where=str(path)
+                    f"a record does not match the records before it: {error!r}", where=str(path)
                 ) from error
     return state
 
 
 def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
-    """The records of a segment; ``last``: its end may be torn, and with ``mend`` is cut off
-    then."""
+    """Return the records of a segment; ``last``: its end may be torn, and with ``mend`` is then cut
+    off."""
     for group in _groups(path, last, mend):
         yield from unpack(group)
 
@@ -194,14 +176,15 @@ def _groups(path: Path, last: bool, mend: bool = True) -> Iterator[bytes]:
                     os.truncate(path, at)
                 return
             raise InputError(
-                f"is damaged at byte {at}", where=str(path), fix="restore it from a copy"
+                f"is damaged at byte {at}", where=str(path), fix="restore it from a backup"
             )
         at, records = group
         yield records
 
 
 def _group_at(body: bytes, at: int) -> tuple[int, bytes] | None:
-    """Where the group that begins here ends, and its records; None where there is no whole one."""
+    """Return the end of the group that starts here, and its records; None where it is
+    incomplete."""
     end = at + _FRAME.size
     if end > len(body):
         return None
@@ -213,14 +196,14 @@ def _group_at(body: bytes, at: int) -> tuple[int, bytes] | None:
 
 
 def records_in(group: bytes) -> Iterator[Record]:
-    """The records of a group as :meth:`Journal.take` gave it."""
+    """Return the records of a group from :meth:`DispatchJournal.take`."""
     whole = _group_at(group, 0)
     yield from unpack(whole[1] if whole else b"")
 
 
 def _goes_on(body: bytes, at: int) -> bool:
-    """True where a whole group follows: each is on the disk before the next, so what is before it
-    is not torn."""
+    """Return True where a complete group follows: each is on disk before the next, so the data
+    before it is not torn."""
     while (at := body.find(_MAGIC[:-1], at)) >= 0:
         if _group_at(body, at) is not None:
             return True
@@ -229,22 +212,23 @@ def _goes_on(body: bytes, at: int) -> bool:
 
 
 class EndReader:
-    """Reads how attempts of a bag ended, in that order, further each time it is asked, while the
-    journal grows, is cut into segments and is compacted."""
+    """Reads the ends of a bag's attempts in order and incrementally, while the journal grows, is
+    cut into segments and is compacted."""
 
     def __init__(self, folder: Path, bag: int) -> None:
         self._folder, self._bag = folder, bag
-        self._number = self._at = self._seen = 0
+        self._number = self._at = self._read_count = 0
 
     def more(self) -> Iterator[np.ndarray]:
-        """Those that have come since, in arrays of :data:`vgrads.dispatch.core.records.END`."""
+        """Return the ends since the last call, in arrays of
+        :data:`vgrads.dispatch.core.records.END`."""
         while True:
             later = sorted({*_numbers(self._folder, "ends"), *_numbers(self._folder, "seg")})
             number = next((n for n in later if n >= self._number), None)
             if number is None:
                 return
             if number != self._number:
-                self._number, self._at, self._seen = number, 0, 0
+                self._number, self._at, self._read_count = number, 0, 0
             whole = (self._folder / f"ends-{number:06d}.bin").exists() or number < later[-1]
             try:
                 yield from self._of_segment()
@@ -253,11 +237,11 @@ class EndReader:
                 whole = True
             if not whole:
                 return
-            self._number, self._at, self._seen = number + 1, 0, 0
+            self._number, self._at, self._read_count = number + 1, 0, 0
 
     def _of_segment(self) -> Iterator[np.ndarray]:
-        """As far as whole groups go."""
-        found = []
+        """Return the ends of the complete groups of the current segment."""
+        segments = []
         with (self._folder / f"seg-{self._number:06d}.log").open("rb") as file:
             file.seek(self._at)
             while len(head := file.read(_FRAME.size)) == _FRAME.size:
@@ -265,10 +249,10 @@ class EndReader:
                 if whole is None:
                     break
                 self._at += whole[0]
-                found += [ends for bag, ends in packed_ends(whole[1]) if bag == self._bag]
-        if found:
-            ends = np.frombuffer(b"".join(found), END)
-            self._seen += len(ends)
+                segments += [ends for bag, ends in packed_ends(whole[1]) if bag == self._bag]
+        if segments:
+            ends = np.frombuffer(b"".join(segments), END)
+            self._read_count += len(ends)
             yield ends
 
     def _of_compacted(self) -> Iterator[np.ndarray]:
@@ -277,13 +261,13 @@ class EndReader:
         while at < len(body):
             of, count = _BLOCK.unpack_from(body, at)
             at += _BLOCK.size
-            if of == self._bag and count > self._seen:
-                yield np.frombuffer(body, END, count, at)[self._seen :]
+            if of == self._bag and count > self._read_count:
+                yield np.frombuffer(body, END, count, at)[self._read_count :]
             at += count * END.itemsize
 
 
 def read_ends(folder: Path, bag: int) -> Iterator[np.ndarray]:
-    """How attempts of a bag ended, in that order, in arrays of
+    """Return the ends of a bag's attempts in order, in arrays of
     :data:`vgrads.dispatch.core.records.END`."""
     return EndReader(folder, bag).more()
 
@@ -292,11 +276,3 @@ def _numbers(folder: Path, kind: str) -> list[int]:
     return sorted(
         int(p.stem.partition("-")[2]) for p in folder.glob(f"{kind}-*.*") if p.suffix != ".draft"
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,9 +1,9 @@
-"""The results of All-Pairs and Wavefront: one file, appended block by block, from which a run goes
-on.
+"""The results of All-Pairs and Wavefront: one file, appended block by block, from which a run can
+resume.
 
-The file begins with what it is of; then comes a record for each block: its number, its values, a
-checksum. A record counts when it is whole; what was being written when a machine died is cut off,
-and what is damaged is computed again.
+The file starts with its description; then follows a record for each block: its number, its values,
+a checksum. A record is valid when it is complete; a record being written when a machine died is cut
+off, and damaged blocks are computed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import append_durably
-from vgrads.workflows.generated.blocks import Grid
+from vgrads.workflows.generated.blocks import BlockGrid
 
 _HEAD = struct.Struct("<4sIII")  # magic, number, bytes, checksum
 _MAGIC = b"vgm1"
@@ -32,7 +32,7 @@ _PIECE = 1 << 20
 
 
 def joined(values: Sequence[bytes]) -> bytes:
-    """Values as a block keeps them: their lengths, four bytes each, then themselves."""
+    """Join values in a block's format: their lengths, four bytes each, then the values."""
     lengths = array("I", map(len, values))
     if sys.byteorder == "big":
         lengths.byteswap()
@@ -40,7 +40,7 @@ def joined(values: Sequence[bytes]) -> bytes:
 
 
 def parted(body: bytes, count: int) -> list[bytes]:
-    """The values of a block of so many cells; InputError for what is none."""
+    """Split the values of a block of this many cells. Raise InputError for invalid data."""
     if len(body) < 4 * count:
         raise InputError(f"has {len(body):,} bytes, which are not {count:,} values", where="block")
     lengths = array("I", body[: 4 * count])
@@ -48,25 +48,25 @@ def parted(body: bytes, count: int) -> list[bytes]:
         lengths.byteswap()
     if 4 * count + sum(lengths) != len(body):
         raise InputError(f"is not {count:,} values long", where="block")
-    found, at = [], 4 * count
+    cells, at = [], 4 * count
     for length in lengths:
-        found.append(body[at : at + length])
+        cells.append(body[at : at + length])
         at += length
-    return found
+    return cells
 
 
 class MatrixStore:
-    """A matrix file. Opened by one writer at a time; who only looks changes nothing.
+    """A matrix file. Opened by one writer at a time; readers change nothing.
 
-    ``about``: what it is of, plain values; ``grid``: its blocks; ``run``: the last bag that worked
-    on it.
+    ``about``: its description, plain values; ``grid``: its blocks; ``run``: the last bag that
+    worked on it.
     """
 
     def __init__(
         self, path: Path, about: dict[str, Any] | None = None, write: bool = False
     ) -> None:
-        """``about``: begin the file with this where there is none. InputError where it is no such
-        file, or is in use."""
+        """``about``: description of a new file, used where there is none. Raises InputError where
+        it is not a matrix file, or is in use."""
         self.path = path
         flags = os.O_RDWR | (os.O_CREAT if about is not None else 0) if write else os.O_RDONLY
         try:
@@ -90,29 +90,29 @@ class MatrixStore:
 
     def _open(self, about: dict[str, Any] | None, write: bool) -> None:
         self.run, self.count, self._size = "", 0, os.fstat(self._file).st_size
-        found = self._record_at(0) if self._size else None
-        if found is None or found[0] != _ABOUT:
+        header = self._record_at(0) if self._size else None
+        if header is None or header[0] != _ABOUT:
             if not write or about is None or self._is_foreign():
                 raise InputError(
-                    "is no matrix file, or its beginning is damaged", where=str(self.path)
+                    "is not a matrix file, or its beginning is damaged", where=str(self.path)
                 )
-            os.ftruncate(self._file, 0)  # it was being begun
+            os.ftruncate(self._file, 0)  # its creation was interrupted
             os.lseek(self._file, 0, os.SEEK_SET)
             self._size = append_durably(
                 self._file, 0, self._packed(_ABOUT, json.dumps(about).encode())
             )
-            found = self._record_at(0)
-        self.about = json.loads(found[1] if found else b"{}")
-        self.grid = Grid(**self.about["grid"])
+            header = self._record_at(0)
+        self.about = json.loads(header[1] if header else b"{}")
+        self.grid = BlockGrid(**self.about["grid"])
         self._at = array("q", [-1]) * self.grid.order.size
-        whole = self._read(_HEAD.size + len(found[1] if found else b""))
+        whole = self._read(_HEAD.size + len(header[1] if header else b""))
         if write:
             os.ftruncate(self._file, whole)
             os.lseek(self._file, whole, os.SEEK_SET)
             self._size = whole
 
     def _is_foreign(self) -> bool:
-        """True for a file that is not a matrix that was being begun."""
+        """Return True for a file that is not an interrupted start of a matrix file."""
         return not _MAGIC.startswith(os.pread(self._file, len(_MAGIC), 0)) or (self._size > _PIECE)
 
     def _packed(self, number: int, body: bytes) -> bytes:
@@ -132,15 +132,15 @@ class MatrixStore:
         return number, body
 
     def _read(self, at: int) -> int:
-        """Find all blocks from here on; the end of the last whole record. Behind a damaged place
-        whole ones count."""
+        """Find all blocks from here on; return the end of the last complete record. Complete
+        records after a damaged place count."""
         whole = at
         while at < self._size:
-            found = self._record_at(at)
-            if found is None:
+            record = self._record_at(at)
+            if record is None:
                 at = self._next_magic(at + 1)
                 continue
-            number, body = found
+            number, body = record
             if number == _RUN:
                 self.run = body.decode()
             elif number < len(self._at):
@@ -151,9 +151,9 @@ class MatrixStore:
 
     def _next_magic(self, at: int) -> int:
         while at < self._size:
-            found = os.pread(self._file, _PIECE, at).find(_MAGIC)
-            if found >= 0:
-                return at + found
+            offset = os.pread(self._file, _PIECE, at).find(_MAGIC)
+            if offset >= 0:
+                return at + offset
             at += _PIECE - len(_MAGIC)
         return self._size
 
@@ -163,21 +163,21 @@ class MatrixStore:
 
     @property
     def done(self) -> int:
-        """How many cells are here."""
+        """Return the number of stored cells."""
         return sum(self.grid.count(block) for block in range(len(self._at)) if self.has(block))
 
     @property
     def whole(self) -> bool:
-        """True when no block is missing."""
+        """Return True when no block is missing."""
         return self.count == len(self._at)
 
     def has(self, block: int) -> bool:
-        """True where a block's values are here."""
+        """Return True where a block's values are stored."""
         return self._at[block] >= 0
 
     def append(self, blocks: Iterable[tuple[int, bytes]]) -> None:
-        """More blocks, as :func:`joined` gives them: on the disk when this returns. OSError, and
-        then none of them is."""
+        """Append blocks in the format of :func:`joined`: they are on disk on return. Raise OSError
+        where that fails, and then none of them is."""
         begins, parts, at = [], [], self._size
         for number, body in blocks:
             begins.append((number, at))
@@ -188,19 +188,19 @@ class MatrixStore:
             self._take(number, begin)
 
     def note_run(self, bag: str) -> None:
-        """A bag works on it from now on."""
+        """Record the bag that works on it from now on."""
         self._size = append_durably(self._file, self._size, self._packed(_RUN, bag.encode()))
         self.run = bag
 
     def values(self, block: int) -> list[bytes]:
-        """The values of a block that is here; InputError where it cannot be read any more."""
-        found = self._record_at(self._at[block])
-        if found is None:
+        """Return the values of a stored block. Raise InputError where it can no longer be read."""
+        record = self._record_at(self._at[block])
+        if record is None:
             raise InputError(f"block {block} cannot be read any more", where=str(self.path))
-        return parted(found[1], self.grid.count(block))
+        return parted(record[1], self.grid.count(block))
 
     def cells(self) -> Iterator[tuple[int, int, bytes]]:
-        """(row, column, value) of all cells that are here, row by row; a stripe of blocks is in
+        """Yield (row, column, value) of all stored cells, row by row; a stripe of blocks is in
         memory."""
         here = (block for block in range(len(self._at)) if self.has(block))
         for _, stripe in groupby(here, lambda block: self.grid.area(block).top):
@@ -211,5 +211,5 @@ class MatrixStore:
         return zip(self.grid.inside(block), self.values(block), strict=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)

@@ -1,4 +1,4 @@
-"""What tasks printed, in one file a bag: appended, found again by looking through it once."""
+"""Output of tasks, in one file per bag: appended, indexed by a single scan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vgrads.dispatch.server.messages import Said
+from vgrads.exchange.messages import PrintedOutput
 from vgrads.kernel.files import append_durably
 
 _HEAD = struct.Struct("<4sIHIII")
@@ -16,8 +16,7 @@ _MAGIC = b"vgo1"
 
 
 class Outputs:
-    """Appends what tasks printed. A file that ends in the middle of an entry is cut there when it
-    is opened."""
+    """Appends output of tasks. A file that ends within an entry is truncated there on opening."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,25 +25,25 @@ class Outputs:
         os.ftruncate(self._file, self._size)
         os.lseek(self._file, 0, os.SEEK_END)
 
-    def append(self, said: Sequence[Said]) -> None:
-        """On the disk when this returns; OSError where it cannot be, and then nothing of it is
-        there."""
-        body = b"".join(map(_pack, said))
+    def append(self, printed: Sequence[PrintedOutput]) -> None:
+        """Append output; it is on disk on return. Raise OSError where that fails, and then none of
+        it is there."""
+        body = b"".join(map(_pack, printed))
         self._size = append_durably(self._file, self._size, body)
 
     def close(self) -> None:
-        """Append no more."""
+        """Close for writing."""
         os.close(self._file)
 
 
-def _pack(said: Said) -> bytes:
-    out, err = said.out.encode(errors="replace"), said.err.encode(errors="replace")
+def _pack(printed: PrintedOutput) -> bytes:
+    out, err = printed.out.encode(errors="replace"), printed.err.encode(errors="replace")
     check = zlib.crc32(out + err)
-    return _HEAD.pack(_MAGIC, said.task, said.attempt, len(out), len(err), check) + out + err
+    return _HEAD.pack(_MAGIC, printed.task, printed.attempt, len(out), len(err), check) + out + err
 
 
 def whole_length(path: Path) -> int:
-    """The bytes of a file up to the end of its last whole entry."""
+    """Return the length of a file up to the end of its last complete entry."""
     at, size = 0, path.stat().st_size
     with path.open("rb") as file:
         while at + _HEAD.size <= size:
@@ -57,13 +56,13 @@ def whole_length(path: Path) -> int:
 
 
 class OutputReader:
-    """Reads what tasks printed, further each time it is asked."""
+    """Reads output of tasks incrementally."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0
 
-    def more(self) -> Iterator[Said]:
-        """What has come since, in that order."""
+    def more(self) -> Iterator[PrintedOutput]:
+        """Return the output since the last call, in order."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -74,4 +73,4 @@ class OutputReader:
                 if magic != _MAGIC or len(body) < out + err or zlib.crc32(body) != check:
                     return
                 self._at += _HEAD.size + out + err
-                yield Said(0, task, attempt, body[:out].decode(), body[out:].decode())
+                yield PrintedOutput(0, task, attempt, body[:out].decode(), body[out:].decode())

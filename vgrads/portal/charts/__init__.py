@@ -1,1 +1,1 @@
-"""How it looks: Gantt charts, backtests, fits, as pages and pictures."""
+"""Charts: Gantt charts, backtests, fits, as pages and pictures."""

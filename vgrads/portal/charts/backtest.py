@@ -1,4 +1,4 @@
-"""The report of a backtest: one self-contained page, made to be looked at."""
+"""The report of a backtest: one self-contained page."""
 
 from __future__ import annotations
 
@@ -7,33 +7,42 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-matplotlib.use("Agg")  # pictures go into the page, never onto a screen
-
-import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
-from statsmodels.stats.proportion import proportion_confint
 
+from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_text
 from vgrads.kernel.units import format_duration, format_share
 from vgrads.qbets.backtest import WINDOW, BacktestRow, Trial, rolling_coverage
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 _MOST_POINTS = 6000
-_KEPT, _MISSED, _BOUND, _CHANGE = "#3b7dd8", "#d22f2f", "#1c2430", "#c58a00"
+_COVERED, _MISSED, _BOUND, _CHANGE = "#3b7dd8", "#d22f2f", "#1c2430", "#c58a00"
 
 
 def write_report(path: Path, trials: Sequence[Trial]) -> None:
-    """The page of these backtests; InputError where it cannot be written."""
+    """Write the page of these backtests. Raise InputError where it cannot be written."""
+    require("plots", "a report with diagrams", str(path))
     body = "".join(
         [_overview(trials), *(_section(trial) for trial in trials if trial.scored.any())]
     )
     write_text(path, _PAGE.format(body=body))
+
+
+def _pyplot() -> ModuleType:
+    """Return matplotlib's functions; pictures are written to the page, not shown on a screen."""
+    import matplotlib as mpl  # noqa: PLC0415 of an extra
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    return plt
 
 
 def _overview(trials: Sequence[Trial]) -> str:
@@ -73,20 +82,22 @@ def _line(row: BacktestRow) -> str:
 
 
 def _coverage_figure(trials: Sequence[Trial]) -> Figure:
-    """Coverage of each history and queue with its 95 % binomial interval (Wilson)."""
+    """Draw the coverage of each history and queue with its 95 % binomial interval (Wilson)."""
+    from statsmodels.stats.proportion import proportion_confint  # noqa: PLC0415 loads for a second
+
     shown = [trial for trial in trials if trial.scored.any()]
-    figure, axes = plt.subplots(figsize=(9, 0.8 + 0.28 * max(len(shown), 1)))
+    figure, axes = _pyplot().subplots(figsize=(9, 0.8 + 0.28 * max(len(shown), 1)))
     for height, trial in enumerate(reversed(shown)):
-        kept, count = int(_kept(trial).sum()), int(trial.scored.sum())
-        low, high = proportion_confint(kept, count, method="wilson")
-        axes.plot([low, high], [height, height], color=_KEPT, linewidth=5, solid_capstyle="butt")
-        axes.plot(kept / count, height, "o", color=_BOUND, markersize=4)
+        covered, count = int(_covered(trial).sum()), int(trial.scored.sum())
+        low, high = proportion_confint(covered, count, method="wilson")
+        axes.plot([low, high], [height, height], color=_COVERED, linewidth=5, solid_capstyle="butt")
+        axes.plot(covered / count, height, "o", color=_BOUND, markersize=4)
     names = [f"{t.history} {t.queue if t.queue != '*' else ''}" for t in reversed(shown)]
     axes.set_yticks(range(len(shown)), names)
     for level in {trial.predictor.settings.quantile for trial in shown}:
         axes.axvline(level, color=_MISSED, linewidth=1)
-    axes.set_xlabel("coverage, with its 95 % interval; the red line is what was promised")
-    return figure
+    axes.set_xlabel("coverage, with its 95 % interval; the red line is the promised coverage")
+    return cast("Figure", figure)
 
 
 def _section(trial: Trial) -> str:
@@ -94,21 +105,24 @@ def _section(trial: Trial) -> str:
     return f"<h2>{escape(name)}</h2>{_svg(_history_figure(trial))}{_svg(_tightness_figure(trial))}"
 
 
-def _kept(trial: Trial) -> NDArray[np.bool_]:
+def _covered(trial: Trial) -> NDArray[np.bool_]:
     scored = trial.scored
     return np.asarray(trial.log.wait_s[scored] <= trial.issued_s[scored])
 
 
-def _history_figure(trial: Trial, ink: str = _BOUND) -> Figure:
-    """Bound against wait over time on a log scale, change points marked; rolling coverage below."""
-    scored, kept = trial.scored, _kept(trial)
+def _history_figure(trial: Trial) -> Figure:
+    """Draw bound against wait over time on a log scale, change points marked; rolling coverage
+    below."""
+    scored, covered = trial.scored, _covered(trial)
     when = _dates(trial, trial.log.submit_s[scored])
     waits = _hours(trial.log.wait_s[scored])
     some = np.linspace(0, len(waits) - 1, min(len(waits), _MOST_POINTS)).astype(int)
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(11, 5.2), sharex=True, height_ratios=[3, 1])
+    figure, (top, bottom) = _pyplot().subplots(
+        2, 1, figsize=(11, 5.2), sharex=True, height_ratios=[3, 1]
+    )
     for chosen, colour, label in (
-        (kept[some], _KEPT, "waited within the bound"),
-        (~kept[some], _MISSED, "waited longer"),
+        (covered[some], _COVERED, "waited within the bound"),
+        (~covered[some], _MISSED, "waited longer"),
     ):
         top.plot(
             when[some][chosen],
@@ -120,7 +134,7 @@ def _history_figure(trial: Trial, ink: str = _BOUND) -> Figure:
             label=label,
         )
     bounds = _hours(trial.issued_s[scored])
-    top.plot(when[some], bounds[some], ",", color=ink, label="bound issued at submission")
+    top.plot(when[some], bounds[some], ",", color=_BOUND, label="bound issued at submission")
     for change_s in trial.predictor.change_points[:400]:
         top.axvline(_dates(trial, np.array([change_s]))[0], color=_CHANGE, linewidth=0.4, alpha=0.6)
     top.set_yscale("log")
@@ -129,54 +143,29 @@ def _history_figure(trial: Trial, ink: str = _BOUND) -> Figure:
     top.legend(
         loc="lower left", bbox_to_anchor=(0, 1), markerscale=6, fontsize=8, ncols=3, frameon=False
     )
-    _rolling(bottom, when, kept, trial.predictor.settings.quantile)
-    return figure
+    _rolling(bottom, when, covered, trial.predictor.settings.quantile)
+    return cast("Figure", figure)
 
 
 def _hours(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For a log scale: what is shorter than half a minute stands at its lower end."""
+    """Return hours for a log scale: values below half a minute are drawn at its lower end."""
     return np.asarray(np.maximum(seconds, 30.0) / 3600.0)
 
 
-def _empty_figure(ink: str) -> Figure:
-    figure = plt.figure(figsize=(11, 1.2))
-    figure.text(0.5, 0.5, "Too few jobs have waited for a bound.", color=ink, ha="center")
-    return figure
-
-
-def history_picture(trial: Trial, dark: bool = False) -> bytes:
-    """The same picture as PNG, also for dark pages; a word where there was never enough for a
-    bound."""
-    ink, paper = ("#e6e9ee", "#14181f") if dark else (_BOUND, "#ffffff")
-    figure = _history_figure(trial, ink) if trial.scored.any() else _empty_figure(ink)
-    buffer = io.BytesIO()
-    figure.set_facecolor(paper)
-    for axes in figure.axes:
-        axes.set_facecolor(paper)
-        axes.tick_params(which="both", colors=ink)
-        axes.yaxis.label.set_color(ink)
-        axes.spines[:].set_color(ink)
-        for text in legend.get_texts() if (legend := axes.get_legend()) else ():
-            text.set_color(ink)
-    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
-    plt.close(figure)
-    return buffer.getvalue()
-
-
-def _rolling(axes: Axes, when: NDArray[Any], kept: NDArray[np.bool_], level: float) -> None:
-    shares = rolling_coverage(kept)
-    axes.plot(when[len(when) - len(shares) :], shares, color=_KEPT, linewidth=0.8)
+def _rolling(axes: Axes, when: NDArray[Any], covered: NDArray[np.bool_], level: float) -> None:
+    shares = rolling_coverage(covered)
+    axes.plot(when[len(when) - len(shares) :], shares, color=_COVERED, linewidth=0.8)
     axes.axhline(level, color=_MISSED, linewidth=0.8)
     axes.set_ylim(min([0.85, *(shares - 0.01)]), 1.005)
-    axes.set_ylabel(f"coverage of {min(WINDOW, len(kept))}")
+    axes.set_ylabel(f"coverage of {min(WINDOW, len(covered))}")
 
 
 def _tightness_figure(trial: Trial) -> Figure:
-    """How long the bounds are against how long jobs wait: two distributions."""
+    """Draw the lengths of bounds and of waits: two distributions."""
     scored = trial.scored
-    figure, axes = plt.subplots(figsize=(11, 2.6))
+    figure, axes = _pyplot().subplots(figsize=(11, 2.6))
     for values, colour, label in (
-        (trial.log.wait_s[scored], _KEPT, "waits"),
+        (trial.log.wait_s[scored], _COVERED, "waits"),
         (trial.issued_s[scored], _BOUND, "bounds"),
     ):
         axes.plot(
@@ -190,7 +179,7 @@ def _tightness_figure(trial: Trial) -> Figure:
     axes.set_xlabel("seconds (the line: one hour)")
     axes.set_ylabel("share of jobs at most")
     axes.legend(fontsize=8)
-    return figure
+    return cast("Figure", figure)
 
 
 def _dates(trial: Trial, log_s: NDArray[np.float64]) -> NDArray[Any]:
@@ -201,14 +190,14 @@ def _dates(trial: Trial, log_s: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _svg(figure: Figure) -> str:
-    """A figure as inline SVG; scattered points as a picture inside it, or the page would weigh tens
-    of MB."""
+    """Return a figure as inline SVG; scattered points as a picture inside it, since the page would
+    otherwise have tens of MB."""
     for axes in figure.axes:
         for line in axes.lines:
             line.set_rasterized(np.size(line.get_xdata()) > 1000)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", dpi=130)
-    plt.close(figure)
+    _pyplot().close(figure)
     text = buffer.getvalue()
     return f"<figure>{text[text.index('<svg') :]}</figure>"
 

@@ -1,4 +1,4 @@
-"""The Gantt chart for elsewhere: a page of its own, SVG, PNG and PDF for papers, a trace for
+"""Exports of the Gantt chart: a self-contained page, SVG, PNG and PDF for papers, a trace for
 Perfetto."""
 
 from __future__ import annotations
@@ -7,8 +7,11 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vgrads.kernel.extras import present, require
+from vgrads.kernel.files import write_bytes
 from vgrads.kernel.units import format_duration
 from vgrads.planner.explain import why
 from vgrads.portal.charts.gantt import (
@@ -39,13 +42,15 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A kind of file."""
+    """A file format."""
 
     ending: str
     media: str
 
 
 _SLOT, _MOST_KEYS = "#dcdee2", 64
+PICTURES = ("png", "pdf")
+"""Formats that the extra ``plots`` draws."""
 FORMATS = {
     "html": Format("html", "text/html; charset=utf-8"),
     "svg": Format("svg", "image/svg+xml"),
@@ -56,7 +61,7 @@ FORMATS = {
 
 
 def format_of(name: str) -> str:
-    """The format that a file's name asks for; a page where it says nothing else."""
+    """Return the format of a file's extension; a page for any other."""
     if name.endswith(".json"):
         return "trace"
     ending = name.rpartition(".")[2]
@@ -64,17 +69,41 @@ def format_of(name: str) -> str:
 
 
 def reasons_of(plan: Json) -> dict[str, str]:
-    """Of a plan as JSON, why each copy stands where it does: ``workflow/task/copy`` → sentences."""
+    """Return the reasons for the placement of each replica of a plan as JSON:
+    ``workflow/task/copy`` → sentences."""
     return {
         f"{r['workflow']}/{r['task']}/{r['copy']}": "\n".join(why(r))
         for r in plan.get("reasons", ())
     }
 
 
+def available() -> list[str]:
+    """Return the formats that can be written."""
+    plots = present("plots")
+    return [form for form in FORMATS if plots or form not in PICTURES]
+
+
+def refuse_without_plots(path: Path | None) -> Path | None:
+    """Return the file for a chart; MissingExtraError if its format needs an extra that is not
+    installed."""
+    if path is not None and format_of(path.name) in PICTURES:
+        require("plots", "a chart as PNG or PDF", str(path))
+    return path
+
+
+def write_chart(
+    path: Path, gantt: Json, sentence: str, reasons: Mapping[str, str] | None = None
+) -> None:
+    """Write a page; with the extension ``.svg``, ``.png`` or ``.pdf`` the chart alone, with
+    ``.json`` a trace."""
+    write_bytes(path, export(gantt, format_of(path.name), sentence, reasons))
+
+
 def export(
     gantt: Json, form: str, sentence: str = "", reasons: Mapping[str, str] | None = None
 ) -> bytes:
-    """The chart in one of :data:`FORMATS`; a page can answer with ``reasons``."""
+    """Return the chart in one of :data:`FORMATS`; with ``reasons`` a page shows why each replica is
+    placed."""
     if form == "html":
         return render_html(gantt, sentence, reasons).encode()
     if form == "svg":
@@ -85,8 +114,8 @@ def export(
 
 
 def trace(gantt: Json) -> dict[str, Any]:
-    """The chart in the Trace Event Format: a process for each slot, a thread for each processor
-    row."""
+    """Return the chart in the Trace Event Format: a process for each slot, a thread for each
+    processor row."""
     ran = gantt.get("now_s") is not None
     events: list[dict[str, Any]] = []
     numbers = {slot["id"]: index for index, slot in enumerate(gantt["slots"], start=1)}
@@ -117,7 +146,7 @@ def trace(gantt: Json) -> dict[str, Any]:
 
 
 def _span(name: str, pid: int, tid: int, span_s: tuple[float, float], item: Json) -> dict[str, Any]:
-    told = {k: item[k] for k in ("copy", "state", "probability", "procs") if k in item}
+    payload = {k: item[k] for k in ("copy", "state", "probability", "procs") if k in item}
     begin_s, end_s = span_s
     return {
         "ph": "X",
@@ -127,13 +156,14 @@ def _span(name: str, pid: int, tid: int, span_s: tuple[float, float], item: Json
         "tid": tid,
         "ts": begin_s * 1e6,
         "dur": (end_s - begin_s) * 1e6,
-        "args": told,
+        "args": payload,
     }
 
 
 def _picture(gantt: Json, form: str) -> bytes:
-    """Drawn with matplotlib, at the resolution of a paper."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # loaded where a picture is wanted
+    """Draw with matplotlib, at the resolution of a paper."""
+    require("plots", f"a chart as {form.upper()}")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # loaded only for pictures
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
     from matplotlib.ticker import MultipleLocator
@@ -183,22 +213,22 @@ def _picture(gantt: Json, form: str) -> bytes:
 
 
 def _plain(name: str) -> str:
-    """A name as it is: to the one who draws, dollars would mean formulas."""
+    """Escape a name: matplotlib would read dollars as formulas."""
     return name.replace("$", r"\$")
 
 
 def _draw_deadline(axes: Axes, deadline_s: float, end_s: float) -> None:
-    """Where it is; at the edge, with how far it is, where it is beyond."""
+    """Draw the deadline; beyond the end, at the edge with its distance."""
     beyond_s = deadline_s - end_s
     axes.axvline(
         min(deadline_s, end_s), color=DEADLINE, linewidth=1, linestyle=":" if beyond_s > 0 else "-"
     )
     more = f", {format_duration(beyond_s)} beyond →" if beyond_s > 0 else ""
-    told = f"deadline {format_duration(deadline_s)}{more}"
+    text = f"deadline {format_duration(deadline_s)}{more}"
     axes.text(
         min(deadline_s, end_s),
         1.01,
-        told,
+        text,
         color=DEADLINE,
         fontsize=7,
         ha="right",

@@ -1,8 +1,8 @@
 """The Gantt chart as a picture: SVG, and a self-contained page around it.
 
 As SC'09 Figure 4: a grey rectangle for each slot, as high as its processors, a coloured rectangle
-for each task, one colour a workflow, a band at its lower edge for its state. Beyond it: the
-interval in which a queue may start the slot, copies outlined, plan and reality side by side.
+for each task, one colour per workflow, a band at its lower edge for its state. In addition: the
+interval in which a queue may start the slot, replicas outlined, plan and reality side by side.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ STATE_COLOURS = {
 }
 DEADLINE, WAIT = "#b3261e", "#b06a00"
 _HUES = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#f0e442")
-"""As Okabe and Ito chose them, for eyes of every kind."""
+"""Colours of Okabe and Ito, suitable for colour-blind readers."""
 _SHADES = ((255, 0.3), (255, 0.62), (0, 0.25))
-"""Softened; lighter and darker where there are more workflows than hues."""
+"""Softened hues; lighter and darker ones where there are more workflows than hues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class _Scale:
 
 
 def render_svg(gantt: Json, actual: bool | None = None) -> str:
-    """One chart; ``actual`` chooses reality or plan, by default reality where there is any."""
+    """Render one chart; ``actual`` chooses reality or plan, by default reality where there is
+    any."""
     if actual is None:
         actual = gantt.get("now_s") is not None
     lanes = actual_lanes(gantt) if actual else planned_lanes(gantt)
@@ -88,7 +89,7 @@ def render_svg(gantt: Json, actual: bool | None = None) -> str:
 
 
 def workflow_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each workflow: the same as in pages."""
+    """Return a colour for each workflow: the same as in pages."""
     colours = {}
     for index, name in enumerate(names):
         towards, share = _SHADES[index // len(_HUES) % len(_SHADES)]
@@ -105,7 +106,7 @@ def _channels(colour: str) -> tuple[int, ...]:
 
 
 def readable(colour: str) -> str:
-    """Black or white, whichever is read more easily on a colour."""
+    """Return black or white, the more readable one on a colour."""
     red, green, blue = (
         c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
         for c in (channel / 255 for channel in _channels(colour))
@@ -152,7 +153,7 @@ def _axis(scale: _Scale, height: float) -> list[str]:
 
 
 def tick(end_s: float) -> float:
-    """A round step that gives about eight ticks."""
+    """Return a round step for about eight ticks."""
     nice = (
         1,
         2,
@@ -183,7 +184,7 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
     price = f" · {format_usd(slot['cost_usd'])}" if slot["cost_usd"] else ""
     end = (slot.get("actual") or {}).get("reason") or ""
     title = (
-        f"{slot['id']} ({slot['kind']}, {slot['procs']} processors)\nasked for at "
+        f"{slot['id']} ({slot['kind']}, {slot['procs']} processors)\nrequested at "
         f"{format_duration(slot['submit_s'])}, "
         f"needed from {format_duration(slot['start_s'])}\nprobability {chance}{price}\n"
         f"state {slot['state']}{': ' + end if end else ''}"
@@ -202,7 +203,8 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
 
 
 def _wait(slot: Json, y: float, scale: _Scale) -> str:
-    """From the request to the start: a thin line over 5–95 %, a tick at the median."""
+    """Draw the wait from the request to the start: a thin line over 5–95 %, a tick at the
+    median."""
     low = slot.get("ready_p5_s")
     if low is None:
         return ""
@@ -227,7 +229,7 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
     height = max(2.0, bar.procs * scale.per_proc)
     y = bottom - bar.row * scale.per_proc - height
     x, width = scale.x(bar.start_s), max(1.5, scale.x(bar.end_s) - scale.x(bar.start_s))
-    twin = ' stroke="#222" stroke-dasharray="3 2"' if item["copy"] else ""
+    replica = ' stroke="#222" stroke-dasharray="3 2"' if item["copy"] else ""
     band = min(4.0, height / 3)
     label = f"{item['workflow']} {item['task']}"
     text = ""
@@ -240,7 +242,7 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
         '<g class="bar" '
         f'data-workflow="{escape(item["workflow"])}"><title>{escape(_bar_title(bar))}</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
-        f'fill="{colours[item["workflow"]]}"{twin} />'
+        f'fill="{colours[item["workflow"]]}"{replica} />'
         f'<rect x="{x:.1f}" y="{y + height - band:.1f}" width="{width:.1f}" '
         f'height="{band:.1f}" fill="{STATE_COLOURS[item["state"]]}" />'
         f"{text}</g>"
@@ -249,10 +251,10 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
 
 def _bar_title(bar: Bar) -> str:
     item = bar.item
-    copy = f" (copy {item['copy']})" if item["copy"] else ""
+    replica = f" (copy {item['copy']})" if item["copy"] else ""
     reason = f": {item['reason']}" if item.get("reason") else ""
     return (
-        f"{item['workflow']} · {item['task']}{copy}\n{format_duration(bar.start_s)} – "
+        f"{item['workflow']} · {item['task']}{replica}\n{format_duration(bar.start_s)} – "
         f"{format_duration(bar.end_s)}, "
         f"{item['procs']} processors\nplanned {format_duration(item['start_s'])} – "
         f"{format_duration(item['end_s'])}, "
@@ -261,7 +263,7 @@ def _bar_title(bar: Bar) -> str:
 
 
 def _deadline(deadline_s: float, scale: _Scale, height: float) -> str:
-    """Where it is; at the edge, with how far it is, where it is beyond."""
+    """Draw the deadline; beyond the end, at the edge with its distance."""
     beyond_s = deadline_s - scale.end_s
     dash = ' stroke-dasharray="2 4"' if beyond_s > 0 else ""
     more = f", {format_duration(beyond_s)} beyond →" if beyond_s > 0 else ""
@@ -275,7 +277,7 @@ def _deadline(deadline_s: float, scale: _Scale, height: float) -> str:
 
 
 def _legend(y: float) -> list[str]:
-    """What the lines and bands are, in a row."""
+    """Draw the legend of lines and bands, in a row."""
     kinds = [
         ("slot", '<rect width="12" height="10" y="-9" fill="#8884" />'),
         (
@@ -306,33 +308,35 @@ def _legend(y: float) -> list[str]:
 
 
 def _before(y: float, done: Sequence[Json]) -> list[str]:
-    """Beside the legend, how many tasks have no bars here since an earlier run did them."""
+    """Draw, next to the legend, the number of tasks without bars because an earlier run did
+    them."""
     if not done:
         return []
-    told = f"<title>{escape(before_text(done))}</title>{len(done)} done before"
+    text = f"<title>{escape(before_text(done))}</title>{len(done)} done before"
     return [
         (
             f'<text class="soft" x="{_LEFT - 10}" y="{y:.0f}" text-anchor="end" '
-            f'fill="#888">{told}</text>'
+            f'fill="#888">{text}</text>'
         )
     ]
 
 
 def before_text(done: Sequence[Json]) -> str:
-    """How many tasks an earlier run did."""
-    runs = {one["run"] for one in done}
+    """Return the text for the number of tasks that an earlier run did."""
+    runs = {item["run"] for item in done}
     where = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
     return f"{len(done)} done before, in {where}"
 
 
 def standalone_svg(svg: str) -> str:
-    """The chart on white paper: seen without a page, it must not depend on the viewer's colours."""
+    """Return the chart on a white background: outside a page, it must not depend on the viewer's
+    colours."""
     return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
 
 
 def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None = None) -> str:
-    """A page of its own: the chart to zoom and to ask, the promise, a legend. ``why``: copy →
-    reason."""
+    """Render a self-contained page: the interactive chart, the promise, a legend. ``why``: replica
+    → reason."""
     promise = gantt["promise"]
     facts = gantt.get("facts") or (
         f"{gantt['needed']} of {len(gantt['workflows'])} workflows by "
@@ -344,7 +348,7 @@ def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None =
     if before := gantt.get("done"):
         facts += f"; {before_text(before)}"
     ran = gantt.get("now_s") is not None
-    title = "What happened" if ran else "The plan" if gantt["placements"] else "On offer"
+    title = "Execution" if ran else "The plan" if gantt["placements"] else "Offer"
     data = json.dumps({**gantt, "why": why or {}}).replace("<", "\\u003c")
     return render(
         "alone.html",

@@ -1,5 +1,4 @@
-"""Where the rectangles of a Gantt chart go: a lane per slot, processors upwards, time to the
-right."""
+"""Layout of a Gantt chart: a lane per slot, processors upwards, time to the right."""
 
 from __future__ import annotations
 
@@ -33,12 +32,12 @@ class Lane:
 
 
 def planned_bars(gantt: Json) -> list[Bar]:
-    """Every placement where the plan has it."""
+    """Return every placement at its planned position."""
     return _stack(gantt, ((p, p["start_s"], p["end_s"]) for p in gantt["placements"]))
 
 
 def actual_bars(gantt: Json) -> list[Bar]:
-    """Every copy that ran, where and when it did; one still running ends now."""
+    """Return every replica that ran, at its actual position; one still running ends now."""
     ran = (p for p in gantt["placements"] if p.get("actual"))
     now_s = gantt.get("now_s") or 0.0
     spans = ((p, p["actual"]["start_s"], p["actual"]["end_s"]) for p in ran)
@@ -46,12 +45,12 @@ def actual_bars(gantt: Json) -> list[Bar]:
 
 
 def planned_lanes(gantt: Json) -> list[Lane]:
-    """Slots as planned."""
+    """Return the slots as planned."""
     return [Lane(s, s["procs"], s["start_s"], s["end_s"]) for s in gantt["slots"]]
 
 
 def actual_lanes(gantt: Json) -> list[Lane]:
-    """Slots as they came; one that never did has no background (start = end)."""
+    """Return the slots as they started; one that never did has no background (start = end)."""
     lanes = []
     for slot in gantt["slots"]:
         actual = slot.get("actual") or {}
@@ -73,18 +72,20 @@ def actual_lanes(gantt: Json) -> list[Lane]:
 
 
 def horizon(gantt: Json, lanes: Iterable[Lane], bars: Iterable[Bar]) -> float:
-    """How far a chart reaches that shows what there is; the deadline with it, unless it is much
+    """Return the end of the time axis: all lanes and bars; the deadline too, unless it is much
     later."""
     ends = [lane.end_s for lane in lanes] + [bar.end_s for bar in bars]
     if gantt.get("state") in ("running", "interrupted"):
         ends += [p["end_s"] for p in gantt["placements"]]
     deadline_s: float = gantt["deadline_s"]
-    seen_s: float = max([0.0, *ends]) or deadline_s
-    return 1.04 * seen_s if deadline_s > 1.25 * seen_s else 1.02 * max(seen_s, deadline_s)
+    observed_s: float = max([0.0, *ends]) or deadline_s
+    return (
+        1.04 * observed_s if deadline_s > 1.25 * observed_s else 1.02 * max(observed_s, deadline_s)
+    )
 
 
 def _stack(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]:
-    """Give every bar processors of its slot that are free for its whole time, lowest first."""
+    """Place every bar on processors of its slot that are free for its whole time, lowest first."""
     heights = {slot["id"]: slot["procs"] for slot in gantt["slots"]}
     free_at: dict[str, list[float]] = {
         slot: [float("-inf")] * procs for slot, procs in heights.items()
@@ -99,7 +100,7 @@ def _stack(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]
 
 
 def _lowest_room(free_at: list[float], procs: int, start_s: float) -> int:
-    """Lowest run of processors that are free; where only scattered ones are, the bottom."""
+    """Return the lowest free run of processors; where only scattered ones are free, the bottom."""
     run = 0
     for index, busy_until in enumerate(free_at):
         run = run + 1 if busy_until <= start_s + 1e-6 else 0

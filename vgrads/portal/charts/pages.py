@@ -1,4 +1,4 @@
-"""Templates and the files that pages need, of the charts and of the web: no outside addresses."""
+"""Templates and static files of pages, for the charts and the web: no external addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class _Templates(Environment):
-    """Templates in which ``row.copy`` is the entry of a dictionary, never a method of that name but
+    """Templates in which ``row.copy`` is the entry of a dictionary, never its method, except
     ``get`` and ``items``."""
 
     def getattr(self, obj: object, attribute: str) -> Any:
@@ -31,54 +31,55 @@ class _Templates(Environment):
 
 @cache
 def environment(package: str) -> Environment:
-    """The templates of a package."""
-    found = _Templates(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
-    found.filters |= {
+    """Return the templates of a package."""
+    templates = _Templates(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined
+    )
+    templates.filters |= {
         "duration": format_duration,
         "clock": clock,
         "share": share,
-        "told": told,
+        "prose": render_text,
         "hours": hours,
     }
-    return found
+    return templates
 
 
 def clock(instant: str) -> Markup:
-    """An RFC 3339 instant in UTC; the script of the page puts it into the zone of whoever reads."""
+    """Format an RFC 3339 instant in UTC; the script of the page converts it to the reader's time
+    zone."""
     when = datetime.fromisoformat(instant)
-    when = (
-        when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-    )  # as SQLite gives it back
+    when = when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)  # as SQLite returns it
     return Markup('<time datetime="{}">{}</time>').format(
         f"{when:%Y-%m-%dT%H:%M:%SZ}", f"{when:%a} {when.day} {when:%b %H:%M} UTC"
     )
 
 
 def share(chance: float) -> str:
-    """A probability as people say it: whole percents, and nothing is ever certain."""
+    """Format a probability in whole percents; never 0 % or 100 %."""
     whole = round(100 * chance)
     return "over 99\u202f%" if whole > 99 else "under 1\u202f%" if whole < 1 else f"{whole}\u202f%"
 
 
 def hours(seconds: float) -> str:
-    """A wait in hours, as finely as it matters."""
+    """Format a wait in hours, with a precision that fits its size."""
     if 0 < seconds < 18:
         return "< 0.01\u202fh"
     return f"{seconds / 3600.0:.{2 if 0 < seconds < 36000 else 0}f}\u202fh"
 
 
-def told(text: str) -> Markup:
-    """Words of a description: paragraphs, and what stands between backticks as code."""
+def render_text(text: str) -> Markup:
+    """Render the text of a description: paragraphs, and text between backticks as code."""
     parts = (_CODE.sub(r"<code>\1</code>", str(escape(part))) for part in text.split("\n\n"))
     return Markup("".join(f"<p>{part}</p>" for part in parts))
 
 
 def render(template: str, /, package: str = "vgrads.portal.charts", **values: object) -> str:
-    """A template of a package filled in; everything that is not marked as safe is escaped."""
+    """Render a template of a package; everything that is not marked as safe is escaped."""
     return environment(package).get_template(template).render(**values)
 
 
 @cache
 def static(name: str) -> str:
-    """The text of a file that pages need."""
+    """Return the text of a static file."""
     return (STATIC / name).read_text(encoding="utf-8")

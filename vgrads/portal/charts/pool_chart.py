@@ -1,5 +1,5 @@
-"""What a pool decided, what it had running and what its managers could use, over time, as a picture
-in a page."""
+"""A pool's decided and running workers and its managers' capacity over time, as a picture in a
+page."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any
 from markupsafe import Markup, escape
 
 _W, _H, _L, _R, _B, _T = 760, 220, 52, 12, 24, 10
-_CURVES = (("capacity", "asked"), ("running", "held"), ("decided", "line"))
-"""The three curves of Yu 2013, figure 4.9; the last one lies on top."""
+_CURVES = (("capacity", "requested"), ("running", "running"), ("decided", "line"))
+"""The three curves of Yu 2013, figure 4.9; the last one is drawn on top."""
 _ABOVE = 1.4
-"""So far above what was decided and ran the picture goes; a capacity beyond that is its upper
-edge."""
+"""Height of the picture relative to decided and running workers; a capacity beyond that is drawn at
+its upper edge."""
 
 
 def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
-    """``moments``: instant in seconds, and ``decided``, ``running``, ``capacity`` in workers (None:
-    not known)."""
+    """Draw the chart. ``moments``: instant in seconds, and ``decided``, ``running``, ``capacity``
+    in workers (None: unknown)."""
     if len(moments) < 2:
         return Markup("")
     first, last = moments[0][0], moments[-1][0]
-    held = [float(told.get(name) or 0) for _, told in moments for name in ("running", "decided")]
-    most = max(1.0, *held) * _ABOVE
+    values = [
+        float(payload.get(name) or 0) for _, payload in moments for name in ("running", "decided")
+    ]
+    most = max(1.0, *values) * _ABOVE
 
     def x(at: float) -> float:
         return _L + (at - first) / max(1e-9, last - first) * (_W - _L - _R)
@@ -55,27 +57,27 @@ def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
         )
     )
     now = moments[-1][1]
-    told = "Workers over time: " + ", ".join(
+    text = "Workers over time: " + ", ".join(
         f"{words} {'unknown' if now.get(name) is None else format(float(now[name]), ',.4g')} now"
         for name, words in (
             ("decided", "decided (solid)"),
             ("running", "running (thick, pale)"),
-            ("capacity", "what managers can use (dashed)"),
+            ("capacity", "capacity of the managers (dashed)"),
         )
     )
     return Markup(
         f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" '
-        f'aria-label="{escape(told)}">{grid}{below}{lines}</svg>'
-        f'<p class="soft">{escape(told)}.</p>'
+        f'aria-label="{escape(text)}">{grid}{below}{lines}</svg>'
+        f'<p class="soft">{escape(text)}.</p>'
     )
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[str]:
-    """A value holds until the next one."""
-    found, before = list[str](), None
+    """Return a step curve: a value holds until the next one."""
+    texts, before = list[str](), None
     for at, value in points:
         if before is not None:
-            found.append(f"{at:.1f},{before:.1f}")
-        found.append(f"{at:.1f},{value:.1f}")
+            texts.append(f"{at:.1f},{before:.1f}")
+        texts.append(f"{at:.1f},{value:.1f}")
         before = value
-    return found
+    return texts

@@ -1,4 +1,4 @@
-"""Ends a second and hosts over time, as a small picture in a page."""
+"""Ends per second and agents over time, as a small picture in a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _W, _H, _L, _R, _B, _T = 560, 170, 52, 44, 24, 10
 
 
 def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
-    """(instant in seconds, ends a second, hosts) of each sample; empty where there are too few."""
+    """Draw (instant in seconds, ends per second, agents) of each sample; empty where there are too
+    few."""
     if len(samples) < 2:
         return Markup("")
     first, last = samples[0][0], samples[-1][0]
@@ -25,8 +26,9 @@ def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
 
     rates = " ".join(f"{x(at):.1f},{y(rate / most):.1f}" for at, rate, _ in samples)
     counts = " ".join(f"{x(at):.1f},{y(count / hosts):.1f}" for at, _, count in samples)
-    told = (
-        f"Solid: tasks ended a second, up to {most:,.3g}. Dashed: hosts, up to {hosts:,.0f}. "
+    text = (
+        f"Solid: tasks finished per second, up to {most:,.3g}. Dashed: agents, up to "
+        f"{hosts:,.0f}. "
         f"Over {last - first:,.0f} seconds."
     )
     lines = "".join(
@@ -50,8 +52,8 @@ def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
     )
     return Markup(
         f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" '
-        f'aria-label="{escape(told)}">{lines}{left}{right}{below}'
-        f'<polyline class="asked" fill="none" points="{counts}"/><polyline class="line" '
+        f'aria-label="{escape(text)}">{lines}{left}{right}{below}'
+        f'<polyline class="requested" fill="none" points="{counts}"/><polyline class="line" '
         f'points="{rates}"/></svg>'
-        f'<p class="soft">{escape(told)}</p>'
+        f'<p class="soft">{escape(text)}</p>'
     )

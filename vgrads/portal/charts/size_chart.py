@@ -1,4 +1,4 @@
-"""Time and cost against hosts, as a picture."""
+"""Time and cost against the number of nodes, as a picture."""
 
 from __future__ import annotations
 
@@ -6,36 +6,39 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vgrads.kernel.extras import require
 
-def write_size_chart(told: Mapping[str, Any], path: Path) -> None:
-    """``told``: as :func:`vgrads.api.bags.sizes.size` answers; the kind of file follows from its
-    name (svg, png, pdf)."""
+
+def write_size_chart(payload: Mapping[str, Any], path: Path) -> None:
+    """Draw the chart. ``payload``: as :func:`vgrads.api.bags.sizes.size` returns it; the format
+    follows from the file's extension (svg, png, pdf)."""
+    require("plots", "a diagram", str(path))
     from matplotlib.figure import Figure  # noqa: PLC0415 loads for half a second
 
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    hosts = [one["hosts"] for one in told["sizes"]]
-    axes.plot(hosts, [one["seconds"] for one in told["sizes"]], color="#1f5fa8", label="time")
-    axes.set(xscale="log", yscale="log", xlabel="hosts", ylabel="seconds", title=told["work"])
-    if told["deadline_s"]:
+    hosts = [item["hosts"] for item in payload["sizes"]]
+    axes.plot(hosts, [item["seconds"] for item in payload["sizes"]], color="#1f5fa8", label="time")
+    axes.set(xscale="log", yscale="log", xlabel="hosts", ylabel="seconds", title=payload["work"])
+    if payload["deadline_s"]:
         axes.axhline(
-            told["deadline_s"], color="#b3261e", linestyle="--", linewidth=1, label="deadline"
+            payload["deadline_s"], color="#b3261e", linestyle="--", linewidth=1, label="deadline"
         )
-    if any(one["cost_usd"] for one in told["sizes"]):
+    if any(item["cost_usd"] for item in payload["sizes"]):
         costs = axes.twinx()
         costs.plot(
             hosts,
-            [one["cost_usd"] for one in told["sizes"]],
+            [item["cost_usd"] for item in payload["sizes"]],
             color="#8a6d1a",
             linestyle=":",
             label="cost",
         )
         costs.set_ylabel("dollars")
-    for name, one in told["worth"].items():
-        axes.plot([one["hosts"]], [one["seconds"]], "o", color="#1f5fa8")
+    for name, entry in payload["worth"].items():
+        axes.plot([entry["hosts"]], [entry["seconds"]], "o", color="#1f5fa8")
         axes.annotate(
             name,
-            (one["hosts"], one["seconds"]),
+            (entry["hosts"], entry["seconds"]),
             textcoords="offset points",
             xytext=(5, 6),
             fontsize=9,

@@ -1,1 +1,1 @@
-"""People at a terminal: commands and what they print."""
+"""The command line: commands and their output."""

@@ -1,5 +1,4 @@
-"""What the shell offers when Tab is pressed: names that this installation knows. It must be quick,
-and never fail."""
+"""Shell completion of names in this installation. It must be fast, and never fail."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ def _offer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
         try:
             return sorted(name for name in names() if name.startswith(incomplete))
         except Exception:
-            return []  # an error message in the middle of a command line helps nobody
+            return []  # no error message within a command line
 
     return complete
 
@@ -25,7 +24,7 @@ def _runs() -> Iterable[str]:
 
 
 def _sites() -> Iterable[str]:
-    from vgrads.portal.records.sites import choose_catalog
+    from vgrads.portal.records.reading.sites import choose_catalog
 
     return [site.name for site in choose_catalog(None).sites]
 
@@ -37,14 +36,14 @@ def _policies() -> Iterable[str]:
 
 
 def complete_sets(incomplete: str) -> list[str]:
-    """Files that may be sets, and folders to look for them in."""
+    """Return files that may be sets, and folders that may contain them."""
     base = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
     try:
-        found = [f"{p}/" if p.is_dir() else str(p) for p in base.iterdir()]
+        texts = [f"{p}/" if p.is_dir() else str(p) for p in base.iterdir()]
     except OSError:
         return []
     fits = (".yaml", ".yml", ".json", "/")
-    return sorted(p for p in found if p.endswith(fits) and p.startswith(incomplete))
+    return sorted(p for p in texts if p.endswith(fits) and p.startswith(incomplete))
 
 
 complete_runs = _offer(_runs)

@@ -1,4 +1,4 @@
-"""What commands share: the application, options, how an answer is given.
+"""Shared parts of commands: the application, options, output of results.
 
 Commands import late: ``vgrads --help`` must answer at once.
 """
@@ -32,8 +32,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(show: bool) -> None:
+    if show:
         from importlib.metadata import version
 
         typer.echo(f"vgrads {version('vgrads')}")
@@ -44,23 +44,23 @@ def _tell_version(wanted: bool) -> None:
 def vgrads(
     _: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Say which version this is."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Promise a deadline on machines you do not own."""
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")
+]
 At = Annotated[
     str | None,
     typer.Option(
         "--at",
         metavar="TIME",
         help=(
-            "Instant of the history at which is asked: RFC 3339, or seconds of the log's "
-            "clock. Nothing later is looked at. Default: its end."
+            "Time of the query in the history: RFC 3339, or seconds of the log's clock. Later "
+            "records are ignored. Default: its end."
         ),
     ),
 ]
@@ -69,7 +69,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE.toml",
-        help="Settings of the service. Default: the file that VGRADS_CONFIG names, if any.",
+        help="Settings file of the service. Default: the file that VGRADS_CONFIG names, if any.",
         show_default=False,
     ),
 ]
@@ -79,8 +79,8 @@ Service = Annotated[
         "--service",
         metavar="URL",
         help=(
-            "A service where pools and managers find each other; VGRADS_TOKEN opens it. "
-            "Default: this machine's database."
+            "Service through which pools and managers find each other; it is accessed with "
+            "VGRADS_TOKEN. Default: this machine's database."
         ),
         show_default=False,
     ),
@@ -104,14 +104,14 @@ Procs = Annotated[int, typer.Option("--procs", "-n", min=1, help="Processors of 
 Walltime = Annotated[
     str, typer.Option("--walltime", "-w", help="Requested time of the job, e.g. 2h.")
 ]
-Confidence = Annotated[str, typer.Option("--confidence", help="Confidence of the statement.")]
+Confidence = Annotated[str, typer.Option("--confidence", help="Confidence level of the bound.")]
 Method = Annotated[
     str,
     typer.Option(
         "--method",
         help=(
-            "How to predict: state (the queue as it stands, QBETS where that has done better), "
-            "qbets (past waits of like jobs) or bmbp (all past waits)."
+            "Prediction method: state (the current state of the queue, or QBETS where that has "
+            "been better), qbets (past waits of similar jobs) or bmbp (all past waits)."
         ),
     ),
 ]
@@ -125,19 +125,19 @@ User = Annotated[
         "--user",
         "-u",
         help=(
-            "Whose job it is, as the log calls them: then what that one has in the queue and "
-            "has seen counts."
+            "User of the job, as named in the log: the user's jobs in the queue and past waits "
+            "are then taken into account."
         ),
     ),
 ]
 Format = Annotated[
-    str | None, typer.Option("--format", help="Format of the history. Default: found out.")
+    str | None, typer.Option("--format", help="Format of the history. Default: detected.")
 ]
 SetFile = Annotated[
     Path,
     typer.Argument(
         metavar="SET",
-        help="A workflow set (YAML or JSON), or with --deadline a workflow's file.",
+        help="A workflow set (YAML or JSON), or with --deadline a workflow file.",
         show_default=False,
         autocompletion=complete_sets,
     ),
@@ -147,7 +147,7 @@ Deadline = Annotated[
     typer.Option(
         "--deadline",
         metavar="TIME",
-        help="When it must be done, from now, e.g. 4h. Default: what the set says.",
+        help="Deadline from now, e.g. 4h. Default: that of the set.",
         show_default=False,
     ),
 ]
@@ -157,7 +157,7 @@ Inputs = Annotated[
         "--inputs",
         metavar="FILE",
         help=(
-            "What a workflow's file works on: CWL's input object, a Snakefile's configuration, "
+            "Inputs of a workflow file: CWL's input object, a Snakefile's configuration, "
             "the work folder of a Nextflow trace."
         ),
         show_default=False,
@@ -168,8 +168,8 @@ Keep = Annotated[
     typer.Option(
         "--keep",
         help=(
-            "Files of finished workflows: all, results (no scratch), or final (no intermediate "
-            "results)."
+            "Files of finished workflows to keep: all, results (no scratch), or final (no "
+            "intermediate results)."
         ),
     ),
 ]
@@ -178,7 +178,7 @@ Webhook = Annotated[
     typer.Option(
         "--webhook",
         metavar="URL",
-        help="Post what happens there, signed with VGRADS_WEBHOOK_SECRET.",
+        help="URL to which events are posted, signed with VGRADS_WEBHOOK_SECRET.",
     ),
 ]
 RunId = Annotated[
@@ -190,18 +190,19 @@ Sites = Annotated[
     typer.Option(
         "--sites",
         help=(
-            "Sites (TOML); 'here' is this machine. Default: those that the set names, else of "
-            "the database, else embedded."
+            "Site description file (TOML); 'here' is this machine. Default: the sites that the set "
+            "names, else those of the database, else the embedded ones."
         ),
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 AsStated = Annotated[
     bool,
     typer.Option(
         "--as-stated",
         help=(
-            "Take boot times and rates as the sites file states them, not as earlier runs saw them."
+            "Use the boot times and rates of the site description, not those observed in earlier "
+            "runs."
         ),
     ),
 ]
@@ -210,7 +211,7 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         help=(
-            "How to plan: vgrads, cloud-first, cost-first, no-replication, heft, cloud-only, "
+            "Planning policy: vgrads, cloud-first, cost-first, no-replication, heft, cloud-only, "
             "or optimal (small sets)."
         ),
         autocompletion=complete_policies,
@@ -219,9 +220,12 @@ Policy = Annotated[
 Rule = Annotated[
     str,
     typer.Option(
-        "--reckon", help="How to reckon the promise: joint, or by the paper's rule (paper)."
+        "--promise-model",
+        help="Model of the promise: joint, or the paper's rule (paper).",
     ),
 ]
+OldRule = Annotated[str | None, typer.Option("--reckon", hidden=True)]
+"""The name of ``--promise-model`` in 0.2."""
 Effort = Annotated[
     float,
     typer.Option(
@@ -229,7 +233,8 @@ Effort = Annotated[
         metavar="SECONDS",
         min=0.0,
         max=3600.0,
-        help="How long, about, to look for a cheaper plan that is as sure as asked; 0: not at all.",
+        help="Approximate time to search for a cheaper plan with the requested probability; 0: no "
+        "search.",
     ),
 ]
 Rerun = Annotated[
@@ -237,23 +242,46 @@ Rerun = Annotated[
     typer.Option(
         "--rerun",
         help=(
-            "Do everything again. Default: no task whose command, inputs and environment are "
-            "as they were, and whose outputs stand."
+            "Run all tasks again. Default: skip tasks whose command, inputs and environment are "
+            "unchanged and whose outputs exist."
         ),
     ),
 ]
-HowSure = Annotated[
+ProbabilityOption = Annotated[
     str | None,
     typer.Option(
         "--probability",
         "-p",
         metavar="P",
-        help="How sure the promise must be, e.g. 0.95. Default: what the set says, else 0.9.",
+        help="Requested probability of the promise, e.g. 0.95. Default: that of the set, else 0.9.",
     ),
 ]
+
+
+def chart_file(path: Path | None) -> Path | None:
+    """Refuse a chart as PNG or PDF that cannot be drawn, before any work for it."""
+    from vgrads.portal.charts.exports import refuse_without_plots
+
+    return path and refuse_without_plots(path)
+
+
+def diagram_file(path: Path | None) -> Path | None:
+    """Refuse a diagram that cannot be drawn, before any work for it."""
+    from vgrads.kernel.extras import require
+
+    if path is not None:
+        require("plots", "a diagram", str(path))
+    return path
+
+
 Gantt = Annotated[
     Path | None,
-    typer.Option("--gantt", metavar="FILE.html", help="Write the Gantt chart, a page of its own."),
+    typer.Option(
+        "--gantt",
+        metavar="FILE.html",
+        help="Write the Gantt chart as a separate page.",
+        callback=chart_file,
+    ),
 ]
 
 
@@ -268,7 +296,7 @@ def instant_of(at: str | None) -> Any:
 
 
 def answer_with(as_json: bool, document: dict[str, Any], text: Callable[[], Any]) -> None:
-    """The JSON document, or what a person reads."""
+    """Print the JSON document, or the text."""
     if as_json:
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
         return

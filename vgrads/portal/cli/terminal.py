@@ -1,4 +1,4 @@
-"""The terminal: consoles, bars of progress, warnings. Few imports: every command writes there."""
+"""The terminal: consoles, progress bars, warnings. Few imports: every command uses it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _PIPED_WIDTH = 160
 _SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
     code: "\ufffd" for code in range(127, 160)
 }
-"""Signs that would command a terminal, and what stands for them: what tasks print must not move its
-cursor."""
+"""Control characters and their visible replacements: output of tasks must not move the cursor."""
 
 
 class _Quiet(Console):
-    """A console on which only vgrads itself commands the terminal."""
+    """A console on which only vgrads itself sends control sequences."""
 
     def render(self, *renderable: Any, **options: Any) -> Iterator[Segment]:
         for segment in super().render(*renderable, **options):
@@ -35,9 +34,9 @@ class _Quiet(Console):
 
 
 def console(stderr: bool = False) -> Console:
-    """A console on stdout or stderr; into a pipe it does not break lines at 80 columns.
+    """Return a console on stdout or stderr; into a pipe it does not break lines at 80 columns.
 
-    What it prints is what people and tasks named things: a bracket is a bracket.
+    Names from users and tasks are printed literally, without markup: a bracket is a bracket.
     """
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
@@ -45,28 +44,28 @@ def console(stderr: bool = False) -> Console:
 
 
 def rows_under(*names: str, title: str = "", whole: Sequence[str] = ()) -> Table:
-    """A table without rows. Nothing in it is cut off where the terminal is narrow; columns of
-    ``whole`` are not broken either."""
+    """Return a table without rows. No cell is truncated on a narrow terminal; columns of ``whole``
+    are not broken either."""
     columns = [Column(name, overflow="fold", no_wrap=name in whole) for name in names]
     return Table(*columns, box=SIMPLE_HEAD, title=title or None, title_justify="left")
 
 
 @contextmanager
 def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
-    """Something that moves on a terminal while the block runs; call it with what is done now."""
+    """Show a spinner on a terminal while the block runs; call it with the current step."""
     with out.status(Text(what)) as status:
         yield lambda text: status.update(Text(text))
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
-    """A bar on stderr while the block runs; call it with (done, total)."""
+    """Show a progress bar on stderr while the block runs; call it with (done, total)."""
     with Progress(console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(escape(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:
-    """Things that were odd but bearable."""
+    """Print warnings."""
     for text in warnings:
         out.print(f"warning: {text}", style="yellow", highlight=False, markup=False)

@@ -1,1 +1,1 @@
-"""Who does it in the background: planning, running, learning, caring for sites."""
+"""Background jobs: planning, running, learning, maintenance of sites."""

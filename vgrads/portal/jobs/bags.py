@@ -1,8 +1,8 @@
-"""A dispatcher's work under the database: its bags come from there, how they stand goes there."""
+"""A dispatcher's work with the database: its bags are read from there, their status is stored
+there."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import signal
@@ -15,31 +15,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
-from vgrads.api.bags.work import BagWork, Wishes, hand_over
-from vgrads.api.config import home
+from vgrads.api.config import dispatcher_folder
 from vgrads.api.pools.adverts import Advertiser
 from vgrads.api.pools.ledger import Ledger
-from vgrads.api.pools.ledger_line import LedgerLine
-from vgrads.dispatch.core.talk import Rules
+from vgrads.api.pools.ledger_connection import LedgerConnection
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.storage.kept import is_worked_on, only_one, read_status, readable_bags
+from vgrads.dispatch.storage.folder import readable_bags
+from vgrads.dispatch.storage.status import exclusive, is_worked_on, read_status
 from vgrads.kernel.errors import InputError, SiteError
-from vgrads.portal.records.bags import ENDED, HERE, Bags, new_bag
-from vgrads.portal.records.lease import LEASE_S
+from vgrads.portal.records.bags import BagStore, new_bag
+from vgrads.portal.records.heartbeat import LEASE_S
 from vgrads.portal.records.pools import PoolLedger
+from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry
 from vgrads.portal.records.reconnect import await_database
 from vgrads.portal.records.store import Store, new_id
-from vgrads.portal.records.tables import BagRow
 from vgrads.vgrid.catalog import Catalog
 
 _NOTE_S = 2.0
 _log = logging.getLogger("vgrads.bags")
-
-
-def dispatcher_folder(dispatcher: str) -> Path:
-    """Where a dispatcher keeps what it works on."""
-    return home() / "dispatchers" / dispatcher
 
 
 def submit(
@@ -49,29 +45,23 @@ def submit(
     source: Path,
     catalog: Catalog,
     owner: str = HERE,
-) -> BagRow:
-    """Hand a bag over to a dispatcher, checked; its row."""
-    bags = Bags(store.engine)
+) -> BagEntry:
+    """Check a bag and submit it to a dispatcher; return its row."""
+    bags = BagStore(store.engine)
     number = bags.next_number(dispatcher)
-    kept = hand_over(dispatcher_folder(dispatcher), number, document, source, catalog)
+    bag = submit_bag(dispatcher_folder(dispatcher), number, document, source, catalog)
     bag_id = dispatcher if number == 0 and dispatcher.startswith("bag-") else new_id("bag")
-    row = new_bag(bag_id, dispatcher, number, document.name, owner, len(kept.bag.commands))
+    row = new_bag(bag_id, dispatcher, number, document.name, owner, len(bag.bag.commands))
     bags.add(row)
-    return row
-
-
-def bag_standing(row: BagRow) -> dict[str, Any]:
-    """A bag as its dispatcher told of it last; empty where it has not yet."""
-    status = read_status(dispatcher_folder(row.dispatcher))
-    told = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
-    return next(told, {}) or dict(json.loads(row.summary))
+    return bags.get(bag_id)
 
 
 @dataclass
 class Crew:
-    """A dispatcher of the database at work in this process. ``stay``: it waits for more bags;
-    ``ledger``: where it says that it takes hosts of pools, if its bags do (None: the database);
-    ``contact``: where these find it; ``own``: the bags belong to whoever runs this process."""
+    """A dispatcher of the database running in this process. ``stay``: it waits for more bags;
+    ``ledger``: where it publishes that it leases agents of pools, if its bags do (None: the
+    database); ``contact``: its address for them; ``own``: the bags belong to the user of this
+    process."""
 
     store: Store
     dispatcher: str
@@ -83,21 +73,21 @@ class Crew:
     contact: str = ""
     own: bool = False
     _noted_s: float = 0.0
-    _last: Wishes = field(default_factory=lambda: Wishes(stay=True))
+    _last: ControlRequests = field(default_factory=lambda: ControlRequests(stay=True))
     _work: BagWork | VirtualBagWork | None = None
 
     def carry_out(self) -> str:
-        """Work until nothing is to do; why it ended before, empty where all is done."""
-        bags = Bags(self.store.engine)
+        """Run until no work is left; return why it ended early, empty where all is done."""
+        bags = BagStore(self.store.engine)
         folder = dispatcher_folder(self.dispatcher)
-        with only_one(folder):
+        with exclusive(folder):
             virtual = simulated_part(self.catalog, folder)
-            how = (self.dispatcher, self._wishes, self._told, self.rules)
+            how = (self.dispatcher, self._wishes, self._save_status, self.rules)
             if virtual is not None:
                 self._work = VirtualBagWork(folder, virtual, *how)
             else:
                 self._work = BagWork(
-                    folder, self.catalog, *how, beside=self._advertiser(folder), own=self.own
+                    folder, self.catalog, *how, extension=self._advertiser(folder), own=self.own
                 )
             try:
                 with self._signals():
@@ -110,65 +100,64 @@ class Crew:
         return ended.hopeless or ("interrupted" if ended.ended_early else "")
 
     def _advertiser(self, folder: Path) -> Advertiser | None:
-        """Says that the dispatcher takes hosts of pools, where one of its bags has guests."""
-        documents = [kept.document for kept in readable_bags(folder)]
-        guests = [document for document in documents if document.hosts.guests]
-        if not guests:
+        """Return the publisher of the dispatcher's state to pools, where one of its bags allows
+        ad-hoc agents."""
+        documents = [bag.document for bag in readable_bags(folder)]
+        ad_hoc_agents = [document for document in documents if document.hosts.guests]
+        if not ad_hoc_agents:
             return None
         ledger = self.ledger or PoolLedger(self.store.engine)
-        project = re.sub(r"[^A-Za-z0-9._@+-]+", "-", guests[0].name).strip("-._@+") or "bag"
+        project = re.sub(r"[^A-Za-z0-9._@+-]+", "-", ad_hoc_agents[0].name).strip("-._@+") or "bag"
         name = f"{project[:150]}.{self.dispatcher.rpartition('-')[2]}"
-        return Advertiser(LedgerLine(ledger, "manager", name), project, contact=self.contact)
+        return Advertiser(LedgerConnection(ledger, "manager", name), project, contact=self.contact)
 
-    def _wishes(self) -> Wishes:
+    def _wishes(self) -> ControlRequests:
         try:
-            rows = Bags(self.store.engine).open_of(self.dispatcher)
+            rows = BagStore(self.store.engine).open_of(self.dispatcher)
             stay = self.stay()
-        except (
-            SiteError
-        ) as error:  # a database that does not answer, or has no room: asked again soon
+        except SiteError as error:  # a database without answer or space: retried soon
             _log.warning("%s", error)
             return self._last
-        self._last = Wishes(
+        self._last = ControlRequests(
             new=[row.number for row in rows],
             stops={row.number: row.stop for row in rows if row.stop},
             stay=stay,
         )
         return self._last
 
-    def _told(self, status: dict[str, Any]) -> None:
+    def _save_status(self, status: dict[str, Any]) -> None:
         self.watch(status)
         if status["state"] == "ended" or time.monotonic() - self._noted_s > _NOTE_S:
             self._noted_s = time.monotonic()
-            note = partial(Bags(self.store.engine).note, self.dispatcher, status["bags"])
+            note = partial(BagStore(self.store.engine).note, self.dispatcher, status["bags"])
             if status["state"] == "ended":
                 _when_reached(note)
             else:
-                with suppress(SiteError):  # told again soon
+                with suppress(SiteError):  # published again soon
                     note()
 
     def _signals(self) -> _Signals:
         return _Signals(self)
 
     def end(self) -> None:
-        """Give everything back and stop."""
+        """Release everything and stop."""
         if self._work is not None:
             self._work.end()
 
     def leave(self) -> None:
-        """Stop; hosts work on."""
+        """Stop; agents work on."""
         if self._work is not None:
             self._work.leave()
 
 
 def _when_reached(work: Callable[[], None]) -> None:
-    """Do what may be done twice; a database that is lost meanwhile is waited for."""
+    """Run repeatable work; wait while the database is unreachable."""
     end_s = time.monotonic() + LEASE_S
     await_database(lambda _: work(), lambda: end_s)
 
 
 class _Signals:
-    """Ctrl-C gives everything back, a second one and SIGTERM leave it as it is."""
+    """Handles signals: Ctrl-C releases everything, a second one and SIGTERM leave it as it is."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew, self._before, self._count = crew, {}, 0  # type: ignore[var-annotated]
@@ -190,30 +179,30 @@ class _Signals:
             signal.signal(number, handler)
 
 
-def cancel(store: Store, row: BagRow, why: str) -> str:
-    """Have a bag cancelled by its dispatcher, or here where none is at work; what was done, in
-    words."""
+def cancel(store: Store, row: BagEntry, why: str) -> str:
+    """Cancel a bag through its dispatcher, or here where none is running; return a message with the
+    result."""
     if row.state in ENDED:
         raise InputError(
-            f"bag '{row.id}' is over: {row.state}", fix="vgrads bags status lists them"
+            f"bag '{row.id}' has ended: {row.state}", fix="list bags with 'vgrads bags status'"
         )
-    Bags(store.engine).ask_to_stop(row.id, why)
+    BagStore(store.engine).ask_to_stop(row.id, why)
     if is_worked_on(dispatcher_folder(row.dispatcher)):
-        return "its dispatcher was asked to stop it"
+        return "its dispatcher was asked to cancel it"
     return ""
 
 
-def resumable(store: Store, bag_id: str) -> Sequence[BagRow]:
-    """The bags of the dispatcher of a bag that have not ended, or this one, where only its slots
-    are to be given back; InputError where there is nothing to go on with."""
-    row = Bags(store.engine).get(bag_id)
+def resumable(store: Store, bag_id: str) -> Sequence[BagEntry]:
+    """Return the bags of a bag's dispatcher that are not terminal, or this bag, where only its
+    slots remain to be released. Raise InputError where nothing can be resumed."""
+    row = BagStore(store.engine).get(bag_id)
     folder = dispatcher_folder(row.dispatcher)
     if is_worked_on(folder):
-        raise InputError("its dispatcher is at work", where=bag_id)
+        raise InputError("its dispatcher is still running", where=bag_id)
     status = read_status(folder)
     holds = status.get("state") != "ended" and status.get("slots")
     if row.state in ENDED and not holds:
         raise InputError(
-            f"bag '{bag_id}' is over: {row.state}", fix="vgrads bags status lists them"
+            f"bag '{bag_id}' has ended: {row.state}", fix="list bags with 'vgrads bags status'"
         )
-    return Bags(store.engine).open_of(row.dispatcher) or [row]
+    return BagStore(store.engine).open_of(row.dispatcher) or [row]

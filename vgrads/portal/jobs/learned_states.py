@@ -1,6 +1,6 @@
-"""What states of queues teach, learned in a process beside the service: no answer waits for it.
+"""Models of queue states, trained in a process of the service: no request waits for them.
 
-Until a history's newest submissions are learned, its questions are answered from past waits.
+Until a history's newest submissions are learned, its queries are answered from past waits.
 """
 
 from __future__ import annotations
@@ -9,43 +9,44 @@ import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
-from vgrads.api.queues.histories import cached_forecast, open_history
-from vgrads.portal.jobs.beside import end, processes
+from vgrads.api.queues.histories import cached_forecast
+from vgrads.api.queues.history_files import open_history
+from vgrads.portal.jobs.forkserver import end, processes
 from vgrads.portal.jobs.worker import be_a_child
-from vgrads.qbets.state_forecast import Known, StateForecast
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.traces.records import LogQueue
 
 _Key = tuple[str, int, LogQueue]
-_MOST = 64  # queues that are kept; each takes some ten megabytes
+_MOST = 64  # queues in memory; each takes some ten megabytes
 
 
 class LearnedStates:
-    """Learned states by history; a changed file is learned anew. Safe between threads."""
+    """Learned states by history; a changed file is learned again. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._learning: dict[_Key, Future[Known]] = {}
+        self._learning: dict[_Key, Future[AnyForecast]] = {}
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
 
     def find(self, path: str, log_queue: LogQueue) -> StateForecast | None:
-        """What is known by now; begins to learn it where nothing is, and answers None."""
+        """Return the learned state; where there is none, start learning and return None."""
         key = (path, Path(path).stat().st_mtime_ns, log_queue)
         with self._lock:
-            found = self._learning.get(key)
-            if found is None and not self._closed:
+            future = self._learning.get(key)
+            if future is None and not self._closed:
                 self._begin(key)
-        if found is None or not found.done() or found.cancelled() or found.exception():
+        if future is None or not future.done() or future.cancelled() or future.exception():
             return None
-        learned = found.result()
+        learned = future.result()
         return learned if isinstance(learned, StateForecast) else None
 
     def settled(self, path: str, log_queue: LogQueue) -> bool:
-        """Learning is over, whatever came of it."""
+        """Return True where learning has finished, with any result."""
         key = (path, Path(path).stat().st_mtime_ns, log_queue)
         with self._lock:
-            found = self._learning.get(key)
-        return found is not None and found.done()
+            future = self._learning.get(key)
+        return future is not None and future.done()
 
     def _begin(self, key: _Key) -> None:
         if self._pool is None:
@@ -57,12 +58,12 @@ class LearnedStates:
         self._learning[key] = self._pool.submit(_learn, key[0], key[2])
 
     def close(self) -> None:
-        """Learn nothing more."""
+        """Stop learning."""
         with self._lock:
             self._closed, pool = True, self._pool
         if pool is not None:
             end(pool)
 
 
-def _learn(path: str, log_queue: LogQueue) -> Known:
+def _learn(path: str, log_queue: LogQueue) -> AnyForecast:
     return cached_forecast(path, log_queue, open_history(path).end_s)

@@ -1,4 +1,4 @@
-"""The chart of a run as it stands: folded from its journal, a few events at a time."""
+"""The current chart of a run: folded from its journal, a few events at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 
 from vgrads.api.plans.answers import gantt_json
 from vgrads.api.wiring import any_real
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import advance, event_from_json, ruling
 from vgrads.execmgr.core.states import RunState
 from vgrads.execmgr.core.step import begin
+from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_record import RunRecord
-from vgrads.portal.records.store import GOES_ON, Store
+from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 
 Json = dict[str, Any]
@@ -24,16 +25,16 @@ _REMEMBERED = 32
 
 @dataclass
 class _Followed:
-    """A run as far as it has been read."""
+    """A run and the position up to which it has been read."""
 
-    books: list[Book] = field(default_factory=list)
+    executions: list[ExecutionPlan] = field(default_factory=list)
     state: RunState | None = None
     position: int = 0
     simulated: bool = True
 
 
 class LiveGantt:
-    """Charts of runs that go on. What was read of a journal is not read again."""
+    """Charts of active runs. Each part of a journal is read once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -41,48 +42,49 @@ class LiveGantt:
         self._lock = threading.Lock()
 
     def version(self, run: RunRow) -> str:
-        """Changes whenever the chart does."""
+        """Return a version that changes with the chart."""
         return f"{run.id}-{run.state}-{self._store.count_events(run.id)}"
 
     def chart(self, run: RunRow) -> Json | None:
-        """The Gantt query of a run; None where it has not begun."""
+        """Return the Gantt query of a run; None where it has not started."""
         if run.gantt != "{}" and run.state not in GOES_ON:
-            kept: Json = json.loads(run.gantt)
-            return kept
-        found = self.folded(run.id)
-        return gantt_json(found[0].plan, found[0].snapshot, found[1]) if found else None
+            stored: Json = json.loads(run.gantt)
+            return stored
+        result = self.folded(run.id)
+        return gantt_json(result[0].plan, result[0].snapshot, result[1]) if result else None
 
-    def folded(self, run_id: str) -> tuple[Book, RunState] | None:
-        """The book that rules and what a run has come to; None where it has not begun."""
+    def folded(self, run_id: str) -> tuple[ExecutionPlan, RunState] | None:
+        """Return the current execution plan and the state of a run; None where it has not
+        started."""
         with self._lock:
             followed = self._follow(run_id)
             if followed.state is None:
                 return None
-            return followed.books[followed.state.version], followed.state
+            return followed.executions[followed.state.version], followed.state
 
     def simulated(self, run_id: str) -> bool:
-        """True where the clock of a run that was folded is that of a simulation."""
-        found = self._followed.get(run_id)
-        return found is None or found.simulated
+        """Return True where the clock of a folded run is that of a simulation."""
+        followed = self._followed.get(run_id)
+        return followed is None or followed.simulated
 
     def _follow(self, run_id: str) -> _Followed:
         followed = self._followed.setdefault(run_id, _Followed())
         self._followed.move_to_end(run_id)
         if len(self._followed) > _REMEMBERED:
             self._followed.popitem(last=False)
-        if self._store.count_events(run_id) < followed.position:  # played again from its beginning
-            followed.books, followed.state, followed.position = [], None, 0
+        if self._store.count_events(run_id) < followed.position:  # replayed from its start
+            followed.executions, followed.state, followed.position = [], None, 0
         record = RunRecord(self._store.engine, run_id)
         if followed.state is None:
-            followed.books = record.books()
-            if not followed.books:
+            followed.executions = record.executions()
+            if not followed.executions:
                 return followed
-            followed.state = begin(followed.books[0])
-            followed.simulated = not any_real(record.setup().catalog, followed.books[0].plan)
+            followed.state = begin(followed.executions[0])
+            followed.simulated = not any_real(record.setup().catalog, followed.executions[0].plan)
         for body in self._store.events(run_id, followed.position):
             event = event_from_json(body)
-            if ruling(followed.state, event) >= len(followed.books):
-                followed.books = record.books()
-            followed.state = advance(followed.books, followed.state, event)
+            if ruling(followed.state, event) >= len(followed.executions):
+                followed.executions = record.executions()
+            followed.state = advance(followed.executions, followed.state, event)
             followed.position += 1
         return followed

@@ -1,9 +1,8 @@
-"""How sure the promise of a run was, as it went: reckoned afterwards, or so far, from its
-journal."""
+"""Probability of a run's promise over time: computed from its journal, afterwards or so far."""
 
 from __future__ import annotations
 
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import advance, event_from_json
 from vgrads.execmgr.core.remainder import progress_of
 from vgrads.execmgr.core.states import Replanned, RunState
@@ -16,29 +15,33 @@ _POINTS = 24
 
 
 def promise_over_time(url: str, run_id: str) -> list[dict[str, float]]:
-    """At up to two dozen instants of a run: the probability that the promise is kept, and workflows
-    done."""
+    """Return, for up to two dozen instants of a run, the probability that the promise is kept, and
+    the finished workflows."""
     with Store(url) as store:
-        books = RunRecord(store.engine, run_id).books()
+        executions = RunRecord(store.engine, run_id).executions()
         events = [event_from_json(body) for body in store.events(run_id)]
-    if not books:
+    if not executions:
         return []
     every = max(1, len(events) // _POINTS)
-    state = begin(books[0])
-    found = [_point(books[0], state, books[0].plan.promise.probability)]
+    state = begin(executions[0])
+    results = [_point(executions[0], state, executions[0].plan.promise.probability)]
     for number, event in enumerate(events, start=1):
-        state = advance(books, state, event)
+        state = advance(executions, state, event)
         if number % every == 0 or number == len(events) or isinstance(event, Replanned):
-            found.append(_point(books[state.version], state))
-    return found
+            results.append(_point(executions[state.version], state))
+    return results
 
 
-def _point(book: Book, state: RunState, probability: float | None = None) -> dict[str, float]:
+def _point(
+    execution: ExecutionPlan, state: RunState, probability: float | None = None
+) -> dict[str, float]:
     chance = probability
     if chance is None:
-        chance = promise_now(book.plan, book.snapshot, progress_of(book, state)).probability
+        chance = promise_now(
+            execution.plan, execution.snapshot, progress_of(execution, state)
+        ).probability
     done = sum(
         all((w.name, task) in state.done for task in w.tasks)
-        for w in book.snapshot.wanted.workflows
+        for w in execution.snapshot.workflow_set.workflows
     )
     return {"at_s": state.now_s, "probability": chance, "done": done}

@@ -1,5 +1,4 @@
-"""Carrying a run out under its lease: from the beginning, or taken over where its last manager left
-it."""
+"""Execution of a run under its lease: from the start, or taken over from its last manager."""
 
 from __future__ import annotations
 
@@ -14,10 +13,8 @@ from typing import Any
 from vgrads.api.plans.answers import outcome_json, plan_json, planned_gantt, run_gantt
 from vgrads.api.plans.attempts import attempts_of
 from vgrads.api.plans.execution import (
-    Begun,
-    Outcome,
-    RunOptions,
-    Setup,
+    RunOutcome,
+    StartedRun,
     cancel_run,
     is_simulated,
     prepare_run,
@@ -25,23 +22,25 @@ from vgrads.api.plans.execution import (
     start_run,
 )
 from vgrads.api.plans.planning import Planned
+from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.api.plans.runtimes import records_of
 from vgrads.api.plans.upgraded import with_todays_pilots
 from vgrads.api.wiring import any_real
 from vgrads.execmgr.core.acquisitions import acquisitions
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import LeaseLost, advance
 from vgrads.execmgr.core.states import Event, RunState
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.execmgr.runner import Watcher
-from vgrads.execmgr.tasks.folder import AWAY, BESIDE, HERE, TaskFolder, clean_up
+from vgrads.execmgr.tasks.folder import AWAY, HERE, SIBLINGS, TaskFolder, clean_up
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.run_lease import RunLease, ask_manager_to_stop, leave_word
+from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.run_lease import RunLease, request_stop, store_stop_request
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.runtimes import RunTimeRecords
-from vgrads.portal.records.store import GOES_ON, Store, new_run
+from vgrads.portal.records.store import Store, new_run
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.records.work import Works
 from vgrads.traces.task_record import TaskRecord
@@ -54,30 +53,30 @@ _log = logging.getLogger("vgrads.runs")
 class TakenOver:
     """A run whose manager this process has become.
 
-    ``replayed``: simulated sites ended with the last one; ``stop``: why it is only to be given
-    back.
+    ``replayed``: simulated sites ended with the last manager; ``stop``: why it is only to be
+    released.
     """
 
-    begun: Begun
+    begun: StartedRun
     replayed: bool
     stop: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """A run that was added to the database; nothing of it is done yet."""
+    """A run added to the database; none of it is done yet."""
 
     store: Store
     record: RunRecord
     planned: Planned
     setup: Setup
-    book: Book
+    execution: ExecutionPlan
 
-    def execute(self, watch: Watcher | None = None) -> Outcome:
-        """Carry it out to its end."""
+    def execute(self, watch: Watcher | None = None) -> RunOutcome:
+        """Run it to its end."""
 
-        def work() -> Outcome:
-            return start_run(self.planned.grid, self.setup, self.book, self.record, watch)
+        def work() -> RunOutcome:
+            return start_run(self.planned.grid, self.setup, self.execution, self.record, watch)
 
         return carry_out(self.store, self.record, planned_gantt(self.planned), work)
 
@@ -85,26 +84,26 @@ class NewRun:
 def create_run(
     store: Store, planned: Planned, options: RunOptions, chosen: Path | None = None
 ) -> NewRun:
-    """Add a run of a plan, with all that it can be resumed from; ``chosen``: the folder of its
-    files, if its user chose it."""
-    setup, book = prepare_run(planned, options)
-    name, document = planned.wanted.name, document_of(planned.wanted)
+    """Add a run of a plan, with all data needed to resume it; ``chosen``: the folder of its files,
+    if its user chose it."""
+    setup, execution = prepare_run(planned, options)
+    name, document = planned.workflow_set.name, document_of(planned.workflow_set)
     set_id = store.add_set(name, document, plan_json(planned.plan), planned_gantt(planned))
     record = RunRecord(store.engine, options.run_id)
-    record.create(new_run(set_id, options.run_id, chosen), setup, book)
-    return NewRun(store=store, record=record, planned=planned, setup=setup, book=book)
+    record.create(new_run(set_id, options.run_id, chosen), setup, execution)
+    return NewRun(store=store, record=record, planned=planned, setup=setup, execution=execution)
 
 
 def ask_to_stop(store: Store, run_id: str, reason: str) -> str:
-    """Have a run stopped that goes on: what was done about it; empty where it holds something and
-    has no manager."""
-    if ask_manager_to_stop(store.engine, run_id, reason):
+    """Request cancellation of an active run; return what was done; empty where it holds resources
+    and has no manager."""
+    if request_stop(store.engine, run_id, reason):
         return "its manager was asked to stop"
     if store.count_events(run_id):
         return ""
     works = Works(store.engine)
     if not works.drop(run_id) and works.awaits(run_id):
-        leave_word(store.engine, run_id, reason)
+        store_stop_request(store.engine, run_id, reason)
         return "its manager was asked to stop"
     lease = RunLease(store.engine, run_id)
     lease.take()
@@ -115,57 +114,61 @@ def ask_to_stop(store: Store, run_id: str, reason: str) -> str:
 
 
 def unended(store: Store, run_id: str) -> RunRow:
-    """A run that goes on, or can; InputError where it is over."""
+    """Return a run that is active, or can be resumed. Raise InputError where it is terminal."""
     row = store.get_run(run_id)
     if row.state not in GOES_ON:
-        raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
+        raise InputError(
+            f"run '{run_id}' has ended: {row.state}", fix="list runs with 'vgrads status'"
+        )
     return row
 
 
 def take_over(
     store: Store, record: RunRecord, stop: str = "", until: int | None = None
 ) -> TakenOver:
-    """Become the manager of a run that was begun; InputError while another one is at work, or for a
+    """Become the manager of a started run. Raise InputError while another one is running, or for a
     damaged record.
 
-    ``stop``: only to give everything back, as where somebody left that word. ``until``: of the
-    journal only the events before this one are believed, and kept.
+    ``stop``: only release everything, also where a cancellation was requested. ``until``: only the
+    events of the journal before this one are used, and kept.
     """
     setup = record.setup()
     record.lease.take()
     try:
         stop = stop or record.stop_reason()
-        books = record.books()
-        state = _read_through(record, books, record.events(until))
+        executions = record.executions()
+        state = _read_through(record, executions, record.events(until))
     except InputError:
         record.lease.leave()
         raise
     if until is not None:
         record.cut(until)
-    replayed = not any_real(setup.catalog, books[0].plan)
+    replayed = not any_real(setup.catalog, executions[0].plan)
     if replayed and not stop:
         record.begin_again()
-    begun = Begun(
+    begun = StartedRun(
         setup=setup,
-        books=books,
+        executions=executions,
         state=state,
-        seen=store.acquisitions(),
+        observed=store.acquisitions(),
         run_times=RunTimeRecords(store.engine).learned(),
     )
     return TakenOver(begun=begun, replayed=replayed, stop=stop)
 
 
-def _read_through(record: RunRecord, books: list[Book], events: list[Event]) -> RunState:
-    """What a journal has come to; InputError for an event that can be read and does not fit what
-    was before it, or for books that are gone."""
-    if not books:
-        record.refuse_unbegun()
-    state = begin(books[0])
+def _read_through(
+    record: RunRecord, executions: list[ExecutionPlan], events: list[Event]
+) -> RunState:
+    """Return the state of a journal. Raise InputError for an event that is readable and
+    inconsistent with the earlier ones, or for missing execution plans."""
+    if not executions:
+        record.stored.refuse_unbegun()
+    state = begin(executions[0])
     for position, event in enumerate(events):
         try:
-            state = advance(books, state, event)
+            state = advance(executions, state, event)
         except (LookupError, TypeError, ValueError) as error:
-            record.refuse_event(position, f"does not fit: {error!r}")
+            record.stored.refuse_event(position, f"does not match the events before it: {error!r}")
     return state
 
 
@@ -175,12 +178,12 @@ def go_on(
     taken: TakenOver,
     watch: Watcher | None = None,
     outside: OutsideEngine | None = None,
-) -> Outcome:
-    """Work on a run that was taken over to its end."""
+) -> RunOutcome:
+    """Run a run that was taken over to its end."""
     if outside is not None and not taken.replayed:
-        outside.clock = WallClock(taken.begun.passed_s)
+        outside.clock = WallClock(taken.begun.elapsed_s)
 
-    def work() -> Outcome:
+    def work() -> RunOutcome:
         if taken.stop:
             return cancel_run(taken.begun, record, taken.stop)
         ours = outside is None and not taken.replayed
@@ -191,24 +194,24 @@ def go_on(
 
 
 def carry_out(
-    store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], Outcome]
-) -> Outcome:
-    """Do a run's work under its lease, and keep how it ended; on an error it stands as
+    store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], RunOutcome]
+) -> RunOutcome:
+    """Do a run's work under its lease, and store the outcome; after an error it is marked as
     interrupted."""
     run_id, lease = record.run_id, record.lease
     lease.take()
     lease.while_leased(lambda: store.set_run_state(run_id, "running"))
     try:
         outcome = work()
-    except LeaseLost:  # all of it is another manager's, or will be
+    except LeaseLost:  # it belongs to another manager, or will
         raise
     except BaseException:
         store.end_run(run_id, "interrupted", {}, gantt)
         lease.leave()
         raise
     lease.confirm_now()
-    found = acquisitions(outcome.book, outcome.state)
-    lease.while_leased(lambda: store.add_acquisitions(run_id, found))
+    result = acquisitions(outcome.execution, outcome.state)
+    lease.while_leased(lambda: store.add_acquisitions(run_id, result))
     lease.while_leased(lambda: _learn(store, record, outcome))
     ended = (run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
     lease.while_leased(lambda: store.end_run(*ended))
@@ -216,28 +219,30 @@ def carry_out(
     return outcome
 
 
-def _learn(store: Store, record: RunRecord, outcome: Outcome) -> None:
-    """Keep what tasks took that really ran, for the next plan."""
+def _learn(store: Store, record: RunRecord, outcome: RunOutcome) -> None:
+    """Store the run times of tasks that really ran, for the next plan."""
     setup = record.setup()
-    if is_simulated(outcome.book, setup.catalog):
+    if is_simulated(outcome.execution, setup.catalog):
         return
     own_mib = getrusage(RUSAGE_SELF).ru_maxrss / 1024.0
-    attempts, _ = attempts_of(record.books(), record.events())
-    found = records_of(outcome.book, attempts, (record.run_id, setup.began_unix_s), own_mib)
+    attempts, _ = attempts_of(record.executions(), record.events())
+    task_records = records_of(
+        outcome.execution, attempts, (record.run_id, setup.began_unix_s), own_mib
+    )
     by_kind: dict[str, list[TaskRecord]] = {}
-    for one in found:
-        by_kind.setdefault(one.kind, []).append(one)
+    for task_record in task_records:
+        by_kind.setdefault(task_record.kind, []).append(task_record)
     for refused in RunTimeRecords(store.engine).learn_by_kind(by_kind):
-        _log.warning("of run %s not learned: %s", record.run_id, refused)
+        _log.warning("run times of run %s were not learned: %s", record.run_id, refused)
 
 
-def tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:
-    """Leave of the workflows that are done what is asked for: all, results (no scratch folders), or
-    final ones."""
+def tidy(outcome: RunOutcome, options: RunOptions, keep: str) -> None:
+    """Delete files of finished workflows except the requested ones: all, results (no scratch
+    folders), or final ones."""
     if keep == "all" or not options.folder.is_dir():
         return
-    shutil.rmtree(options.folder / BESIDE, ignore_errors=True)
+    shutil.rmtree(options.folder / SIBLINGS, ignore_errors=True)
     for kind in (HERE, AWAY):
         folder = TaskFolder(options.folder, options.folder, kind)
         for name in outcome.done:
-            clean_up(folder, outcome.book.snapshot.workflow_by_name[name], keep == "final")
+            clean_up(folder, outcome.execution.snapshot.workflow_by_name[name], keep == "final")

@@ -1,5 +1,5 @@
-"""How fast are the machines of real sites? A benchmark runs there as any task does, and its score
-is kept."""
+"""Speed of machines at real sites: a benchmark runs there like any task, and its score is
+stored."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from vgrads.agent.machine_score import parse_score, score_script
 from vgrads.api.config import run_folder
-from vgrads.api.plans.execution import RunOptions
 from vgrads.api.plans.planning import open_grid, plan_set
+from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.wiring import all_simulated
 from vgrads.kernel.errors import InfeasibleError, SiteError, VgradsError
 from vgrads.portal.jobs.runs import create_run
@@ -30,23 +30,23 @@ _SCRIPT, _ANSWER = "machine_score.py", "score.json"
 
 
 def score_sites(catalog: Catalog, notify: Callable[[str], None]) -> Iterator[Json]:
-    """A row for each real site: its scores, or why there are none. One task each, in one slot of
-    one processor."""
+    """Return a row for each real site: its scores, or why there are none. One task each, in one
+    slot of one processor."""
     with Store() as store:
         for site in catalog.sites:
             if all_simulated([site]):
                 continue
             notify(f"running the benchmark at {site.name}")
             try:
-                found = _score(store, catalog, site)
+                scores = _score(store, catalog, site)
             except (VgradsError, ValueError, OSError) as error:
                 yield {"site": site.name, "cpu": None, "io": None, "problem": str(error)}
                 continue
-            RunTimeRecords(store.engine).put_score(site.name, found)
+            RunTimeRecords(store.engine).put_score(site.name, scores)
             yield {
                 "site": site.name,
-                "cpu": round(found.cpu, 1),
-                "io": round(found.io, 1),
+                "cpu": round(scores.cpu, 1),
+                "io": round(scores.io, 1),
                 "problem": None,
             }
 
@@ -54,17 +54,19 @@ def score_sites(catalog: Catalog, notify: Callable[[str], None]) -> Iterator[Jso
 def _score(store: Store, catalog: Catalog, site: Site) -> Scores:
     with tempfile.TemporaryDirectory(prefix="vgrads-score-") as folder:
         (Path(folder) / _SCRIPT).write_text(score_script(), encoding="utf-8")
-        grid = open_grid(replace(catalog, sites=(site,), links={}), seen=store.acquisitions())
-        planned = plan_set(_wanted(folder), grid)
+        grid = open_grid(replace(catalog, sites=(site,), links={}), observed=store.acquisitions())
+        planned = plan_set(_workflow_set(folder), grid)
         if not planned.plan.feasible:
-            raise InfeasibleError("no slot for a benchmark", lacking=planned.plan.lacking)
+            raise InfeasibleError(
+                "no slot is available for the benchmark", lacking=planned.plan.lacking
+            )
         run_id = new_id("run")
         options = RunOptions(run_id=run_id, folder=run_folder(run_id), own=True)
         create_run(store, planned, options).execute()
     answers = sorted(options.folder.rglob(_ANSWER))
     if not answers:
         raise SiteError(
-            f"the benchmark gave no answer; vgrads logs {run_id} shows why",
+            f"the benchmark returned no answer; see 'vgrads logs {run_id}'",
             site=site.name,
             transient=True,
         )
@@ -72,8 +74,8 @@ def _score(store: Store, catalog: Catalog, site: Site) -> Scores:
     return Scores(cpu=score.cpu_score, io=score.io_score)
 
 
-def _wanted(folder: str) -> WorkflowSet:
-    """One task; whoever is surer than nothing that it comes to run may try."""
+def _workflow_set(folder: str) -> WorkflowSet:
+    """Return a set of one task; any positive probability of a run suffices."""
     task = Task(
         id="score",
         runtime_s=_TAKES_S,

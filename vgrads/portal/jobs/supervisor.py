@@ -1,4 +1,4 @@
-"""The service's hands: takes queued work, has it done in processes of their own, sees to those that
+"""The service's supervisor: takes queued work, runs it in separate processes, handles those that
 die."""
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from vgrads.execmgr.core.journal import LeaseExpired
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import SiteError
-from vgrads.portal.jobs import beside, worker
+from vgrads.portal.jobs import forkserver, worker
 from vgrads.portal.jobs.bag_service import Dispatchers
-from vgrads.portal.records.lease import RENEW_S, new_owner
+from vgrads.portal.records.heartbeat import RENEW_S, new_owner
 from vgrads.portal.records.reconnect import DatabaseLost
-from vgrads.portal.records.run_lease import ask_manager_to_stop
+from vgrads.portal.records.run_lease import request_stop
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
-from vgrads.portal.records.work import MOST_TRIES, PLAN, RUN, Work, Works
+from vgrads.portal.records.work import MOST_TRIES, PLAN, RUN, WorkItem, Works
 from vgrads.vgrid.catalog import Catalog
 
-_LOOK_S = 0.5  # between looks for work that another service left behind
-_END_S = 60.0  # for which runs that are stopped are waited for
+_LOOK_S = 0.5  # between checks for work left by another service
+_END_S = 60.0  # wait for cancelled runs
 _log = logging.getLogger("vgrads.work")
 
 
 class ProcessDied(Exception):
-    """A process of ours ended without having done its work."""
+    """A process of the service ended without finishing its work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """How much is done at once. ``planners=0``: in threads of the service itself, for tests and
+    """Limits of concurrent work. ``planners=0``: in threads of the service itself, for tests and
     trials."""
 
     planners: int = 2
@@ -50,8 +50,7 @@ class Places:
 
 @dataclass
 class _Crew:
-    """Plans in a few processes that stay, whose caches are warm; each run in one that is its
-    own."""
+    """Plans in a few permanent processes with warm caches; each run in its own process."""
 
     url: str
     places: Places
@@ -63,24 +62,24 @@ class _Crew:
         self.threads = ThreadPoolExecutor(self.places.runs + 1)
 
     def think(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
-        """Have something reckoned that takes a processor for a while."""
+        """Run a computation that takes a processor for a while."""
         if not self.places.planners:
             return self.threads.submit(function, *arguments)
         try:
             return self._ready_pool().submit(function, *arguments)
-        except BrokenProcessPool:  # one of its processes died since the last time
+        except BrokenProcessPool:  # one of its processes has died
             self.pool = None
             return self._ready_pool().submit(function, *arguments)
 
     def warm(self, catalog: Catalog) -> None:
-        """Have every planner learn what it will need, before somebody waits for it."""
+        """Warm the caches of every planner before the first request."""
         for _ in range(self.places.planners):
             self.think(worker.warm_in_child, catalog)
 
     def _ready_pool(self) -> ProcessPoolExecutor:
         if self.pool is None:
             self.pool = ProcessPoolExecutor(
-                self.places.planners, mp_context=beside.processes, initializer=worker.be_a_child
+                self.places.planners, mp_context=forkserver.processes, initializer=worker.be_a_child
             )
         return self.pool
 
@@ -90,7 +89,7 @@ class _Crew:
         return self.threads.submit(self._watch, catalog, run_id)
 
     def _watch(self, catalog: Catalog, run_id: str) -> None:
-        child = beside.processes.Process(
+        child = forkserver.processes.Process(
             target=worker.run_in_child, args=(self.url, catalog, run_id)
         )
         child.start()
@@ -104,18 +103,18 @@ class _Crew:
         for child in list(self.children.values()):
             child.terminate()
         if self.pool is not None:
-            beside.end(self.pool)
+            forkserver.end(self.pool)
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
     with Store(url) as store:
-        worker.run_one(store, catalog, run_id)
+        worker.run_set(store, catalog, run_id)
 
 
 class Supervisor:
-    """Looks after the queue of work as long as the service lives. ``catalog``: the sites for a
-    set's id; ``all_sites``: those of everybody."""
+    """Processes the queue of work while the service runs. ``catalog``: the sites for a set's id;
+    ``all_sites``: those of all users."""
 
     def __init__(
         self,
@@ -127,68 +126,71 @@ class Supervisor:
         self._store, self._catalog, self._places = store, catalog, places
         self.works, self.sets = Works(store.engine), Sets(store.engine)
         self._owner, self._crew = new_owner(), _Crew(store.url, places)
-        self._busy: dict[int, tuple[Work, Future[None]]] = {}
-        self._over: deque[tuple[Work, BaseException | None]] = deque()  # ends to be written down
+        self._busy: dict[int, tuple[WorkItem, Future[None]]] = {}
+        self._over: deque[tuple[WorkItem, BaseException | None]] = deque()  # ends to be stored
         self._news, self._stopped = threading.Event(), threading.Event()
         self._outside: dict[str, OutsideEngine] = {}
         self._dispatchers = Dispatchers(store, all_sites, bool(places.planners))
         self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
 
     def start(self, catalog: Catalog) -> None:
-        """Begin to look after the queue; ``catalog``: what planners should know of before they are
-        asked."""
+        """Start processing the queue; ``catalog``: sites that planners load in advance."""
         self._crew.warm(catalog)
         self._thread.start()
 
-    def poke(self) -> None:
-        """There may be something to do."""
+    def notify(self) -> None:
+        """Wake the loop to check for work."""
         self._news.set()
 
     def outside(self, run_id: str) -> OutsideEngine | None:
-        """The engine through which somebody outside runs a run's tasks; None where nobody does."""
+        """Return the engine through which an outside caller runs a run's tasks; None where there is
+        none."""
         return self._outside.get(run_id)
 
     async def think(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """What a function says, reckoned beside the service; SiteError where it cannot be just
-        now."""
+        """Return the result of a function, computed in another process. Raise SiteError where that
+        is currently impossible."""
         try:
             return await asyncio.wrap_future(self._crew.think(function, *arguments))
         except BrokenProcessPool as error:
             raise SiteError(
-                "a process of the service died", site="service", transient=True, fix="ask again"
+                "a process of the service died",
+                site="service",
+                transient=True,
+                fix="repeat the request",
             ) from error
 
     def end_runs(self, reason: str) -> None:
-        """Have all runs stopped that are looked after here, and wait for that, but not for long."""
+        """Cancel all runs of this supervisor, and wait for them for a limited time."""
         end_s = time.monotonic() + _END_S
         while time.monotonic() < end_s:
             runs = [work.run_id for work, _ in list(self._busy.values()) if work.kind == RUN]
             if not runs:
                 return
             for run_id in runs:
-                ask_manager_to_stop(self._store.engine, run_id, reason)
+                request_stop(self._store.engine, run_id, reason)
             self._stopped.wait(0.2)
 
     @property
     def failing(self) -> list[str]:
-        """Dispatchers of bags that end with an error whenever they are started."""
+        """Return dispatchers of bags that fail at each start."""
         return self._dispatchers.failing
 
     @property
     def alive(self) -> bool:
-        """True while the queue is looked after."""
+        """Return True while the queue is processed."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End all processes and leave the work to whoever comes next; runs go on from their
+        """Terminate all processes and leave the work to the next service; runs resume from their
         journals."""
         self._stopped.set()
-        self.poke()
+        self.notify()
         self._thread.join(5)
         self._crew.stop()
         self._dispatchers.stop()
         for engine in list(self._outside.values()):
-            engine.abandon()
+            engine.detach()
         self.works.release(self._owner)
 
     def _look_after(self) -> None:
@@ -197,7 +199,7 @@ class Supervisor:
             try:
                 if (
                     time.monotonic() - renewed_s > RENEW_S
-                ):  # first: what was silent for long is taken
+                ):  # first: take over work whose lease has expired
                     self.works.renew(self._owner)
                     renewed_s = time.monotonic()
                 self._write_ends()
@@ -219,15 +221,15 @@ class Supervisor:
         plans = max(1, self._places.planners) * 2  # one waits while one is planned
         return [k for k, most in ((PLAN, plans), (RUN, self._places.runs)) if kinds.count(k) < most]
 
-    def _hand_out(self, work: Work) -> None:
+    def _hand_out(self, work: WorkItem) -> None:
         if work.tries >= MOST_TRIES:
-            self._give_up(work, f"its process died {MOST_TRIES} times")
+            self._abandon(work, f"its process died {MOST_TRIES} times")
             return
         future = self._begin(work)
         self._busy[work.id] = (work, future)
         future.add_done_callback(lambda done: self._ended(work, done))
 
-    def _begin(self, work: Work) -> Future[None]:
+    def _begin(self, work: WorkItem) -> Future[None]:
         catalog = self._catalog(work.set_id)
         if work.kind == PLAN:
             return self._crew.think(worker.plan_in_child, self._store.url, catalog, work.set_id)
@@ -238,41 +240,41 @@ class Supervisor:
 
     def _run_outside(self, catalog: Catalog, run_id: str) -> None:
         try:
-            worker.run_one(self._store, catalog, run_id, self._outside[run_id])
+            worker.run_set(self._store, catalog, run_id, self._outside[run_id])
         finally:
             self._outside.pop(run_id, None)
 
-    def _ended(self, work: Work, done: Future[Any]) -> None:
+    def _ended(self, work: WorkItem, done: Future[Any]) -> None:
         if done.cancelled() or self._stopped.is_set():
             self._busy.pop(work.id, None)
             return
         self._over.append((work, done.exception()))
-        self.poke()
+        self.notify()
 
     def _write_ends(self) -> None:
-        """Keep how work ended; until the database has taken that, it counts as under way."""
+        """Store the results of work; until the database has them, the work counts as running."""
         while self._over:
             work, error = self._over[0]
             try:
                 self._write_end(work, error)
-            except SiteError:  # a database that does not answer is asked again
+            except SiteError:  # a database without answer: retried
                 raise
             except Exception:
-                _log.exception("the end of %s of %s cannot be kept", work.kind, work.set_id)
+                _log.exception("the result of %s of %s cannot be stored", work.kind, work.set_id)
             self._over.popleft()
             self._busy.pop(work.id, None)
 
-    def _write_end(self, work: Work, error: BaseException | None) -> None:
+    def _write_end(self, work: WorkItem, error: BaseException | None) -> None:
         if isinstance(error, ProcessDied | BrokenProcessPool | DatabaseLost | LeaseExpired):
             _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
             self.works.release(self._owner, work)
         elif error is not None:
             _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)
-            self._give_up(work, "an internal error, which was logged")
+            self._abandon(work, "internal error; the error was logged, please report it")
         else:
             self.works.finish(work, True)
 
-    def _give_up(self, work: Work, reason: str) -> None:
+    def _abandon(self, work: WorkItem, reason: str) -> None:
         self.works.finish(work, False)
         if work.kind == PLAN:
             self.sets.fail(work.set_id, reason)

@@ -1,5 +1,4 @@
-"""Events of a run to somebody else's address: signed, in order, tried again, never holding the run
-up."""
+"""Events of a run for an external address: signed, in order, retried, never delaying the run."""
 
 from __future__ import annotations
 
@@ -12,8 +11,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import event_to_json
 from vgrads.execmgr.core.states import Event, RunState, Tick
 from vgrads.kernel.errors import InputError
@@ -21,34 +21,39 @@ from vgrads.kernel.errors import InputError
 SIGNATURE = "X-Vgrads-Signature"
 _TRIES = 5
 _TIMEOUT_S = 10.0
-_MOST_WAITING = 1000  # bundles; beyond, the oldest are dropped: the journal has them
+_MOST_WAITING = 1000  # bundles; beyond it the oldest are dropped, see journal
 
 
 def sign(secret: str, body: bytes) -> str:
-    """What :data:`SIGNATURE` carries: HMAC-SHA256 of the body under the shared secret (RFC
+    """Return the value of :data:`SIGNATURE`: HMAC-SHA256 of the body under the shared secret (RFC
     2104)."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
 class _NoDetours(urllib.request.HTTPRedirectHandler):
-    """A signed message goes where it was addressed to, and counts where it was taken there."""
+    """Rejects redirects: a signed message is sent only to its address."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
-        """Nowhere else."""
+        """Reject a redirect."""
 
 
 _opener = urllib.request.build_opener(_NoDetours)
 
 
 class Webhook:
-    """A watcher of a run that posts what happens. ``pause``: how long to wait before the n-th new
-    try."""
+    """A watcher of a run that posts its events. ``pause``: backoff before the n-th retry."""
 
     def __init__(
         self, url: str, secret: str, run_id: str, pause: Callable[[int], float] = lambda n: 2.0**n
     ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise InputError(f"'{url}' is no http or https address", where="--webhook")
+        parts = urlsplit(url)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or not url.isprintable()
+            or " " in url
+        ):
+            raise InputError(f"{url!r} is not an http or https URL", where="--webhook")
         self._url, self._secret, self._run_id, self._pause = url, secret, run_id, pause
         self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(_MOST_WAITING)
         self._closing = threading.Event()
@@ -57,14 +62,14 @@ class Webhook:
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def __call__(self, _: Book, state: RunState, events: list[Event]) -> None:
-        """Pass on what happened; ticks are nobody's news."""
-        told = [event_to_json(event) for event in events if not isinstance(event, Tick)]
-        if told:
-            self._put({"run": self._run_id, "now_s": state.now_s, "events": told})
+    def __call__(self, _: ExecutionPlan, state: RunState, events: list[Event]) -> None:
+        """Post events; ticks are skipped."""
+        message = [event_to_json(event) for event in events if not isinstance(event, Tick)]
+        if message:
+            self._put({"run": self._run_id, "now_s": state.now_s, "events": message})
 
     def close(self, timeout_s: float = 60.0) -> None:
-        """Pass on how it ended (``outcome``), and wait for what is still under way."""
+        """Post the outcome (``outcome``), and wait for pending messages."""
         self._put({"run": self._run_id, "outcome": self.outcome})
         self._waiting.put(None)
         self._thread.join(timeout_s)
@@ -93,7 +98,7 @@ class Webhook:
                     return True
             except urllib.error.HTTPError as error:
                 if error.code < 500:
-                    return False  # it was understood, and is not wanted
+                    return False  # it was received and rejected
             except OSError:
                 pass
             if self._closing.wait(self._pause(attempt)):

@@ -1,7 +1,6 @@
-"""What a service does in the background, each in a process of its own: plan a set, carry a run out.
+"""Background work of a service, each in its own process: plan a set, run a run.
 
-Everything goes through the database, so that whoever takes the work after a crash finds what there
-was.
+All state is in the database, so that the next process can continue after a crash.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
@@ -23,24 +22,26 @@ from typing import Any
 
 from vgrads.api.config import embedded_data, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
-from vgrads.api.plans.execution import Outcome, RunOptions, run_plan
-from vgrads.api.plans.planning import Grid, Planned, open_grid, plan_set, take_snapshot
-from vgrads.api.plans.up_to_date import up_to_date
+from vgrads.api.plans.execution import RunOutcome, run_plan
+from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set, take_snapshot
+from vgrads.api.plans.run_setup import RunOptions
+from vgrads.api.plans.up_to_date import up_to_date, without_tasks
 from vgrads.execmgr.core.journal import LeaseExpired, LeaseLost
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.planner.make import make_plan
 from vgrads.planner.plan import Done
-from vgrads.portal.jobs.beside import clean_environment
+from vgrads.portal.jobs.forkserver import clean_environment
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
 from vgrads.portal.records.earlier import runs_of_set
-from vgrads.portal.records.lease import LEASE_S
+from vgrads.portal.records.heartbeat import LEASE_S
+from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.reconnect import DatabaseLost, await_database
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.sets import Head, Sets
-from vgrads.portal.records.store import GOES_ON, Store, summary_of
+from vgrads.portal.records.store import Store, summary_of
 from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.formats.load import load_workflow
@@ -49,11 +50,11 @@ from vgrads.workflows.sets import SetDocument, WorkflowSet, build_set
 
 _log = logging.getLogger("vgrads.work")
 FRESH_S = 300.0
-"""A plan for real sites that is older than this is made anew before it is run."""
+"""Age in seconds at which a plan for real sites is recomputed before its run."""
 
 
 def be_a_child() -> None:
-    """In a process of the service: leave Ctrl-C to the service, and end when it ends."""
+    """Set up a process of the service: leave Ctrl-C to the service, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     clean_environment()
     parent = parent_process()
@@ -67,28 +68,29 @@ def _end_with(sentinel: int) -> None:
 
 
 def warm_in_child(catalog: Catalog) -> None:
-    """Learn from all histories of a catalogue; what cannot be read is told to who asks for it."""
+    """Learn from all histories of a catalogue; unreadable ones are reported when they are
+    queried."""
     with suppress(VgradsError):
         open_grid(catalog)
 
 
 def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
     """Plan a set of the database at ``url``."""
-    _with_store(url, lambda store: plan_one(store, catalog, set_id))
+    _with_store(url, lambda store: plan_stored_set(store, catalog, set_id))
 
 
 def run_in_child(url: str, catalog: Catalog, run_id: str) -> None:
-    """Carry a run of the database at ``url`` out, or go on with it."""
+    """Run, or resume, a run of the database at ``url``."""
     be_a_child()
     try:
-        _with_store(url, lambda store: run_one(store, catalog, run_id))
-    except (DatabaseLost, LeaseExpired) as error:  # whoever takes the work next goes on
+        _with_store(url, lambda store: run_set(store, catalog, run_id))
+    except (DatabaseLost, LeaseExpired) as error:  # the next process takes over
         _log.error("%s", error)
         sys.exit(error.exit_code)
 
 
 def _with_store(url: str, work: Callable[[Store], None]) -> None:
-    """Do what may be done twice; a database that is lost meanwhile is waited for."""
+    """Run repeatable work; wait while the database is unreachable."""
 
     def once(_: bool) -> None:
         with Store(url) as store:
@@ -98,46 +100,45 @@ def _with_store(url: str, work: Callable[[Store], None]) -> None:
     await_database(once, lambda: end_s)
 
 
-def wanted_of(document: SetDocument, folder: Path | None = None) -> WorkflowSet:
-    """The set behind a document that came from outside: it may name only workflows that ship with
-    vgrads.
+def workflow_set_of(document: SetDocument, folder: Path | None = None) -> WorkflowSet:
+    """Return the set of a document submitted from outside: it may name only workflows that ship
+    with vgrads.
 
-    ``folder``: where the files of its tasks lie beside it; there are none but what is put there for
-    it.
+    ``folder``: location of its tasks' files; it contains only files put there for it.
     """
     return build_set(document, _shipped_workflow, "body", directory=str(folder or ""))
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSet:
-    """A set that came from outside, read, checked and written down as it is kept."""
+    """A set submitted from outside, parsed, checked and in its stored form."""
 
     name: str
     text: str
 
     @property
     def digest(self) -> str:
-        """Tells it from every other."""
+        """Return its digest."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
-    """Read a set (``kind``: json or yaml) from outside; InputError names the field. Takes a while
-    where it is large."""
+    """Read a set (``kind``: json or yaml) submitted from outside. Raise InputError with the field.
+    Slow for a large one."""
     try:
-        given = parse_mapping(body.decode(), "body", kind)
+        document = parse_mapping(body.decode(), "body", kind)
     except UnicodeDecodeError as error:
         raise InputError("is not UTF-8 text", where="body") from error
     if kind == "yaml":
-        given.pop("sites", None)  # of the file's own place; the service has its own
-    return check_document(given, most_tasks)
+        document.pop("sites", None)  # local to the file; the service has its own
+    return check_document(document, most_tasks)
 
 
-def check_document(given: Mapping[str, Any], most_tasks: int) -> CheckedSet:
-    """The same for what has been read already."""
-    document = validate_field(SetDocument, given)
-    wanted = wanted_of(document)
-    if sum(len(w.tasks) for w in wanted.workflows) > most_tasks:
+def check_document(value: Mapping[str, Any], most_tasks: int) -> CheckedSet:
+    """Check a document that is already parsed."""
+    document = validate_field(SetDocument, value)
+    workflow_set = workflow_set_of(document)
+    if sum(len(w.tasks) for w in workflow_set.workflows) > most_tasks:
         raise InputError(f"more than {most_tasks} tasks", where="workflows")
     return CheckedSet(document.name, json.dumps(document.model_dump(mode="json", by_alias=True)))
 
@@ -146,33 +147,52 @@ def _shipped_workflow(file: str, runtimes: Runtimes, inputs: str | None) -> Work
     names = sorted(p.name for p in embedded_data().glob("*.json"))
     if file not in names:
         raise InputError(
-            f"'{file}' is not served here", where="workflows.file", fix=f"known: {', '.join(names)}"
+            f"file '{file}' is not available on this service",
+            where="workflows.file",
+            fix=f"known: {', '.join(names)}",
         )
     if inputs is not None:
-        raise InputError("names a file, and none is served here", where="workflows.inputs")
+        raise InputError(
+            "names a file, but this service provides no input files", where="workflows.inputs"
+        )
     return load_workflow(embedded_data() / file, runtimes)
 
 
-def _grid(store: Store, catalog: Catalog) -> Grid:
-    """What the histories say; where a file of one lies is told to the log, not to users."""
+def _grid(store: Store, catalog: Catalog) -> GridSnapshot:
+    """Return the grid from the histories; paths of files are written to the log, not shown to
+    users."""
     try:
-        known = RunTimeRecords(store.engine).learned()
-        return open_grid(catalog, seen=store.acquisitions(), run_times=known)
+        run_times = RunTimeRecords(store.engine).learned()
+        return open_grid(catalog, observed=store.acquisitions(), run_times=run_times)
     except InputError as error:
         _log.exception("a history cannot be read")
         raise InputError(
-            "the history of a queue cannot be read; the service's log says which", where="sites"
+            "the history of a queue cannot be read; see the log of the service", where="sites"
         ) from error
 
 
-def plan_one(store: Store, catalog: Catalog, set_id: str, everything: bool = False) -> None:
-    """Plan what is left of a set, or ``everything``, and keep the plan; what is wrong with the set
-    is kept with it."""
+@dataclass(frozen=True, slots=True)
+class TasksToRun:
+    """Which tasks of a set a run has besides those that are not done: all (``everything``), or
+    ``again`` with those that depend on them."""
+
+    everything: bool = False
+    again: tuple[str, ...] = ()
+
+
+_REMAINING = TasksToRun()
+
+
+def plan_stored_set(
+    store: Store, catalog: Catalog, set_id: str, which: TasksToRun = _REMAINING
+) -> None:
+    """Plan the remaining tasks of a set, and store the plan; errors in the set are stored with
+    it."""
     sets = Sets(store.engine)
     try:
-        done = _done_already(store, catalog, set_id, everything)
-        planned = plan_set(_asked(sets, set_id), _grid(store, catalog), done=done)
-    except DatabaseLost:  # nothing is wrong with the set
+        done = _done_already(store, catalog, set_id, which)
+        planned = plan_set(_requested_set(sets, set_id), _grid(store, catalog), done=done)
+    except DatabaseLost:  # not an error of the set
         raise
     except VgradsError as error:
         sets.fail(set_id, str(error))
@@ -180,23 +200,37 @@ def plan_one(store: Store, catalog: Catalog, set_id: str, everything: bool = Fal
     sets.put_plan(set_id, planned.plan, planned.snapshot)
 
 
-def _asked(sets: Sets, set_id: str) -> WorkflowSet:
+def _requested_set(sets: Sets, set_id: str) -> WorkflowSet:
     document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
-    return wanted_of(document, set_folder(set_id))
+    return workflow_set_of(document, set_folder(set_id))
 
 
 def _done_already(
-    store: Store, catalog: Catalog, set_id: str, everything: bool
+    store: Store, catalog: Catalog, set_id: str, which: TasksToRun
 ) -> tuple[Done, ...]:
-    """The tasks of a set that need not run again; with ``everything`` none."""
-    runs = [] if everything else runs_of_set(store, set_id)
-    return up_to_date(_asked(Sets(store.engine), set_id), catalog, runs) if runs else ()
+    """Return the tasks of a set that need not run again."""
+    runs = [] if which.everything else runs_of_set(store, set_id)
+    if not runs:
+        return ()
+    workflow_set = _requested_set(Sets(store.engine), set_id)
+    done = up_to_date(workflow_set, catalog, runs)
+    return without_tasks(done, workflow_set, which.again)
 
 
-def run_one(
+def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
+    """Raise InputError for a name that no task of a set has."""
+    with Store(url) as store:
+        workflow_set = _requested_set(Sets(store.engine), set_id)
+    try:
+        without_tasks((), workflow_set, names)
+    except InputError as error:
+        raise InputError(error.what, where="tasks") from error
+
+
+def run_set(
     store: Store, catalog: Catalog, run_id: str, outside: OutsideEngine | None = None
 ) -> None:
-    """Carry a run out, from where it stands; its end is kept, also one that is an error."""
+    """Run a run from its current state; its outcome is stored, also an error."""
     record = RunRecord(store.engine, run_id)
     row = store.get_run(run_id)
     if row.state not in GOES_ON:
@@ -206,7 +240,7 @@ def run_one(
             go_on(store, record, take_over(store, record), outside=outside)
         else:
             _begin(store, record, catalog, outside)
-    except (DatabaseLost, LeaseExpired):  # it goes on when the database is there again
+    except (DatabaseLost, LeaseExpired):  # it resumes when the database is back
         raise
     except LeaseLost as error:
         _log.warning("%s", error)
@@ -222,7 +256,8 @@ def _begin(
     how = json.loads(row.how)
     sets = Sets(store.engine)
     everything = bool(how.get("rerun")) or outside is not None
-    planned = _planned(store, catalog, row.set_id, everything)
+    which = TasksToRun(everything, tuple(how.get("again", ())))
+    planned = _planned(store, catalog, row.set_id, which)
     if not planned.plan.feasible:
         raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
     set_folder(row.set_id).mkdir(parents=True, exist_ok=True)
@@ -233,29 +268,31 @@ def _begin(
         seed=how.get("seed", 0),
     )
 
-    def work() -> Outcome:
+    def work() -> RunOutcome:
         return run_plan(planned, options, record, outside=outside)
 
     carry_out(store, record, json.loads(sets.text(row.set_id, "gantt")), work)
 
 
-def _planned(store: Store, catalog: Catalog, set_id: str, everything: bool) -> Planned:
-    """The plan as it was shown; made anew where real sites have moved on since, where other tasks
-    are done by now, or where it cannot be read."""
-    sets, found = Sets(store.engine), None
+def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> Planned:
+    """Return the stored plan; recomputed where real sites have changed since, where other tasks are
+    done by now, or where it cannot be read."""
+    sets, result = Sets(store.engine), None
     if _fresh(sets.head(set_id)):
-        with suppress(InputError):  # another version of vgrads wrote it
-            found = sets.archived(set_id)
-    if found is None or found[0].done != _done_already(store, catalog, set_id, everything):
-        plan_one(store, catalog, set_id, everything)
-        found = sets.archived(set_id)
-    if found is None:
+        with suppress(InputError):  # written by another version of vgrads
+            result = sets.archived(set_id)
+    if result is None or result[0].done != _done_already(store, catalog, set_id, which):
+        plan_stored_set(store, catalog, set_id, which)
+        result = sets.archived(set_id)
+    if result is None:
         raise InputError("could not be planned", where=set_id)
-    plan, snapshot = found
-    wanted = replace(snapshot.wanted, directory=str(set_folder(set_id)))  # 0.1 kept another one
-    snapshot = replace(snapshot, wanted=wanted)
+    plan, snapshot = result
+    workflow_set = replace(
+        snapshot.workflow_set, directory=str(set_folder(set_id))
+    )  # version 0.1 stored another one
+    snapshot = replace(snapshot, workflow_set=workflow_set)
     grid = _grid(store, catalog)
-    return Planned(wanted=snapshot.wanted, grid=grid, snapshot=snapshot, plan=plan)
+    return Planned(workflow_set=snapshot.workflow_set, grid=grid, snapshot=snapshot, plan=plan)
 
 
 def _fresh(head: Head | None) -> bool:
@@ -263,11 +300,11 @@ def _fresh(head: Head | None) -> bool:
 
 
 def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
-    """The sites that a user's sets are planned for, and whether these are real ones.
+    """Return the sites for planning a user's sets, and whether these are real ones.
 
-    Those that the operator opened for the user; else the simulated ones; where there are none, all:
-    such a plan can be looked at, and run by an outside engine where that asks nothing of others'
-    machines.
+    The sites that the operator opened for the user; else the simulated ones; where there are none,
+    all: such a plan can be viewed, and run by an outside engine where that uses no machines of
+    others.
     """
     opened = tuple(s for s in catalog.sites if s.name in granted and s.driver != "simulated")
     simulated = tuple(s for s in catalog.sites if s.driver == "simulated")
@@ -278,12 +315,13 @@ def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
 def what_if_in_child(
     url: str, catalog: Catalog, text: str, wishes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What would be promised for a set with other wishes: its plan in short, or what is lacking."""
+    """Return the promise for a set with other options: a summary of its plan, or the missing
+    resources."""
     changed = json.loads(text) | wishes
     if "fraction" in wishes:
         changed["at_least"] = None
-    wanted = wanted_of(validate(SetDocument, changed, "wishes"))
+    workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
         grid = _grid(store, catalog)
-    plan = make_plan(take_snapshot(wanted, grid, seed=0))
+    plan = make_plan(take_snapshot(workflow_set, grid, seed=0))
     return summary_of(plan_json(plan))

@@ -1,1 +1,1 @@
-"""What is kept: sets, plans, runs, journals, sites, histories, tokens."""
+"""Stored records: sets, plans, runs, journals, sites, histories, tokens."""

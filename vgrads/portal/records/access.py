@@ -1,4 +1,4 @@
-"""Who may do what: tokens of users, and the sites that the operator opened for them."""
+"""Permissions: tokens of users, and the sites that the operator opened for them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.tables import GrantRow, TokenRow
 
 SCOPES = ("read", "submit", "operate", "metrics", "pool")
-"""Looking at one's own sets; handing sets over and running them; everything, of everybody; figures,
-no sets; lending hosts to one's own managers and borrowing them."""
+"""Read own sets; submit and run sets; everything, of all users; metrics, no sets; lease nodes to
+own managers and take leases."""
 LOCAL = "local"
-"""The user where no tokens are asked for: whoever can open a connection on this machine."""
+"""The user where no tokens are required: any process that can connect on this machine."""
 SESSION_S = 12 * 3600.0
 _PREFIX = "vg_"
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
@@ -28,18 +28,18 @@ _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody whom the service knows, and what they may do."""
+    """An authenticated user with their scopes."""
 
     user: str
     scopes: frozenset[str]
 
     @property
     def operator(self) -> bool:
-        """True for those who see and may do everything."""
+        """Return True for users with all permissions."""
         return "operate" in self.scopes
 
     def may(self, scope: str) -> bool:
-        """True where a scope, or one that contains it, was given."""
+        """Return True where this scope, or one that contains it, is granted."""
         looks = scope == "read" and bool(self.scopes & {"submit", "pool"})
         return self.operator or scope in self.scopes or looks
 
@@ -53,11 +53,11 @@ _CLOSED = TokenRow(
     expires_s=0.0,
     name="there was a token",
 )
-"""Stays when all tokens are gone, and opens nothing."""
+"""Remains when all tokens are gone, and grants no access."""
 EVERYBODY_HERE = Principal(LOCAL, frozenset(SCOPES))
 
 
-class Access:
+class AccessControl:
     """Tokens and grants in the database."""
 
     def __init__(self, engine: SqlEngine) -> None:
@@ -71,11 +71,13 @@ class Access:
         name: str = "",
         session: bool = False,
     ) -> tuple[str, TokenRow]:
-        """A new token: the secret, which is shown once and not kept, and its row."""
-        wanted = _checked(scopes)
+        """Create a token: the secret, which is shown once and not stored, and its row."""
+        required = _checked(scopes)
         if not _USER.fullmatch(user):
             raise InputError(
-                f"'{user}' is not a user's name", where="user", fix="letters, digits, . _ @ + -"
+                f"'{user}' is not a valid user name",
+                where="user",
+                fix="use letters, digits and . _ @ + -",
             )
         if not 0 < lifetime_s <= 10 * 365 * 86400:
             raise InputError("must be above 0 and at most ten years", where="expires")
@@ -84,7 +86,7 @@ class Access:
             id=f"tok-{secrets.token_hex(5)}",
             digest=secret_digest(secret),
             user=user,
-            scopes=" ".join(wanted),
+            scopes=" ".join(required),
             name=name[:100],
             created_s=now,
             expires_s=now + lifetime_s,
@@ -97,7 +99,7 @@ class Access:
         return secret, row
 
     def find(self, secret: str) -> Principal | None:
-        """Whose secret this is; None for one that is unknown or has expired."""
+        """Return the owner of a secret; None for one that is unknown or has expired."""
         query = select(TokenRow).where(
             TokenRow.digest == secret_digest(secret), TokenRow.expires_s > time.time()
         )
@@ -106,7 +108,7 @@ class Access:
         return Principal(row.user, frozenset(row.scopes.split())) if row else None
 
     def everybody(self) -> dict[str, Principal]:
-        """Digest of every secret that opens something → whose it is."""
+        """Return digest → owner of every valid secret."""
         query = select(TokenRow).where(TokenRow.expires_s > time.time())
         with Session(self._engine) as session:
             return {
@@ -115,7 +117,7 @@ class Access:
             }
 
     def any_token(self) -> bool:
-        """True where somebody holds a token that still opens something."""
+        """Return True where a valid token exists."""
         query = select(func.count()).where(
             col(TokenRow.expires_s) > time.time(), ~col(TokenRow.session)
         )
@@ -123,19 +125,18 @@ class Access:
             return session.exec(query).one() > 0
 
     def ever_token(self) -> bool:
-        """True where there was a token once, whatever has become of it: what was closed does not
-        open by itself."""
+        """Return True where a token ever existed: a closed service does not open by itself."""
         with Session(self._engine) as session:
             return session.exec(select(func.count()).select_from(TokenRow)).one() > 0
 
     def tokens(self) -> list[TokenRow]:
-        """All tokens but those of sessions, newest first."""
+        """Return all tokens except those of sessions, newest first."""
         query = select(TokenRow).where(~col(TokenRow.session), TokenRow.id != _CLOSED.id)
         with Session(self._engine) as session:
             return list(session.exec(query.order_by(col(TokenRow.created_s).desc())))
 
     def revoke(self, token_id: str) -> bool:
-        """End a token with the sessions of its user; False where there is none."""
+        """Revoke a token and end the sessions of its user; return False where there is none."""
         with Session(self._engine) as session:
             row = session.get(TokenRow, token_id)
             if row is None or row.id == _CLOSED.id:
@@ -148,7 +149,7 @@ class Access:
         return True
 
     def end(self, secret: str) -> None:
-        """Forget a session."""
+        """End a session."""
         with Session(self._engine) as session:
             session.execute(
                 delete(TokenRow).where(
@@ -160,13 +161,13 @@ class Access:
     # sites that are open for a user's tasks
 
     def grant(self, site: str, user: str) -> None:
-        """Let a user's sets run on a real site, under the account of the service."""
+        """Allow a user's sets to run on a real site, under the account of the service."""
         with Session(self._engine) as session:
             session.merge(GrantRow(site=site, user=user))
             session.commit()
 
     def withdraw(self, site: str, user: str) -> bool:
-        """Take it back; False where it was not given."""
+        """Remove this permission; return False where there was none."""
         with Session(self._engine) as session:
             row = session.get(GrantRow, (site, user))
             if row is None:
@@ -176,21 +177,22 @@ class Access:
         return True
 
     def granted(self, user: str) -> frozenset[str]:
-        """The sites that are open for a user."""
+        """Return the sites that are open for a user."""
         with Session(self._engine) as session:
             return frozenset(session.exec(select(GrantRow.site).where(GrantRow.user == user)))
 
 
 def secret_digest(secret: str) -> str:
-    """A random secret of 256 bits needs no slow hash: there is nothing to guess."""
+    """Return the digest of a secret. A random secret of 256 bits needs no slow hash: it cannot be
+    guessed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _checked(scopes: Iterable[str]) -> list[str]:
-    wanted = list(dict.fromkeys(scopes))
-    for scope in wanted:
+    required = list(dict.fromkeys(scopes))
+    for scope in required:
         if scope not in SCOPES:
-            raise InputError(f"no scope '{scope}'", where="scopes", fix=", ".join(SCOPES))
-    if not wanted:
-        raise InputError("none is given", where="scopes", fix=", ".join(SCOPES))
-    return wanted
+            raise InputError(f"unknown scope '{scope}'", where="scopes", fix=", ".join(SCOPES))
+    if not required:
+        raise InputError("no scope is given", where="scopes", fix=", ".join(SCOPES))
+    return required

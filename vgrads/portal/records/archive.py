@@ -1,13 +1,12 @@
-"""Values of ours as bytes for the database, and back: versioned documents, free of where classes
-live.
+"""Serialisation of values for the database: versioned documents, independent of the location of
+classes.
 
-A document is MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md) under zlib,
-behind two bytes of format. It holds its own table of kinds (a lasting name, the names of the
-fields), then parts: one for each value, written once however often it is shared, in an order in
-which every part comes after those that it refers to; then the value itself. A field that was added
-later takes its default; a kind or a field that is not known was written by a newer vgrads. To
-rename or drop a field: raise :data:`FORMAT`, and let a step of the migrations rewrite what is
-stored.
+A document is MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md) under zlib, after
+two bytes of format. It has its own table of kinds (a permanent name, the names of the fields), then
+parts: one for each value, written once even if shared, in an order in which every part follows
+those that it refers to; then the value itself. A field that was added later takes its default; an
+unknown kind or field was written by a newer vgrads. To rename or drop a field: raise
+:data:`FORMAT`, and let a migration step rewrite the stored documents.
 """
 
 from __future__ import annotations
@@ -22,27 +21,28 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from vgrads.api.plans.execution import RunOptions, Setup
-from vgrads.drivers.api import Access
-from vgrads.execmgr.core.book import Book
+from vgrads.api.plans.run_setup import RunOptions, Setup
+from vgrads.drivers.api import SiteAccess
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.stored import as_stored, from_stored, stored_name
 from vgrads.planner.plan import Done, PhaseReport, Placement, Plan, Promise, Relaxation, SlotUse
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, Link, NodeType, Queue, Site
 from vgrads.vgrid.slot import Slot, StartCurve
 from vgrads.workflows.dag import Workflow
-from vgrads.workflows.manner import Container, ErrorRule, Manner
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import Task
+from vgrads.workflows.task_environment import Container, ErrorRule, TaskEnvironment
 
 FORMAT = 2
-"""1: pickles, which the step 0003 of the migrations turns into documents."""
+"""1: pickles, which step 0003 of the migrations converts to documents."""
 KINDS: Mapping[str, type] = {
     "setup": Setup,
     "run-options": RunOptions,
-    "book": Book,
+    "book": ExecutionPlan,
     "plan": Plan,
     "promise": Promise,
     "placement": Placement,
@@ -60,24 +60,23 @@ KINDS: Mapping[str, type] = {
     "queue": Queue,
     "node-type": NodeType,
     "link": Link,
-    "access": Access,
+    "access": SiteAccess,
     "runtime-spread": RuntimeSpread,
-    "manner": Manner,
+    "manner": TaskEnvironment,
     "container": Container,
     "error-rule": ErrorRule,
     "remote-file": RemoteFile,
     "done": Done,
 }
-"""Lasting name → the class that bears it today."""
+"""Permanent name → its current class."""
 _PART, _ARRAY, _SET, _PATH, _INSTANT = range(1, 6)
 _MAP = ""
-"""The kind of a part that is a mapping: workflows of one shape share theirs."""
+"""The kind of a mapping part: workflows of one shape share theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value taken apart: the lasting name of its kind, the names of its fields, what they
-    hold."""
+    """A decomposed value: the permanent name of its kind, the names of its fields, their values."""
 
     kind: str
     names: Sequence[str]
@@ -85,40 +84,41 @@ class Described:
 
 
 def pack(value: object) -> bytes:
-    """A value as bytes."""
+    """Encode a value as bytes."""
     names = {kind: name for name, kind in KINDS.items()}
 
-    def describe(one: Any) -> Described:
-        known = [field.name for field in fields(one)]
-        return Described(names[type(one)], known, [getattr(one, name) for name in known])
+    def describe(item: Any) -> Described:
+        stored = as_stored(item)
+        return Described(names[type(item)], list(stored), list(stored.values()))
 
     return Writer(describe).document(value)
 
 
 def unpack(body: bytes, where: str) -> Any:
-    """The value; InputError where another version of vgrads wrote it, or it is damaged."""
-    given = int.from_bytes(body[:2], "big")
-    if given > FORMAT:
-        raise _newer(f"format {given}, this one reads {FORMAT}", where)
+    """Decode a value. Raise InputError where another version of vgrads wrote it, or it is
+    damaged."""
+    value = int.from_bytes(body[:2], "big")
+    if value > FORMAT:
+        raise _newer(f"format {value}; this version reads {FORMAT}", where)
     try:
         kinds, parts, root = msgpack.unpackb(zlib.decompress(body[2:]), **_AS_WRITTEN)
-        return _Reader(kinds, where).read(parts, root)
+        return _DocumentReader(kinds, where).read(parts, root)
     except (zlib.error, ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
         raise InputError(f"cannot be read: {error}", where=where) from error
 
 
 class Writer:
-    """Writes one document. ``describe`` takes a value apart that MessagePack does not know."""
+    """Writes one document. ``describe`` decomposes a value that MessagePack does not support."""
 
     def __init__(self, describe: Callable[[Any], Described]) -> None:
         self._describe = describe
         self._kinds: dict[str, tuple[int, Sequence[str]]] = {}
         self._parts: list[bytes] = []
-        # id → number; the value too, or its id would be used again
-        self._seen: dict[int, tuple[int, Any]] = {}
+        # id → number; the value is kept too, or its id would be reused
+        self._written: dict[int, tuple[int, Any]] = {}
 
     def document(self, value: object) -> bytes:
-        """The whole."""
+        """Return the whole document."""
         root = self._packed(value)
         kinds = [[kind, list(names)] for kind, (_, names) in self._kinds.items()]
         body = msgpack.packb([kinds, self._parts, root])
@@ -142,18 +142,20 @@ class Writer:
         return self._part(value, self._value)
 
     def _part(self, value: object, write: Callable[[Any], bytes]) -> msgpack.ExtType:
-        """A reference to what is written once."""
-        if id(value) not in self._seen:
+        """Return a reference to a part that is written once."""
+        if id(value) not in self._written:
             body = write(value)
             self._parts.append(body)
-            self._seen[id(value)] = len(self._parts) - 1, value
-        return msgpack.ExtType(_PART, msgpack.packb(self._seen[id(value)][0]))
+            self._written[id(value)] = len(self._parts) - 1, value
+        return msgpack.ExtType(_PART, msgpack.packb(self._written[id(value)][0]))
 
     def _value(self, value: object) -> bytes:
-        found = self._describe(value)
-        number, _ = self._kinds.setdefault(found.kind, (len(self._kinds), found.names))
-        held = [self._part(v, self._map) if isinstance(v, dict) and v else v for v in found.values]
-        return self._packed([number, held])
+        described = self._describe(value)
+        number, _ = self._kinds.setdefault(described.kind, (len(self._kinds), described.names))
+        reserved = [
+            self._part(v, self._map) if isinstance(v, dict) and v else v for v in described.values
+        ]
+        return self._packed([number, reserved])
 
     def _map(self, value: object) -> bytes:
         number, _ = self._kinds.setdefault(_MAP, (len(self._kinds), ()))
@@ -167,30 +169,32 @@ class Writer:
 _AS_WRITTEN = {"use_list": False, "strict_map_key": False}
 
 
-class _Reader:
-    """Reads the parts of one document, each after those that it refers to."""
+class _DocumentReader:
+    """Reads the parts of a document, each after those that it refers to."""
 
     def __init__(self, kinds: Any, where: str) -> None:
-        self._kinds = [(_class_of(kind, names, where), names) for kind, names in kinds]
+        self._kinds = [_class_and_fields(kind, names, where) for kind, names in kinds]
         self._where = where
-        self._found: list[Any] = []
+        self._values: list[Any] = []
 
     def read(self, parts: Sequence[bytes], root: bytes) -> Any:
         for part in parts:
-            held = self._unpacked(part)
-            self._found.append(held if isinstance(held, np.ndarray) else self._build(*held))
+            reserved = self._unpacked(part)
+            self._values.append(
+                reserved if isinstance(reserved, np.ndarray) else self._build(*reserved)
+            )
         return self._unpacked(root)
 
     def _unpacked(self, body: bytes) -> Any:
         return msgpack.unpackb(body, ext_hook=self._ext, **_AS_WRITTEN)
 
-    def _build(self, number: int, held: Any) -> Any:
+    def _build(self, number: int, reserved: Any) -> Any:
         kind, names = self._kinds[number]
-        return held if kind is None else kind(**dict(zip(names, held, strict=True)))
+        return reserved if kind is None else kind(**dict(zip(names, reserved, strict=True)))
 
     def _ext(self, code: int, body: bytes) -> Any:
         if code == _PART:
-            return self._found[msgpack.unpackb(body)]
+            return self._values[msgpack.unpackb(body)]
         if code == _ARRAY:
             kind, shape, raw = msgpack.unpackb(body, use_list=False)
             return np.frombuffer(raw, dtype=np.dtype(kind)).reshape(shape)
@@ -204,21 +208,29 @@ class _Reader:
 
 
 def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
-    """The class of a kind, which must know all these fields and need no others; None for a
+    """Return the class of a kind, which must have all these fields and need no others; None for a
     mapping."""
     if kind == _MAP:
         return None
     if kind not in KINDS:
         raise _newer(f"a {kind}", where)
-    known = {field.name: field for field in fields(KINDS[kind])}
-    unknown = [name for name in names if name not in known]
+    existing = {stored_name(field): field for field in fields(KINDS[kind])}
+    unknown = [name for name in names if name not in existing]
     if unknown:
         raise _newer(f"the field '{unknown[0]}' of a {kind}", where)
-    needed = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
+    needed = [
+        n for n, f in existing.items() if f.default is MISSING and f.default_factory is MISSING
+    ]
     lacking = [name for name in needed if name not in names]
     if lacking:
         raise InputError(f"cannot be read: a {kind} without '{lacking[0]}'", where=where)
     return KINDS[kind]
+
+
+def _class_and_fields(kind: str, names: Sequence[str], where: str) -> tuple[Any, Sequence[str]]:
+    """Return the class of a kind (None for a mapping), and its fields in their stored order."""
+    cls = _class_of(kind, names, where)
+    return cls, names if cls is None else list(from_stored(cls, dict.fromkeys(names)))
 
 
 def _newer(what: str, where: str) -> InputError:

@@ -1,5 +1,4 @@
-"""Bags of tasks in the database: who handed them over, whose dispatcher has them, how they
-stand."""
+"""Bags of tasks in the database: their owners, dispatchers and states."""
 
 from __future__ import annotations
 
@@ -12,69 +11,52 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
-from vgrads.kernel.errors import InputError
+from vgrads.portal.records.reading.bags import (
+    ENDED,
+    BagEntry,
+    bags_of,
+    get_bag,
+    newest_bags,
+    unended_bags,
+)
+from vgrads.portal.records.reading.engine_reader import EngineReader
 from vgrads.portal.records.tables import BagRow
 
-HERE = ""
-"""The owner of bags of the command line: these are looked after by whoever runs the command."""
-ENDED = ("done", "failed", "cancelled")
-"""States of a bag of which nothing more will come."""
 
-
-class Bags:
+class BagStore:
     """The bags of a database."""
 
     def __init__(self, engine: SqlEngine) -> None:
-        self._engine = engine
+        self._engine, self._reader = engine, EngineReader(engine)
 
     def add(self, row: BagRow) -> None:
-        """Keep a new one."""
+        """Store a bag."""
         with Session(self._engine, expire_on_commit=False) as session:
             session.add(row)
             session.commit()
 
-    def get(self, bag_id: str) -> BagRow:
-        """One bag; InputError if there is none."""
-        with Session(self._engine) as session:
-            row = session.get(BagRow, bag_id)
-            if row is None:
-                raise InputError(f"no bag '{bag_id}'", fix="vgrads bags status lists them")
-            return row.model_copy()
+    def get(self, bag_id: str) -> BagEntry:
+        """Return one bag. Raise InputError if there is none."""
+        return get_bag(self._reader, bag_id)
 
-    def newest(self, owner: str | None = None, most: int = 200) -> list[BagRow]:
-        """The newest ones first; of one owner, or of all."""
-        query = (
-            select(BagRow)
-            .order_by(col(BagRow.created).desc(), col(BagRow.number).desc())
-            .limit(most)
-        )
-        if owner is not None:
-            query = query.where(BagRow.owner == owner)
-        with Session(self._engine) as session:
-            return [row.model_copy() for row in session.exec(query).all()]
+    def newest(self, owner: str | None = None, most: int = 200) -> list[BagEntry]:
+        """Return bags, newest first; of one owner, or of all."""
+        return newest_bags(self._reader, owner, most)
 
-    def of(self, dispatcher: str) -> list[BagRow]:
-        """The bags of a dispatcher, by number."""
-        query = select(BagRow).where(BagRow.dispatcher == dispatcher).order_by(col(BagRow.number))
-        with Session(self._engine) as session:
-            return [row.model_copy() for row in session.exec(query).all()]
+    def of(self, dispatcher: str) -> list[BagEntry]:
+        """Return the bags of a dispatcher, by number."""
+        return bags_of(self._reader, dispatcher)
 
-    def open_of(self, dispatcher: str) -> list[BagRow]:
-        """Those of them that have not ended."""
-        query = select(BagRow).where(
-            BagRow.dispatcher == dispatcher, col(BagRow.state).not_in(ENDED)
-        )
-        with Session(self._engine) as session:
-            return [row.model_copy() for row in session.exec(query).all()]
+    def open_of(self, dispatcher: str) -> list[BagEntry]:
+        """Return those of them that are not terminal."""
+        return [row for row in self.of(dispatcher) if row.state not in ENDED]
 
-    def unended(self) -> Sequence[BagRow]:
-        """The bags that have not ended."""
-        query = select(BagRow).where(col(BagRow.state).not_in(ENDED))
-        with Session(self._engine) as session:
-            return [row.model_copy() for row in session.exec(query).all()]
+    def unended(self) -> list[BagEntry]:
+        """Return the bags that are not terminal."""
+        return unended_bags(self._reader)
 
     def dispatcher_like(self, begins: str) -> str:
-        """The newest dispatcher whose id begins so; empty where there is none."""
+        """Return the newest dispatcher with this prefix of its id; empty where there is none."""
         query = (
             select(BagRow.dispatcher)
             .where(col(BagRow.dispatcher).startswith(begins, autoescape=True))
@@ -85,33 +67,31 @@ class Bags:
             return str(session.exec(query).first() or "")
 
     def next_number(self, dispatcher: str) -> int:
-        """A number that no bag of a dispatcher has yet."""
+        """Return an unused bag number of a dispatcher."""
         query = select(func.max(BagRow.number)).where(BagRow.dispatcher == dispatcher)
         with Session(self._engine) as session:
             last = session.exec(query).one()
         return 0 if last is None else int(last) + 1
 
     def ask_to_stop(self, bag_id: str, why: str) -> None:
-        """Leave word that a bag is to be cancelled."""
+        """Request the cancellation of a bag."""
         self._set([bag_id], stop=why or "cancelled")
 
-    def note(self, dispatcher: str, standings: Sequence[dict[str, Any]]) -> None:
-        """How bags stand, by number."""
+    def note(self, dispatcher: str, statuses: Sequence[dict[str, Any]]) -> None:
+        """Store the states of bags, by number."""
         by_number = {row.number: row for row in self.of(dispatcher)}
-        for standing in standings:
-            row = by_number.get(standing["number"])
-            if row is not None and (
-                row.state != standing["state"] or standing["state"] == "running"
-            ):
+        for status in statuses:
+            row = by_number.get(status["number"])
+            if row is not None and (row.state != status["state"] or status["state"] == "running"):
                 self._set(
                     [row.id],
-                    state=standing["state"],
-                    tasks=standing["tasks"],
-                    summary=json.dumps(standing),
+                    state=status["state"],
+                    tasks=status["tasks"],
+                    summary=json.dumps(status),
                 )
 
     def set_state(self, dispatcher: str, state: str) -> None:
-        """All bags of a dispatcher that have not ended."""
+        """Set the state of all bags of a dispatcher that are not terminal."""
         self._set([row.id for row in self.open_of(dispatcher)], state=state)
 
     def _set(self, ids: Sequence[str], **values: object) -> None:
@@ -123,7 +103,7 @@ class Bags:
 
 
 def new_bag(bag_id: str, dispatcher: str, number: int, name: str, owner: str, tasks: int) -> BagRow:
-    """A bag that is handed over now."""
+    """Create the row of a bag submitted now."""
     return BagRow(
         id=bag_id,
         dispatcher=dispatcher,

@@ -1,4 +1,4 @@
-"""What was collected of a site's accounting: lines by job, kept as the histories of its queues."""
+"""Collected accounting of a site: lines by job, stored as the histories of its queues."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from vgrads.portal.records.tables import HistoryRow
 from vgrads.vgrid.catalog import Site
 
 Json = dict[str, Any]
-_OVERLAP_S = 3600.0  # what has just ended may be written down late
+_OVERLAP_S = 3600.0  # jobs may be recorded late
 COLLECTED = "collected.txt.gz"
-"""The file name that tells collected accounting from a log that somebody gave."""
+"""The file name that distinguishes collected accounting from a user's log."""
 
 
 class CollectedHistories:
     """The histories of one site's queues, as lines of the site's own accounting by job.
 
-    ``accounted``: of a line, (job, queue) as the site's dialect reads it; None for a header.
+    ``accounted``: (job, queue) of a line in the site's dialect; None for a header.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class CollectedHistories:
         self.added, self.changed = 0, 0
         self._lines: dict[str, dict[str, str]] = {q.name: {} for q in site.queues}
         self._touched: set[str] = set()
-        self._rows = {row.queue: row for row in records.rows()[2] if row.site == site.name}
+        self._rows = {row.queue: row for row in records.histories_of(site.name)}
         for queue, row in self._rows.items():
             if row.file == COLLECTED and queue in self._lines:
                 for line in gzip.decompress(row.body).decode().splitlines():
@@ -38,13 +38,13 @@ class CollectedHistories:
                     self._lines[queue][who[0] if who else ""] = line
 
     def start_s(self, earliest_s: float) -> float:
-        """Where the next collection begins, in seconds since 1970."""
+        """Return the start of the next collection, in seconds since 1970."""
         until = self._records.collected_until(self.site.name)
         return earliest_s if until is None else max(earliest_s, until - _OVERLAP_S)
 
-    def merge(self, found: Mapping[str, tuple[str, str]]) -> None:
-        """Take jobs over; the empty key is the header of every queue's file."""
-        for key, (queue, line) in found.items():
+    def merge(self, result: Mapping[str, tuple[str, str]]) -> None:
+        """Add jobs; the empty key is the header of every queue's file."""
+        for key, (queue, line) in result.items():
             for name in self._lines if key == "" else _queues(queue, self._lines):
                 before = self._lines[name].get(key)
                 if before == line:
@@ -56,7 +56,7 @@ class CollectedHistories:
                     self.changed += before is not None
 
     def save(self, until_s: float) -> None:
-        """Keep what has changed, and how far it goes, in one step."""
+        """Store the changes and the end of the collection, in one step."""
         rows = []
         for name in sorted(self._touched):
             lines = self._lines[name]
@@ -76,7 +76,7 @@ class CollectedHistories:
         self._touched.clear()
 
     def summary(self) -> Json:
-        """Each queue with the jobs that are now known of it, and what this collection brought."""
+        """Return each queue with its number of jobs, and the number of new ones."""
         queues = [
             {"site": self.site.name, "queue": name, "jobs": sum(bool(key) for key in lines)}
             for name, lines in self._lines.items()
@@ -89,6 +89,6 @@ class CollectedHistories:
         }
 
 
-def _queues(queue: str, known: Iterable[str]) -> list[str]:
-    """The queues of ours that a job counts for: a waiting job may name several."""
-    return [name for name in queue.split(",") if name in known]
+def _queues(queue: str, existing: Iterable[str]) -> list[str]:
+    """Return our queues for which a job counts: a waiting job may name several."""
+    return [name for name in queue.split(",") if name in existing]

@@ -1,5 +1,4 @@
-"""Where the database is, and how it is opened: what a connection begins with, what its errors
-become."""
+"""Location and opening of the database: connection setup, translation of errors."""
 
 from __future__ import annotations
 
@@ -18,41 +17,46 @@ from sqlmodel import create_engine
 
 from vgrads.api.config import home
 from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.extras import require
+from vgrads.portal.records.reading.reader import (
+    BUSY_S,
+    damage_error,
+    database_error,
+    database_url,
+    is_damaged,
+)
 from vgrads.portal.records.reconnect import DatabaseLost, connection_options, is_lost
 
-_SQLITE, _BUSY_MS = "sqlite:///", 10_000
-
-
-def database_url() -> str:
-    """``VGRADS_DB``, else an SQLite file in :func:`vgrads.api.config.home`."""
-    return os.environ.get("VGRADS_DB") or f"sqlite:///{home() / 'vgrads.db'}"
+_SQLITE = "sqlite:///"
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of an SQLite database; None for any other, or one in memory."""
+    """Return the file of an SQLite database; None for any other, or one in memory."""
     try:
-        found = make_url(url)
+        result = make_url(url)
     except ArgumentError:
         return None
-    if found.get_backend_name() != "sqlite" or found.database in (None, "", ":memory:"):
+    if result.get_backend_name() != "sqlite" or result.database in (None, "", ":memory:"):
         return None
-    return Path(str(found.database))
+    return Path(str(result.database))
 
 
 def close_to_others(url: str) -> None:
-    """Take from everybody else what older versions left open: the home with its runs, the
+    """Remove permissions of other users that older versions left: the home with its runs, the
     database's files."""
-    here, place = home(), sqlite_file(url)
-    files = [place.with_name(place.name + more) for more in ("", "-wal", "-shm")] if place else []
+    here, folder = home(), sqlite_file(url)
+    files = (
+        [folder.with_name(folder.name + more) for more in ("", "-wal", "-shm")] if folder else []
+    )
     for path in (here, here / "runs", *files):
         if path.exists() and path.stat().st_mode & 0o077:
-            with suppress(PermissionError):  # somebody else's: theirs to close
+            with suppress(PermissionError):  # another user's file: not ours to change
                 path.chmod(path.stat().st_mode & 0o700)
 
 
 def open_engine(url: str | None = None) -> SqlEngine:
-    """The database, as it is; InputError for a URL that is none, or of a kind that is not
-    installed."""
+    """Open the database, without changes. Raise InputError for an invalid URL, or a kind that is
+    not installed."""
     chosen = url or database_url()
     if chosen == f"{_SQLITE}{home() / 'vgrads.db'}":
         home().mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,6 +64,8 @@ def open_engine(url: str | None = None) -> SqlEngine:
     if file is not None:
         _make_secret(file)
     try:
+        if make_url(chosen).drivername == "postgresql+psycopg":
+            require("postgres", "PostgreSQL", "database URL")
         engine = create_engine(chosen, **connection_options(make_url(chosen)))
     except (ArgumentError, ImportError) as error:
         raise InputError(f"cannot be used: {error}", where="database URL") from error
@@ -70,33 +76,37 @@ def open_engine(url: str | None = None) -> SqlEngine:
 
 
 def _make_secret(file: Path) -> None:
-    """A new database's file, for nobody else. One that is there is not opened: closing it would
-    take all of this process's locks off it (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
-    with suppress(OSError):  # there already; or it cannot be made, which is told when it is used
+    """Create a new database's file, readable only by its owner. An existing one is not opened:
+    closing it would release all of this process's locks on it
+    (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
+    with suppress(OSError):  # exists already, or an error that is reported on use
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _translate(context: ExceptionContext) -> SiteError | None:
-    """A database that cannot do what it is asked is a site that fails: said in a line, asked again
-    later."""
+    """Convert a database error to a site error: reported in a line, retried later."""
+    if is_damaged(context.original_exception):
+        return damage_error(
+            sqlite_file(str(context.engine.url)) if context.engine else None,
+            context.original_exception,
+        )
     lost = is_lost(context)
     database = isinstance(context.sqlalchemy_exception, OperationalError | InternalError)
     if context.is_pre_ping or not (database or context.is_disconnect):
         return None
-    said = (str(context.original_exception).splitlines() or ["no word"])[0]
+    error = database_error(context.original_exception)
     if lost:
-        return DatabaseLost(said, site="database", transient=True, fix="see VGRADS_DB")
-    fix = "free some room on its disk" if "full" in said else "see VGRADS_DB"
-    return SiteError(said, site="database", transient=True, fix=fix)
+        return DatabaseLost(error.what, site="database", transient=True, fix="check VGRADS_DB")
+    return error
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
-    """Readers beside one writer; a commit is on disk before anything is done about it."""
-    for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON"):
+    """Set up SQLite: readers concurrent with one writer; a commit is on disk before it takes
+    effect."""
+    for pragma in (f"busy_timeout={BUSY_S * 1000:.0f}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
-    end_s = time.monotonic() + _BUSY_MS / 1000.0
-    # two that come first at once: the one that finds it locked is refused without being made to
-    # wait
+    end_s = time.monotonic() + BUSY_S
+    # of two first connections at once, the one that finds it locked fails without a wait
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -1,4 +1,4 @@
-"""Asked twice, done once: an answer is kept with its key, in the transaction that does the work."""
+"""Idempotent requests: an answer is stored with its key, in the transaction that does the work."""
 
 from __future__ import annotations
 
@@ -22,38 +22,49 @@ _FIELD = "Idempotency-Key"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A user's key with the digest of what was asked with it."""
+    """A user's key with the digest of the request."""
 
     user: str
     key: str
     digest: str
 
 
-def key_of(user: str, key: str | None, asked: object) -> Key | None:
-    """The key of a request, if it brought one; ``asked``: everything that makes it that request."""
+def key_of(user: str, key: str | None, requested: object) -> Key | None:
+    """Return the key of a request, if it has one; ``requested``: everything that identifies the
+    request."""
     if key is None:
         return None
     if not 1 <= len(key) <= 200 or not key.isprintable():
         raise InputError("must be 1 to 200 printable characters", where=_FIELD)
-    text = json.dumps(asked, sort_keys=True, default=str)
+    text = json.dumps(requested, sort_keys=True, default=str)
     return Key(user, key, hashlib.sha256(text.encode()).hexdigest())
 
 
 def once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -> Json:
-    """What ``make`` answers, in one transaction; for a key that was used, what was answered
-    then."""
+    """Return the answer of ``make``, in one transaction; for a used key, the stored answer."""
     try:
         return _once(engine, key, make)
     except IntegrityError:
         if key is None:
             raise
-        return _once(engine, key, make)  # somebody was quicker with the same key: it is there now
+        return _once(engine, key, make)  # another request used the same key first
+
+
+def answered(engine: SqlEngine, key: Key | None) -> Json | None:
+    """Return the stored answer for a used key; None for an unused one."""
+    with Session(engine) as session:
+        return _stored(session, key)
+
+
+def _stored(session: Session, key: Key | None) -> Json | None:
+    row = session.get(KeyRow, (key.user, key.key)) if key is not None else None
+    return _answered(row, key) if key is not None and row is not None else None
 
 
 def _once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -> Json:
     with Session(engine) as session:
-        if key is not None and (row := session.get(KeyRow, (key.user, key.key))) is not None:
-            return _answered(row, key)
+        if (stored := _stored(session, key)) is not None:
+            return stored
         answer = make(session)
         if key is not None:
             session.add(
@@ -71,6 +82,6 @@ def _once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -
 
 def _answered(row: KeyRow, key: Key) -> Json:
     if row.digest != key.digest:
-        raise InputError("was used for another request", where=_FIELD, fix="take a new one")
+        raise InputError("was used for another request", where=_FIELD, fix="use a new key")
     answer: Json = json.loads(row.answer)
     return answer

@@ -1,8 +1,8 @@
 """The mailbox of a run whose tasks are released one by one, in the database: see
 :mod:`vgrads.execmgr.mailbox`.
 
-The number of a message is its key, so a reader goes on behind what it has read, whoever died
-meanwhile.
+The number of a message is its key, so a reader continues after the last one read, even after a
+crash.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
+from sqlalchemy import Connection, func, insert, select
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import func, insert, select
 from sqlmodel import Session, col
 
 from vgrads.execmgr.core.states import Release
-from vgrads.execmgr.mailbox import Answer, Mail
+from vgrads.execmgr.mailbox import Mail, TaskUpdate
 from vgrads.planner.snapshot import TaskKey
 from vgrads.portal.records.tables import MessageRow
 from vgrads.workflows.sets import TaskDocument, task_of
@@ -26,26 +26,26 @@ from vgrads.workflows.task import Task
 Json = dict[str, Any]
 _T = TypeVar("_T")
 _MOST = 20_000
-"""Messages that are read at once."""
+"""Messages per read."""
 
 
 class Lease(Protocol):
-    """What a run's manager writes under: see
+    """The lease under which a run's manager writes: see
     :class:`vgrads.portal.records.run_lease.RunLease`."""
 
-    def persist(self, write: Callable[[Session, bool], object]) -> None:
-        """A transaction of the manager's; ``write`` is given True where it may have been committed
-        already."""
+    def persist(self, write: Callable[[Connection, bool], object]) -> None:
+        """Run a transaction of the manager; ``write`` is called with True where it may have been
+        committed already."""
 
     def while_leased(self, work: Callable[[], _T]) -> _T:
-        """Do what may be done twice."""
+        """Run repeatable work."""
 
 
 class MessageBox:
-    """A :class:`vgrads.execmgr.mailbox.Mailbox` for a run's manager, and the other end for who
-    releases its tasks.
+    """A :class:`vgrads.execmgr.mailbox.Mailbox` for a run's manager, and the other end for the
+    caller that releases its tasks.
 
-    ``lease``: the manager's, who waits with it for a database that is lost.
+    ``lease``: the manager's, which waits while the database is unreachable.
     """
 
     def __init__(self, engine: SqlEngine, run_id: str, lease: Lease | None = None) -> None:
@@ -54,7 +54,7 @@ class MessageBox:
     # the run's end
 
     def take(self, after: int) -> Mail | None:
-        """What was told behind this number."""
+        """Return the messages after this number."""
         rows = (
             self._lease.while_leased(lambda: self._read(after, True))
             if self._lease
@@ -63,7 +63,7 @@ class MessageBox:
         if not rows:
             return None
         released: dict[TaskKey, Release] = {}
-        given_up: dict[TaskKey, str] = {}
+        abandoned: dict[TaskKey, str] = {}
         added: list[tuple[str, Task]] = []
         for number, body in rows:
             key = (body.get("workflow", ""), body.get("task", ""))
@@ -71,9 +71,9 @@ class MessageBox:
                 released[key] = Release(
                     number=number, command=body["command"], memory_mib=body["memory_mib"]
                 )
-                given_up.pop(key, None)
+                abandoned.pop(key, None)
             elif body["kind"] == "give-up":
-                given_up[key] = body["reason"]
+                abandoned[key] = body["reason"]
             elif body["kind"] == "add":
                 added.append(
                     (body["workflow"], task_of(TaskDocument.model_validate(body["document"])))
@@ -81,40 +81,42 @@ class MessageBox:
         return Mail(
             upto=rows[-1][0],
             released=tuple(released.items()),
-            given_up=tuple(given_up.items()),
+            abandoned=tuple(abandoned.items()),
             added=tuple(added),
         )
 
-    def answer(self, answers: Sequence[Answer]) -> None:
-        """Tell these, each once."""
-        rows = self._rows(False, (_answer(one) for one in answers))
+    def answer(self, answers: Sequence[TaskUpdate]) -> None:
+        """Store these answers, each once."""
+        rows = self._rows(False, (_answer(answer) for answer in answers))
         if not rows:
             return
-        newest: list[int] = []  # before them; nobody else answers for the run
+        newest: list[int] = []  # before them; only this manager answers for the run
 
-        def write(session: Session, again: bool) -> None:
+        def write(connection: Connection, again: bool) -> None:
             mine = (col(MessageRow.run_id) == self._run_id, col(MessageRow.inward).is_(False))
-            last = session.execute(select(func.max(col(MessageRow.id))).where(*mine)).scalar() or 0
+            newest_id = select(func.max(col(MessageRow.id))).where(*mine)
+            last = connection.execute(newest_id).scalar() or 0
             if again and newest and last > newest[0]:
                 return
             newest[:] = [last]
-            session.execute(insert(MessageRow), rows)
+            connection.execute(insert(MessageRow), rows)
 
         if self._lease is None:
-            raise RuntimeError("only a run's manager answers")
+            raise RuntimeError("only the manager of a run can answer")
         self._lease.persist(write)
 
     # the other end
 
-    def tell(self, messages: Iterable[Mapping[str, Any]]) -> int:
-        """Leave messages for the run, all or none; the number of the last one before them."""
+    def report(self, messages: Iterable[Mapping[str, Any]]) -> int:
+        """Store messages for the run, all or none; return the number of the last one before
+        them."""
         with Session(self._engine) as session:
             last = session.execute(select(func.max(col(MessageRow.id)))).scalar()
         self._write(True, messages)
         return last or 0
 
     def answers(self, after: int) -> list[tuple[int, Json]]:
-        """What the run has answered behind this number."""
+        """Return the run's answers after this number."""
         return self._read(after, False)
 
     def _rows(self, inward: bool, bodies: Iterable[Mapping[str, Any]]) -> list[Json]:
@@ -139,7 +141,7 @@ class MessageBox:
         return [(number, json.loads(body)) for number, body in rows]
 
 
-def _answer(one: Answer) -> Json:
-    row = asdict(one)
+def _answer(update: TaskUpdate) -> Json:
+    row = asdict(update)
     workflow, task = row.pop("task")
     return {"workflow": workflow, "task": task, **row}

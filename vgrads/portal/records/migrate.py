@@ -1,4 +1,4 @@
-"""The database's shape: made new, or brought up to this version step by step (Alembic), all or
+"""The schema of the database: created, or migrated to this version step by step (Alembic), all or
 nothing."""
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from sqlmodel import SQLModel
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records import tables
+from vgrads.portal.records.reading.reader import HEAD
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0008"
-"""The newest step in ``portal/records/migrations/versions``."""
-_LOCK = 7_411_802  # any number: of the lock under which PostgreSQL is changed
+_LOCK = 7_411_802  # key of PostgreSQL's migration lock (arbitrary)
 _VERSION = "alembic_version"
 
 
 def prepare(engine: SqlEngine) -> None:
-    """Give the database this version's shape; InputError where a newer vgrads wrote it."""
+    """Migrate the database to this version's schema. Raise InputError where a newer vgrads wrote
+    it."""
     if current(engine) == HEAD:
         return
     with engine.connect() as connection:
         _begin_alone(connection)
         names = set(inspect(connection).get_table_names())
         if names and _version_of(connection) == HEAD:
-            pass  # another process was quicker
+            pass  # another process was faster
         elif tables.SetRow.__tablename__ in names:
             _move(connection, HEAD)
         else:
@@ -40,7 +40,8 @@ def prepare(engine: SqlEngine) -> None:
 
 
 def current(engine: SqlEngine) -> str | None:
-    """The version of the database; None where it has none, being empty or older than versions."""
+    """Return the version of the database; None where it has none, being empty or older than
+    versions."""
     with engine.connect() as connection:
         return _version_of(connection)
 
@@ -48,36 +49,34 @@ def current(engine: SqlEngine) -> str | None:
 def _version_of(connection: Connection) -> str | None:
     if not inspect(connection).has_table(_VERSION):
         return None
-    found: str | None = connection.execute(text(f"SELECT version_num FROM {_VERSION}")).scalar()
-    return found
+    name: str | None = connection.execute(text(f"SELECT version_num FROM {_VERSION}")).scalar()
+    return name
 
 
 LOSSES = {
-    "0001": "everything that the database holds",
+    "0001": "all data of the database",
     "0002": (
-        "tokens, sessions, opened sites, the audit log, kept plans, idempotency keys and "
+        "tokens, sessions, opened sites, the audit log, stored plans, idempotency keys and "
         "queued work"
     ),
 }
-"""What is gone when a step is taken back."""
+"""Data lost when a step is reversed."""
 
 
 def losses(engine: SqlEngine, version: str) -> list[str]:
-    """What taking the database to a version would lose."""
+    """Return the data that a migration to a version would lose."""
     with engine.connect() as connection:
-        found = _version_of(connection)
-    if found is None or version not in ("base", *_known_steps()):
+        text = _version_of(connection)
+    if text is None or version not in ("base", *_list_steps()):
         return []
     return [
-        lost
-        for step, lost in sorted(LOSSES.items())
-        if version < step <= found or version == "base"
+        lost for step, lost in sorted(LOSSES.items()) if version < step <= text or version == "base"
     ]
 
 
 def move(engine: SqlEngine, version: str, lose_data: bool = False) -> None:
-    """Take the database to a version, up or down; InputError where that loses data, unless told
-    to."""
+    """Migrate the database to a version, up or down. Raise InputError where that loses data, unless
+    ``lose_data``."""
     lost = losses(engine, version)
     if lost and not lose_data:
         raise InputError(
@@ -92,9 +91,9 @@ def move(engine: SqlEngine, version: str, lose_data: bool = False) -> None:
 
 
 def _begin_alone(connection: Connection) -> None:
-    """One process at a time changes the shape; what it did is undone if it dies."""
+    """Lock the schema for one process at a time; its changes are undone if it dies."""
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")  # tables are rebuilt on the way
+        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")  # tables are rebuilt
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
@@ -109,39 +108,39 @@ def _end_alone(connection: Connection) -> None:
 def _stamp(connection: Connection) -> None:
     shape = f"CREATE TABLE IF NOT EXISTS {_VERSION} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
     connection.execute(text(shape))
-    connection.execute(
-        text(f"DELETE FROM {_VERSION}")
-    )  # of a database that was taken down to nothing
+    connection.execute(text(f"DELETE FROM {_VERSION}"))  # of a database reverted to an empty schema
     connection.execute(text(f"INSERT INTO {_VERSION} VALUES ('{HEAD}')"))
 
 
 def _move(connection: Connection, version: str) -> None:
-    from alembic import command  # loaded where there is something to change
+    from alembic import command  # loaded only when needed
     from alembic.script import ScriptDirectory
 
     config = alembic_config(connection)
     script = ScriptDirectory.from_config(config)
-    known = {step.revision for step in script.walk_revisions()}
-    found = _version_of(connection)
-    if found is not None and found not in known:
+    existing = {step.revision for step in script.walk_revisions()}
+    text = _version_of(connection)
+    if text is not None and text not in existing:
         raise InputError(
-            f"was written by a newer vgrads (version {found}, this one knows {HEAD})",
+            f"was written by a newer vgrads (version {text}; this one supports {HEAD})",
             where="database",
-            fix="use that one",
+            fix="use that version",
         )
-    if version not in known | {"base"}:
-        raise InputError(f"no version '{version}'", where="VERSION", fix=", ".join(sorted(known)))
-    down = version == "base" or (found is not None and version < found)
+    if version not in existing | {"base"}:
+        raise InputError(
+            f"no version '{version}'", where="VERSION", fix=", ".join(sorted(existing))
+        )
+    down = version == "base" or (text is not None and version < text)
     (command.downgrade if down else command.upgrade)(config, version)
 
 
-def _known_steps() -> list[str]:
+def _list_steps() -> list[str]:
     folder = Path(__file__).parent / "migrations" / "versions"
     return sorted(file.name.partition("_")[0] for file in folder.glob("0*.py"))
 
 
 def alembic_config(connection: Connection | None = None) -> Config:
-    """Alembic over the steps that ship with vgrads."""
+    """Return the Alembic configuration for the steps that ship with vgrads."""
     from alembic.config import Config
 
     config = Config()

@@ -12,7 +12,7 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import delete, func, select
 from sqlmodel import Session, col
 
-from vgrads.api.pools.ledger import Standing, standing_of
+from vgrads.api.pools.ledger import LedgerEntries, ledger_entries
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.access import LOCAL
 from vgrads.portal.records.tables import ManagerRow, MomentRow, PoolRow
@@ -27,21 +27,21 @@ _IN_PICTURE = ("decided", "running", "capacity")
 
 
 class PoolLedger:
-    """A :class:`vgrads.api.pools.ledger.Ledger`. ``owner``: whose entries are seen and written;
-    None: everybody's are seen."""
+    """A :class:`vgrads.api.pools.ledger.Ledger`. ``owner``: whose entries are read and written;
+    None: those of all owners are read."""
 
     def __init__(self, engine: SqlEngine, owner: str | None = None) -> None:
         self._engine, self._owner = engine, owner
 
-    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> Standing:
-        """Keep how a manager stands; how all stand."""
+    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> LedgerEntries:
+        """Store the state of a manager; return all states."""
         self._keep("manager", name, entry)
         return self.read()
 
     def publish_pool(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Keep what a pool has decided, and a moment for its picture."""
+        """Store a pool's decision, and a sample for its chart."""
         at_s = self._keep("pool", name, entry)
-        moment = {key: entry.get(key) for key in _IN_PICTURE}
+        moment = {key: entry.get(key) for key in _IN_PICTURE} | {"owner": self._owner or LOCAL}
         with Session(self._engine) as session:
             session.add(MomentRow(pool=name, at_s=at_s, body=json.dumps(moment)))
             session.flush()
@@ -55,7 +55,7 @@ class PoolLedger:
     def _keep(self, kind: str, name: str, entry: Mapping[str, Any]) -> float:
         if not _NAME.fullmatch(name):
             raise InputError(
-                f"'{name}' is not a name", where=kind, fix="letters, digits, . _ @ + -"
+                f"'{name}' is not a valid name", where=kind, fix="use letters, digits and . _ @ + -"
             )
         body = json.dumps(dict(entry))
         if len(body) > _MOST_BYTES:
@@ -65,22 +65,24 @@ class PoolLedger:
             now_s = _now_s(session)
             row = session.get(rows, name)
             if row is not None and self._owner is not None and row.owner != self._owner:
-                raise InputError(f"'{name}' is another's", where=kind)
+                raise InputError(f"'{name}' belongs to another user", where=kind)
             before = json.loads(row.entry) if row is not None else {}
             if row is not None and before.get("id") != entry.get("id") and self._counts(row, now_s):
-                raise InputError(f"'{name}' is taken", where=kind, fix="give another name")
+                raise InputError(
+                    f"'{name}' is already in use", where=kind, fix="choose another name"
+                )
             session.merge(rows(name=name, owner=self._owner or LOCAL, at_s=now_s, entry=body))
             session.execute(delete(rows).where(col(rows.at_s) < now_s - _FORGET_S))
             session.commit()
         return now_s
 
-    def read(self) -> Standing:
-        """How all stand that one may see."""
+    def read(self) -> LedgerEntries:
+        """Return all entries that the caller may read."""
         managers, pools = self.entries("manager"), self.entries("pool")
-        return standing_of(managers, pools)
+        return ledger_entries(managers, pools)
 
     def entries(self, kind: str) -> list[Json]:
-        """Every entry, with its age in seconds, also of those that have fallen silent; by name."""
+        """Return every entry, with its age in seconds, also of silent owners; by name."""
         rows = _ROWS[kind]
         query = select(rows).order_by(col(rows.name))
         if self._owner is not None:
@@ -90,7 +92,7 @@ class PoolLedger:
             return [_entry(row, now_s) for row in session.execute(query).scalars()]
 
     def withdraw(self, kind: str, name: str) -> None:
-        """Take an entry out."""
+        """Remove an entry."""
         rows = _ROWS[kind]
         query = delete(rows).where(col(rows.name) == name)
         if self._owner is not None:
@@ -100,23 +102,26 @@ class PoolLedger:
             session.commit()
 
     def moments(self, pool: str) -> list[tuple[float, Json]]:
-        """What a pool had decided and running, the oldest first: seconds since 1970, and the
-        numbers."""
+        """Return a pool's decided and running workers, oldest first: seconds since 1970, and the
+        numbers. An earlier owner's pool of the same name is another pool."""
         query = select(MomentRow).where(col(MomentRow.pool) == pool).order_by(col(MomentRow.id))
         with Session(self._engine) as session:
-            return [(row.at_s, json.loads(row.body)) for row in session.execute(query).scalars()]
+            now = session.get(PoolRow, pool)
+            rows = [(row.at_s, json.loads(row.body)) for row in session.execute(query).scalars()]
+        owner = now.owner if now else self._owner or LOCAL
+        return [(at_s, moment) for at_s, moment in rows if moment.pop("owner", LOCAL) == owner]
 
     def _counts(self, row: ManagerRow | PoolRow, now_s: float) -> bool:
-        return bool(standing_of([_entry(row, now_s)], []).managers)
+        return bool(ledger_entries([_entry(row, now_s)], []).managers)
 
 
 def _entry(row: ManagerRow | PoolRow, now_s: float) -> Json:
-    told = {"name": row.name, "owner": row.owner, "age_s": max(0.0, now_s - row.at_s)}
-    return dict(json.loads(row.entry)) | told
+    payload = {"name": row.name, "owner": row.owner, "age_s": max(0.0, now_s - row.at_s)}
+    return dict(json.loads(row.entry)) | payload
 
 
 def _now_s(session: Session) -> float:
-    """The clock of the database where others share it; else this machine's."""
+    """Return the clock of a shared database; else this machine's."""
     if session.get_bind().dialect.name != "postgresql":
         return time.time()
     return float(

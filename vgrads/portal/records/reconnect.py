@@ -1,8 +1,7 @@
-"""A database that cannot be reached for a while: how that is noticed, and how one waits until it
-can.
+"""Detection of a database that is unreachable for a while, and waiting for it.
 
-A transaction whose commit was under way when the connection broke may have been written or not. So
-whoever tries again is told that it does, and looks first.
+A transaction whose commit was in progress when the connection broke may have been written or not.
+So a retry is marked as such, and checks first.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from vgrads.kernel.errors import SiteError
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _CONNECT_S, _SILENCE_S = 5, 20
-"""For which an answer is waited for when a connection is opened, and on one that is open."""
+"""Timeouts of opening a connection, and of an answer on an open one, in seconds."""
 _STATES = ("08", "57P01", "57P02", "57P03", "53300")
-"""What PostgreSQL's codes of a lost connection begin with: it stops, starts, or has too many
+"""Prefixes of PostgreSQL's codes of a lost connection: it stops, starts, or has too many
 connections."""
 _log = logging.getLogger("vgrads.records")
 _T = TypeVar("_T")
 
 
 class DatabaseLost(SiteError):
-    """There is no connection to the database, or it broke; what was being written may be there or
+    """There is no connection to the database, or it broke; the transaction may have been written or
     not."""
 
 
 def is_lost(context: ExceptionContext) -> bool:
-    """True for an error that a connection broke, or that there is none."""
+    """Return True for an error of a broken or missing connection."""
     if context.dialect.name != "postgresql":
         return False
     state = getattr(context.original_exception, "sqlstate", None)
@@ -40,23 +39,23 @@ def is_lost(context: ExceptionContext) -> bool:
 
 
 def connection_options(url: URL) -> dict[str, Any]:
-    """How connections of a URL are opened: none is waited for without end; what the URL says itself
-    stands."""
+    """Return the connection options of a URL: finite timeouts; settings in the URL have
+    precedence."""
     if url.get_backend_name() != "postgresql":
         return {}
-    wanted = {"connect_timeout": _CONNECT_S, "tcp_user_timeout": _SILENCE_S * 1000}
+    required = {"connect_timeout": _CONNECT_S, "tcp_user_timeout": _SILENCE_S * 1000}
     return {
         "pool_pre_ping": True,
-        "connect_args": {name: value for name, value in wanted.items() if name not in url.query},
+        "connect_args": {name: value for name, value in required.items() if name not in url.query},
     }
 
 
 def await_database(work: Callable[[bool], _T], until_s: Callable[[], float]) -> _T:
-    """Do what needs the database; where that is lost, again and again up to an instant of the
-    monotonic clock.
+    """Run work on the database; while it is unreachable, retry up to an instant of the monotonic
+    clock.
 
-    ``work`` is given True where an earlier try may have been written down. DatabaseLost when the
-    time is up.
+    ``work`` is called with True where an earlier try may have been written. Raises DatabaseLost
+    when the time is up.
     """
     pause_s, again = _FIRST_PAUSE_S, False
     while True:

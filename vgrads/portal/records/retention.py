@@ -1,4 +1,4 @@
-"""What is old is removed: ended runs, sets, old jobs of histories; expired tokens and keys
+"""Removal of old records: terminal runs, sets, old jobs of histories; expired tokens and keys
 always."""
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from sqlmodel import Session, SQLModel, col, select
 
 from vgrads.api.config import run_folder, set_folder
 from vgrads.portal.records.collected import COLLECTED
+from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.site_records import SiteRecords
-from vgrads.portal.records.store import GOES_ON, Store
+from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import (
     AcquisitionRow,
     ArchiveRow,
@@ -41,13 +42,13 @@ _KEYS_S = 7 * 86400.0
 
 def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> dict[str, int]:
     """Remove sets that ended ``keep_s`` ago with their runs, and jobs of histories that are older;
-    how many."""
+    return how many."""
     now = time.time()
     with Session(store.engine) as session:
         expired = (
             col(TokenRow.expires_s) < now,
             col(TokenRow.created_s) > 0,
-        )  # not the mark that there was one
+        )  # except the mark that a token existed
         session.execute(delete(TokenRow).where(*expired))
         session.execute(delete(KeyRow).where(col(KeyRow.created_s) < now - _KEYS_S))
         sets = _old_sets(session, now - keep_s) if keep_s is not None else []
@@ -56,7 +57,7 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
             session.execute(delete(AuditRow).where(col(AuditRow.at_s) < now - keep_s))
             session.execute(delete(GridRow).where(col(GridRow.created) < _instant(now - keep_s)))
         session.commit()
-    for folder in folders:  # the rows are gone: whatever is left of a folder is found by nobody
+    for folder in folders:  # the rows are gone: remains of a folder are unreferenced
         shutil.rmtree(folder, ignore_errors=True)
     records, jobs = SiteRecords(store.engine), 0
     if history_keep_s is not None:
@@ -67,7 +68,7 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
 
 
 def _shrink(store: Store) -> None:
-    """Give room back to the file system; PostgreSQL does so by itself."""
+    """Return free space to the file system; PostgreSQL does so by itself."""
     if store.engine.dialect.name == "sqlite":
         with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM"))
@@ -79,7 +80,7 @@ def _instant(unix_s: float) -> datetime:
 
 
 def _old_sets(session: Session, before_s: float) -> list[str]:
-    """Sets from before an instant none of whose runs goes on, or began since."""
+    """Return sets from before an instant without active runs, or runs started since."""
     before = _instant(before_s)
     busy = select(RunRow.set_id).where(
         col(RunRow.state).in_(GOES_ON) | (col(RunRow.started) >= before)
@@ -89,7 +90,7 @@ def _old_sets(session: Session, before_s: float) -> list[str]:
 
 
 def _remove_set(session: Session, set_id: str) -> list[Path]:
-    """Forget a set with its runs; the folders of theirs that lie in vgrads' own home."""
+    """Remove a set with its runs; return their folders in vgrads' own home."""
     runs = list(session.exec(select(RunRow.id).where(RunRow.set_id == set_id)))
     session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
     of_runs: tuple[type[SQLModel], ...] = (
@@ -108,17 +109,17 @@ def _remove_set(session: Session, set_id: str) -> list[Path]:
 
 
 def _trim(records: SiteRecords, site: str, queue: str, before_unix_s: float) -> int:
-    """Drop the jobs of a history that were submitted before an instant; those that are left become
+    """Remove the jobs of a history that were submitted before an instant; the remaining ones become
     an SWF log."""
     row = records.history(site, queue)
-    if row is None or row.file == COLLECTED:  # the next collection goes on from all of its lines
+    if row is None or row.file == COLLECTED:  # the next collection needs all of its lines
         return 0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / row.file
         path.write_bytes(row.body)
         log = read_history(path)
         old = log.unix_start_s + log.submit_s < before_unix_s
-        if not old.any() or old.all():  # nothing to do, or nothing would be left to predict from
+        if not old.any() or old.all():  # nothing to do, or no data would remain for predictions
             return 0
         body = gzip.compress(write_swf(log.select(~old)).encode())
     name = f"{row.file.partition('.')[0]}.swf.gz"

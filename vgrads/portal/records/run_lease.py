@@ -1,43 +1,42 @@
-"""The lease of a run: who looks after it, and word to whoever does that the run is to stop."""
+"""The lease of a run: its manager, and cancellation requests for it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
+from sqlalchemy import Connection, bindparam, insert, update
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import insert, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql import Update
 from sqlmodel import Session, col
 
 from vgrads.execmgr.core.journal import LeaseExpired, LeaseLost
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.lease import (
-    LEASE_S,
-    RENEW_S,
-    Watch,
-    beat_of,
-    is_dead,
-    new_owner,
-    process_of,
-    sign_of_life,
-)
+from vgrads.portal.records.heartbeat import LEASE_S, RENEW_S, Watch, is_dead, new_owner, process_of
+from vgrads.portal.records.lease import database_now, heartbeat_of, make_heartbeat
 from vgrads.portal.records.reconnect import DatabaseLost, await_database
 from vgrads.portal.records.tables import LeaseRow
 
-_LOOK_S = 1.0  # between looks whether the run is to stop
-_PAUSE_S = 0.5  # between looks at a lease that only time can tell of
+_LOOK_S = 1.0  # between checks for a cancellation request
+_PAUSE_S = 0.5  # between checks of a lease that needs observation
 _T = TypeVar("_T")
+_OF_MANAGER = (
+    col(LeaseRow.run_id) == bindparam("of_run"),
+    col(LeaseRow.number) == bindparam("of_number"),
+    col(LeaseRow.owner) == bindparam("of_owner"),
+)
+_RENEW = update(LeaseRow).where(*_OF_MANAGER)
 
 
 class RunLease:
     """The lease of one run, held by one manager at a time.
 
-    Whoever becomes the manager gets the next fencing number; what is written under an older one is
-    refused, in the transaction that would write it, with
-    :class:`vgrads.execmgr.core.journal.LeaseLost`. A manager whose database cannot be reached waits
-    for it as long as its lease lasts; then it is over, with
+    A new manager gets the next fencing number; a write under an older one is rejected, in its
+    transaction, with :class:`vgrads.execmgr.core.journal.LeaseLost`. A manager whose database is
+    unreachable waits as long as its lease lasts; then it fails with
     :class:`vgrads.execmgr.core.journal.LeaseExpired`.
     """
 
@@ -48,7 +47,7 @@ class RunLease:
         self._watch = Watch()
 
     def take_new(self, write: Callable[[Session], object]) -> None:
-        """Be the manager of a run that ``write`` adds: all in one transaction."""
+        """Become the manager of a run that ``write`` adds: all in one transaction."""
         with Session(self._engine) as session:
             write(session)
             self._open(session)
@@ -56,58 +55,61 @@ class RunLease:
         self._number, self._confirmed_s = 1, time.monotonic()
 
     def _open(self, session: Session) -> None:
-        first = {"owner": self._owner, "number": 1, "beats": 1, **sign_of_life(session)}
+        first = {"owner": self._owner, "number": 1, "heartbeats": 1, **make_heartbeat(session)}
         session.execute(insert(LeaseRow).values(run_id=self._run_id, stop="", **first))
 
     def take(self, pause: Callable[[float], None] = time.sleep) -> None:
-        """Become the run's manager; InputError while another one is at work.
+        """Become the run's manager. Raise InputError while another one is active.
 
-        Where only time can tell whether the last one is, this waits for up to a lease.
+        Where the state of the last one needs observation, this waits for up to a lease.
         """
-        while (found := self.while_leased(self._free)) is None:
+        while (result := self.while_leased(self._free)) is None:
             pause(_PAUSE_S)
-        number, stop = found
+        number, stop = result
         self._number, now = number, time.monotonic()
         self._confirmed_s, self._look_s = now, 0.0 if stop else now + _LOOK_S
 
     def _free(self) -> tuple[int, str] | None:
-        """The lease, taken: its number and why to stop; None where somebody may still be at
-        work."""
+        """Take the lease; return its number and the cancellation reason; None where a manager may
+        still be active."""
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self._run_id)
             if row is None:
                 return self._open_first(session)
-            if row.owner == self._owner:  # also where the answer that it was taken was lost
+            if row.owner == self._owner:  # also where the answer about taking it was lost
                 return row.number, row.stop
-            dead = self._watch.judge(beat_of(session, row)) if row.owner else True
+            dead = self._watch.judge(heartbeat_of(session, row)) if row.owner else True
             if dead is None:
                 return None
             if not dead:
                 raise InputError(
-                    f"run '{self._run_id}' is looked after by process {process_of(row.owner)}",
+                    f"run '{self._run_id}' is managed by process {process_of(row.owner)}",
                     fix=(
-                        "'vgrads cancel' asks it to stop; a dead one's lease ends within half a "
-                        "minute"
+                        "stop it with 'vgrads cancel'; the lease of a process that died ends "
+                        "within "
+                        "half a minute"
                     ),
                 )
             number, stop = row.number + 1, row.stop
             mine = {
                 "owner": self._owner,
                 "number": number,
-                "beats": row.beats + 1,
-                **sign_of_life(session),
+                "heartbeats": row.heartbeats + 1,
+                **make_heartbeat(session),
             }
-            seen = (
+            observed = (
                 col(LeaseRow.number) == row.number,
-                col(LeaseRow.beats) == row.beats,
+                col(LeaseRow.heartbeats) == row.heartbeats,
                 col(LeaseRow.owner) == row.owner,
             )
             if not _changed(
                 session,
-                update(LeaseRow).where(col(LeaseRow.run_id) == self._run_id, *seen).values(**mine),
+                update(LeaseRow)
+                .where(col(LeaseRow.run_id) == self._run_id, *observed)
+                .values(**mine),
             ):
                 session.rollback()
-                return None  # somebody was quicker: look again at whom
+                return None  # another process was faster: check again
             session.commit()
             return number, stop
 
@@ -120,74 +122,69 @@ class RunLease:
         return 1, ""
 
     def leave(self) -> None:
-        """Look after the run no more."""
+        """Release the lease."""
         self.while_leased(self._leave)
 
     def _leave(self) -> None:
-        mine = update(LeaseRow).where(*self._mine()).values(owner="", stop="")
-        with Session(self._engine) as session:
-            session.execute(mine)
-            session.commit()
+        with self._engine.begin() as connection:
+            connection.execute(_RENEW.values(owner="", stop=""), self._mine())
 
-    def _mine(self) -> tuple[Any, ...]:
-        return (
-            col(LeaseRow.run_id) == self._run_id,
-            col(LeaseRow.number) == self._number,
-            col(LeaseRow.owner) == self._owner,
-        )
+    def _mine(self) -> dict[str, Any]:
+        return {"of_run": self._run_id, "of_number": self._number, "of_owner": self._owner}
 
-    def persist(self, write: Callable[[Session, bool], object]) -> None:
-        """A transaction that only this run's present manager can make; it is a sign of life too.
+    def persist(self, write: Callable[[Connection, bool], object]) -> None:
+        """Run a transaction that only this run's current manager can make; it is also a heartbeat.
 
-        ``write`` is given True where it may have been committed already: the connection broke
-        before the answer came. Nobody else has written since, and what the broken one may still
-        commit ends before this one begins: it holds the lease's row.
+        ``write`` is called with True where it may have been committed already: the connection broke
+        before the answer. No other process has written since, and a commit of the broken one ends
+        before this one begins: it holds the lease's row.
         """
         self._await(lambda again: self._write(write, again))
 
-    def _write(self, write: Callable[[Session, bool], object], again: bool) -> None:
+    def _write(self, write: Callable[[Connection, bool], object], again: bool) -> None:
         began_s = time.monotonic()
-        with Session(self._engine) as session:
-            alive = {"beats": col(LeaseRow.beats) + 1, **sign_of_life(session)}
-            if not _changed(session, update(LeaseRow).where(*self._mine()).values(**alive)):
+        renew = _renewal(self._engine.dialect.name)
+        with self._engine.begin() as connection:
+            values = {"heartbeat_s": began_s, **self._mine()}
+            if not connection.execute(renew, values).rowcount:
                 raise LeaseLost(f"run '{self._run_id}' has been taken over by another process")
-            write(session, again)
-            session.commit()
+            write(connection, again)
         self._confirmed_s = began_s
 
     def while_leased(self, work: Callable[[], _T]) -> _T:
-        """Do what may be done twice; where the database is lost, again as long as this manager's
+        """Run repeatable work; retry while the database is unreachable, as long as this manager's
         lease lasts."""
         return self._await(lambda _: work())
 
     def _await(self, work: Callable[[bool], _T]) -> _T:
-        if not self._number:  # nobody's manager: who asks is told at once
+        if not self._number:  # no manager: the error is raised at once
             return work(False)
         try:
             return await_database(work, lambda: self._confirmed_s + LEASE_S)
         except DatabaseLost as error:
             raise LeaseExpired(
                 (
-                    f"the manager of run '{self._run_id}' could not reach it for {LEASE_S:.0f} "
+                    f"the manager of run '{self._run_id}' could not reach the database for "
+                    f"{LEASE_S:.0f} "
                     f"s: {error.what}"
                 ),
                 where=error.where,
-                fix=f"what runs goes on; 'vgrads resume {self._run_id}' finds it",
+                fix=f"running tasks continue; resume the run with 'vgrads resume {self._run_id}'",
             ) from error
 
     def confirm(self) -> None:
-        """LeaseLost where somebody else may be the manager by now; asks the database where that is
-        not sure."""
+        """Raise LeaseLost where another process may be the manager; queries the database where that
+        is uncertain."""
         if time.monotonic() - self._confirmed_s > RENEW_S:
             self.confirm_now()
 
     def confirm_now(self) -> None:
-        """LeaseLost where somebody else is the manager by now."""
+        """Raise LeaseLost where another process is the manager."""
         self.persist(lambda *_: None)
 
     def stop_reason(self) -> str:
-        """Why the run is to stop, empty while it is not; keeps the lease alive. Cheap to call
-        often."""
+        """Return the cancellation reason of the run, empty without one; renews the lease. Cheap to
+        call often."""
         if time.monotonic() < self._look_s:
             return ""
         self.confirm()
@@ -201,28 +198,36 @@ class RunLease:
 
     @property
     def number(self) -> int:
-        """The fencing number of this manager; 0 before it took the run."""
+        """Return the fencing number of this manager; 0 before it took the run."""
         return self._number
 
 
-def ask_manager_to_stop(engine: SqlEngine, run_id: str, reason: str) -> bool:
-    """Leave word for the manager of a run; False where nobody is at work."""
+@cache
+def _renewal(dialect: str) -> Update:
+    """Return the heartbeat of a manager, composed once: it is part of every transaction of a
+    run."""
+    beaten = {"beaten_s": database_now(dialect), "heartbeat_s": bindparam("heartbeat_s")}
+    return _RENEW.values(heartbeats=col(LeaseRow.heartbeats) + 1, **beaten)
+
+
+def request_stop(engine: SqlEngine, run_id: str, reason: str) -> bool:
+    """Request cancellation from the manager of a run; return False where none is active."""
     with Session(engine) as session:
         row = session.get(LeaseRow, run_id)
-        if row is None or not row.owner or is_dead(beat_of(session, row)):
+        if row is None or not row.owner or is_dead(heartbeat_of(session, row)):
             return False
-        asked = update(LeaseRow).where(
+        requested = update(LeaseRow).where(
             col(LeaseRow.run_id) == run_id,
             col(LeaseRow.number) == row.number,
             col(LeaseRow.owner) == row.owner,
         )
-        told = _changed(session, asked.values(stop=reason))
+        message = _changed(session, requested.values(stop=reason))
         session.commit()
-    return told
+    return message
 
 
-def leave_word(engine: SqlEngine, run_id: str, reason: str) -> None:
-    """Whoever becomes a run's manager next is to stop it at once."""
+def store_stop_request(engine: SqlEngine, run_id: str, reason: str) -> None:
+    """Store a cancellation request for the next manager of a run."""
     with Session(engine) as session:
         row = session.get(LeaseRow, run_id) or LeaseRow(run_id=run_id, owner="")
         row.stop = reason
@@ -230,11 +235,11 @@ def leave_word(engine: SqlEngine, run_id: str, reason: str) -> None:
         try:
             session.commit()
             return
-        except IntegrityError:  # its manager came meanwhile
+        except IntegrityError:  # its manager has started
             session.rollback()
-    leave_word(engine, run_id, reason)
+    store_stop_request(engine, run_id, reason)
 
 
 def _changed(session: Session, statement: Any) -> bool:
-    """Past the session, which would compare what it has in memory: a sixth of a run's time."""
+    """Bypass the session, which would compare its objects in memory: a sixth of a run's time."""
     return bool(session.connection().execute(statement).rowcount)

@@ -1,5 +1,5 @@
-"""Workflow sets of the service: heads for lists, plans with revisions, and what is handed over with
-a key."""
+"""Workflow sets of the service: heads for lists, plans with revisions, and idempotent
+submissions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A set without its plan: what lists show."""
+    """A set without its plan, for lists."""
 
     id: str
     name: str
@@ -56,12 +56,12 @@ class Head:
 
     @property
     def cursor(self) -> str:
-        """Where the next page of a list begins."""
+        """Return the start of the next page of a list."""
         return f"{self.created.isoformat()}~{self.id}"
 
     @property
     def etag(self) -> str:
-        """Changes with the plan."""
+        """Return a tag that changes with the plan."""
         return f'"{self.revision}-{self.state}"'
 
 
@@ -72,13 +72,14 @@ class Sets:
         self._engine = engine
 
     def head(self, set_id: str) -> Head | None:
-        """A set; None where there is none."""
+        """Return a set; None where there is none."""
         with Session(self._engine) as session:
             row = session.execute(select(*_columns()).where(SetRow.id == set_id)).first()
         return self._head(tuple(row)) if row is not None else None
 
     def heads(self, owner: str | None = None, limit: int = 50, after: str = "") -> list[Head]:
-        """Newest first, of one owner or of all; ``after``: behind the head with this cursor."""
+        """Return sets, newest first, of one owner or of all; ``after``: those after the head with
+        this cursor."""
         query = select(*_columns()).order_by(col(SetRow.created).desc(), col(SetRow.id).desc())
         if owner is not None:
             query = query.where(SetRow.owner == owner)
@@ -90,16 +91,16 @@ class Sets:
             return [self._head(tuple(row)) for row in session.execute(query.limit(limit)).all()]
 
     def text(self, set_id: str, what: str) -> str:
-        """The document, the plan or the chart of a set, as JSON."""
+        """Return the document, the plan or the chart of a set, as JSON."""
         with Session(self._engine) as session:
-            found: str = session.execute(
+            name: str = session.execute(
                 select(getattr(SetRow, what)).where(SetRow.id == set_id)
             ).scalar_one()
-        return found
+        return name
 
     def add(self, owner: str, name: str, document: str, real: bool, key: Key | None = None) -> Json:
-        """Keep a set (as JSON) that is to be planned, with the work of planning it; what the caller
-        is told."""
+        """Store a set (as JSON) for planning, and queue the planning; return the answer for the
+        caller."""
 
         def make(session: Session) -> Json:
             row = SetRow(
@@ -127,8 +128,8 @@ class Sets:
         return once(self._engine, key, make)
 
     def plan_again(self, set_id: str, revision: int) -> bool:
-        """Have a set planned anew; False where its plan is not the one of this revision any
-        more."""
+        """Queue a set for planning again; return False where its plan no longer has this
+        revision."""
         with Session(self._engine) as session:
             row = session.get_one(SetRow, set_id)
             if row.revision != revision or row.state == "planning":
@@ -140,7 +141,7 @@ class Sets:
         return True
 
     def put_plan(self, set_id: str, plan: Plan, snapshot: Snapshot) -> None:
-        """A set has been planned."""
+        """Store the plan of a set."""
         whole = plan_json(plan)
         with Session(self._engine) as session:
             row = session.get_one(SetRow, set_id)
@@ -152,7 +153,7 @@ class Sets:
             session.commit()
 
     def fail(self, set_id: str, problem: str) -> None:
-        """A set could not be planned. Where there was a plan before, that one stays."""
+        """Mark a set whose planning failed. An earlier plan stays."""
         with Session(self._engine) as session:
             row = session.get_one(SetRow, set_id)
             row.state, row.problem = "planned" if row.revision else "failed", problem
@@ -160,13 +161,13 @@ class Sets:
             session.commit()
 
     def archived(self, set_id: str) -> tuple[Plan, Snapshot] | None:
-        """The newest plan as it was made; None where none was kept."""
+        """Return the newest plan as an object; None where none was stored."""
         with Session(self._engine) as session:
             row = session.get(PlanRow, set_id)
         return unpack(row.body, f"plan of '{set_id}'") if row is not None else None
 
     def add_run(self, set_id: str, how: Json, key: Key | None = None) -> Json:
-        """Queue a run; what the caller is told."""
+        """Queue a run; return the answer for the caller."""
 
         def make(session: Session) -> Json:
             row = new_run(set_id)
@@ -180,24 +181,23 @@ class Sets:
         return once(self._engine, key, make)
 
     def run(self, run_id: str) -> RunRow | None:
-        """One run."""
+        """Return one run."""
         with Session(self._engine) as session:
             return session.get(RunRow, run_id)
 
     def engine_of(self, run_id: str) -> str:
-        """Who runs the tasks of a run: ``vgrads`` or ``outside``."""
+        """Return the engine of a run's tasks: ``vgrads`` or ``outside``."""
         row = self.run(run_id)
         return str(json.loads(row.how).get("engine", "vgrads")) if row else "vgrads"
 
     def is_released(self, set_id: str) -> bool:
-        """True where the tasks of a set begin only when they are released."""
+        """Return True where the tasks of a set start only when they are released."""
         return '"released": true' in self.text(
             set_id, "document"
-        )  # within texts the signs are escaped
+        )  # quotes within texts are escaped
 
     def forget(self, set_id: str) -> None:
-        """Remove a set that was never planned, with its work; the key that it came with may be used
-        again."""
+        """Remove a set that was never planned, with its work; its key may be used again."""
         with Session(self._engine) as session:
             session.execute(delete(KeyRow).where(col(KeyRow.answer).contains(set_id)))
             session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
@@ -209,7 +209,7 @@ class Sets:
         head = Head(**fields | {"summary": json.loads(fields["summary"])})
         if head.summary or head.revision == 0:
             return head
-        plan = json.loads(self.text(head.id, "plan"))  # kept before there were summaries
+        plan = json.loads(self.text(head.id, "plan"))  # stored before there were summaries
         return replace(head, summary=summary_of(plan))
 
 

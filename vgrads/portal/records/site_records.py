@@ -1,4 +1,4 @@
-"""Sites that are kept in the database, with their links and histories."""
+"""Sites in the database, with their links and histories."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from vgrads.portal.records.tables import (
 
 
 class SiteRecords:
-    """Sites, links and histories, behind a few verbs."""
+    """Operations on sites, links and histories."""
 
     def __init__(self, engine: SqlEngine) -> None:
         self._engine = engine
 
     def put(self, rows: Iterable[SQLModel]) -> None:
-        """Keep sites, links and histories; those of the same names are replaced, all or nothing."""
+        """Store sites, links and histories; those of the same names are replaced, all or
+        nothing."""
         with Session(self._engine) as session:
             for row in rows:
                 session.merge(row)
@@ -31,30 +32,28 @@ class SiteRecords:
             session.commit()
 
     def put_collected(self, site: str, until_s: float, histories: Iterable[HistoryRow]) -> None:
-        """Keep histories and how far they go, both or neither."""
+        """Store histories and their end, both or neither."""
         self.put([*histories, CollectionRow(site=site, until_s=until_s)])
 
     def collected_until(self, site: str) -> float | None:
-        """How far a site's accounting has been collected; None where it never was."""
+        """Return the end of a site's collected accounting; None where there is none."""
         with Session(self._engine) as session:
             row = session.get(CollectionRow, site)
             return row.until_s if row else None
 
-    def rows(self) -> tuple[list[SiteRow], list[LinkRow], list[HistoryRow]]:
-        """Everything that is known about sites."""
+    def histories_of(self, site: str) -> list[HistoryRow]:
+        """Return the histories of a site's queues."""
         with Session(self._engine) as session:
-            sites = session.exec(select(SiteRow).order_by(SiteRow.name)).all()
-            links = session.exec(select(LinkRow)).all()
-            return list(sites), list(links), list(session.exec(select(HistoryRow)))
+            return list(session.exec(select(HistoryRow).where(HistoryRow.site == site)))
 
     def remove(self, name: str) -> bool:
-        """Forget a site with its histories and links; False where there is none."""
+        """Remove a site with its histories and links; return False where there is none."""
         with Session(self._engine) as session:
             row = session.get(SiteRow, name)
             if row is None:
                 return False
             for link in session.exec(select(LinkRow)):
-                if name in (link.one, link.other):
+                if name in (link.first_site, link.other):
                     session.delete(link)
             session.execute(delete(HistoryRow).where(HistoryRow.site == name))  # type: ignore[arg-type]
             session.delete(row)
@@ -62,11 +61,11 @@ class SiteRecords:
         return True
 
     def histories(self) -> list[tuple[str, str]]:
-        """Site and queue of every history that is kept."""
+        """Return site and queue of every stored history."""
         with Session(self._engine) as session:
             return [(s, q) for s, q in session.exec(select(HistoryRow.site, HistoryRow.queue))]
 
     def history(self, site: str, queue: str) -> HistoryRow | None:
-        """The history of a queue."""
+        """Return the history of a queue."""
         with Session(self._engine) as session:
             return session.get(HistoryRow, (site, queue))

@@ -1,4 +1,4 @@
-"""The tables of the database. What changes here changes by a migration (:mod:`portal.migrate`)."""
+"""The tables of the database. Changes need a migration (:mod:`portal.migrate`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sqlmodel import Field, SQLModel
 
 
 class SetRow(SQLModel, table=True):
-    """A workflow set that was handed over, as it was written, with its plan.
+    """A submitted workflow set, as written, with its plan.
 
-    ``state``: planning, planned or failed (``problem`` says why); ``revision`` counts its plans;
-    ``summary`` is of the newest one what lists show; ``real``: on sites that were opened for its
+    ``state``: planning, planned or failed (``problem`` has the reason); ``revision`` counts its
+    plans; ``summary``: of the newest one, for lists; ``real``: on sites that were opened for its
     owner.
     """
 
@@ -32,7 +32,7 @@ class SetRow(SQLModel, table=True):
 
 
 class PlanRow(SQLModel, table=True):
-    """The newest plan of a set with what it was made from, archived to be run as it was shown."""
+    """The newest plan of a set with its inputs, archived to be run as shown."""
 
     __tablename__ = "plan_archive"
     set_id: str = Field(foreign_key="workflow_set.id", primary_key=True)
@@ -40,8 +40,8 @@ class PlanRow(SQLModel, table=True):
 
 
 class RunRow(SQLModel, table=True):
-    """A run of a set: running, kept, broken, cancelled, failed or interrupted; ``how`` it was asked
-    for."""
+    """A run of a set: running, kept, broken, cancelled, failed or interrupted; ``how``: its
+    options."""
 
     __tablename__ = "run"
     id: str = Field(primary_key=True)
@@ -63,7 +63,7 @@ class EventRow(SQLModel, table=True):
 
 
 class ArchiveRow(SQLModel, table=True):
-    """A value that a run is resumed from: what it was started with, and its books."""
+    """A value for resuming a run: its start parameters, and its execution plans."""
 
     __tablename__ = "run_archive"
     run_id: str = Field(foreign_key="run.id", primary_key=True)
@@ -72,11 +72,11 @@ class ArchiveRow(SQLModel, table=True):
 
 
 class LeaseRow(SQLModel, table=True):
-    """Who looks after a run, and why it is to stop, if it is; stays when nobody does (``owner``
-    empty).
+    """The manager of a run, and the cancellation reason, if any; remains without a manager
+    (``owner`` empty).
 
-    ``number`` goes up with each manager: what an older one writes is refused. ``beats``,
-    ``beat_s``, ``beaten_s``: signs of life, how many, the owner's monotonic clock, the database's
+    ``number`` increases with each manager: writes of an older one are rejected. ``heartbeats``,
+    ``heartbeat_s``, ``beaten_s``: count of heartbeats, the owner's monotonic clock, the database's
     own.
     """
 
@@ -85,14 +85,14 @@ class LeaseRow(SQLModel, table=True):
     owner: str
     stop: str = ""
     number: int = 0
-    beats: int = 0
-    beat_s: float = 0.0
+    heartbeats: int = Field(default=0, sa_column_kwargs={"name": "beats"})
+    heartbeat_s: float = Field(default=0.0, sa_column_kwargs={"name": "beat_s"})
     beaten_s: float = 0.0
 
 
 class MessageRow(SQLModel, table=True):
-    """Between a run and whoever releases its tasks: told to the run (``inward``), or answered by
-    it, as JSON."""
+    """A message between a run and the caller that releases its tasks: to the run (``inward``), or
+    an answer of it, as JSON."""
 
     __tablename__ = "run_message"
     id: int | None = Field(default=None, primary_key=True)
@@ -102,7 +102,7 @@ class MessageRow(SQLModel, table=True):
 
 
 class AcquisitionRow(SQLModel, table=True):
-    """A slot of a run from request to end; what binding overhead and rates are learned from."""
+    """A slot of a run from request to end; source of the learned binding overhead and rates."""
 
     __tablename__ = "acquisition"
     id: int | None = Field(default=None, primary_key=True)
@@ -119,7 +119,7 @@ class AcquisitionRow(SQLModel, table=True):
 
 
 class GridRow(SQLModel, table=True):
-    """An offer of nodes that was made for a request."""
+    """An offer of nodes for a request."""
 
     __tablename__ = "virtual_grid"
     id: str = Field(primary_key=True)
@@ -131,8 +131,7 @@ class GridRow(SQLModel, table=True):
 
 
 class SiteRow(SQLModel, table=True):
-    """A site as it would stand in a TOML file; the paths of its histories are in their own
-    table."""
+    """A site as in a TOML file; the paths of its histories are in their own table."""
 
     __tablename__ = "site"
     name: str = Field(primary_key=True)
@@ -143,13 +142,13 @@ class LinkRow(SQLModel, table=True):
     """A network link between two sites."""
 
     __tablename__ = "link"
-    one: str = Field(primary_key=True)
+    first_site: str = Field(primary_key=True, sa_column_kwargs={"name": "one"})
     other: str = Field(primary_key=True)
     document: str
 
 
 class HistoryRow(SQLModel, table=True):
-    """The history of a queue: a log file as it was given. The site may also be one of a file."""
+    """The history of a queue: the original log file. The site may also be one of a file."""
 
     __tablename__ = "history"
     site: str = Field(primary_key=True)
@@ -160,7 +159,7 @@ class HistoryRow(SQLModel, table=True):
 
 
 class CollectionRow(SQLModel, table=True):
-    """How far a site's accounting has been collected, in seconds since 1970."""
+    """End of a site's collected accounting, in seconds since 1970."""
 
     __tablename__ = "collection"
     site: str = Field(primary_key=True, foreign_key="site.name", ondelete="CASCADE")
@@ -168,9 +167,9 @@ class CollectionRow(SQLModel, table=True):
 
 
 class WorkRow(SQLModel, table=True):
-    """Work that a service does in the background: planning a set, or carrying a run out.
+    """Background work of a service: planning a set, or running a run.
 
-    ``state``: queued, taken, done or failed; ``owner`` took it and gives signs of life (as of
+    ``state``: queued, taken, done or failed; ``owner`` took it and sends heartbeats (as of
     :class:`LeaseRow`).
     """
 
@@ -181,18 +180,17 @@ class WorkRow(SQLModel, table=True):
     run_id: str | None = Field(default=None, foreign_key="run.id")
     state: str = Field(default="queued", index=True)
     owner: str = ""
-    beats: int = 0
-    beat_s: float = 0.0
+    heartbeats: int = Field(default=0, sa_column_kwargs={"name": "beats"})
+    heartbeat_s: float = Field(default=0.0, sa_column_kwargs={"name": "beat_s"})
     beaten_s: float = 0.0
     tries: int = 0
 
 
 class BagRow(SQLModel, table=True):
-    """A bag of tasks that was handed over: waiting, running, done, failed, cancelled or
-    interrupted.
+    """A submitted bag of tasks: waiting, running, done, failed, cancelled or interrupted.
 
-    ``dispatcher``: whose it is, ``number``: its number there, and in its folder; ``stop``: why it
-    is to be cancelled; ``summary``: how it stood when it was looked at last, what lists show.
+    ``dispatcher``: its dispatcher, ``number``: its number there, and in its folder; ``stop``:
+    cancellation reason; ``summary``: its last status, for lists.
     """
 
     __tablename__ = "bag"
@@ -209,8 +207,8 @@ class BagRow(SQLModel, table=True):
 
 
 class ManagerRow(SQLModel, table=True):
-    """A manager that takes hosts of pools, as it said last how it stands (``entry``); ``at_s``: the
-    database's clock."""
+    """A manager that leases nodes of pools, with its last published state (``entry``); ``at_s``:
+    the database's clock."""
 
     __tablename__ = "manager"
     name: str = Field(primary_key=True)
@@ -220,7 +218,7 @@ class ManagerRow(SQLModel, table=True):
 
 
 class PoolRow(SQLModel, table=True):
-    """A pool of hosts, as it said last what it has decided and why (``entry``)."""
+    """A pool of nodes, with its last published decision and reasons (``entry``)."""
 
     __tablename__ = "pool"
     name: str = Field(primary_key=True)
@@ -230,8 +228,8 @@ class PoolRow(SQLModel, table=True):
 
 
 class MomentRow(SQLModel, table=True):
-    """What a pool had decided and had running at an instant, and how much its managers could use:
-    for its picture."""
+    """A pool's decided and running workers at an instant, and its managers' capacity: for its
+    chart."""
 
     __tablename__ = "pool_moment"
     id: int | None = Field(default=None, primary_key=True)
@@ -241,7 +239,8 @@ class MomentRow(SQLModel, table=True):
 
 
 class TokenRow(SQLModel, table=True):
-    """A secret that opens the service: only its digest is kept. ``session``: made by logging in."""
+    """A secret that grants access to the service: only its digest is stored. ``session``: created
+    by logging in."""
 
     __tablename__ = "token"
     id: str = Field(primary_key=True)
@@ -263,7 +262,7 @@ class GrantRow(SQLModel, table=True):
 
 
 class KeyRow(SQLModel, table=True):
-    """An idempotency key of a user: what was asked with it, and what was answered."""
+    """An idempotency key of a user: the request, and the answer."""
 
     __tablename__ = "idempotency_key"
     user: str = Field(primary_key=True)
@@ -274,7 +273,7 @@ class KeyRow(SQLModel, table=True):
 
 
 class AuditRow(SQLModel, table=True):
-    """Who did what, when, from where, and how it was answered."""
+    """A logged change: user, action, time, address, and answer."""
 
     __tablename__ = "audit"
     id: int | None = Field(default=None, primary_key=True)
@@ -287,7 +286,7 @@ class AuditRow(SQLModel, table=True):
 
 
 class TaskRecordRow(SQLModel, table=True):
-    """What one attempt of a task took, as JSON; ``key`` is its digest."""
+    """Resources used by one attempt of a task, as JSON; ``key`` is its digest."""
 
     __tablename__ = "task_record"
     key: str = Field(primary_key=True)
@@ -296,7 +295,7 @@ class TaskRecordRow(SQLModel, table=True):
 
 
 class ScoreRow(SQLModel, table=True):
-    """What a benchmark says of a machine, or of a site."""
+    """Benchmark score of a machine, or of a site."""
 
     __tablename__ = "machine_score"
     machine: str = Field(primary_key=True)

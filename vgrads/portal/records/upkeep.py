@@ -1,4 +1,4 @@
-"""The operator's hands on the database: the audit log read, an SQLite file copied while it is in
+"""Maintenance of the database: reading the audit log, backing up an SQLite file while it is in
 use."""
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.database import database_url, sqlite_file
+from vgrads.portal.records.database import sqlite_file
+from vgrads.portal.records.reading.reader import database_url
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
 
@@ -21,7 +22,7 @@ Json = dict[str, Any]
 
 
 def audit_rows(store: Store, user: str | None, limit: int) -> list[Json]:
-    """The newest entries of the audit log."""
+    """Return the newest entries of the audit log."""
     query = select(AuditRow).order_by(col(AuditRow.id).desc()).limit(limit)
     if user is not None:
         query = query.where(AuditRow.user == user)
@@ -30,16 +31,16 @@ def audit_rows(store: Store, user: str | None, limit: int) -> list[Json]:
 
 
 def back_up(url: str | None, file: Path) -> None:
-    """A consistent copy of an SQLite database, also while others write to it; InputError for any
+    """Make a consistent copy of an SQLite database, also during writes. Raise InputError for any
     other."""
     source = _file_of(url)
     if not source.is_file():
         raise InputError("there is no database", where=str(source))
     if file.exists():
-        raise InputError("is there already", where=str(file))
+        raise InputError("already exists", where=str(file))
     draft = file.with_name(file.name + ".draft")
     try:
-        os.close(os.open(draft, os.O_CREAT | os.O_RDWR, 0o600))  # as secret as the database
+        os.close(os.open(draft, os.O_CREAT | os.O_RDWR, 0o600))  # as private as the database
         with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(draft)) as new:
             old.backup(new)
         draft.replace(file)
@@ -47,17 +48,19 @@ def back_up(url: str | None, file: Path) -> None:
         raise InputError(f"cannot be written: {error}", where=str(file)) from error
 
 
-def back_up_beside(url: str | None, version: str) -> Path:
-    """A copy of an SQLite database beside it, before it is taken down to a version; InputError for
-    any other."""
+def back_up_before_upgrade(url: str | None, version: str) -> Path:
+    """Copy an SQLite database to its own folder, before it is migrated to a version. Raise
+    InputError for any other."""
     source = _file_of(url)
-    copy = source.with_name(f"{source.name}.before-{version}-{secrets.token_hex(3)}")
-    back_up(url, copy)
-    return copy
+    replica = source.with_name(f"{source.name}.before-{version}-{secrets.token_hex(3)}")
+    back_up(url, replica)
+    return replica
 
 
 def _file_of(url: str | None) -> Path:
-    found = sqlite_file(url or database_url())
-    if found is None:
-        raise InputError("is not an SQLite database", where="--db", fix="for PostgreSQL: pg_dump")
-    return found
+    path = sqlite_file(url or database_url())
+    if path is None:
+        raise InputError(
+            "is not an SQLite database", where="--db", fix="back up PostgreSQL with pg_dump"
+        )
+    return path

@@ -1,5 +1,5 @@
-"""The queue of background work, in the database: what is queued is done once, by whoever takes it
-first."""
+"""The queue of background work, in the database: each piece is done once, by the first process to
+take it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from vgrads.portal.records.lease import Watch, beat_of, is_dead, sign_of_life
+from vgrads.portal.records.heartbeat import Watch, is_dead
+from vgrads.portal.records.lease import heartbeat_of, make_heartbeat
+from vgrads.portal.records.reading.engine_reader import EngineReader
+from vgrads.portal.records.reading.run_rows import is_queued
 from vgrads.portal.records.tables import WorkRow
 
 PLAN, RUN = "plan", "run"
 MOST_TRIES = 3
-"""After so many processes that died over it, a piece of work is given up."""
+"""Number of processes that may die with a piece of work before it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A piece of work that was taken. ``tries``: processes that died over it."""
+class WorkItem:
+    """A piece of work that was taken. ``tries``: processes that died with it."""
 
     id: int
     kind: str
@@ -35,11 +38,17 @@ class Works:
     def __init__(self, engine: SqlEngine) -> None:
         self._engine, self._watch = engine, Watch()
 
-    def claim(self, owner: str, kinds: Sequence[str], busy: Container[int] = ()) -> Work | None:
-        """Take the oldest piece of these kinds that nobody answers for; None where there is none.
+    def add_run(self, set_id: str, run_id: str) -> None:
+        """Queue a run that exists, to be resumed."""
+        with Session(self._engine) as session:
+            session.add(WorkRow(kind=RUN, set_id=set_id, run_id=run_id))
+            session.commit()
 
-        ``busy``: what the owner is at. What else it has taken, it does not know of: the answer was
-        lost.
+    def claim(self, owner: str, kinds: Sequence[str], busy: Container[int] = ()) -> WorkItem | None:
+        """Take the oldest piece of these kinds without an owner; None where there is none.
+
+        ``busy``: the owner's current work. Other work recorded as its own is not known to it: the
+        answer was lost.
         """
         query = select(WorkRow).where(
             col(WorkRow.kind).in_(kinds), col(WorkRow.state).in_(("queued", "taken"))
@@ -50,25 +59,27 @@ class Works:
                 if row.id in busy:
                     continue
                 taken = row.state == "taken" and row.owner not in ("", owner)
-                answered = taken and not self._watch.judge(beat_of(session, row))
+                answered = taken and not self._watch.judge(heartbeat_of(session, row))
                 if not answered and _take(session, row, owner):
-                    return Work(int(row.id or 0), row.kind, row.set_id, row.run_id or "", row.tries)
+                    return WorkItem(
+                        int(row.id or 0), row.kind, row.set_id, row.run_id or "", row.tries
+                    )
         return None
 
     def renew(self, owner: str) -> None:
-        """Still at work."""
+        """Renew the owner's work."""
         self._update(
             col(WorkRow.owner) == owner,
             col(WorkRow.state) == "taken",
-            beats=WorkRow.beats + 1,
+            heartbeats=WorkRow.heartbeats + 1,
         )
 
-    def finish(self, work: Work, done: bool) -> None:
-        """It need not be done any more."""
+    def finish(self, work: WorkItem, done: bool) -> None:
+        """Remove finished work."""
         self._update(col(WorkRow.id) == work.id, state="done" if done else "failed")
 
-    def release(self, owner: str, work: Work | None = None) -> None:
-        """Let somebody else do what was taken; or one piece of it, over which a process died."""
+    def release(self, owner: str, work: WorkItem | None = None) -> None:
+        """Return taken work to the queue; or one piece of it, with which a process died."""
         mine = [col(WorkRow.owner) == owner, col(WorkRow.state) == "taken"]
         if work is None:
             self._update(*mine, state="queued", owner="")
@@ -78,34 +89,30 @@ class Works:
             )
 
     def drop(self, run_id: str) -> bool:
-        """Take a run out of the queue that nobody has taken, or only a process that is dead; False
-        where somebody has."""
+        """Remove a run from the queue if it was not taken, or only by a dead process; return False
+        where it was taken."""
         query = select(WorkRow).where(
             WorkRow.run_id == run_id, col(WorkRow.state).in_(("queued", "taken"))
         )
         with Session(self._engine) as session:
             row = session.exec(query).first()
-            if row is None or (row.state == "taken" and not is_dead(beat_of(session, row))):
+            if row is None or (row.state == "taken" and not is_dead(heartbeat_of(session, row))):
                 return False
-            seen = (
+            observed = (
                 col(WorkRow.id) == row.id,
                 col(WorkRow.state) == row.state,
-                col(WorkRow.beats) == row.beats,
+                col(WorkRow.heartbeats) == row.heartbeats,
             )
-            dropped = session.execute(update(WorkRow).where(*seen).values(state="done"))
+            dropped = session.execute(update(WorkRow).where(*observed).values(state="done"))
             session.commit()
         return bool(dropped.rowcount)  # type: ignore[attr-defined]
 
     def awaits(self, run_id: str) -> bool:
-        """True while a run is queued or taken: a service looks after it, or soon will."""
-        query = select(WorkRow.id).where(
-            WorkRow.run_id == run_id, col(WorkRow.state).in_(("queued", "taken"))
-        )
-        with Session(self._engine) as session:
-            return session.exec(query).first() is not None
+        """Return True while a run is queued or taken by a service."""
+        return is_queued(EngineReader(self._engine), run_id)
 
     def open_kinds(self) -> dict[str, int]:
-        """Kind → how many pieces are queued or taken."""
+        """Return kind → number of queued or taken pieces."""
         query = select(WorkRow.kind).where(col(WorkRow.state).in_(("queued", "taken")))
         with Session(self._engine) as session:
             kinds = session.exec(query).all()
@@ -113,21 +120,24 @@ class Works:
 
     def _update(self, *where: object, **values: object) -> None:
         with Session(self._engine) as session:
-            session.execute(update(WorkRow).where(*where).values(**sign_of_life(session), **values))  # type: ignore[arg-type]
+            change = update(WorkRow).where(*where)  # type: ignore[arg-type]
+            session.execute(change.values(**make_heartbeat(session), **values))
             session.commit()
 
 
 def _take(session: Session, row: WorkRow, owner: str) -> bool:
-    """Mark a row as taken; False where another was quicker."""
-    found = session.execute(
+    """Mark a row as taken; return False where another process was faster."""
+    result = session.execute(
         update(WorkRow)
         .where(
             col(WorkRow.id) == row.id,
             col(WorkRow.state) == row.state,
             col(WorkRow.owner) == row.owner,
-            col(WorkRow.beats) == row.beats,
+            col(WorkRow.heartbeats) == row.heartbeats,
         )
-        .values(state="taken", owner=owner, beats=row.beats + 1, **sign_of_life(session))
+        .values(
+            state="taken", owner=owner, heartbeats=row.heartbeats + 1, **make_heartbeat(session)
+        )
     )
     session.commit()
-    return bool(found.rowcount)  # type: ignore[attr-defined]
+    return bool(result.rowcount)  # type: ignore[attr-defined]

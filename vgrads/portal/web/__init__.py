@@ -1,1 +1,1 @@
-"""People at a browser, and programs: REST, pages, figures."""
+"""The web, for users and programs: REST, pages, metrics."""

@@ -1,7 +1,7 @@
-"""The REST service: hand over a set, read its plan and its Gantt chart, run it, ask what would be.
+"""The REST service: submit a set, read its plan and its Gantt chart, run it, query alternatives.
 
-A set that comes over HTTP may name only workflow files that the service itself ships: a path from
-outside opens nothing here.
+A set submitted over HTTP may name only workflow files that the service itself ships: no external
+path is opened.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.bag_routes import add_bag_routes
+from vgrads.portal.web.checked_routes import CheckedRoute
 from vgrads.portal.web.description import describe
 from vgrads.portal.web.grid_routes import add_grid_routes
-from vgrads.portal.web.guard import Guard, Limits
+from vgrads.portal.web.guard import Guard, RequestLimits
 from vgrads.portal.web.history_routes import add_history_routes, clear_uploads
 from vgrads.portal.web.live_routes import add_live_routes
-from vgrads.portal.web.oidc import Provider
 from vgrads.portal.web.page_routes import add_page_routes
 from vgrads.portal.web.pool_routes import add_pool_routes
 from vgrads.portal.web.problems import install_problem_handlers
@@ -27,7 +28,11 @@ from vgrads.portal.web.release_routes import add_release_routes
 from vgrads.portal.web.run_routes import add_run_routes
 from vgrads.portal.web.service import Bounds, Service
 from vgrads.portal.web.set_routes import add_set_routes
+from vgrads.portal.web.work_routes import add_work_routes
 from vgrads.vgrid.catalog import Catalog
+
+if TYPE_CHECKING:
+    from vgrads.portal.web.oidc import Provider
 
 _ABOUT = """Promise a deadline on machines you do not own.
 
@@ -40,15 +45,15 @@ def make_app(
     store: Store,
     catalog: Catalog,
     bounds: Bounds | None = None,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     oidc: Provider | None = None,
 ) -> FastAPI:
-    """The application over a store and a catalogue; ``app.state.service`` is what its endpoints
-    share."""
+    """Create the application over a store and a catalogue; ``app.state.service`` is the shared
+    state of its endpoints."""
     service = Service(store, catalog, bounds or Bounds(), oidc)
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         clear_uploads()
         service.start()
         try:
@@ -60,12 +65,13 @@ def make_app(
         title="vgrads",
         version=version("vgrads"),
         description=_ABOUT,
-        lifespan=life,
+        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
     )
+    app.router.route_class = CheckedRoute
     app.state.service = service
-    app.add_middleware(Guard, store=store, limits=limits or Limits(), meters=service.meters)
+    app.add_middleware(Guard, store=store, limits=limits or RequestLimits(), meters=service.meters)
     install_problem_handlers(app)
     add_set_routes(app, service)
     add_grid_routes(app, service.store, lambda: service.catalog, service.learned)
@@ -76,5 +82,6 @@ def make_app(
     add_bag_routes(app, service)
     add_pool_routes(app, service)
     add_page_routes(app, service)
+    add_work_routes(app, service)
     app.openapi = describe(app)  # type: ignore[method-assign]
     return app

@@ -9,22 +9,21 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.dispatch.storage.kept import (
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.folder import (
     NotOpen,
     check_open,
     more_commands,
 )
 from vgrads.kernel.errors import InputError
-from vgrads.portal.jobs.bags import dispatcher_folder
-from vgrads.portal.records.bags import ENDED
-from vgrads.portal.records.tables import BagRow
+from vgrads.portal.records.reading.bags import ENDED, BagEntry
 
 _MOST_LINE = 1 << 20
 BUNDLE = 10_000
 
 
-async def take_tasks(row: BagRow, request: Request) -> int:
-    """Keep the commands of a request; how many. 409 where the bag takes none."""
+async def take_tasks(row: BagEntry, request: Request) -> int:
+    """Store the commands of a request; return how many. 409 where the bag accepts none."""
     count, folder = 0, dispatcher_folder(row.dispatcher)
     await run_in_threadpool(_check_open, row)
     async for lines in _bundles(request.stream()):
@@ -33,17 +32,19 @@ async def take_tasks(row: BagRow, request: Request) -> int:
                 more_commands, folder, row.number, commands_of(lines, count)
             )
         except NotOpen as error:
-            raise HTTPException(409, f"{error}; {count} were taken") from error
+            raise HTTPException(409, f"{error}; {count} tasks were accepted") from error
         except InputError as error:
-            raise InputError(f"{error.what}; {count} were taken", where=error.where) from error
+            raise InputError(
+                f"{error.what}; {count} tasks were accepted", where=error.where
+            ) from error
     return count
 
 
-def _check_open(row: BagRow) -> None:
-    """409, with the reason, for a bag that takes no more tasks."""
+def _check_open(row: BagEntry) -> None:
+    """Raise 409, with the reason, for a bag that accepts no more tasks."""
     if row.state in ENDED or row.stop:
         raise HTTPException(
-            409, f"bag '{row.id}' is over: {row.state if row.state in ENDED else row.stop}"
+            409, f"bag '{row.id}' has ended: {row.state if row.state in ENDED else row.stop}"
         )
     try:
         check_open(dispatcher_folder(row.dispatcher), row.number)
@@ -52,7 +53,7 @@ def _check_open(row: BagRow) -> None:
 
 
 async def _bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """The lines of a stream, in bundles."""
+    """Yield the lines of a stream, in bundles."""
     left = b""
     lines: list[bytes] = []
     async for part in stream:
@@ -70,24 +71,29 @@ async def _bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 
 
 def commands_of(lines: list[bytes], first: int) -> list[str]:
-    """Commands of lines, read in one piece where nothing is wrong with them, which is faster."""
-    try:  # no text may hold a line's end, so that what is right together is right one by one
-        found = json.loads(b"[" + b",\n".join(lines) + b"]")
-    except ValueError:
-        found = []
-    good = len(found) == len(lines) and all(isinstance(c, str) and _does(c) for c in found)
-    return found if good else [_command(line, first + i) for i, line in enumerate(lines)]
+    """Parse commands from lines, as one piece where all are valid, which is faster."""
+    try:  # texts contain no newline: valid together, valid singly
+        result = json.loads(b"[" + b",\n".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        result = []
+    good = len(result) == len(lines) and all(isinstance(c, str) and _does(c) for c in result)
+    return result if good else [_command(line, first + i) for i, line in enumerate(lines)]
 
 
 def _does(command: str) -> bool:
+    """Return True for a command that can be stored, and run."""
+    try:
+        command.encode()  # half of a surrogate pair is no text
+    except UnicodeEncodeError:
+        return False
     return bool(command.strip()) and "\0" not in command
 
 
 def _command(line: bytes, number: int) -> str:
     try:
         command = json.loads(line)
-    except ValueError as error:
-        raise InputError(f"line {number + 1}: is no JSON", where="body") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"line {number + 1}: is not JSON", where="body") from error
     if not isinstance(command, str) or not _does(command):
-        raise InputError(f"line {number + 1}: a command is a text that is not empty", where="body")
+        raise InputError(f"line {number + 1}: a command must be a non-empty text", where="body")
     return command

@@ -1,4 +1,5 @@
-"""REST and pages: bags of tasks, handed over whole or task by task, their results as they come."""
+"""REST and pages: bags of tasks, submitted whole or task by task, and their results in real
+time."""
 
 from __future__ import annotations
 
@@ -14,28 +15,23 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.api.bags.answers import Results, how_it_ended, why
-from vgrads.dispatch.storage.kept import (
-    close_bag,
-    host_names,
-    is_worked_on,
-    open_bag,
-    read_latest,
-    read_status,
-)
+from vgrads.api.bags.answers import Results, exit_text, why
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.folder import close_bag, open_bag
+from vgrads.dispatch.storage.status import agent_names, is_worked_on, read_latest, read_status
 from vgrads.kernel.documents import parse_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.portal.charts.rates import rate_chart
-from vgrads.portal.jobs.bag_service import hand_over, read_document, source_of
-from vgrads.portal.jobs.bags import bag_standing, dispatcher_folder
+from vgrads.portal.jobs.bag_service import read_document, source_of, submit_bag
 from vgrads.portal.records.access import Principal
-from vgrads.portal.records.bags import ENDED, HERE, Bags
-from vgrads.portal.records.tables import BagRow
+from vgrads.portal.records.bags import BagStore
+from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry, bag_status
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
+from vgrads.portal.web.checked_routes import kind_of
 from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.page_context import page_of, reader_of
+from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.set_routes import kind_of
-from vgrads.portal.web.showing import page_of, reader_of
 
 BagId = Annotated[str, PathParameter(pattern=r"^bag-[0-9a-f]{10}$", examples=["bag-0123456789"])]
 Json = dict[str, Any]
@@ -51,11 +47,10 @@ _BODY = {
         for kind in ("application/json", "application/yaml")
     },
 }
+NDJSON = "application/x-ndjson"
 _TASKS = {
     "required": True,
-    "content": {
-        "application/x-ndjson": {"schema": {"type": "string"}, "example": '"sleep 1"\n"sleep 2"\n'}
-    },
+    "content": {NDJSON: {"schema": {"type": "string"}, "example": '"sleep 1"\n"sleep 2"\n'}},
 }
 _LOOK_S = 0.3
 _COUNTS = ("done", "failed", "running", "waiting", "tried_again", "copied", "rate")
@@ -70,17 +65,18 @@ _UNMEASURED: Json = dict.fromkeys(_COUNTS, 0) | {
 
 
 def add_bag_routes(app: FastAPI, service: Service) -> None:
-    """Handing over, adding, reading, following, cancelling; two pages."""
+    """Add routes to submit, add, read, follow and cancel; two pages."""
     _add_submission(app, service)
     _add_reading(app, service)
     _add_following(app, service)
     _add_pages(app, service)
 
 
-def visible_bag(service: Service, bag_id: str, who: Principal) -> BagRow:
-    """A bag that somebody may see; 404 where there is none, or it is another's."""
+def visible_bag(service: Service, bag_id: str, who: Principal) -> BagEntry:
+    """Return a bag that the user may see; 404 where there is none, or it belongs to another
+    user."""
     try:
-        row = Bags(service.store.engine).get(bag_id)
+        row = BagStore(service.store.engine).get(bag_id)
     except InputError as error:
         raise HTTPException(404, error.what) from error
     if not (who.operator or row.owner == who.user):
@@ -90,69 +86,75 @@ def visible_bag(service: Service, bag_id: str, who: Principal) -> BagRow:
 
 def _add_submission(app: FastAPI, service: Service) -> None:
     @app.post("/v1/bags", status_code=201, openapi_extra={"requestBody": _BODY})
-    async def submit_bag(request: Request, response: Response, who: Submitter) -> Json:
-        """Hand over a bag of tasks, as JSON or YAML. With ``open: true`` its commands come later
+    async def receive_bag(request: Request, response: Response, who: Submitter) -> Json:
+        """Submit a bag of tasks, as JSON or YAML. With ``open: true`` its commands are added later
         (``/tasks``)."""
         kind = kind_of(request.headers.get("content-type", ""))
         body = await request.body()
 
-        def keep() -> BagRow:
+        def keep() -> BagEntry:
             try:
-                given = parse_mapping(body.decode(), "body", kind)
+                value = parse_mapping(body.decode(), "body", kind)
             except UnicodeDecodeError as error:
                 raise InputError("is not UTF-8 text", where="body") from error
-            document = read_document(given, who.user)
+            document = read_document(value, who.user)
             granted = service.granted(who.user)
-            return hand_over(service.store, service.catalog, granted, document)
+            return submit_bag(service.store, service.catalog, granted, document)
 
         row = await run_in_threadpool(keep)
-        service.supervisor.poke()
+        service.supervisor.notify()
         response.headers["Location"] = f"/v1/bags/{row.id}"
         return {"id": row.id, "tasks": row.tasks, "state": row.state}
 
     @app.post("/v1/bags/{bag_id}/tasks", status_code=202, openapi_extra={"requestBody": _TASKS})
     async def add_tasks(bag_id: BagId, request: Request, who: Submitter) -> Json:
-        """Add commands to an open bag: a JSON string on each line, as many as you like, streamed.
+        """Add commands to an open bag: a JSON string on each line, any number, streamed.
 
-        What is wrong with a line ends it; the lines of whole bundles before it are kept, and the
-        answer says how many.
+        An invalid line ends the request; the lines of whole bundles before it are stored, and the
+        answer has their number.
         """
         row = await run_in_threadpool(visible_bag, service, bag_id, who)
         return {"id": row.id, "taken": await take_tasks(row, request)}
 
     @app.post("/v1/bags/{bag_id}/close", status_code=202)
     def close(bag_id: BagId, who: Submitter) -> Json:
-        """No more tasks come to an open bag: it ends when those that it has have ended."""
+        """Close an open bag: no more tasks can be added, and it ends when its tasks have ended."""
         row = visible_bag(service, bag_id, who)
         if not open_bag(dispatcher_folder(row.dispatcher), row.number).document.open:
-            raise HTTPException(409, f"bag '{bag_id}' was not submitted as an open one")
+            raise HTTPException(409, f"bag '{bag_id}' was not submitted as an open bag")
         close_bag(dispatcher_folder(row.dispatcher), row.number)
-        return {"id": row.id, "told": "no more tasks are taken"}
+        return {"id": row.id, **message("the bag is closed: it accepts no more tasks")}
 
     @app.delete("/v1/bags/{bag_id}", status_code=202)
     def cancel_bag(bag_id: BagId, who: Submitter) -> Json:
-        """Drop what has not ended of a bag; what runs is killed."""
-        row = visible_bag(service, bag_id, who)
-        _refuse_unattended(row)
-        Bags(service.store.engine).ask_to_stop(bag_id, f"cancelled by {who.user}")
-        service.supervisor.poke()
-        return {"id": row.id, "told": "its dispatcher was asked to stop it"}
+        """Cancel the remaining tasks of a bag; running ones are killed."""
+        return cancel_row(service, visible_bag(service, bag_id, who), who)
 
 
-def _refuse_unattended(row: BagRow) -> None:
-    """409 for a bag that is over, or of the command line whose dispatcher is gone: no service takes
-    its place."""
+def cancel_row(service: Service, row: BagEntry, who: Principal) -> Json:
+    """Cancel a bag; 409 where it has ended, or no dispatcher would do it."""
+    refuse_unattended(row, "cancel")
+    BagStore(service.store.engine).ask_to_stop(row.id, f"cancelled by {who.user}")
+    service.supervisor.notify()
+    return {"id": row.id, **message("asked its dispatcher to cancel it")}
+
+
+def refuse_unattended(row: BagEntry, verb: str) -> None:
+    """Raise 409 for a terminal bag, or one of the command line whose dispatcher is gone: no service
+    replaces that."""
     if row.state in ENDED:
-        raise HTTPException(409, f"bag '{row.id}' is over: {row.state}")
+        raise HTTPException(409, f"bag '{row.id}' has ended: {row.state}")
     if row.owner == HERE and not is_worked_on(dispatcher_folder(row.dispatcher)):
-        raise HTTPException(409, f"nobody is at work on bag '{row.id}'; see vgrads bags cancel")
+        raise HTTPException(
+            409, f"no dispatcher is running for bag '{row.id}'; see vgrads bags {verb}"
+        )
 
 
-_OF_ITS_ROW = ("number", "name", "owner", "state")  # a dispatcher that cannot read it may not know
+_OF_ITS_ROW = ("number", "name", "owner", "state")  # missing where a dispatcher cannot read the bag
 
 
-def standing_of(row: BagRow) -> Json:
-    """A bag: its row, and how it stood last."""
+def status_of(row: BagEntry) -> Json:
+    """Return a bag: its row, and its last status."""
     return {
         "id": row.id,
         "name": row.name,
@@ -160,16 +162,17 @@ def standing_of(row: BagRow) -> Json:
         "state": row.state,
         "tasks": row.tasks,
         "created": row.created.isoformat(),
-        **{k: v for k, v in bag_standing(row).items() if k not in _OF_ITS_ROW},
+        **{k: v for k, v in bag_status(row).items() if k not in _OF_ITS_ROW},
     }
 
 
-def _row_of(row: BagRow) -> Json:
-    """A bag for the pages: all that they show, also before its dispatcher has measured anything."""
-    return _UNMEASURED | standing_of(row)
+def _row_of(row: BagEntry) -> Json:
+    """Return a bag for the pages: all shown fields, also before its dispatcher has measured
+    anything."""
+    return _UNMEASURED | status_of(row)
 
 
-def _hosts_of(row: BagRow) -> Json:
+def _hosts_of(row: BagEntry) -> Json:
     status = read_status(dispatcher_folder(row.dispatcher))
     return {
         name: status.get(name)
@@ -189,16 +192,16 @@ def _hosts_of(row: BagRow) -> Json:
 def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get("/v1/bags")
     def list_bags(who: Reader, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> list[Json]:
-        """Your bags (an operator: all), newest first."""
-        rows = Bags(service.store.engine).newest(None if who.operator else who.user, limit)
-        return [standing_of(row) for row in rows]
+        """List your bags (an operator: all), newest first."""
+        rows = BagStore(service.store.engine).newest(None if who.operator else who.user, limit)
+        return [status_of(row) for row in rows]
 
     @app.get("/v1/bags/{bag_id}")
     def read_bag(bag_id: BagId, who: Reader) -> Json:
-        """How a bag stands: tasks waiting, running, done and failed, ends a second, hosts and why
-        they came and went."""
+        """Read the status of a bag: tasks waiting, running, done and failed, ends per second,
+        agents and why they joined and left."""
         row = visible_bag(service, bag_id, who)
-        return standing_of(row) | {"dispatcher": _hosts_of(row)}
+        return status_of(row) | {"dispatcher": _hosts_of(row)}
 
     @app.get("/v1/bags/{bag_id}/tasks/{task}")
     def explain_task(
@@ -207,25 +210,29 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         who: Reader,
         host: Annotated[str, Query(max_length=200)] = "",
     ) -> Json:
-        """Why a task stands where it stands, and why hosts (or one of them) do not have it: slot,
+        """Explain the state of a task, and why agents (or one of them) do not get it: policy slot,
         expression, values."""
-        row = visible_bag(service, bag_id, who)
-        try:
-            return why(dispatcher_folder(row.dispatcher), row.number, task, host)
-        except InputError as error:
-            raise HTTPException(404, str(error)) from error
+        return explain_bag_task(visible_bag(service, bag_id, who), task, host)
 
     @app.get("/v1/bags/{bag_id}/outputs/{name:path}", response_class=FileResponse)
     def read_output(
         bag_id: BagId, name: Annotated[str, PathParameter(max_length=1000)], who: Reader
     ) -> FileResponse:
-        """A file that a task of the bag wrote and its document declares."""
+        """Read a file that a task of the bag wrote and its document declares."""
         row = visible_bag(service, bag_id, who)
         folder = (source_of(row) / "results").resolve()
         path = (folder / name).resolve()
         if "\0" in name or not path.is_relative_to(folder) or not path.is_file():
             raise HTTPException(404, f"no output '{name}'")
         return FileResponse(path, media_type="application/octet-stream", filename=path.name)
+
+
+def explain_bag_task(row: BagEntry, task: int, host: str = "") -> Json:
+    """Explain the state of a task of a bag; 404 where there is none, or no such agent."""
+    try:
+        return why(dispatcher_folder(row.dispatcher), row.number, task, host)
+    except InputError as error:
+        raise HTTPException(404, str(error)) from error
 
 
 def _add_following(app: FastAPI, service: Service) -> None:
@@ -236,48 +243,53 @@ def _add_following(app: FastAPI, service: Service) -> None:
         follow: bool = False,
         skip: Annotated[int, Query(ge=0, le=10**12)] = 0,
     ) -> StreamingResponse:
-        """How each attempt ended, with what it printed: a JSON document a line, in the order of the
-        ends.
+        """Read the result of each attempt with its output: one JSON document per line, in the order
+        of the ends.
 
-        ``follow``: until the bag has ended; ``skip``: go on behind so many lines.
+        ``follow``: until the bag is terminal; ``skip``: continue after this many lines.
         """
         row = visible_bag(service, bag_id, who)
-        lines = _lines(service, row, follow, skip)
-        return StreamingResponse(lines, media_type="application/x-ndjson")
+        return StreamingResponse(result_lines(service, row, follow, skip), media_type=NDJSON)
 
-    def known(bag_id: BagId, who: Reader) -> BagRow:
+    def open_bag_row(bag_id: BagId, who: Reader) -> BagEntry:
         return visible_bag(service, bag_id, who)
 
     @app.get("/v1/bags/{bag_id}/events", response_class=EventSourceResponse)
-    async def bag_events(row: BagRow = Depends(known)) -> AsyncIterator[ServerSentEvent]:  # noqa: B008
-        """How the bag stands, as server-sent events whenever that changes; the last one is
+    async def bag_events(row: BagEntry = Depends(open_bag_row)) -> AsyncIterator[ServerSentEvent]:  # noqa: B008
+        """Stream the status of the bag as server-sent events at each change; the last one is
         ``end``."""
         before: Json = {}
         while not service.stopping.is_set():
-            fresh = await run_in_threadpool(Bags(service.store.engine).get, row.id)
-            told = await run_in_threadpool(standing_of, fresh)
+            fresh = await run_in_threadpool(BagStore(service.store.engine).get, row.id)
+            payload = await run_in_threadpool(status_of, fresh)
             if fresh.state in ENDED:
-                yield ServerSentEvent(data=told, event="end")
+                yield ServerSentEvent(data=payload, event="end")
                 return
-            if told != before:
-                yield ServerSentEvent(data=told, event="standing")
-            before = told
+            if payload != before:
+                yield ServerSentEvent(data=payload, event="status")
+                yield ServerSentEvent(data=payload, event="standing")  # the name in 0.2
+            before = payload
             await asyncio.sleep(_LOOK_S)
 
 
-async def _lines(service: Service, row: BagRow, follow: bool, skip: int) -> AsyncIterator[bytes]:
+async def result_lines(
+    service: Service, row: BagEntry, follow: bool = False, skip: int = 0, task: int | None = None
+) -> AsyncIterator[bytes]:
+    """Yield the results of a bag's attempts, or of those at one task, as lines of JSON."""
     reader = await run_in_threadpool(Results, dispatcher_folder(row.dispatcher), row.number)
     while True:
-        fresh = await run_in_threadpool(Bags(service.store.engine).get, row.id)
-        found = await run_in_threadpool(
-            lambda: [json.dumps(r).encode() + b"\n" for r in reader.more()]
+        fresh = await run_in_threadpool(BagStore(service.store.engine).get, row.id)
+        bodies = await run_in_threadpool(
+            lambda: [
+                json.dumps(r).encode() + b"\n" for r in reader.more() if task in (None, r["task"])
+            ]
         )
-        fresh_lines, skip = found[skip:], max(0, skip - len(found))
+        fresh_lines, skip = bodies[skip:], max(0, skip - len(bodies))
         for at in range(0, len(fresh_lines), BUNDLE):
             yield b"".join(fresh_lines[at : at + BUNDLE])
         if not follow or fresh.state in ENDED or service.stopping.is_set():
             return
-        if not found:
+        if not bodies:
             await asyncio.sleep(_LOOK_S)
 
 
@@ -285,7 +297,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/bags", response_class=HTMLResponse, include_in_schema=False)
     def bags_page(request: Request) -> HTMLResponse:
         who = reader_of(request)
-        rows = Bags(service.store.engine).newest(None if who.operator else who.user)
+        rows = BagStore(service.store.engine).newest(None if who.operator else who.user)
         return page_of(request, "/bags", "bags.html", bags=[_row_of(row) for row in rows])
 
     @app.get("/bags/{bag_id}/why", response_class=HTMLResponse, include_in_schema=False)
@@ -297,15 +309,15 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     ) -> HTMLResponse:
         row = visible_bag(service, bag_id, reader_of(request))
         try:
-            told, problem = why(dispatcher_folder(row.dispatcher), row.number, task, host), ""
+            payload, problem = why(dispatcher_folder(row.dispatcher), row.number, task, host), ""
         except InputError as error:
-            told, problem = {}, str(error)
+            payload, problem = {}, str(error)
         return page_of(
             request,
             "/bags",
             "bag_why.html",
             b=_row_of(row),
-            t=told,
+            t=payload,
             problem=problem,
             task=task,
             host=host,
@@ -326,16 +338,16 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         )
 
 
-def _last(row: BagRow) -> list[Json]:
-    """The latest ends that went wrong, and failing those the latest ones."""
+def _last(row: BagEntry) -> list[Json]:
+    """Return the latest failed ends, or if there are none the latest ones."""
     folder = dispatcher_folder(row.dispatcher)
-    found, names = read_latest(folder, row.number), host_names(folder)
-    ends = found["wrong"] or found["last"]
+    result, names = read_latest(folder, row.number), agent_names(folder)
+    ends = result["wrong"] or result["last"]
     commands = open_bag(folder, row.number).bag.commands if ends else ()
     return [
         end
         | {
-            "how": how_it_ended(end["code"]),
+            "how": exit_text(end["code"]),
             "host": names[end["host"]] if end["host"] < len(names) else "?",
             "command": commands.command(end["task"]) if end["task"] < len(commands) else "",  # type: ignore[union-attr]
         }

@@ -1,4 +1,4 @@
-"""The OpenAPI description: what FastAPI knows, with the errors as they really leave."""
+"""The OpenAPI description: FastAPI's, with the actual error responses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from vgrads.dispatch.document import BagDocument
+from vgrads.portal.web.joint_submissions import JointSubmissionDocument
+from vgrads.portal.web.release_routes import MailDocument
 from vgrads.workflows.sets import SetDocument
 
 Json = dict[str, Any]
 _PROBLEM = {
     "title": "Problem",
-    "description": "RFC 9457: what is wrong; `field` names the culprit.",
+    "description": "RFC 9457: description of the problem; `field` names the invalid field.",
     "type": "object",
     "required": ["type", "title", "status", "detail"],
     "properties": {
@@ -28,51 +30,52 @@ _PROBLEM = {
 _REFUSALS = {
     "400": "The body cannot be parsed",
     "401": "A token is needed",
-    "403": "The token has not the scope",
-    "404": "There is no such thing",
-    "409": "Not now, or not any more",
-    "412": "The plan is another one by now",
+    "403": "The token does not have the required scope",
+    "404": "Not found",
+    "409": "The current state does not allow this request",
+    "412": "The plan has changed",
     "413": "The body is too large",
     "422": "Something in the request is not valid",
     "429": "Too many requests",
-    "503": "Not reachable just now",
+    "503": "Currently not reachable",
 }
 _UNCHANGED = "304"
 
 
 def describe(app: FastAPI) -> Callable[[], Json]:
-    """``app.openapi``, with problem documents for every operation and a code for what is
-    unchanged."""
+    """Return ``app.openapi``, with problem documents for every operation and the code for unchanged
+    content."""
 
     def openapi() -> Json:
         if app.openapi_schema is None:
-            found = get_openapi(
+            result = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            schemas = found.setdefault("components", {}).setdefault("schemas", {})
+            schemas = result.setdefault("components", {}).setdefault("schemas", {})
             schemas |= {"Problem": _PROBLEM} | _set_schemas()
-            for methods in found["paths"].values():
+            for methods in result["paths"].values():
                 for operation in methods.values():
                     _complete(operation)
-            app.openapi_schema = found
+            app.openapi_schema = result
         return app.openapi_schema
 
     return openapi
 
 
 def _set_schemas() -> Json:
-    """What sets and bags look like: read apart from the framework, for they may be large."""
-    found: Json = {}
-    for model in (SetDocument, BagDocument):
+    """Return the schemas of sets and bags: parsed outside the framework, since they may be
+    large."""
+    result: Json = {}
+    for model in (SetDocument, BagDocument, MailDocument, JointSubmissionDocument):
         whole = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        found |= whole.pop("$defs", {}) | {model.__name__: whole}
-    return found
+        result |= whole.pop("$defs", {}) | {model.__name__: whole}
+    return result
 
 
 def _complete(operation: Json) -> None:
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    for code, told in _REFUSALS.items():
-        operation["responses"][code] = {"description": told, "content": content}
+    for code, text in _REFUSALS.items():
+        operation["responses"][code] = {"description": text, "content": content}
     if "If-None-Match" in operation.get("description", "") or operation["operationId"].startswith(
         "read_"
     ):

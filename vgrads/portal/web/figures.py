@@ -1,4 +1,4 @@
-"""Figures for Prometheus: requests as they come, and what the database holds when asked."""
+"""Metrics for Prometheus: counted requests, and values read from the database on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from vgrads.portal.records.bags import Bags
+from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.records.work import Works
@@ -18,11 +18,11 @@ from vgrads.vgrid.acquisition import Acquisition
 Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 _WAITS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0)
 _MOST_SLOTS = 100_000
-_RUNS = 100  # whose bounds are looked at
+_RUNS = 100  # whose bounds are evaluated
 
 
 class Meters:
-    """Counts of requests and how long they took, by route."""
+    """Number and duration of requests, by route."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -34,23 +34,23 @@ class Meters:
         )
         self.seconds = Histogram(
             "vgrads_http_seconds",
-            "Seconds a request took",
+            "Duration of requests in seconds",
             ["method", "route"],
             registry=self.registry,
         )
         self._bounds: dict[str, dict[tuple[str, str], int]] = {}
 
     def bounds_of(self, run: RunRow) -> dict[tuple[str, str], int]:
-        """How the bounds of an ended run's slots did; read once."""
+        """Return the results of an ended run's wait bounds; read once."""
         if run.id not in self._bounds:
             if len(self._bounds) > 10 * _RUNS:
                 self._bounds.clear()
-            self._bounds[run.id] = _held(json.loads(run.gantt))
+            self._bounds[run.id] = _slots_by_state(json.loads(run.gantt))
         return self._bounds[run.id]
 
 
-def _held(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """(site, yes or no) → slots of a run's chart that had a bound and were asked for."""
+def _slots_by_state(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Return (site, yes or no) → slots of a run's chart that had a bound and were requested."""
     counts: dict[tuple[str, str], int] = {}
     for slot in chart.get("slots", ()):
         actual, bound_s = slot.get("actual"), slot.get("ready_p95_s")
@@ -61,15 +61,15 @@ def _held(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     return counts
 
 
-class Figures:
-    """Runs by state, the promise record, slots by site and fate, waits, bounds that held, work in
-    the queue."""
+class ServiceMetrics:
+    """Runs by state, the promise record, slots by site and availability, waits, bounds that held,
+    queued work."""
 
     def __init__(self, store: Store, meters: Meters) -> None:
         self._store, self._meters = store, meters
 
     def collect(self) -> Iterator[Family]:
-        """All families, reckoned now."""
+        """Compute all metric families."""
         yield self._runs()
         yield from self._promises()
         slots = self._store.acquisitions(limit=_MOST_SLOTS)
@@ -78,7 +78,7 @@ class Figures:
         yield self._bounds()
         yield self._times()
         queue = GaugeMetricFamily(
-            "vgrads_work", "Pieces of work queued or under way", labels=["kind"]
+            "vgrads_work", "Work items that are queued or running", labels=["kind"]
         )
         for kind, count in Works(self._store.engine).open_kinds().items():
             queue.add_metric([kind], count)
@@ -91,8 +91,8 @@ class Figures:
         return runs
 
     def _bounds(self) -> Family:
-        """Of the newest runs' slots: how many were ready within the 95 % bound that the plan
-        stated, and not."""
+        """Return, for the newest runs' slots, how many were ready within the 95 % bound that the
+        plan stated, and not."""
         family = CounterMetricFamily(
             "vgrads_slot_bounds",
             "Slots of the newest runs, by whether the 95 % bound held",
@@ -108,11 +108,11 @@ class Figures:
         return family
 
     def _times(self) -> Family:
-        """Where the time of tasks went: of the newest runs that have ended, and of the newest
+        """Return the time of tasks by phase: of the newest terminal runs, and of the newest
         bags."""
         family = CounterMetricFamily(
             "vgrads_task_seconds",
-            "Seconds of the tasks of the newest runs and bags, by where they went",
+            "Seconds of the tasks of the newest runs and bags, by use",
             labels=["of", "part"],
         )
         spent: dict[tuple[str, str], float] = {}
@@ -120,36 +120,39 @@ class Figures:
             for name, seconds in (json.loads(run.outcome).get("times") or {}).items():
                 if name.endswith("_s"):
                     spent["runs", name[:-2]] = spent.get(("runs", name[:-2]), 0.0) + seconds
-        for bag in Bags(self._store.engine).newest():
-            told = json.loads(bag.summary)
-            ended = told.get("done", 0) + told.get("failed", 0)
-            for name, mean_s in (told.get("times") or {}).items():
+        for bag in BagStore(self._store.engine).newest():
+            message = json.loads(bag.summary)
+            ended = message.get("done", 0) + message.get("failed", 0)
+            for name, mean_s in (message.get("times") or {}).items():
                 spent["bags", name[:-2]] = spent.get(("bags", name[:-2]), 0.0) + mean_s * ended
         for labels, seconds in sorted(spent.items()):
             family.add_metric(list(labels), seconds)
         return family
 
     def _promises(self) -> Iterator[Family]:
-        """What was promised and what was kept: over many runs the two sums must be alike."""
+        """Return promised probabilities and kept promises: over many runs the two sums must
+        agree."""
         record = self._store.promise_record()
         promised = GaugeMetricFamily(
-            "vgrads_promised", "Sum of the promises of runs that ended", labels=[]
+            "vgrads_promised", "Sum of the promises of runs that have ended", labels=[]
         )
         promised.add_metric([], sum(p for p, _ in record))
         yield promised
-        kept = GaugeMetricFamily("vgrads_kept", "How many of these were kept", labels=[])
-        kept.add_metric([], sum(k for _, k in record))
-        yield kept
+        gauge = GaugeMetricFamily(
+            "vgrads_kept", "Number of these promises that were kept", labels=[]
+        )
+        gauge.add_metric([], sum(k for _, k in record))
+        yield gauge
 
 
 def _fates(slots: list[Acquisition]) -> Family:
     family = CounterMetricFamily(
-        "vgrads_slots", "Slots asked for, by site and fate", labels=["site", "fate"]
+        "vgrads_slots", "Requested slots, by site and outcome", labels=["site", "fate"]
     )
     counts: dict[tuple[str, str], int] = {}
-    for one in slots:
-        fate = "refused" if one.refused else "broken" if one.broken else "granted"
-        counts[one.site, fate] = counts.get((one.site, fate), 0) + 1
+    for slot in slots:
+        outcome = "refused" if slot.refused else "broken" if slot.broken else "granted"
+        counts[slot.site, outcome] = counts.get((slot.site, outcome), 0) + 1
     for labels, count in sorted(counts.items()):
         family.add_metric(list(labels), count)
     return family
@@ -157,12 +160,14 @@ def _fates(slots: list[Acquisition]) -> Family:
 
 def _waits(slots: list[Acquisition]) -> Family:
     family = HistogramMetricFamily(
-        "vgrads_slot_wait_seconds", "From asking for a slot to its being ready", labels=["site"]
+        "vgrads_slot_wait_seconds",
+        "Time from the request of a slot until it is ready",
+        labels=["site"],
     )
     by_site: dict[str, list[float]] = {}
-    for one in slots:
-        if one.ready_s is not None:
-            by_site.setdefault(one.site, []).append(one.ready_s - one.requested_s)
+    for slot in slots:
+        if slot.ready_s is not None:
+            by_site.setdefault(slot.site, []).append(slot.ready_s - slot.requested_s)
     for site, waits in sorted(by_site.items()):
         buckets = [(str(top), sum(w <= top for w in waits)) for top in _WAITS_S]
         family.add_metric([site], [*buckets, ("+Inf", len(waits))], sum(waits))

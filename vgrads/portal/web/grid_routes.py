@@ -45,7 +45,7 @@ _LONGEST_TRAJECTORY_S = 31 * 86400.0
 def add_grid_routes(
     app: FastAPI, store: Store, catalog: Callable[[], Catalog], learned_states: LearnedStates
 ) -> None:
-    """Routes over a store, the present catalogue and what states of its queues teach."""
+    """Add routes over a store, the current catalogue and the learned states of its queues."""
     _add_list_route(app, store, catalog)
     _add_queue_routes(app, catalog, learned_states)
     _add_trajectory_route(app, catalog, learned_states)
@@ -59,23 +59,23 @@ def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalo
         response: Response,
         who: Submitter,
     ) -> dict[str, Any]:
-        """Which nodes can be had for this request? Answers as ``vgrads offers --json``."""
-        wanted = request_from(document.model_dump(), "body")
-        grid = open_grid(catalog(), seen=store.acquisitions())
-        offer = procure(grid.catalog, grid.known, wanted)
+        """Query the available nodes for this request. Answers as ``vgrads offers --json``."""
+        request = request_from(document.model_dump(), "body")
+        grid = open_grid(catalog(), observed=store.acquisitions())
+        offer = procure(grid.catalog, grid.knowledge, request)
         answer = offer_json(offer)
-        grid_id = store.add_grid(wanted.name, answer, offer_gantt(offer), who.user)
+        grid_id = store.add_grid(request.name, answer, offer_gantt(offer), who.user)
         response.headers["Location"] = f"/v1/virtual-grids/{grid_id}"
         return {"id": grid_id, **answer}
 
     @app.get("/v1/virtual-grids/{grid_id}")
     def read(grid_id: GridId, who: Reader) -> JSONResponse:
-        """An offer that was made."""
+        """Read a stored offer."""
         return JSONResponse({"id": grid_id, **json.loads(_grid(store, grid_id, who).offer)})
 
     @app.get("/v1/virtual-grids/{grid_id}/gantt")
     def gantt(grid_id: GridId, who: Reader) -> JSONResponse:
-        """The Gantt query for an offer."""
+        """Read the Gantt chart of an offer."""
         return JSONResponse(json.loads(_grid(store, grid_id, who).gantt))
 
 
@@ -89,7 +89,7 @@ def _grid(store: Store, grid_id: str, who: Principal) -> GridRow:
 def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
     @app.get("/v1/sites")
     def sites(_: Reader) -> list[dict[str, Any]]:
-        """All sites with their queues, prices, and what runs saw of them."""
+        """List all sites with their queues, prices, and the observations of runs."""
         rows = site_rows.describe(catalog(), store.acquisitions())
         return [_without_paths(row) for row in rows]
 
@@ -108,15 +108,15 @@ def _add_queue_routes(
         method: How = "state",
         explain: bool = False,
     ) -> dict[str, Any]:
-        """How long will a job wait at most? As ``vgrads bound --json``."""
+        """Query an upper bound on a job's wait, as ``vgrads bound --json``."""
         settings = Settings(
             method=method, quantile=probability, confidence=confidence, knows_user=False
         )
-        asked = _asked(catalog(), site, queue, settings, learned_states)
-        found = asked.forecast.bound(procs, walltime_s, probability, confidence)
-        answer = bound_json(found, asked)
+        query = _query(catalog(), site, queue, settings, learned_states)
+        result = query.forecast.bound(procs, walltime_s, probability, confidence)
+        answer = bound_json(result, query)
         if explain:
-            answer["explanation"] = queries.explanation_of(asked, procs, walltime_s, probability)
+            answer["explanation"] = queries.explanation_of(query, procs, walltime_s, probability)
         return answer
 
     @app.get("/v1/sites/{site}/queues/{queue}/probability", dependencies=[READ])
@@ -129,12 +129,13 @@ def _add_queue_routes(
         confidence: Share = 0.95,
         method: How = "state",
     ) -> dict[str, Any]:
-        """How surely does a job start within a time? As ``vgrads probability --json``."""
+        """Query the probability that a job starts within a time, as ``vgrads probability
+        --json``."""
         settings = Settings(method=method, confidence=confidence, knows_user=False)
-        asked = _asked(catalog(), site, queue, settings, learned_states)
-        chance = float(asked.forecast.probability(procs, walltime_s, within_s, confidence))
-        jobs = len(asked.forecast.waits(procs, walltime_s))
-        return probability_json(asked, chance, within_s, jobs)
+        requested = _query(catalog(), site, queue, settings, learned_states)
+        chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
+        jobs = len(requested.forecast.waits(procs, walltime_s))
+        return probability_json(requested, chance, within_s, jobs)
 
 
 def _add_trajectory_route(
@@ -150,31 +151,32 @@ def _add_trajectory_route(
         probability: Share = 0.9,
         method: How = "state",
     ) -> dict[str, Any]:
-        """When must a job be submitted to run by a given time? As ``vgrads trajectory --json``."""
+        """Query when a job must be submitted to run by a given time, as ``vgrads trajectory
+        --json``."""
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
-        asked = _asked(
+        query = _query(
             catalog(), site, queue, Settings(method=method, knows_user=False), learned_states
         )
         limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
-        wanted = Reservation(
+        reservation = Reservation(
             procs=procs,
             walltime_s=walltime_s,
             start_by_s=start_by_s,
             probability=probability,
             max_walltime_s=limit_s,
         )
-        return trajectory_json(queries.walk(asked, wanted))
+        return trajectory_json(queries.walk(query, reservation))
 
 
-def _asked(
+def _query(
     catalog: Catalog, site: str, queue: str, settings: Settings, learned_states: LearnedStates
-) -> queries.AskedQueue:
-    """The history behind a queue, by its state once that is learned; 404 where there is no such
-    queue or no history."""
-    for known in catalog.sites:
-        for entry in known.queues:
-            if (known.name, entry.name) == (site, queue):
+) -> queries.QueueQuery:
+    """Return the query of a queue's history, by its state once that is learned; 404 where there is
+    no such queue or no history."""
+    for stage_site in catalog.sites:
+        for entry in stage_site.queues:
+            if (stage_site.name, entry.name) == (site, queue):
                 if entry.history is None:
                     raise HTTPException(404, f"'{site}/{queue}' has no history")
                 learned = None
@@ -186,10 +188,10 @@ def _asked(
 
 
 def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
-    """A site's row without the places of its files, which are nobody's business outside."""
+    """Return a site's row without the paths of its files, which are internal."""
     queues = []
     for queue in row["queues"]:
         history = queue["history"]
-        kept = None if history is None else {k: v for k, v in history.items() if k != "file"}
-        queues.append(queue | {"history": kept})
+        stored = None if history is None else {k: v for k, v in history.items() if k != "file"}
+        queues.append(queue | {"history": stored})
     return row | {"queues": queues}

@@ -1,12 +1,13 @@
-"""What stands before every request: who it is, how much and how often they may ask, what is written
-down."""
+"""Checks of every request: authentication, size and rate limits, audit log."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
@@ -14,20 +15,18 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from limits import parse
-from limits.storage import MemoryStorage
-from limits.strategies import FixedWindowRateLimiter
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vgrads.kernel.errors import SiteError
-from vgrads.portal.records.access import EVERYBODY_HERE, Access, Principal, secret_digest
+from vgrads.kernel.rate_limiter import RateLimiter, parse_rate
+from vgrads.portal.records.access import EVERYBODY_HERE, AccessControl, Principal, secret_digest
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
+from vgrads.portal.web.checked_routes import authorise, bounded, requires
 from vgrads.portal.web.figures import Meters
 from vgrads.portal.web.problems import FAULT, refusal
 
@@ -35,10 +34,10 @@ COOKIE = "vgrads_session"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _METHODS = (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
 _ENTRANCE = ("/login", "/logout")
-_MOST_UNKNOWN = 4096  # bytes of a body from somebody who is not known: a token is shorter
-_REMEMBERED_S = 5.0  # a token that was looked up; a revoked one opens that long
-_LOGINS = "10/minute"  # wrong secrets: one of them, and all from one address
-_UNWRITTEN = ("/turns/", "/ends")  # too many, and no decision of a person
+_MOST_UNKNOWN = 4096  # bytes of an unauthenticated body; tokens are shorter
+_REMEMBERED_S = 5.0  # of a token's lookup; a revoked one is valid that long
+_LOGINS = "10/minute"  # wrong secrets: of one secret, and from one address
+_UNWRITTEN = ("/permits/", "/completions", "/turns/", "/ends")  # too many; no person decides
 _LEDGER = ("/v1/managers/", "/v1/pools/")  # the same
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -52,24 +51,25 @@ _log = logging.getLogger("vgrads.access")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Bodies in bytes, requests by rate (as ``200/second``; empty: any). ``tokens``: asked of
-    everybody.
+class RequestLimits:
+    """Limits: bodies in bytes, requests by rate (as ``200/second``; empty: any), ``at_once``:
+    requests of one user, event streams included. ``tokens``: required of every user.
 
-    ``url``: under which people know the service, where that is another than it sees itself.
-    ``own``: the digest of the one secret that opens a service which is somebody's own.
+    ``url``: public address of the service, where it differs from its own view. ``own``: the digest
+    of the single secret of a personal service.
     """
 
     tokens: bool = False
     rate: str = ""
+    at_once: int = 128
     body: int = 32 * 2**20
     upload: int = 256 * 2**20
     url: str = ""
     own: str = ""
 
 
-class Refused(Exception):
-    """A request that goes no further."""
+class RequestRefused(Exception):
+    """A rejected request."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status_code)
@@ -78,7 +78,7 @@ class Refused(Exception):
 
 @dataclass
 class _Exchange:
-    """One request as it goes through."""
+    """One request in progress."""
 
     scope: Scope
     headers: Headers
@@ -93,7 +93,7 @@ class _Exchange:
 
     @property
     def method(self) -> str:
-        """As HTTP knows it: anybody may send any word."""
+        """Return the HTTP method, if it is a standard one: clients may send any word."""
         method = str(self.scope["method"])
         return method if method in _METHODS else "OTHER"
 
@@ -110,15 +110,16 @@ class _Exchange:
 class Guard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, store: Store, limits: Limits, meters: Meters) -> None:
+    def __init__(self, app: ASGIApp, store: Store, limits: RequestLimits, meters: Meters) -> None:
         self._app, self._store, self._limits, self._meters = app, store, limits, meters
-        self._access = Access(store.engine)
-        self._known: dict[str, tuple[float, Principal | None]] = {}
+        self._access = AccessControl(store.engine)
+        self._principals: dict[str, tuple[float, Principal | None]] = {}
         self._all: Mapping[str, Principal] = {}
         self._taken_s, self._lock = -1.0, threading.Lock()
-        self._limiter = FixedWindowRateLimiter(MemoryStorage())
-        self._rate = parse(limits.rate) if limits.rate else None
-        self._logins = parse(_LOGINS)
+        self._limiter = RateLimiter()
+        self._at_once: Counter[str] = Counter()
+        self._rate = parse_rate(limits.rate) if limits.rate else None
+        self._logins = parse_rate(_LOGINS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -129,15 +130,16 @@ class Guard:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status, exchange.begun = message["status"], True
-                self._dress(MutableHeaders(scope=message), exchange)
+                self._add_headers(MutableHeaders(scope=message), exchange)
             await send(message)
 
         try:
             scope.setdefault("state", {}).update(principal=None, forget=self.forget)
             await self._admit(exchange)
             scope["state"]["principal"] = exchange.principal
-            await self._app(scope, _bounded(receive, self._most(exchange)), answer)
-        except Refused as refused:
+            with self._counted(exchange):
+                await self._app(scope, bounded(receive, self._most(exchange)), answer)
+        except RequestRefused as refused:
             await refused.response(scope, receive, answer)
         except Exception:
             _log.exception("%s %s failed", exchange.method, exchange.path)
@@ -147,8 +149,22 @@ class Guard:
         finally:
             await self._write_down(exchange)
 
+    @contextmanager
+    def _counted(self, exchange: _Exchange) -> Iterator[None]:
+        """Count a request of its user while it is answered."""
+        who = exchange.who
+        if self._at_once[who] >= self._limits.at_once:
+            raise RequestRefused(_too_many(exchange.scope, self._limits.at_once))
+        self._at_once[who] += 1
+        try:
+            yield
+        finally:
+            self._at_once[who] -= 1
+            if not self._at_once[who]:
+                del self._at_once[who]
+
     async def _admit(self, exchange: _Exchange) -> None:
-        """Who it is, how often, how much: asked before anything of the body is looked at."""
+        """Check user, rate and size before any of the body is read."""
         self._refuse_other_origins(exchange)
         secret = _secret(exchange.headers)
         if secret:
@@ -156,66 +172,66 @@ class Guard:
         elif not self._limits.tokens:
             exchange.principal = EVERYBODY_HERE
         if self._rate is not None and not self._limiter.hit(self._rate, exchange.who):
-            reset_s = self._limiter.get_window_stats(self._rate, exchange.who).reset_time
-            raise Refused(_too_often(exchange.scope, reset_s))
+            wait_s = self._limiter.wait_s(self._rate, exchange.who)
+            raise RequestRefused(_too_often(exchange.scope, wait_s))
         if exchange.principal is None and not _is_open(exchange):
-            raise Refused(_unknown(exchange.scope))
+            raise RequestRefused(_unknown(exchange.scope))
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most(exchange):
-            raise Refused(_too_large(exchange.scope, self._most(exchange)))
+            raise RequestRefused(_too_large(exchange.scope, self._most(exchange)))
 
     def _find(self, secret: str, exchange: _Exchange) -> Principal | None:
-        """Whose secret it is. Wrong ones are slowed, by what they are and where they come from;
-        right ones never."""
-        kept = self._known.get(secret)
-        if kept is not None and kept[0] > time.monotonic():
-            return kept[1]
+        """Return the owner of a secret. Wrong secrets are rate-limited, by secret and by address;
+        valid ones never."""
+        retained = self._principals.get(secret)
+        if retained is not None and retained[0] > time.monotonic():
+            return retained[1]
         digest = secret_digest(secret)
         if self._limits.own:
             return EVERYBODY_HERE if compare_digest(digest, self._limits.own) else None
         if not self._limiter.test(self._logins, "secret", digest):
-            raise Refused(self._slowed(exchange, "secret", digest))
+            raise RequestRefused(self._slowed(exchange, "secret", digest))
         noisy = not self._limiter.test(self._logins, "address", exchange.address)
-        found = self._snapshot().get(digest) if noisy else self._access.find(secret)
-        if found is None:
+        principal = self._snapshot().get(digest) if noisy else self._access.find(secret)
+        if principal is None:
             self._limiter.hit(self._logins, "secret", digest)
             if not self._limiter.hit(self._logins, "address", exchange.address):
-                raise Refused(self._slowed(exchange, "address", exchange.address))
+                raise RequestRefused(self._slowed(exchange, "address", exchange.address))
             return None
-        if len(self._known) > 10_000:
-            self._known.clear()
-        self._known[secret] = (time.monotonic() + _REMEMBERED_S, found)
-        return found
+        if len(self._principals) > 10_000:
+            self._principals.clear()
+        self._principals[secret] = (time.monotonic() + _REMEMBERED_S, principal)
+        return principal
 
     def _snapshot(self) -> Mapping[str, Principal]:
-        """Whose every secret is, as of the last second: whoever guesses makes the database no
-        work."""
+        """Return the owners of all secrets, at most one second old: guessing causes no load on the
+        database."""
         with self._lock:
             if time.monotonic() - self._taken_s > 1.0:
                 self._all, self._taken_s = self._access.everybody(), time.monotonic()
             return self._all
 
     def _slowed(self, exchange: _Exchange, *what: str) -> Response:
-        reset_s = self._limiter.get_window_stats(self._logins, *what).reset_time
-        return _too_often(exchange.scope, reset_s)
+        return _too_often(exchange.scope, self._limiter.wait_s(self._logins, *what))
 
     def forget(self, secret: str) -> None:
-        """A session has ended: at once."""
-        self._known.pop(secret, None)
+        """Forget what was read of a session that has begun or ended, at once."""
+        with self._lock:
+            self._principals.pop(secret, None)
+            self._taken_s = -1.0
 
     def _refuse_other_origins(self, exchange: _Exchange) -> None:
-        """What changes something may come from our own pages or from programs, not from pages of
-        others."""
+        """Reject changes from pages of other origins; our own pages and programs may make them."""
         origin = exchange.headers.get("origin")
         if exchange.method in _SAFE or origin is None:
             return
         own = f"{exchange.scope.get('scheme', 'http')}://{exchange.headers.get('host', '')}"
         if origin not in (own, self._limits.url or own):
-            raise Refused(
+            raise RequestRefused(
                 refusal(
                     exchange.scope,
                     403,
-                    "Another site's page",
+                    "Request from another origin",
                     f"Origin: '{origin}' is not this service",
                 )
             )
@@ -226,7 +242,7 @@ class Guard:
         large = exchange.path.endswith("/history") or _adds_tasks(exchange.path)
         return self._limits.upload if large else self._limits.body
 
-    def _dress(self, headers: MutableHeaders, exchange: _Exchange) -> None:
+    def _add_headers(self, headers: MutableHeaders, exchange: _Exchange) -> None:
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
         if not exchange.path.startswith("/static/"):
@@ -251,9 +267,9 @@ class Guard:
                 "ms": round(1000 * seconds, 2),
             },
         )
-        known = exchange.principal is not None or exchange.path in _ENTRANCE
+        existing = exchange.principal is not None or exchange.path in _ENTRANCE
         if (
-            known
+            existing
             and method not in _SAFE
             and exchange.status != 429
             and not _unwritten(exchange.path)
@@ -271,7 +287,7 @@ class Guard:
             except (
                 SQLAlchemyError,
                 SiteError,
-            ) as error:  # what was asked has been done, or refused
+            ) as error:  # the request has been processed, or rejected
                 _log.error("the audit log cannot be written: %s", error)
 
 
@@ -288,20 +304,20 @@ def _unwritten(path: str) -> bool:
 
 
 def _secret(headers: Headers) -> str:
-    """The secret that a request carries: a bearer token, or a session's cookie."""
+    """Return the secret of a request: a bearer token, or a session's cookie."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme:
         return token.strip() if scheme.lower() == "bearer" else "none"
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
 def _is_open(exchange: _Exchange) -> bool:
-    """Where people come who are not known yet: pages, which lead them to the entrance, and the
-    entrance."""
+    """Return True for addresses without authentication: pages, which redirect to the login page,
+    and the login page."""
     if exchange.path.startswith("/v1/"):
         return False
     return exchange.method in _SAFE or exchange.path in _ENTRANCE
@@ -314,9 +330,17 @@ def _unknown(scope: Scope) -> Response:
     return answer
 
 
-def _too_often(scope: Scope, reset_s: float) -> Response:
+def _too_often(scope: Scope, wait_s: float) -> Response:
     response = refusal(scope, 429, "Too many requests", "too many requests; see Retry-After")
-    response.headers["Retry-After"] = str(max(1, round(reset_s - time.time())))
+    response.headers["Retry-After"] = str(max(1, round(wait_s)))
+    response.headers["Connection"] = "close"
+    return response
+
+
+def _too_many(scope: Scope, most: int) -> Response:
+    text = f"at most {most} requests of one user at once, event streams included"
+    response = refusal(scope, 429, "Too many requests at once", text)
+    response.headers["Retry-After"] = "1"
     response.headers["Connection"] = "close"
     return response
 
@@ -329,45 +353,24 @@ def _too_large(scope: Scope, most: int) -> Response:
     return answer
 
 
-def _bounded(receive: Receive, most: int) -> Callable[[], Awaitable[Message]]:
-    """``receive``, until more than ``most`` bytes have come."""
-    came = 0
-
-    async def bounded() -> Message:
-        nonlocal came
-        message = await receive()
-        came += len(message.get("body", b""))
-        if came > most:
-            raise HTTPException(413, f"body: at most {most} bytes")
-        return message
-
-    return bounded
-
-
 _bearer = HTTPBearer(auto_error=False, description="A token of `vgrads token create`.")
 
 
 def needs(scope: str) -> Any:
-    """A dependency: the principal of a request, who must have a scope."""
+    """Return a dependency: the principal of a request, who must have a scope."""
 
     def principal(
         request: Request,
         _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
     ) -> Principal:
-        found: Principal | None = request.scope["state"]["principal"]
-        if found is None:
-            raise HTTPException(
-                401, "a token is needed: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"}
-            )
-        if not found.may(scope):
-            raise HTTPException(403, f"the token does not have the scope '{scope}'")
-        return found
+        return authorise(request, scope)
 
+    requires(scope, principal)
     return Depends(principal)
 
 
 READ = needs("read")
-"""For routes that do not ask who it is."""
+"""For routes that do not use the principal."""
 Reader = Annotated[Principal, READ]
 Submitter = Annotated[Principal, needs("submit")]
 Operator = Annotated[Principal, needs("operate")]

@@ -1,5 +1,5 @@
-"""REST: a log of a queue is handed over, streamed to a file, checked, and only then put in place of
-the old one."""
+"""REST: upload of a queue's log, streamed to a file, checked, and only then put in place of the old
+one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ENDINGS = {b"\x1f\x8b": ".gz", b"\xfd7": ".xz"}
 
 
 def add_history_routes(app: FastAPI, service: Service) -> None:
-    """The upload of histories."""
+    """Add the upload of histories."""
 
     @app.post(
         "/v1/sites/{site}/history",
@@ -52,8 +52,8 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
         queue: Annotated[str | None, Query(max_length=200)] = None,
         form: Annotated[str | None, Query(alias="format", max_length=20)] = None,
     ) -> dict[str, Any]:
-        """A log (any format that vgrads reads; plain, gzip or xz) as the body, or as the file of a
-        form: the history of a queue from now on."""
+        """Upload a log (any format that vgrads reads; plain, gzip or xz) as the body, or as the
+        file of a form: it becomes the history of a queue."""
         if form is not None and form not in FORMATS:
             raise InputError(f"unknown format '{form}'", where="format", fix=", ".join(FORMATS))
         target = _queue(service.catalog, site, queue)
@@ -76,12 +76,12 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
 
 
 def uploads() -> Path:
-    """Where logs lie until they have been checked."""
+    """Return the folder of logs that are not yet checked."""
     return home() / "uploads"
 
 
 def clear_uploads() -> None:
-    """Remove what a service that was killed had not received to its end."""
+    """Remove incomplete uploads of a service that was killed."""
     shutil.rmtree(uploads(), ignore_errors=True)
 
 
@@ -89,15 +89,18 @@ def _queue(catalog: Catalog, name: str, queue: str | None) -> Queue:
     site = next((s for s in catalog.sites if s.name == name), None)
     if site is None:
         raise HTTPException(404, f"no site '{name}'")
-    found = [q for q in site.queues if queue in (None, q.name)]
-    if len(found) != 1:
-        known = ", ".join(q.name for q in site.queues)
-        raise InputError("which queue is meant?", where="queue", fix=f"one of {known}")
-    return found[0]
+    queues = [q for q in site.queues if queue in (None, q.name)]
+    if len(queues) != 1:
+        choices = ", ".join(q.name for q in site.queues)
+        raise InputError(
+            "the name of the queue is missing", where="queue", fix=f"choose one of {choices}"
+        )
+    return queues[0]
 
 
 async def _body(request: Request) -> AsyncIterator[bytes]:
-    """The log's bytes: the body itself, or the one file of a form (``curl -F file=@LOG``)."""
+    """Return the log's bytes: the body itself, or the one file of a form (``curl -F
+    file=@LOG``)."""
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         async for chunk in request.stream():
             yield chunk
@@ -111,7 +114,7 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
 
 
 async def _receive(stream: AsyncIterator[bytes], path: Path) -> Path:
-    """The body as a file, with the ending of what it is packed with."""
+    """Store the body in a file, with the extension of its compression."""
     first = b""
     with path.open("wb") as file:
         async for chunk in stream:
@@ -121,12 +124,12 @@ async def _receive(stream: AsyncIterator[bytes], path: Path) -> Path:
 
 
 def _read(path: Path, form: str | None, queue: Queue, limit: int) -> JobLog:
-    """The log, if it is one and says something about the queue."""
+    """Read the log; it must be valid and have jobs of the queue."""
     try:
         _measure(path, limit)
         log = read_history(path, form)
         if not len(log.only_queue(queue.of_log)):
-            raise InputError(f"no job of queue '{queue.log_queue}' is in it")
+            raise InputError(f"contains no job of queue '{queue.log_queue}'")
     except InputError as error:
         raise InputError(
             f"{error.what}" + (f" ({error.fix})" if error.fix else ""), where="body"
@@ -135,8 +138,8 @@ def _read(path: Path, form: str | None, queue: Queue, limit: int) -> JobLog:
 
 
 def _measure(path: Path, limit: int) -> None:
-    """InputError for what would unpack to more than the limit, found without unpacking more than
-    that."""
+    """Raise InputError for a file that would unpack to more than the limit, without unpacking more
+    than that."""
     if path.suffix not in _ENDINGS.values():
         return
     opener: Any = gzip.open if path.suffix == ".gz" else lzma.open

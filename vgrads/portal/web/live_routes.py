@@ -1,4 +1,4 @@
-"""What goes on: events of a run as they happen, cancelling, turns for outside engines, figures for
+"""Active runs: events in real time, cancellation, start permits for outside engines, metrics for
 Prometheus."""
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import Document
 from vgrads.portal.jobs.runs import ask_to_stop
 from vgrads.portal.records.access import Principal
-from vgrads.portal.records.run_lease import leave_word
-from vgrads.portal.records.store import GOES_ON
+from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.run_lease import store_stop_request
 from vgrads.portal.records.tables import RunRow
-from vgrads.portal.web.figures import Figures
+from vgrads.portal.web.figures import ServiceMetrics
 from vgrads.portal.web.guard import Reader, Submitter, needs
+from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$")]
@@ -31,11 +32,11 @@ RunId = Annotated[str, PathParameter(pattern=r"^run-[0-9a-f]{10}$")]
 Name = Annotated[str, PathParameter(max_length=200)]
 _LOOK_S = 0.5
 _LONGEST_WAIT_S = 30.0
-_BEGIN_S = 20.0  # patience with a run that was queued, or taken over after a restart
+_BEGIN_S = 20.0  # wait for a run that is queued, or being taken over
 
 
 class EndReport(Document):
-    """How a copy of a task ended, as an outside engine tells it."""
+    """Result of a task's replica, reported by an outside engine."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -51,36 +52,38 @@ class EndReport(Document):
 
 
 def add_live_routes(app: FastAPI, service: Service) -> None:
-    """Events, cancelling, turns, metrics."""
+    """Add events, cancellation, start permits, metrics."""
     _add_events(app, service)
-    _add_turns(app, service)
+    _add_permits(app, service)
 
     @app.delete("/v1/workflow-sets/{set_id}", status_code=202)
     def cancel(set_id: SetId, who: Submitter) -> dict[str, Any]:
-        """Stop the run of a set and give back everything that it holds."""
+        """Cancel the run of a set and release everything that it holds."""
         return cancel_run(service, set_id, who)
 
     @app.get("/metrics", include_in_schema=False)
     def metrics(_: Annotated[Principal, needs("metrics")]) -> Response:
-        """Figures for Prometheus: requests so far, and what the database holds when asked."""
+        """Read metrics for Prometheus: requests so far, and values read from the database on
+        request."""
         registry = CollectorRegistry()
-        registry.register(Figures(service.store, service.meters))
+        registry.register(ServiceMetrics(service.store, service.meters))
         text = generate_latest(registry) + generate_latest(service.meters.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def cancel_run(service: Service, set_id: str, who: Principal) -> dict[str, Any]:
-    """Have the newest run of a set stopped; 409 where none goes on, or nobody looks after it."""
+def cancel_run(service: Service, set_id: str, who: Principal, run_id: str = "") -> dict[str, Any]:
+    """Cancel a run of a set, or its newest; 409 where none is active, or it has no manager."""
     run = _newest(service, set_id, who)
+    run = service.store.get_run(run_id) if run_id else run
     if run is None or run.state not in GOES_ON:
-        raise HTTPException(409, f"set '{set_id}' has no run that goes on")
+        raise HTTPException(409, f"set '{set_id}' has no active run")
     reason = f"cancelled by {who.user}"
     done = ask_to_stop(service.store, run.id, reason)
     if not done and not service.supervisor.works.awaits(run.id):
-        raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
+        raise HTTPException(409, f"no manager is running for run '{run.id}'; see vgrads cancel")
     if not done:
-        leave_word(service.store.engine, run.id, reason)
-    return {"run": run.id, "told": done or "its manager was asked to stop"}
+        store_stop_request(service.store.engine, run.id, reason)
+    return {"run": run.id, **message(done or "asked its manager to stop")}
 
 
 def _newest(service: Service, set_id: str, who: Principal) -> RunRow | None:
@@ -91,7 +94,7 @@ def _newest(service: Service, set_id: str, who: Principal) -> RunRow | None:
 def _add_events(app: FastAPI, service: Service) -> None:
     def newest(
         set_id: SetId, who: Reader
-    ) -> RunRow | None:  # before the stream begins: it may be refused
+    ) -> RunRow | None:  # before the stream starts: the request may be rejected
         return _newest(service, set_id, who)
 
     @app.get("/v1/workflow-sets/{set_id}/events", response_class=EventSourceResponse)
@@ -99,20 +102,20 @@ def _add_events(app: FastAPI, service: Service) -> None:
         last_event_id: Annotated[str | None, Header()] = None,
         run: RunRow | None = Depends(newest),  # noqa: B008  # a local name cannot stand in an annotation
     ) -> AsyncIterator[ServerSentEvent]:
-        """The journal of the newest run as server-sent events; ``Last-Event-ID`` goes on behind
-        that one.
+        """Stream the journal of the newest run as server-sent events; ``Last-Event-ID`` continues
+        after that one.
 
         The last event is ``end`` with the run's state.
         """
         if run is None:
             yield ServerSentEvent(data={"state": "planned"}, event="end", id="none")
             return
-        async for one in _follow(service, run.id, _position(last_event_id, run.id)):
-            yield one
+        async for event in _follow(service, run.id, _position(last_event_id, run.id)):
+            yield event
 
 
 def _position(last: str | None, run_id: str) -> int:
-    """Where to go on: behind the event that was seen last, if it was of this run."""
+    """Return the position after the last received event, if it was of this run."""
     run, _, position = (last or "").partition(":")
     return int(position) + 1 if run == run_id and position.isdigit() else 0
 
@@ -121,8 +124,8 @@ async def _follow(service: Service, run_id: str, position: int) -> AsyncIterator
     store = service.store
     while not service.stopping.is_set():
         state = (await run_in_threadpool(store.get_run, run_id)).state
-        found = await run_in_threadpool(store.events, run_id, position)
-        for body in found:
+        result = await run_in_threadpool(store.events, run_id, position)
+        for body in result:
             yield ServerSentEvent(data=body, event=body["kind"], id=f"{run_id}:{position}")
             position += 1
         if state != "running":
@@ -133,14 +136,17 @@ async def _follow(service: Service, run_id: str, position: int) -> AsyncIterator
         await asyncio.sleep(_LOOK_S)
 
 
-def _add_turns(app: FastAPI, service: Service) -> None:
+def _add_permits(app: FastAPI, service: Service) -> None:
     def engine_of(run_id: str, who: Principal) -> OutsideEngine:
         engine = service.outside(run_id, who, _BEGIN_S)
         if engine is None:
-            raise HTTPException(409, f"run '{run_id}' is not run by an outside engine, or is over")
+            raise HTTPException(
+                409, f"run '{run_id}' is not run by an outside engine, or has ended"
+            )
         return engine
 
-    @app.post("/v1/runs/{run_id}/turns/{workflow}/{task}")
+    @app.post("/v1/runs/{run_id}/turns/{workflow}/{task}", deprecated=True)
+    @app.post("/v1/runs/{run_id}/permits/{workflow}/{task}")
     def announce(
         run_id: RunId,
         workflow: Name,
@@ -148,10 +154,10 @@ def _add_turns(app: FastAPI, service: Service) -> None:
         who: Submitter,
         wait_s: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S)] = 0.0,
     ) -> dict[str, Any]:
-        """An outside engine wants to run a task: where, if its turn has come (within
+        """Request a start permit for a task from an outside engine: its slot, if granted (within
         ``wait_s``)."""
         orders = engine_of(run_id, who).announce((workflow, task), wait_s)
-        turns = [
+        permits = [
             {
                 "copy": o.key[2],
                 "attempt": o.attempt,
@@ -161,10 +167,11 @@ def _add_turns(app: FastAPI, service: Service) -> None:
             }
             for o in orders
         ]
-        return {"turns": turns}
+        return {"permits": permits, "turns": permits}  # 0.2: turns
 
-    @app.post("/v1/runs/{run_id}/ends")
+    @app.post("/v1/runs/{run_id}/ends", deprecated=True)
+    @app.post("/v1/runs/{run_id}/completions")
     def report(run_id: RunId, end: EndReport, who: Submitter) -> dict[str, Any]:
-        """How a copy ended. ``counted`` is false where it was not needed any more."""
+        """Report the result of a replica. ``counted`` is false where it was no longer needed."""
         key = (end.workflow, end.task, end.copy_)
         return {"counted": engine_of(run_id, who).report(key, end.ok, end.reason)}

@@ -1,8 +1,8 @@
-"""People log in where they are known already: OpenID Connect, the code flow with PKCE.
+"""Login with an external account: OpenID Connect, the code flow with PKCE.
 
 Core 1.0 §3.1 (https://openid.net/specs/openid-connect-core-1_0.html): the provider's keys,
-endpoints and name come from its discovery document; an ID token counts if it is signed by one of
-these keys, for us, by this provider, now, and for the login that was begun in this very browser
+endpoints and name are read from its discovery document; an ID token is valid if it is signed by one
+of these keys, for us, by this provider, now, and for the login that was started in the same browser
 (state, nonce).
 """
 
@@ -39,7 +39,7 @@ _ALGORITHMS = ["RS256", "ES256", "PS256"]
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A login that was begun: what only the browser that began it can bring back."""
+    """A started login: values that only the browser that started it can return."""
 
     nonce: str
     verifier: str
@@ -48,7 +48,7 @@ class _Begun:
 
 
 class Provider:
-    """One provider. Logins that were begun are remembered for ten minutes."""
+    """An OpenID provider. Started logins are stored for ten minutes."""
 
     def __init__(self, settings: OidcSettings) -> None:
         self._settings = settings
@@ -56,7 +56,7 @@ class Provider:
         self._lock = threading.Lock()
 
     def begin(self, back: str) -> RedirectResponse:
-        """Send somebody to the provider; ``back``: where they come back to."""
+        """Redirect a user to the provider; ``back``: the return address."""
         begun = _Begun(
             secrets.token_urlsafe(24),
             secrets.token_urlsafe(48),
@@ -78,45 +78,49 @@ class Provider:
         return answer
 
     def finish(self, url: str, state: str, cookies: Mapping[str, str]) -> Principal:
-        """Whoever comes back with this address, if the provider vouches for them."""
+        """Return the user of this return address, if the provider confirms them."""
         with self._lock:
             begun = self._begun.pop(state, None)
         if begun is None or begun.until_s < time.monotonic() or cookies.get(_COOKIE) != state:
-            raise HTTPException(401, "this login was not begun here, or too long ago")
-        known = self._discover()
+            raise HTTPException(401, "this login was not started here, or was started too long ago")
+        existing = self._discover()
         try:
             session = self._session(begun.back, state)
             token = session.fetch_token(
-                known["token_endpoint"],
+                existing["token_endpoint"],
                 authorization_response=url,
                 code_verifier=begun.verifier,
                 timeout=_TIMEOUT_S,
             )
-            claims = self._claims(str(token.get("id_token", "")), known, begun.nonce)
+            claims = self._claims(str(token.get("id_token", "")), existing, begun.nonce)
         except (AuthlibBaseError, JoseError, ValueError) as error:
-            raise HTTPException(401, f"the provider did not vouch for you: {error}") from error
+            raise HTTPException(
+                401, f"the login provider did not confirm your identity: {error}"
+            ) from error
         except RequestException as error:
             raise _silent(self._settings.issuer, error) from error
         return self._principal(claims)
 
-    def _claims(self, token: str, known: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
-        keys = KeySet.import_key_set(_get(known["jwks_uri"]))
-        found = jwt.decode(token, keys, algorithms=_ALGORITHMS)
+    def _claims(self, token: str, existing: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
+        keys = KeySet.import_key_set(_get(existing["jwks_uri"]))
+        result = jwt.decode(token, keys, algorithms=_ALGORITHMS)
         jwt.JWTClaimsRegistry(
             leeway=60,
-            iss={"essential": True, "value": known["issuer"]},
+            iss={"essential": True, "value": existing["issuer"]},
             aud={"essential": True, "value": self._settings.client_id},
             exp={"essential": True},
             nonce={"essential": True, "value": nonce},
-        ).validate(found.claims)
-        return found.claims
+        ).validate(result.claims)
+        return result.claims
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         name = claims.get(self._settings.claim)
         if not isinstance(name, str) or not name:
-            raise HTTPException(401, f"the provider tells no '{self._settings.claim}' of you")
+            raise HTTPException(
+                401, f"the login provider returned no claim '{self._settings.claim}'"
+            )
         if self._settings.claim == "email" and claims.get("email_verified") is False:
-            raise HTTPException(401, "the provider has not verified your address")
+            raise HTTPException(401, "the login provider has not verified your e-mail address")
         scopes = set(self._settings.scopes)
         if name in self._settings.operators:
             scopes.add("operate")
@@ -136,14 +140,12 @@ class Provider:
         )
 
     def _discover(self) -> Mapping[str, Any]:
-        known: dict[str, Any] = _get(
+        existing: dict[str, Any] = _get(
             self._settings.issuer.rstrip("/") + "/.well-known/openid-configuration"
         )
-        if known.get("issuer", "").rstrip("/") != self._settings.issuer.rstrip("/"):
-            raise SiteError(
-                "says it is another issuer", site=self._settings.issuer, transient=False
-            )
-        return known
+        if existing.get("issuer", "").rstrip("/") != self._settings.issuer.rstrip("/"):
+            raise SiteError("reports another issuer", site=self._settings.issuer, transient=False)
+        return existing
 
 
 def _get(url: str) -> Any:

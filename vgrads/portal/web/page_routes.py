@@ -1,4 +1,4 @@
-"""The web pages, and what only they ask for."""
+"""The web pages, and the routes that only they use."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from vgrads.api.queues import sites as site_rows
 from vgrads.api.queues.answers import downtime_json
 from vgrads.kernel.documents import Document
 from vgrads.planner.explain import explain, explain_text
+from vgrads.portal.charts.exports import available
 from vgrads.portal.charts.gantt import render_svg
 from vgrads.portal.charts.queue_record import record_picture
 from vgrads.portal.jobs.promise_history import promise_over_time
 from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
+from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
-from vgrads.portal.records.store import GOES_ON
 from vgrads.portal.web.guard import COOKIE, READ, Reader
-from vgrads.portal.web.run_routes import Found, standing_parts, task_parts
+from vgrads.portal.web.page_context import page_of, reader_of, shown
+from vgrads.portal.web.run_routes import SearchText, status_parts, task_parts
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId, gantt, summary, whole_document
-from vgrads.portal.web.showing import page_of, reader_of, shown
 from vgrads.qbets.predictor import Settings
 from vgrads.vgrid.catalog import Queue
 
@@ -41,13 +42,13 @@ _MOST_STILL = 1000  # bars
 
 
 class Login(Document):
-    """A token, to be kept as a cookie."""
+    """A token to be stored as a cookie."""
 
     token: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def add_page_routes(app: FastAPI, service: Service) -> None:
-    """Pages, their files, logging in and out, health."""
+    """Add pages, their files, login and logout, health checks."""
     app.mount(
         "/static",
         StaticFiles(packages=[("vgrads.portal.web", "static"), ("vgrads.portal.charts", "static")]),
@@ -64,18 +65,18 @@ def add_page_routes(app: FastAPI, service: Service) -> None:
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
-        """Is the service there, and its database (as of the last second)?"""
+        """Report whether the service runs, and its database (at most one second old)."""
         await service.database_answers()
         return {"status": "ok"}
 
     @app.get("/readyz")
     def readyz() -> dict[str, str]:
-        """Does it take work? 503 while it starts or stops, where nothing can be written down, and
-        where bags are not served."""
+        """Report whether it accepts work. 503 while it starts or stops, where nothing can be
+        written, and where bags are not served."""
         if service.stopping.is_set() or not service.supervisor.alive:
-            raise HTTPException(503, "not taking work")
+            raise HTTPException(503, "not accepting work")
         if service.supervisor.failing:
-            raise HTTPException(503, "the dispatcher of bags ends with an error: see the log")
+            raise HTTPException(503, "the dispatcher of bags ended with an error; see the log")
         service.store.ready()
         service.store.try_writing()
         return {"status": "ready"}
@@ -84,22 +85,27 @@ def _add_health(app: FastAPI, service: Service) -> None:
 def _add_asking(app: FastAPI, service: Service) -> None:
     @app.get("/v1/workflow-sets/{set_id}/explain")
     def why(set_id: SetId, who: Reader, task: Annotated[str, Query(max_length=500)]) -> Json:
-        """Why does a task (``workflow/task``) stand where it does? As ``vgrads explain --json``."""
-        head = service.visible(set_id, who)
-        if not head.revision:
-            raise HTTPException(409, "the set has no plan yet")
-        told = explain(json.loads(service.sets.text(set_id, "plan")), task)
-        return told | {"text": explain_text(told)}
+        """Explain the placement of a task (``workflow/task``), as ``vgrads explain --json``."""
+        return explain_placement(service, set_id, who, task)
 
     @app.get("/v1/workflow-sets/{set_id}/promise")
     async def promise(set_id: SetId, who: Reader) -> Json:
-        """How sure the promise of the newest run was, as it went."""
+        """Return the probability of the promise over the newest run."""
         service.visible(set_id, who)
         run = service.newest_run(set_id)
         if run is None:
             return {"run": None, "points": []}
         points = await service.supervisor.think(promise_over_time, service.store.url, run.id)
         return {"run": run.id, "points": points}
+
+
+def explain_placement(service: Service, set_id: str, who: Principal, task: str) -> Json:
+    """Explain the placement of a task of a set; 409 where it has no plan."""
+    head = service.visible(set_id, who)
+    if not head.revision:
+        raise HTTPException(409, "the set has no plan yet")
+    payload = explain(json.loads(service.sets.text(set_id, "plan")), task)
+    return payload | {"text": explain_text(payload)}
 
 
 def _add_set_pages(app: FastAPI, service: Service) -> None:
@@ -112,9 +118,9 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
         return page_of(request, "/", "sets.html", sets=rows, next=following)
 
     @app.get("/sets/{set_id}", response_class=HTMLResponse, include_in_schema=False)
-    async def page(set_id: SetId, request: Request, find: Found = "") -> HTMLResponse:
+    async def page(set_id: SetId, request: Request, find: SearchText = "") -> HTMLResponse:
         head = await run_in_threadpool(service.visible, set_id, reader_of(request))
-        parts = await standing_parts(service, head) | await task_parts(service, head, find)
+        parts = await status_parts(service, head) | await task_parts(service, head, find)
         return await run_in_threadpool(_set_page, service, head, request, parts)
 
     @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)
@@ -131,7 +137,7 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
             s=summary(service, head),
             workflows=_count(service, set_id),
             budget=most,
-            asked_budget=budget,
+            requested_budget_usd=budget,
         )
 
     @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
@@ -149,6 +155,7 @@ def _set_page(service: Service, head: Head, request: Request, parts: Json) -> HT
         request,
         "",
         "set.html",
+        forms=available(),
         run=run,
         workflows=_count(service, head.id),
         run_times=_run_times(service, head),
@@ -160,35 +167,36 @@ def _set_page(service: Service, head: Head, request: Request, parts: Json) -> HT
 
 
 def _listed(service: Service, head: Head) -> Json:
-    """A row of the list; of a run that goes on, how far it has come."""
+    """Return a row of the list; of an active run, with its progress."""
     row, run = shown(summary(service, head)), service.newest_run(head.id)
     live = run is not None and run.state in GOES_ON
     return row | {
         "live": live,
-        "now": service.standings.of(run) if run is not None and live else None,
+        "now": service.statuses.of(run) if run is not None and live else None,
     }
 
 
 def _still(service: Service, head: Head) -> Markup:
-    """The chart for those without scripts; not of very large sets."""
+    """Return the chart for browsers without scripts; not of very large sets."""
     if not head.revision:
         return Markup("")
-    found = gantt(service, head, service.newest_run(head.id))
-    return Markup(render_svg(found)) if len(found["placements"]) <= _MOST_STILL else Markup("")
+    result = gantt(service, head, service.newest_run(head.id))
+    return Markup(render_svg(result)) if len(result["placements"]) <= _MOST_STILL else Markup("")
 
 
 def _run_times(service: Service, head: Head) -> list[Json]:
-    """What the run times of each kind of task rest on; nothing where all are as stated."""
+    """Return the evidence for the run times of each kind of task; nothing where all are as
+    stated."""
     if not head.revision:
         return []
-    found = json.loads(service.sets.text(head.id, "plan")).get("run_times", [])
-    if all(entry["source"] == "stated" for entry in found):
+    result = json.loads(service.sets.text(head.id, "plan")).get("run_times", [])
+    if all(entry["source"] == "stated" for entry in result):
         return []
-    return [entry | {"rests": source_text(entry)} for entry in found]
+    return [entry | {"rests": source_text(entry)} for entry in result]
 
 
 def _count(service: Service, set_id: str) -> int:
-    """Workflows of a set; 0 where an earlier version kept only its name."""
+    """Return the number of workflows of a set; 0 where an earlier version stored only its name."""
     document = json.loads(service.sets.text(set_id, "document"))
     return sum(int(w.get("count", 1)) for w in document.get("workflows", ()))
 
@@ -213,36 +221,38 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         here = {"site": site, "queue": queue, "procs": procs, "hours": hours}
         if entry.history is None:
             return page_of(request, "/sites", "queue.html", bounds=[], **here)
-        told = _bounds(service, entry, entry.history, procs, hours)
-        return page_of(request, "/sites", "queue.html", **told, **here)
+        payload = _bounds(service, entry, entry.history, procs, hours)
+        return page_of(request, "/sites", "queue.html", **payload, **here)
 
-    @app.get("/sites/{site}/{queue}/record.png", include_in_schema=False, dependencies=[READ])
+    @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
     async def record(site: str, queue: str, dark: bool = False) -> Response:
         entry, history = _history(service, site, queue)
         picture = await service.supervisor.think(record_picture, history, entry.of_log, dark)
-        return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
+        return Response(
+            picture, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"}
+        )
 
 
 def _bounds(service: Service, entry: Queue, history: str, procs: int, hours: float) -> Json:
-    """What the page of a queue tells: bounds of the wait for some probabilities, and what they rest
-    on."""
+    """Return the data of a queue's page: bounds of the wait for some probabilities, and their
+    evidence."""
     rows, learned = [], service.learned.find(history, entry.of_log)
     for level in _LEVELS:
-        asked = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)
-        found = asked.forecast.bound(procs, hours * 3600.0, level, 0.95)
+        query = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)
+        bound = query.forecast.bound(procs, hours * 3600.0, level, 0.95)
         rows.append(
             {
                 "probability": level,
-                "bound_s": found.bound_s,
-                "jobs": found.jobs,
-                "method": found.method,
+                "bound_s": bound.bound_s,
+                "jobs": bound.jobs,
+                "method": bound.method,
             }
         )
     return {
         "bounds": rows,
         "jobs": rows[3]["jobs"],
-        "since": asked.since,
-        "downtime": downtime_json(asked),
+        "since": query.since,
+        "downtime": downtime_json(query),
     }
 
 
@@ -253,7 +263,7 @@ def _add_api_page(app: FastAPI, service: Service) -> None:
 
     @app.get("/api", response_class=HTMLResponse, include_in_schema=False)
     def api(request: Request) -> HTMLResponse:
-        found = app.openapi()
+        result = app.openapi()
         example = {
             "name": "lead",
             "deadline": "2h",
@@ -264,8 +274,8 @@ def _add_api_page(app: FastAPI, service: Service) -> None:
             request,
             "/api",
             "api.html",
-            about=found["info"]["description"],
-            paths=found["paths"],
+            about=result["info"]["description"],
+            paths=result["paths"],
             example=example,
             url=service.bounds.url or str(request.base_url).rstrip("/"),
             tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
@@ -273,7 +283,7 @@ def _add_api_page(app: FastAPI, service: Service) -> None:
 
 
 def _history(service: Service, site: str, queue: str) -> tuple[Queue, str]:
-    """A queue and the file of its history; 404 where either is not there."""
+    """Return a queue and the file of its history; 404 where either is missing."""
     entry = _queue(service, site, queue)
     if entry.history is None:
         raise HTTPException(404, f"queue '{site}/{queue}' has no history")
@@ -281,10 +291,10 @@ def _history(service: Service, site: str, queue: str) -> tuple[Queue, str]:
 
 
 def _queue(service: Service, site: str, queue: str) -> Queue:
-    """A queue; 404 where there is none."""
-    for known in service.catalog.sites:
-        for entry in known.queues:
-            if (known.name, entry.name) == (site, queue):
+    """Return a queue; 404 where there is none."""
+    for stage_site in service.catalog.sites:
+        for entry in stage_site.queues:
+            if (stage_site.name, entry.name) == (site, queue):
                 return entry
     raise HTTPException(404, f"no queue '{site}/{queue}'")
 
@@ -295,11 +305,11 @@ def _add_entrance(app: FastAPI, service: Service) -> None:
         return page_of(request, "/login", "login.html", oidc=service.oidc is not None)
 
     @app.post("/login", include_in_schema=False)
-    def login(given: Login, request: Request) -> Response:
-        found = service.access.find(given.token)
-        if found is None:
+    def login(value: Login, request: Request) -> Response:
+        principal = service.access.find(value.token)
+        if principal is None:
             raise HTTPException(401, "token: unknown or expired")
-        return let_in(service, found, request, JSONResponse({"user": found.user}))
+        return let_in(service, principal, request, JSONResponse({"user": principal.user}))
 
     @app.post("/logout", include_in_schema=False)
     def logout(request: Request) -> JSONResponse:
@@ -313,23 +323,24 @@ def _add_entrance(app: FastAPI, service: Service) -> None:
     @app.get("/login/oidc", include_in_schema=False)
     def away(request: Request) -> RedirectResponse:
         if service.oidc is None:
-            raise HTTPException(404, "no provider is set up")
+            raise HTTPException(404, "no login provider is configured")
         own = service.bounds.url or str(request.base_url).rstrip("/")
         return service.oidc.begin(f"{own}/login/oidc/back")
 
     @app.get("/login/oidc/back", include_in_schema=False, name="back")
     def back(request: Request) -> Response:
         if service.oidc is None:
-            raise HTTPException(404, "no provider is set up")
-        found = service.oidc.finish(
+            raise HTTPException(404, "no login provider is configured")
+        result = service.oidc.finish(
             str(request.url), request.query_params.get("state", ""), request.cookies
         )
-        return let_in(service, found, request, RedirectResponse("/", status_code=303))
+        return let_in(service, result, request, RedirectResponse("/", status_code=303))
 
 
 def let_in(service: Service, who: Principal, request: Request, answer: Response) -> Response:
-    """Give a session to somebody who has shown who they are."""
+    """Create a session for an authenticated user."""
     secret, _ = service.access.create(who.user, who.scopes, SESSION_S, session=True)
+    request.scope["state"]["forget"](secret)
     answer.set_cookie(
         COOKIE,
         secret,

@@ -1,4 +1,4 @@
-"""REST and pages: managers that take hosts of pools, and pools that lend them."""
+"""REST and pages: managers that lease nodes of pools, and the pools."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from vgrads.portal.charts.pool_chart import pool_chart
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.web.guard import Lender, Reader
+from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.showing import page_of, reader_of
 
 Json = dict[str, Any]
 Name = Annotated[str, PathParameter(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]*$")]
@@ -24,93 +24,95 @@ _SECRET = ("key", "certificate", "contact", "slot")
 
 
 def add_pool_routes(app: FastAPI, service: Service) -> None:
-    """Entries of the ledger: written, read, taken out; two pages."""
+    """Add the entries of the ledger: written, read, removed; two pages."""
     _add_managers(app, service)
     _add_pools(app, service)
     _add_pages(app, service)
 
 
-def _ledger(service: Service, who: Principal) -> PoolLedger:
+def ledger_for(service: Service, who: Principal) -> PoolLedger:
+    """Return the ledger of what a user may see."""
     return PoolLedger(service.store.engine, None if who.operator else who.user)
 
 
 def _add_managers(app: FastAPI, service: Service) -> None:
     @app.put("/v1/managers/{name}")
     def publish_manager(name: Name, entry: ManagerEntry, who: Lender) -> Json:
-        """Say how a manager stands; the answer tells what pools have decided for it."""
+        """Publish the state of a manager; the answer has the pools' decisions for it."""
         ledger = PoolLedger(service.store.engine, who.user)
-        standing = ledger.publish_manager(name, entry.model_dump(mode="json"))
-        return {"pools": list(standing.pools)}
+        status = ledger.publish_manager(name, entry.model_dump(mode="json", by_alias=True))
+        return {"pools": list(status.pools)}
 
     @app.get("/v1/managers")
     def list_managers(who: Reader) -> list[Json]:
-        """The managers that take hosts of pools. Where hosts find them is told to those who lend
-        (scope ``pool``)."""
-        found = _ledger(service, who).entries("manager")
+        """List the managers that lease nodes of pools. Their contact addresses are shown only with
+        scope ``pool``."""
+        result = ledger_for(service, who).entries("manager")
         hidden = () if who.may("pool") else _SECRET
-        return [_told(entry, hidden) for entry in found]
+        return [_entry_json(entry, hidden) for entry in result]
 
     @app.delete("/v1/managers/{name}", status_code=204)
     def withdraw_manager(name: Name, who: Lender) -> None:
-        """Take a manager out that has ended: its hosts go to others at once."""
-        _ledger(service, who).withdraw("manager", name)
+        """Remove a manager that has ended: its nodes are reassigned at once."""
+        ledger_for(service, who).withdraw("manager", name)
 
 
 def _add_pools(app: FastAPI, service: Service) -> None:
     @app.put("/v1/pools/{name}", status_code=204)
     def publish_pool(name: Name, entry: PoolEntry, who: Lender) -> None:
-        """Say what a pool has decided, and why."""
+        """Publish a pool's decision, and its reasons."""
         ledger = PoolLedger(service.store.engine, who.user)
-        ledger.publish_pool(name, entry.model_dump(mode="json"))
+        ledger.publish_pool(name, entry.model_dump(mode="json", by_alias=True))
 
     @app.get("/v1/pools")
     def list_pools(who: Reader) -> list[Json]:
-        """The pools: what each has decided for which manager, what it has running, and why."""
-        return [_told(entry) for entry in _ledger(service, who).entries("pool")]
+        """List the pools: decisions for each manager, running workers, and the reasons."""
+        return [_entry_json(entry) for entry in ledger_for(service, who).entries("pool")]
 
     @app.get("/v1/pools/{name}")
     def read_pool(name: Name, who: Reader) -> Json:
-        """A pool, with what it had decided and running, and what its managers could use, over
+        """Read a pool, with its decided and running workers, and its managers' capacity, over
         time."""
-        ledger = _ledger(service, who)
-        return _pool(ledger, name) | {
+        ledger = ledger_for(service, who)
+        return pool_of(ledger, name) | {
             "moments": [{"at_s": at_s, **moment} for at_s, moment in ledger.moments(name)]
         }
 
     @app.delete("/v1/pools/{name}", status_code=204)
     def withdraw_pool(name: Name, who: Lender) -> None:
-        """Take a pool out that has ended."""
-        _ledger(service, who).withdraw("pool", name)
+        """Remove a pool that has ended."""
+        ledger_for(service, who).withdraw("pool", name)
 
 
-def _told(entry: Json, hidden: tuple[str, ...] = ()) -> Json:
+def _entry_json(entry: Json, hidden: tuple[str, ...] = ()) -> Json:
     return {k: v for k, v in entry.items() if k not in hidden} | {"silent": not counts(entry)}
 
 
-def _pool(ledger: PoolLedger, name: str) -> Json:
-    found = next((p for p in ledger.entries("pool") if p["name"] == name), None)
-    if found is None:
+def pool_of(ledger: PoolLedger, name: str) -> Json:
+    """Return a pool's entry; 404 where there is none."""
+    result = next((p for p in ledger.entries("pool") if p["name"] == name), None)
+    if result is None:
         raise HTTPException(404, f"no pool '{name}'")
-    return _told(found)
+    return _entry_json(result)
 
 
 def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/pools", response_class=HTMLResponse, include_in_schema=False)
     def pools_page(request: Request) -> HTMLResponse:
-        ledger = _ledger(service, reader_of(request))
+        ledger = ledger_for(service, reader_of(request))
         return page_of(
             request,
             "/pools",
             "pools.html",
-            pools=[_told(p) for p in ledger.entries("pool")],
-            managers=[_told(m, _SECRET) for m in ledger.entries("manager")],
+            pools=[_entry_json(p) for p in ledger.entries("pool")],
+            managers=[_entry_json(m, _SECRET) for m in ledger.entries("manager")],
         )
 
     @app.get("/pools/{name}", response_class=HTMLResponse, include_in_schema=False)
     def pool_page(name: Name, request: Request) -> HTMLResponse:
-        ledger = _ledger(service, reader_of(request))
-        pool = _pool(ledger, name)
-        managers = {m["name"]: _told(m, _SECRET) for m in ledger.entries("manager")}
+        ledger = ledger_for(service, reader_of(request))
+        pool = pool_of(ledger, name)
+        managers = {m["name"]: _entry_json(m, _SECRET) for m in ledger.entries("manager")}
         return page_of(
             request,
             "/pools",

@@ -12,9 +12,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from vgrads.kernel.errors import InfeasibleError, InputError, SiteError, VgradsError
+from vgrads.kernel.extras import MissingExtraError
 from vgrads.portal.charts.pages import render
+from vgrads.portal.records.reading.run_rows import AmbiguousNameError, InapplicableError
 
 _STATUS: dict[type[VgradsError], tuple[int, str]] = {
+    MissingExtraError: (501, "Not installed here"),
+    AmbiguousNameError: (409, "The name is ambiguous"),
+    InapplicableError: (409, "The request does not apply"),
     InputError: (422, "The request is not valid"),
     InfeasibleError: (409, "No plan can meet the requirement"),
     SiteError: (503, "A site or service cannot be reached"),
@@ -22,13 +27,13 @@ _STATUS: dict[type[VgradsError], tuple[int, str]] = {
 
 
 def problem(status: int, title: str, detail: str, **more: object) -> JSONResponse:
-    """A problem document."""
+    """Create a problem document."""
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
     return JSONResponse(body, status_code=status, media_type="application/problem+json")
 
 
 def refusal(scope: Scope, status: int, title: str, detail: str, **more: object) -> Response:
-    """What is wrong: a page for a person at a browser, a problem document for everybody else."""
+    """Return an error: a page for a user at a browser, a problem document for all other clients."""
     if "text/html" not in Headers(scope=scope).get("accept", ""):
         return problem(status, title, detail, **more)
     who = scope.get("state", {}).get("principal")
@@ -44,18 +49,25 @@ def refusal(scope: Scope, status: int, title: str, detail: str, **more: object) 
     return HTMLResponse(page, status_code=status)
 
 
-FAULT = ("A fault of the service", "a fault of the service, which was logged")
+FAULT = ("Internal error", "internal error; the error was logged, please report it")
+
+
+def message(text: str) -> dict[str, str]:
+    """A message to a person as part of a JSON answer; ``told`` is its name in 0.2."""
+    return {"message": text, "told": text}
 
 
 def install_problem_handlers(app: FastAPI) -> None:
-    """Every error leaves as a problem document or a page; what nobody expected is the guard's."""
+    """Convert every error to a problem document or a page; unexpected ones are handled by the
+    guard."""
 
     @app.exception_handler(VgradsError)
     def _ours(request: Request, error: VgradsError) -> Response:
         status, title = next(
             (s for kind, s in _STATUS.items() if isinstance(error, kind)), (500, "Error")
         )
-        more = {"errors": list(error.parts)} if error.parts else {}
+        name = "ids" if isinstance(error, AmbiguousNameError) else "errors"
+        more = {name: list(error.parts)} if error.parts else {}
         return refusal(request.scope, status, title, str(error), field=error.where or None, **more)
 
     @app.exception_handler(RequestValidationError)
@@ -63,7 +75,7 @@ def install_problem_handlers(app: FastAPI) -> None:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][1:]) or "body"
         detail = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-        if first["loc"][0] == "path":  # what cannot be a name is the name of nothing
+        if first["loc"][0] == "path":  # an invalid name is treated as not found
             return refusal(request.scope, 404, "Not Found", detail, field=field)
         return refusal(request.scope, 422, "The request is not valid", detail, field=field)
 

@@ -1,4 +1,4 @@
-"""REST: releasing the tasks of a run one by one, and hearing how they stand."""
+"""REST: release the tasks of a run one by one, and follow their states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, Header
+from fastapi import Depends, FastAPI, Header, Request
 from fastapi import Path as PathParameter
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ConfigDict, Field, field_validator
@@ -17,10 +17,11 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.documents import Document, NotNegative, as_value_error
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.mailbox import MessageBox
-from vgrads.portal.records.store import GOES_ON
+from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
-from vgrads.portal.web.gatherings import GatherDocument, Gatherings
+from vgrads.portal.web.checked_routes import body_of, in_thread
 from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.joint_submissions import JointSubmissionDocument, JointSubmissions
 from vgrads.portal.web.live_routes import RunId
 from vgrads.portal.web.service import Service
 from vgrads.workflows.dag import check_command
@@ -33,7 +34,7 @@ Gathered = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 
 class ReleaseDocument(Document):
-    """Leave to begin a task, with what it is to run."""
+    """Release of a task, with its command."""
 
     kind: Literal["release"] = "release"
     workflow: _Name
@@ -48,8 +49,8 @@ class ReleaseDocument(Document):
         return value
 
 
-class GiveUpDocument(Document):
-    """A task that nobody will release any more; what needs it is given up with it."""
+class AbandonDocument(Document):
+    """A task that will not be released; its dependents are given up with it."""
 
     kind: Literal["give-up"] = "give-up"
     workflow: _Name
@@ -58,7 +59,7 @@ class GiveUpDocument(Document):
 
 
 class AddDocument(Document):
-    """A task that the workflow has besides: the remainder is planned anew with it."""
+    """An additional task of the workflow: the remainder is planned again with it."""
 
     kind: Literal["add"] = "add"
     workflow: _Name
@@ -67,7 +68,7 @@ class AddDocument(Document):
 
 
 class MailDocument(Document):
-    """What is told to a run, as one: added first, then released, then given up."""
+    """A request to a run, as one unit: tasks are added first, then released, then given up."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -79,70 +80,78 @@ class MailDocument(Document):
 
     add: Annotated[tuple[AddDocument, ...], Field(max_length=_MOST)] = ()
     release: Annotated[tuple[ReleaseDocument, ...], Field(max_length=_MOST)] = ()
-    give_up: Annotated[tuple[GiveUpDocument, ...], Field(max_length=_MOST)] = ()
+    give_up: Annotated[tuple[AbandonDocument, ...], Field(max_length=_MOST)] = ()
 
 
 def add_release_routes(app: FastAPI, service: Service) -> None:
-    """Releases and answers."""
+    """Add releases and answers."""
 
     def run_of(run_id: RunId, who: Reader) -> RunRow:
         return _released_run(service, run_id, who)
 
-    @app.post("/v1/runs/{run_id}/releases", status_code=202)
-    def release(run_id: RunId, mail: MailDocument, who: Submitter) -> dict[str, Any]:
-        """Release tasks of a set that is ``released``: each begins in its turn, in its slot, with
+    @app.post("/v1/runs/{run_id}/releases", status_code=202, openapi_extra=body_of(MailDocument))
+    async def release(run_id: RunId, request: Request, who: Submitter) -> dict[str, Any]:
+        """Release tasks of a set that is ``released``: each starts in its turn, in its slot, with
         this command.
 
-        With nothing in it, a sign of life: a run that hears nothing for ten minutes gives
-        everything back.
+        An empty request is a heartbeat: a run without requests for ten minutes releases everything.
         """
-        run = _released_run(service, run_id, who)
+        run = await run_in_threadpool(_released_run, service, run_id, who)
         if run.state not in GOES_ON:
-            raise HTTPException(409, f"run '{run_id}' is over: {run.state}")
-        told = [one.model_dump(mode="json") for one in chain(mail.add, mail.release, mail.give_up)]
-        told = told or [{"kind": "sign"}]
-        return {"run": run_id, "after": MessageBox(service.store.engine, run_id).tell(told)}
+            raise HTTPException(409, f"run '{run_id}' has ended: {run.state}")
+        mail = await in_thread(MailDocument, request)
+        after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
+        return {"run": run_id, "after": after}
 
-    gatherings = Gatherings(service)
+    joint_submissions = JointSubmissions(service)
 
-    @app.post("/v1/gatherings/{name}", status_code=202)
-    async def join(name: Gathered, given: GatherDocument, who: Submitter) -> dict[str, Any]:
-        """Bring a workflow to a set that several callers put together; its tasks are released one
-        by one."""
-        return gatherings.join(name, given, who)
+    described = body_of(JointSubmissionDocument)
 
-    @app.get("/v1/gatherings/{name}/{ticket}")
+    @app.post("/v1/gatherings/{name}", status_code=202, deprecated=True, openapi_extra=described)
+    @app.post("/v1/joint-submissions/{name}", status_code=202, openapi_extra=described)
+    async def join(name: Gathered, request: Request, who: Submitter) -> dict[str, Any]:
+        """Add a workflow to a joint submission of several callers; its tasks are released one by
+        one."""
+        document = await in_thread(JointSubmissionDocument, request)
+        return joint_submissions.join(name, document, who)
+
+    @app.get("/v1/gatherings/{name}/{ticket}", deprecated=True)
+    @app.get("/v1/joint-submissions/{name}/{ticket}")
     async def look(name: Gathered, ticket: Gathered, who: Reader) -> dict[str, Any]:
-        """How that set stands: waiting, begun (with the names of set, run and workflow) or
+        """Read the state of that set: waiting, begun (with the names of set, run and workflow) or
         failed."""
-        return gatherings.look(name, ticket, who)
+        return joint_submissions.look(name, ticket, who)
 
     @app.get("/v1/runs/{run_id}/answers", response_class=EventSourceResponse)
     async def answers(
         last_event_id: Annotated[str | None, Header()] = None,
         run: RunRow = Depends(run_of),  # noqa: B008  # a local name cannot stand in an annotation
     ) -> AsyncIterator[ServerSentEvent]:
-        """How tasks stand, as server-sent events: running (site, slot), done, failed (may be
-        released again), lost.
+        """Stream the states of tasks as server-sent events: running (site, slot), done, failed (may
+        be released again), lost.
 
-        ``Last-Event-ID`` goes on behind that one; the last event is ``end`` with the run's state.
+        ``Last-Event-ID`` continues after that one; the last event is ``end`` with the run's state.
         """
         last = last_event_id or ""
         after = int(last) if last.isdigit() else 0
-        async for one in _follow(service, run.id, after):
-            yield one
+        async for event in _follow(service, run.id, after):
+            yield event
+
+
+def _store(box: MessageBox, mail: MailDocument) -> int:
+    items = chain(mail.add, mail.release, mail.give_up)
+    message = [item.model_dump(mode="json") for item in items]
+    return box.report(message or [{"kind": "sign"}])
 
 
 def _released_run(service: Service, run_id: str, who: Principal) -> RunRow:
-    run = service.sets.run(run_id)
-    if run is None:
-        raise HTTPException(404, f"no run '{run_id}'")
-    service.visible(run.set_id, who)
+    run = service.visible_run(run_id, who)
     if not service.sets.is_released(run.set_id):
-        told = (
-            f"the tasks of set '{run.set_id}' are not released one by one; 'released: true' says so"
+        text = (
+            f"the tasks of set '{run.set_id}' are not released one by one; "
+            "set 'released: true' in it"
         )
-        raise HTTPException(409, told)
+        raise HTTPException(409, text)
     return run
 
 

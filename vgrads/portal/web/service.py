@@ -1,4 +1,4 @@
-"""What the endpoints share: the store, the sites, the queue of work; who may see which set."""
+"""Shared state of the endpoints: the store, the sites, the queue of work; permissions for sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,30 +20,33 @@ from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
-from vgrads.portal.jobs.standings import Standings
+from vgrads.portal.jobs.run_status import RunStatuses
 from vgrads.portal.jobs.supervisor import Places, Supervisor
 from vgrads.portal.jobs.worker import CheckedSet, check_set, usable
-from vgrads.portal.records.access import Access, Principal
+from vgrads.portal.records.access import AccessControl, Principal
 from vgrads.portal.records.idempotency import Key
+from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.reading.sites import with_uploads
 from vgrads.portal.records.sets import Head, Sets
-from vgrads.portal.records.sites import with_uploads
-from vgrads.portal.records.store import GOES_ON, Store
+from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.figures import Meters
-from vgrads.portal.web.oidc import Provider
 from vgrads.vgrid.catalog import Catalog
+
+if TYPE_CHECKING:
+    from vgrads.portal.web.oidc import Provider
 
 Json = dict[str, Any]
 _log = logging.getLogger("vgrads.sites")
 PLANNING_S = 30.0
-"""How long a caller who did not say otherwise waits for a plan."""
-_LARGE = 64 * 1024  # bytes of a set that take longer to check than a request may hold others up
+"""Default wait of a caller for a plan, in seconds."""
+_LARGE = 64 * 1024  # bytes of a set that is checked in another process
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How much a set may ask for, and how much is done at once; ``url``: under which people know
-    the service; ``own``: it is somebody's own, to whom all its sites are open."""
+    """Limits of a set's requests and of concurrent work; ``url``: public address of the service;
+    ``own``: a personal service, whose user may use all its sites."""
 
     max_tasks: int = 50_000
     history: int = 2 * 2**30
@@ -53,32 +56,36 @@ class Bounds:
 
 
 class Service:
-    """One service over one database."""
+    """A service over one database."""
 
     def __init__(
         self, store: Store, catalog: Catalog, bounds: Bounds, oidc: Provider | None = None
     ) -> None:
         self.store, self.bounds, self._base, self.oidc = store, bounds, catalog, oidc
-        self.catalog = with_uploads(catalog, store)
-        self.sets, self.access, self.meters = Sets(store.engine), Access(store.engine), Meters()
+        self.catalog = with_uploads(catalog, store.reader)
+        self.sets, self.access, self.meters = (
+            Sets(store.engine),
+            AccessControl(store.engine),
+            Meters(),
+        )
         self.live, self.learned = LiveGantt(store), LearnedStates()
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
-        self.standings = Standings(self.live, self.supervisor.think)
+        self.statuses = RunStatuses(self.live, self.supervisor.think)
 
     def start(self) -> None:
-        """Begin with what is queued, or was left behind."""
+        """Start with queued work, and work left by an earlier service."""
         self.supervisor.start(self.catalog)
 
     def stop(self) -> None:
-        """Leave everything to the next service."""
+        """Leave all work to the next service."""
         self.stopping.set()
         self.supervisor.stop()
         self.learned.close()
 
     def warm_up(self) -> None:
-        """Learn from all histories before somebody asks; what cannot be read is told to who asks
-        for it."""
+        """Learn from all histories in advance; unreadable ones are reported when they are
+        queried."""
         with suppress(VgradsError):
             for note in changed_defaults(self.catalog):
                 _log.warning(note)
@@ -89,22 +96,21 @@ class Service:
                         self.learned.find(queue.history, queue.of_log)
 
     def refresh(self) -> None:
-        """Histories have changed."""
-        self.catalog = with_uploads(self._base, self.store)
+        """Reload changed histories."""
+        self.catalog = with_uploads(self._base, self.store.reader)
 
     def _catalog_of(self, set_id: str) -> Catalog:
         head = self.sets.head(set_id)
         return usable(self.catalog, self.granted(head.owner if head else ""))[0]
 
     def granted(self, user: str) -> frozenset[str]:
-        """The real sites that are open for a user's tasks."""
+        """Return the real sites that are open for a user's tasks."""
         if self.bounds.own:
             return frozenset(site.name for site in self.catalog.sites)
         return self.access.granted(user)
 
     async def database_answers(self) -> None:
-        """An error where the database does not answer; asked once a second, however often this
-        is."""
+        """Raise an error where the database does not answer; queried at most once per second."""
         if time.monotonic() - self._answered_s > 1.0:
             await run_in_threadpool(self.store.ready)
             self._answered_s = time.monotonic()
@@ -112,34 +118,47 @@ class Service:
     # sets
 
     def visible(self, set_id: str, principal: Principal) -> Head:
-        """A set that somebody may see; 404 where there is none, or it is another's."""
+        """Return a set that the user may see; 404 where there is none, or it belongs to another
+        user."""
         head = self.sets.head(set_id)
         if head is None or not (principal.operator or head.owner == principal.user):
             raise HTTPException(404, f"no workflow set '{set_id}'")
         return head
 
+    def visible_run(self, run_id: str, principal: Principal) -> RunRow:
+        """Return a run that the user may see; 404 where there is none, or it belongs to another
+        user, whose set is not named."""
+        run = self.sets.run(run_id)
+        if run is not None:
+            with suppress(HTTPException):
+                self.visible(run.set_id, principal)
+                return run
+        raise HTTPException(404, f"no run '{run_id}'")
+
     async def read_set(self, body: bytes, kind: str) -> CheckedSet:
-        """Read and check a set (``kind``: json or yaml); a large one in a process beside the
+        """Read and check a set (``kind``: json or yaml); a large one in another process of the
         service."""
         most = self.bounds.max_tasks
         if len(body) > _LARGE:
-            found: CheckedSet = await self.supervisor.think(check_set, body, kind, most)
-            return found
+            checked_set: CheckedSet = await self.supervisor.think(check_set, body, kind, most)
+            return checked_set
         return await run_in_threadpool(check_set, body, kind, most)
 
     def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
-        """Keep a set that was checked, and have it planned."""
+        """Store a checked set, and queue it for planning."""
         real = usable(self.catalog, self.granted(principal.user))[1]
         answer = self.sets.add(principal.user, checked.name, checked.text, real, key)
-        self.supervisor.poke()
+        self.supervisor.notify()
         return answer
 
-    async def hand_over(
+    async def submit_bag(
         self, checked: CheckedSet, principal: Principal, key: Key | None, wait_s: float
     ) -> tuple[Json, Head | None]:
-        """Submit a set and wait for its plan: what the caller is told, and the set as it is then.
+        """Submit a set and wait for its plan; return the answer for the caller, and the current
+        set.
 
-        InputError for a set that turns out not to be plannable within that time; it is not kept.
+        Raises InputError for a set that turns out not to be plannable within that time; it is not
+        stored.
         """
         answer = await run_in_threadpool(self.submit, checked, principal, key)
         head = await self.planned(answer["id"], wait_s)
@@ -149,7 +168,7 @@ class Service:
         return answer, head
 
     async def planned(self, set_id: str, wait_s: float) -> Head | None:
-        """The set, when it is no longer being planned or time is up."""
+        """Return the set, when it is no longer being planned or the time is up."""
         end_s, pause_s = time.monotonic() + wait_s, 0.01
         while True:
             head = await run_in_threadpool(self.sets.head, set_id)
@@ -162,8 +181,8 @@ class Service:
     # runs
 
     def run(self, head: Head, how: Json, key: Key | None) -> str:
-        """Queue a run of a set; HTTPException where there is nothing to run, InputError where it
-        may not be."""
+        """Queue a run of a set. Raise HTTPException where there is nothing to run, InputError where
+        it is not allowed."""
         if head.state == "failed":
             raise HTTPException(409, f"the set could not be planned: {head.problem}")
         if head.state == "planning":
@@ -172,18 +191,17 @@ class Service:
             raise HTTPException(409, str(head.summary["lacking"]))
         self._refuse_closed_sites(head, how["engine"] == "outside")
         if not head.real and self.sets.is_released(head.id):
-            told = (
-                "all sites here are simulated, where no command runs: give real ones "
-                "(docs/sites.md)"
+            message = (
+                "all sites here are simulated and run no command; add real sites (docs/sites.md)"
             )
-            raise HTTPException(409, told)
+            raise HTTPException(409, message)
         answer = self.sets.add_run(head.id, how, key)
-        self.supervisor.poke()
+        self.supervisor.notify()
         return str(answer["run"])
 
     def _refuse_closed_sites(self, head: Head, outside: bool) -> None:
-        """Commands run only where the operator opened a site; so does anything that takes others'
-        machines."""
+        """Reject sites without permission: commands run only where the operator opened a site, and
+        so do other uses of machines of others."""
         if not head.real:
             return
         granted = self.granted(head.owner)
@@ -195,30 +213,28 @@ class Service:
                     f"site '{name}' is not open for the tasks of '{head.owner}'",
                     where="sites",
                     fix=(
-                        f"the operator opens it: vgrads sites open {name} {head.owner}; or "
+                        f"ask the operator to run: vgrads sites open {name} {head.owner}; or use "
                         "engine=outside"
                     ),
                 )
 
     def outside(self, run_id: str, principal: Principal, wait_s: float) -> OutsideEngine | None:
-        """The engine through which somebody outside runs a run's tasks; None where nobody does.
+        """Return the engine through which an outside caller runs a run's tasks; None where there is
+        none.
 
-        A run that has not begun yet, or not yet again, is waited for; then HTTPException 503.
+        Waits for a run that has not started, or not restarted, yet; then raises HTTPException 503.
         """
         end_s = time.monotonic() + wait_s
         while True:
-            run = self.sets.run(run_id)
-            if run is None:
-                return None
-            self.visible(run.set_id, principal)
+            run = self.visible_run(run_id, principal)
             engine = self.supervisor.outside(run_id)
             if engine is not None:
                 return engine
             if run.state not in GOES_ON or self.sets.engine_of(run_id) != "outside":
                 return None
             if time.monotonic() >= end_s or self.stopping.wait(0.05):
-                raise HTTPException(503, f"run '{run_id}' has not begun", {"Retry-After": "1"})
+                raise HTTPException(503, f"run '{run_id}' has not started", {"Retry-After": "1"})
 
     def newest_run(self, set_id: str) -> RunRow | None:
-        """The run of a set that began last."""
+        """Return the latest run of a set."""
         return next(iter(self.store.list_runs(set_id, limit=1)), None)

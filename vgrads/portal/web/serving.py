@@ -1,4 +1,4 @@
-"""Serving: addresses, logs, an end in order."""
+"""The server process: addresses, logs, orderly shutdown."""
 
 from __future__ import annotations
 
@@ -12,24 +12,28 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from pythonjsonlogger.json import JsonFormatter
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.extras import require
+from vgrads.portal.connections import ConnectionLimits, connections_with
 from vgrads.portal.jobs.supervisor import Places
-from vgrads.portal.records.access import Access, secret_digest
+from vgrads.portal.records.access import AccessControl, secret_digest
 from vgrads.portal.records.database import close_to_others
+from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.retention import prune
-from vgrads.portal.records.sites import choose_catalog
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
-from vgrads.portal.web.guard import Limits
-from vgrads.portal.web.oidc import Provider
+from vgrads.portal.web.guard import RequestLimits
 from vgrads.portal.web.service import Bounds, Service
-from vgrads.portal.web.settings import ServiceSettings
+from vgrads.portal.web.settings import OidcSettings, ServiceSettings
+
+if TYPE_CHECKING:
+    from vgrads.portal.web.oidc import Provider
 
 _MIB = 2**20
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]", "::1")
@@ -38,23 +42,23 @@ _PRUNE_S = 3600.0
 _log = logging.getLogger("vgrads.service")
 
 
-def refuse_open_door(settings: ServiceSettings, access: Access) -> None:
-    """InputError where anybody on the network could come in without a token."""
+def refuse_open_address(settings: ServiceSettings, access: AccessControl) -> None:
+    """Raise InputError where the network could access the service without a token."""
     if settings.own and not settings.loopback:
-        raise InputError("a service of one's own listens on this machine alone", where="host")
+        raise InputError("a private service must listen on a loopback address", where="host")
     if not settings.loopback and not access.any_token():
         raise InputError(
-            f"'{settings.host}' is not a loopback address, and there is no token yet",
+            f"'{settings.host}' is not a loopback address: a token is required, and none exists",
             where="host",
-            fix="make one: vgrads token create NAME --scope operate",
+            fix="create one: vgrads token create NAME --scope operate",
         )
 
 
 def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> Any:
-    """The application that these settings describe, over an open database; ``secret``: what alone
-    opens one of one's own."""
-    access = Access(store.engine)
-    refuse_open_door(settings, access)
+    """Create the application for these settings over an open database; ``secret``: the only one
+    accepted by a personal service."""
+    access = AccessControl(store.engine)
+    refuse_open_address(settings, access)
     asks = (
         bool(secret)
         or settings.tokens == "required"
@@ -68,24 +72,37 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
         history=int(settings.max_history_mib * _MIB),
         places=Places(planners=settings.planners, runs=settings.runs),
     )
-    limits = Limits(
+    limits = RequestLimits(
         own=secret_digest(secret) if secret else "",
         tokens=asks,
         url=settings.url.rstrip("/"),
         rate=settings.rate,
+        at_once=settings.at_once,
         body=int(settings.max_body_mib * _MIB),
         upload=int(settings.max_upload_mib * _MIB),
     )
-    provider = Provider(settings.oidc) if settings.oidc else None
+    provider = _provider(settings.oidc) if settings.oidc else None
     app = make_app(store, choose_catalog(settings.sites), bounds, limits, provider)
     hosts = settings.allowed_hosts or (_LOCAL_NAMES if settings.loopback else ())
-    if hosts:  # a name that somebody else's DNS points here is refused
+    if hosts:  # reject names that a foreign DNS resolves to here
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     return app
 
 
+def _provider(settings: OidcSettings) -> Provider:
+    refuse_without_oidc()
+    from vgrads.portal.web.oidc import Provider  # noqa: PLC0415 of an extra
+
+    return Provider(settings)
+
+
+def refuse_without_oidc() -> None:
+    """Raise MissingExtraError where no login provider can be used."""
+    require("oidc", "a login provider", "oidc")
+
+
 def serve(settings: ServiceSettings) -> None:
-    """Serve until a signal comes. What is written is for the service alone."""
+    """Serve until a signal arrives. Files are readable by the service's user only."""
     set_up_logs(settings.log)
     os.umask(0o077)
     close_to_others(settings.database)
@@ -99,13 +116,15 @@ def serve(settings: ServiceSettings) -> None:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
-            proxy_headers=False,
+            http=connections_with(ConnectionLimits(settings.trusted_proxies)),
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
         )
         server = Server(config, app.state.service, settings, secret)
         threading.Thread(target=app.state.service.warm_up, daemon=True).start()
         try:
             server.run()
-        except SystemExit as stop:  # uvicorn's word for an address that is taken
+        except SystemExit as stop:  # uvicorn's reaction to an address in use
             if stop.code:
                 raise SiteError(
                     f"cannot listen on {settings.host}:{settings.port}",
@@ -117,8 +136,7 @@ def serve(settings: ServiceSettings) -> None:
 
 
 class Server(uvicorn.Server):
-    """Tells the service that the end has come, so that open streams end too; prunes once an
-    hour."""
+    """Notifies the service of the shutdown, so that open streams end too; prunes once an hour."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, settings: ServiceSettings, secret: str
@@ -128,7 +146,7 @@ class Server(uvicorn.Server):
         self._secret = secret
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """To whoever began a service of one's own: where it is, and what opens it."""
+        """Print, for the process that started a personal service, its address and secret."""
         await super().startup(sockets)
         if self._secret and self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
@@ -137,21 +155,21 @@ class Server(uvicorn.Server):
             threading.Thread(target=self._end_with_its_user, daemon=True).start()
 
     def _end_with_its_user(self) -> None:
-        """Standard input ends when whoever began the service does, however; its runs give back what
-        they hold."""
+        """Shut down when standard input ends, with the process that started the service; its runs
+        release their resources."""
         while sys.stdin.buffer.read(1):
             pass
-        self._service.supervisor.end_runs("whoever began it has ended")
+        self._service.supervisor.end_runs("the program that started the service has ended")
         self._service.stopping.set()
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal."""
+        """Handle a signal."""
         self._service.stopping.set()
         super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Run periodic checks, ten times per second."""
         if time.monotonic() - self._pruned_s > _PRUNE_S:
             self._pruned_s = time.monotonic()
             await asyncio.to_thread(self._prune)
@@ -162,14 +180,14 @@ class Server(uvicorn.Server):
         try:
             gone = prune(self._service.store, keep_s, history_s)
         except Exception:
-            _log.exception("what is old could not be removed")
+            _log.exception("old records could not be removed")
             return
         if any(gone.values()):
-            _log.info("removed what is old", extra=gone)
+            _log.info("removed old records", extra=gone)
 
 
 def set_up_logs(kind: str) -> None:
-    """Logs to standard error: a line of JSON each, or text."""
+    """Write logs to standard error: JSON lines, or text."""
     handler = logging.StreamHandler()
     if kind == "json":
         handler.setFormatter(
@@ -185,7 +203,7 @@ def set_up_logs(kind: str) -> None:
 
 
 class _Text(logging.Formatter):
-    """A line for people; of a request, how it was answered and how fast."""
+    """A log line as text; for a request, its status and duration."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)

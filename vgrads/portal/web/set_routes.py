@@ -16,13 +16,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document, NotNegative
-from vgrads.kernel.errors import InputError
 from vgrads.portal.charts.exports import FORMATS, export
 from vgrads.portal.jobs.worker import usable, what_if_in_child
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.checked_routes import kind_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.service import PLANNING_S, Service
 
@@ -48,7 +48,7 @@ _WAIT = re.compile(r"\bwait=(\d{1,4})\b")
 
 
 class WhatIf(Document):
-    """Other wishes for a set; what is not named stays as it is."""
+    """Alternative options of a set; missing ones are unchanged."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"deadline": "90m", "fraction": "7/8", "budget_usd": 20}]}
@@ -60,8 +60,8 @@ class WhatIf(Document):
     budget_usd: NotNegative | None = None
 
 
-class HowToRun(BaseModel):
-    """How a set is to be run."""
+class RunRequest(BaseModel):
+    """Options of a run."""
 
     engine: Literal["vgrads", "outside"] = "vgrads"
     speed: Annotated[float | None, Field(ge=0.01, le=1e6)] = None
@@ -69,7 +69,7 @@ class HowToRun(BaseModel):
 
 
 def add_set_routes(app: FastAPI, service: Service) -> None:
-    """Handing over, reading, running, asking."""
+    """Add routes to submit, read, run, query."""
     _add_submission(app, service)
     _add_reading(app, service)
     _add_plans(app, service)
@@ -85,43 +85,32 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         key: IdempotencyKey = None,
         prefer: Annotated[str, Header()] = "",
     ) -> Json:
-        """Hand over a workflow set, as JSON or YAML; it is planned in the background.
+        """Submit a workflow set, as JSON or YAML; it is planned in the background.
 
-        The answer comes with what the plan promises and costs, or after half a minute without it
+        The answer has the plan's promise and cost, or is sent after half a minute without them
         (``state``: planning). ``Prefer: respond-async`` does not wait, ``Prefer: wait=5`` five
         seconds.
         """
         kind = kind_of(request.headers.get("content-type", ""))
         checked = await service.read_set(await request.body(), kind)
-        asked = key_of(who.user, key, [request.url.path, checked.digest])
-        answer, head = await service.hand_over(checked, who, asked, _patience(prefer))
+        requested = key_of(who.user, key, [request.url.path, checked.digest])
+        answer, head = await service.submit_bag(checked, who, requested, _patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
-        return answer | {"state": head.state if head else "failed"} | _told(head)
+        return answer | {"state": head.state if head else "failed"} | _state_json(head)
 
 
-def _told(head: Head | None) -> Json:
-    """What a caller wants to know of a plan; nothing where there is none yet."""
+def _state_json(head: Head | None) -> Json:
+    """Return the summary of a plan for callers; empty where there is none yet."""
     if head is None or not head.revision:
         return {}
     names = ("feasible", "promise", "cost_usd", "needed", "deadline_s", "lacking")
     return {name: head.summary.get(name) for name in names}
 
 
-def kind_of(content_type: str) -> str:
-    """``json`` or ``yaml``; InputError for what a form of another site's page could send."""
-    found = re.fullmatch(
-        r"(?:application|text)/(?:[\w.-]+\+)?(?:x-)?(json|yaml)",
-        content_type.partition(";")[0].strip(),
-    )
-    if found is None:
-        raise InputError("must be application/json or application/yaml", where="Content-Type")
-    return found[1]
-
-
 def _patience(prefer: str) -> float:
-    found = _WAIT.search(prefer)
-    if found:
-        return min(float(found[1]), PLANNING_S)
+    match = _WAIT.search(prefer)
+    if match:
+        return min(float(match[1]), PLANNING_S)
     return 0.0 if "respond-async" in prefer else PLANNING_S
 
 
@@ -133,7 +122,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
         after: Annotated[str, Query(max_length=100)] = "",
     ) -> list[Json]:
-        """Your sets (an operator: all), newest first; the header ``Link`` leads to the next
+        """List your sets (an operator: all), newest first; the header ``Link`` has the next
         page."""
         owner = None if who.operator else who.user
         heads = service.sets.heads(owner, limit + 1, after)
@@ -144,7 +133,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/workflow-sets/{set_id}")
     def read_set(set_id: SetId, request: Request, who: Reader) -> Response:
-        """A set as it was handed over, its state, and its runs."""
+        """Read a set as submitted, its state, and its runs."""
         head = service.visible(set_id, who)
         document = {"document": json.loads(service.sets.text(set_id, "document"))}
         return _tagged(request, summary(service, head) | document)
@@ -161,43 +150,43 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             Literal["json", "html", "svg", "png", "pdf", "trace"], Query(alias="format")
         ] = "json",
     ) -> Response:
-        """The Gantt query: slots and placements, planned and actual; ``format``: as a picture, or
-        for Perfetto."""
+        """Read the Gantt chart: slots and placements, planned and actual; ``format``: as a picture,
+        or for Perfetto."""
         head = service.visible(set_id, who)
         run = service.newest_run(set_id)
         etag = f'"{head.revision}-{service.live.version(run) if run else head.state}-{form}"'
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers={"ETag": etag})
-        found = gantt(service, head, run)
+        result = gantt(service, head, run)
         if form == "json":
-            return JSONResponse(found, headers={"ETag": etag})
+            return JSONResponse(result, headers={"ETag": etag})
         kind = (
             "attachment" if form == "html" else "inline"
-        )  # its own script may not run under our policy
+        )  # its own script is blocked by our content policy
         headers = {
             "ETag": etag,
             "Content-Disposition": f'{kind}; filename="{set_id}.{FORMATS[form].ending}"',
         }
-        return Response(export(found, form), media_type=FORMATS[form].media, headers=headers)
+        return Response(export(result, form), media_type=FORMATS[form].media, headers=headers)
 
 
 def whole_document(service: Service, set_id: str) -> str:
-    """A set as it was handed over, as JSON; 409 where an earlier version kept only its name."""
+    """Return a set as submitted, as JSON; 409 where an earlier version stored only its name."""
     text = service.sets.text(set_id, "document")
     if "workflows" not in json.loads(text):
-        told = "an earlier version kept only the name of this set: hand it over again"
-        raise HTTPException(409, told)
+        message = "an earlier version stored only the name of this set: submit it again"
+        raise HTTPException(409, message)
     return text
 
 
 def gantt(service: Service, head: Head, run: RunRow | None) -> Json:
-    """The chart of the newest run as it stands, else of the plan."""
-    found = service.live.chart(run) if run else None
-    if found is None:
+    """Return the current chart of the newest run, else of the plan."""
+    result = service.live.chart(run) if run else None
+    if result is None:
         if head.state == "planning" and not head.revision:
             raise HTTPException(409, "the set is still being planned", {"Retry-After": "1"})
-        found = json.loads(service.sets.text(head.id, "gantt"))
-    return found | {
+        result = json.loads(service.sets.text(head.id, "gantt"))
+    return result | {
         "set": head.id,
         "run": run.id if run else None,
         "state": run.state if run else head.state,
@@ -207,7 +196,7 @@ def gantt(service: Service, head: Head, run: RunRow | None) -> Json:
 def _add_plans(app: FastAPI, service: Service) -> None:
     @app.get("/v1/workflow-sets/{set_id}/plan")
     async def read_plan(set_id: SetId, request: Request, who: Reader) -> Response:
-        """The plan: the same document as ``vgrads plan --json``; waits for it up to half a
+        """Read the plan: the same document as ``vgrads plan --json``; waits for it up to half a
         minute."""
         await _apart(service.visible, set_id, who)
         head = await service.planned(set_id, PLANNING_S)
@@ -225,17 +214,17 @@ def _add_plans(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/workflow-sets/{set_id}/plan", status_code=202)
     def plan_again(set_id: SetId, who: Submitter, if_match: IfMatch = None) -> Json:
-        """Plan the set anew with what is known of the sites now; the plan gets a new revision."""
+        """Plan the set again with current data of the sites; the plan gets a new revision."""
         head = service.visible(set_id, who)
         _refuse_other_revision(head, if_match)
         if not service.sets.plan_again(set_id, head.revision):
             raise HTTPException(409, "the set is being planned")
-        service.supervisor.poke()
+        service.supervisor.notify()
         return {"id": set_id, "state": "planning"}
 
     @app.post("/v1/workflow-sets/{set_id}/what-if")
     async def what_if(set_id: SetId, wishes: WhatIf, who: Reader) -> Json:
-        """What would be promised with another deadline, fraction or budget? Nothing is kept."""
+        """Query the promise with another deadline, fraction or budget. Nothing is stored."""
         head = await _apart(service.visible, set_id, who)
         text = await _apart(whole_document, service, set_id)
         catalog = usable(service.catalog, service.granted(head.owner))[0]
@@ -250,26 +239,26 @@ def _add_runs(app: FastAPI, service: Service) -> None:
     async def run_set(
         set_id: SetId,
         who: Submitter,
-        how: Annotated[HowToRun, Query()],
+        how: Annotated[RunRequest, Query()],
         key: IdempotencyKey = None,
         if_match: IfMatch = None,
     ) -> Json:
         """Run the set in the background.
 
-        ``engine=outside``: the caller runs the tasks (turns, ends). ``speed``: virtual seconds a
-        second at simulated sites; default: as fast as can be. ``rerun``: also tasks that an earlier
-        run did, whose command, inputs and environment are unchanged and whose outputs stand;
-        without it those are left out, and the rest is planned anew. ``If-Match``: only the plan
-        with this ETag.
+        ``engine=outside``: the caller runs the tasks (start permits, completions). ``speed``:
+        virtual seconds per second at simulated sites; default: maximum speed. ``rerun``: also tasks
+        that an earlier run did, whose command, inputs and environment are unchanged and whose
+        outputs exist; without it those are omitted, and the rest is planned again. ``If-Match``:
+        only the plan with this ETag.
         """
-        asked = how.model_dump(exclude=set() if how.rerun else {"rerun"})
-        return {"run": await begin_run(service, set_id, who, asked, key, if_match)}
+        requested = how.model_dump(exclude=set() if how.rerun else {"rerun"})
+        return {"run": await begin_run(service, set_id, who, requested, key, if_match)}
 
 
 async def begin_run(
     service: Service, set_id: str, who: Principal, how: Json, key: str | None, if_match: str | None
 ) -> str:
-    """Queue a run of a set, as soon as it is planned; its id."""
+    """Queue a run of a set, as soon as it is planned; return its id."""
     await _apart(service.visible, set_id, who)
     head = await service.planned(set_id, PLANNING_S)
     if head is None:
@@ -281,11 +270,11 @@ async def begin_run(
 
 def _refuse_other_revision(head: Head, if_match: str | None) -> None:
     if if_match not in (None, "*", head.etag):
-        raise HTTPException(412, f"If-Match: the plan is {head.etag} by now")
+        raise HTTPException(412, f"If-Match: the plan has changed; its ETag is {head.etag}")
 
 
 def summary(service: Service, head: Head) -> Json:
-    """A set with its runs, as lists and pages show it."""
+    """Return a set with its runs, for lists and pages."""
     runs = [
         {
             "id": run.id,
@@ -295,7 +284,7 @@ def summary(service: Service, head: Head) -> Json:
         }
         for run in service.store.list_runs(head.id)
     ]
-    told = {
+    payload = {
         name: head.summary.get(name)
         for name in ("needed", "deadline_s", "feasible", "promise", "cost_usd")
     }
@@ -307,13 +296,13 @@ def summary(service: Service, head: Head) -> Json:
         "state": head.state,
         "problem": head.problem or None,
         "revision": head.revision,
-        **told,
+        **payload,
         "runs": runs,
     }
 
 
 def _tagged(request: Request, body: Json) -> Response:
-    """A body with an ETag of its content; 304 where the caller has it."""
+    """Return a body with an ETag of its content; 304 where the caller has it."""
     text = json.dumps(body, allow_nan=False)
     etag = f'"{hashlib.sha256(text.encode()).hexdigest()[:20]}"'
     if request.headers.get("if-none-match") == etag:

@@ -1,5 +1,5 @@
-"""How the service is set up: a TOML file, the environment (``VGRADS_…``), options; the later one
-rules."""
+"""Settings of the service: a TOML file, the environment (``VGRADS_…``), options; later ones have
+precedence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from limits import parse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict, SettingsError
 from pydantic_settings import PydanticBaseSettingsSource as Source
@@ -17,14 +16,15 @@ from pydantic_settings import PydanticBaseSettingsSource as Source
 from vgrads.kernel.documents import Count, Positive, document_error
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
+from vgrads.kernel.rate_limiter import parse_rate
 from vgrads.kernel.units import parse_duration
-from vgrads.portal.records.database import database_url
+from vgrads.portal.records.reading.reader import database_url
 
 CONFIG = "VGRADS_CONFIG"
 
 
 class OidcSettings(BaseModel):
-    """People log in through an OpenID Connect provider; ``operators`` are names of theirs."""
+    """Login through an OpenID Connect provider; ``operators``: user names there."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     issuer: Annotated[str, Field(pattern=r"^https?://")]
@@ -36,7 +36,7 @@ class OidcSettings(BaseModel):
 
 
 class ServiceSettings(BaseSettings):
-    """Everything about ``vgrads serve``. Durations as ``30d``; a rate as ``200/second``, empty:
+    """All settings of ``vgrads serve``. Durations as ``30d``; a rate as ``200/second``, empty:
     unlimited."""
 
     model_config = SettingsConfigDict(
@@ -57,6 +57,8 @@ class ServiceSettings(BaseSettings):
     max_upload_mib: Positive = 256.0
     max_history_mib: Positive = 2048.0
     rate: str = "200/second"
+    at_once: Count = 128
+    trusted_proxies: tuple[str, ...] = ()
     log: Literal["text", "json"] = "text"
     own: bool = False
     keep: str = ""
@@ -67,7 +69,14 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def _rate(cls, value: str) -> str:
         if value:
-            parse(value)
+            parse_rate(value)
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            ipaddress.ip_network(text, strict=False)
         return value
 
     @field_validator("keep", "history_keep")
@@ -82,12 +91,12 @@ class ServiceSettings(BaseSettings):
 
     @property
     def database(self) -> str:
-        """The database's URL."""
+        """Return the database's URL."""
         return self.db or database_url()
 
     @property
     def loopback(self) -> bool:
-        """True where nobody from another machine can connect."""
+        """Return True where no other machine can connect."""
         if self.host == "localhost":
             return True
         try:
@@ -96,17 +105,17 @@ class ServiceSettings(BaseSettings):
             return False
 
     def keep_s(self, name: Literal["keep", "history_keep"]) -> float | None:
-        """How long ended runs, or jobs of histories, are kept; None: for ever."""
+        """Return how long ended runs, or jobs of histories, are kept; None: for ever."""
         text: str = getattr(self, name)
         return parse_duration(text, name) if text else None
 
 
 def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
-    """The settings of a file (default: the one that ``VGRADS_CONFIG`` names), the environment and
-    options."""
+    """Load the settings of a file (default: the one that ``VGRADS_CONFIG`` names), the environment
+    and options."""
     chosen = file or (Path(os.environ[CONFIG]) if os.environ.get(CONFIG) else None)
     stated = _file_values(chosen) if chosen else {}
-    given = {name: value for name, value in options.items() if value is not None}
+    document = {name: value for name, value in options.items() if value is not None}
 
     class Layers(ServiceSettings):
         @classmethod
@@ -120,7 +129,7 @@ def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
             return init_settings, env_settings, InitSettingsSource(settings_cls, stated)
 
     try:
-        return Layers(**given)
+        return Layers(**document)
     except ValidationError as error:
         where = str(chosen) if chosen else "settings"
         raise document_error(error, ServiceSettings, stated, where) from error

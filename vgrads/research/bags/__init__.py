@@ -1,2 +1,2 @@
 """The bags-of-tasks model (Iosup and others, HPDC 2008): fitted, generated, simulated under
-policies."""
+scheduling policies."""

@@ -1,25 +1,26 @@
-"""Bags of tasks: fits of histories, workloads drawn as logs, outcomes under policies as figures."""
+"""Bags of tasks: fits of histories, workloads drawn as logs, metrics under scheduling policies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.queues.histories import open_history
+from vgrads.api.queues.history_files import open_history
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_text
+from vgrads.kernel.stored import as_stored
 from vgrads.research.bags.architectures import FLOCKING, Algorithm, simulate
 from vgrads.research.bags.extract import extract_bags
 from vgrads.research.bags.fit import Fitted, fit_bags, fit_users
 from vgrads.research.bags.metrics import by_size, figures
 from vgrads.research.bags.model import Target, draw_bags
-from vgrads.research.bags.models import model_given
+from vgrads.research.bags.models import select_model
 from vgrads.research.bags.scheduling import EARLIEST, SCHEDULINGS, scheduling_named
 from vgrads.research.bags.selection import SELECTIONS
 from vgrads.research.bags.system import System, paper_system
-from vgrads.research.bags.workload import Bags
+from vgrads.research.bags.workload import BagColumns
 from vgrads.traces.gwf import write_gwf
 from vgrads.traces.records import LogQueue
 from vgrads.traces.swf import write_swf
@@ -29,18 +30,18 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class FittedHistory:
-    """The bags of a history and what fits them."""
+    """The bags of a history and their fits."""
 
     name: str
-    bags: Bags
+    bags: BagColumns
     fits: Mapping[str, Fitted]
     users: tuple[float, int]
     warnings: tuple[str, ...]
 
 
 def fit_history(history: Path, queue: LogQueue, gap_s: float | None) -> FittedHistory:
-    """Bags of a history (None: of all its queues) with all fits; InputError names what cannot be
-    fitted."""
+    """Return the bags of a history (None: of all its queues) with all fits. Raise InputError with
+    the characteristic that cannot be fitted."""
     log = open_history(history).only_queue(queue)
     bags = extract_bags(log, gap_s)
     try:
@@ -55,27 +56,27 @@ def fit_history(history: Path, queue: LogQueue, gap_s: float | None) -> FittedHi
         raise error.within(str(history)) from error
 
 
-def fits_json(found: FittedHistory) -> Json:
+def fits_json(fitted: FittedHistory) -> Json:
     """``vgrads bags fit --json``."""
-    sizes = found.bags.sizes
+    sizes = fitted.bags.sizes
     return {
-        "bags": len(found.bags),
+        "bags": len(fitted.bags),
         "tasks": int(sizes.sum()),
         "of_two_or_more": int((sizes >= 2).sum()),
-        "users": {"zipf": found.users[0], "count": found.users[1]},
+        "users": {"zipf": fitted.users[0], "count": fitted.users[1]},
         "characteristics": {
             name: {
-                "values": len(one.values),
+                "values": len(fit.values),
                 "fits": [
                     {
                         "family": f.distribution.family,
                         "parameters": list(f.distribution.parameters),
                         "d": f.d,
                     }
-                    for f in one.fits
+                    for f in fit.fits
                 ],
             }
-            for name, one in found.fits.items()
+            for name, fit in fitted.fits.items()
         },
     }
 
@@ -86,8 +87,8 @@ def generate(out: Path, model: str, target: tuple[float, int, float], seed: int)
     load, procs, days = target
     writers = {".swf": write_swf, ".gwf": write_gwf}
     if out.suffix not in writers:
-        raise InputError("ends neither in .swf nor in .gwf", where=str(out))
-    bags = draw_bags(model_given(model), Target(load=load, capacity=float(procs), days=days), seed)
+        raise InputError("does not end in .swf or .gwf", where=str(out))
+    bags = draw_bags(select_model(model), Target(load=load, capacity=float(procs), days=days), seed)
     name = " ".join(model.split())
     note = (
         f"model {name}, load {load}, {procs} processors, {days} days, seed {seed}; nothing has "
@@ -102,41 +103,46 @@ def generate(out: Path, model: str, target: tuple[float, int, float], seed: int)
     }
 
 
-def play(
+def simulate_workload(
     names: tuple[str, str, str],
     model: str,
     target: tuple[float, float],
     seed: int,
     system: System | None = None,
 ) -> Json:
-    """Figures of a drawn workload under (selection, scheduling, architecture); ``system``: the
-    paper's for None."""
+    """Return the metrics of a drawn workload under (selection, scheduling, architecture);
+    ``system``: the paper's for None."""
     system = system or paper_system()
     load, days = target
-    wanted = Target(load=load, capacity=system.capacity, clusters=len(system.procs), days=days)
-    bags = draw_bags(model_given(model), wanted, seed)
+    required = Target(load=load, capacity=system.capacity, clusters=len(system.procs), days=days)
+    bags = draw_bags(select_model(model), required, seed)
     how = Algorithm(selection=names[0], scheduling=names[1], architecture=names[2])
     return {
         "load": load,
         "bags": len(bags),
         "tasks": len(bags.runtime_s),
         "processors": int(system.procs.sum()),
-        **_told(bags, system, how),
+        **_result_json(bags, system, how),
     }
 
 
-def _told(bags: Bags, system: System, how: Algorithm) -> Json:
-    """The figures of one simulation."""
+def _result_json(bags: BagColumns, system: System, how: Algorithm) -> Json:
+    """Return the metrics of one simulation."""
     outcome = simulate(bags, system, how)
     classes = [
-        {"from": one.low, "to": one.high, "makespan_s": one.makespan_s, "length": one.length}
-        for one in by_size(outcome)
+        {
+            "from": size_class.low,
+            "to": size_class.high,
+            "makespan_s": size_class.makespan_s,
+            "length": size_class.length,
+        }
+        for size_class in by_size(outcome)
     ]
     return {
         "selection": how.selection,
         "scheduling": how.scheduling,
         "architecture": how.architecture,
-        **asdict(figures(outcome)),
+        **as_stored(figures(outcome)),
         "by_size": classes,
     }
 
@@ -148,23 +154,23 @@ def play_history(
     gap_s: float | None,
     seed: int,
 ) -> Json:
-    """Figures of the bags of a (history, queue) under every policy that is not named, the lowest
-    makespan first.
+    """Return the metrics of the bags of a (history, queue) under every policy that is not named,
+    the lowest makespan first.
 
-    Run times are taken as those of a processor of speed 1. ``load``: work over what the system can
-    do from the first bag to the last; None where they come at once. InputError where the policy or
-    the architecture cannot be.
+    Run times are taken as those of a processor of speed 1. ``load``: work over the capacity of the
+    system from the first bag to the last; None where they arrive at once. Raises InputError where
+    the policy or the architecture is impossible.
     """
     if system is None:
         raise InputError(
-            "a history needs a system to be played on",
+            "a history needs a system to be simulated on",
             where="--clusters",
             fix="write 128x1.0,64x1.5",
         )
     file, queue = history
     log = open_history(file).only_queue(queue)
     bags = extract_bags(log, gap_s, seed)
-    rows = [_told(bags, system, how) for how in _algorithms(names, system)]
+    rows = [_result_json(bags, system, how) for how in _algorithms(names, system)]
     span_s = float(bags.submit_s[-1] - bags.submit_s[0])
     return {
         "history": str(file),
@@ -182,37 +188,39 @@ def play_history(
 
 
 def _algorithms(names: tuple[str | None, str | None, str], system: System) -> list[Algorithm]:
-    """Every pair of policies that is meant, each once: ECT leaves nothing to select, and RR is
+    """Return every requested pair of policies, each once: ECT makes selection irrelevant, and RR is
     WQR-1."""
     selection, scheduling, architecture = names
     if architecture == "sep-c" and len(system.procs) > 1:
         raise InputError(
-            "a history does not say which cluster a bag belongs to",
+            "a history does not record the cluster of a bag",
             where="--architecture sep-c",
-            fix="csp or fcondor",
+            fix="use csp or fcondor",
         )
     flock = architecture == "fcondor"
     selections = [selection] if selection else ["S-T"] if flock else list(SELECTIONS)
     several = FLOCKING if flock else [name for name in SCHEDULINGS if name != "WQR-1"]
     return [
-        Algorithm(selection=one, scheduling=other, architecture=architecture)
+        Algorithm(selection=name, scheduling=other, architecture=architecture)
         for other in ([scheduling] if scheduling else several)
-        for one in (selections if scheduling_named(other).place != EARLIEST else selections[:1])
+        for name in (selections if scheduling_named(other).place != EARLIEST else selections[:1])
     ]
 
 
 def policies() -> Json:
     """``vgrads bags policies --json``."""
     return {
-        "selection": [{"name": name, "about": one.about} for name, one in SELECTIONS.items()],
+        "selection": [
+            {"name": name, "about": selection.about} for name, selection in SELECTIONS.items()
+        ],
         "scheduling": [
             {
                 "name": name,
-                "resources": one.knows[0],
-                "tasks": one.knows[1],
-                "copies": one.copies,
-                "about": one.about,
+                "resources": scheduling.knows[0],
+                "tasks": scheduling.knows[1],
+                "copies": scheduling.replicas,
+                "about": scheduling.about,
             }
-            for name, one in SCHEDULINGS.items()
+            for name, scheduling in SCHEDULINGS.items()
         ],
     }

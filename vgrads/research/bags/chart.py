@@ -7,20 +7,23 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
+from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_text
 from vgrads.research.bags.answers import FittedHistory
 
 
-def write_report(path: Path, found: FittedHistory) -> None:
-    """A page with the distribution functions of every characteristic."""
+def write_report(path: Path, fitted: FittedHistory) -> None:
+    """Write a page with the distribution functions of every characteristic."""
+    require("plots", "a report with diagrams", str(path))
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 of an extra
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     figure = Figure(figsize=(12, 7.5))
     FigureCanvasSVG(figure)
-    for place, (name, one) in enumerate(found.fits.items(), 1):
+    for place, (name, item) in enumerate(fitted.fits.items(), 1):
         axes = figure.add_subplot(2, 3, place)
-        values = np.sort(one.values)
+        values = np.sort(item.values)
         axes.plot(
             values,
             np.arange(1, len(values) + 1) / len(values),
@@ -29,7 +32,7 @@ def write_report(path: Path, found: FittedHistory) -> None:
             label="history",
         )
         grid = np.linspace(values[0], values[-1], 300)
-        for fit in one.fits[:3]:
+        for fit in item.fits[:3]:
             axes.plot(
                 grid,
                 fit.distribution.cdf(grid),
@@ -43,16 +46,16 @@ def write_report(path: Path, found: FittedHistory) -> None:
     figure.savefig(buffer, format="svg")
     svg = buffer.getvalue()
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{len(one.values):,}</td><td>{escape(str(one.best.distribution))}</td><td>{one.best.d:.3f}</td></tr>"
-        for name, one in found.fits.items()
+        f"<tr><td>{escape(name)}</td><td>{len(fit.values):,}</td><td>{escape(str(fit.best.distribution))}</td><td>{fit.best.d:.3f}</td></tr>"
+        for name, fit in fitted.fits.items()
     )
     write_text(
         path,
         _PAGE.format(
-            name=escape(found.name),
+            name=escape(fitted.name),
             rows=rows,
             svg=svg[svg.index("<svg") :],
-            bags=f"{len(found.bags):,}",
+            bags=f"{len(fitted.bags):,}",
         ),
     )
 

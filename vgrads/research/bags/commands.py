@@ -11,11 +11,13 @@ from typing import Annotated
 
 import typer
 
-from vgrads.api.shell import Shell
+from vgrads.api.command_context import CommandContext
 
 LOAD, MODEL, DAYS = 0.6, "average", 1.0
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 History = Annotated[
     Path,
     typer.Argument(
@@ -27,22 +29,24 @@ History = Annotated[
         show_default=False,
     ),
 ]
-Load = typer.Option("--load", help="Share of the system's work, above 0 and at most 1 (0.6).")
+Load = typer.Option(
+    "--load", help="Load as a share of the system's capacity, above 0 and at most 1 (0.6)."
+)
 ModelName = typer.Option(
     "--model",
     help=(
-        "A row of the model's table, as `average` (default) or `DAS-2`, or what `vgrads bags "
-        "fit --json` wrote, as FILE.json."
+        "Workload model: a row of the model table, such as `average` (default) or `DAS-2`, "
+        "or FILE.json written by `vgrads bags fit --json`."
     ),
 )
-Days = typer.Option("--days", help="Time over which bags come (1).")
+Days = typer.Option("--days", help="Period over which bags arrive (1).")
 Gap = Annotated[
     str | None,
     typer.Option(
         "--gap",
         help=(
-            "Longest pause between two submissions of one bag. Default: as the log tells of "
-            "its bags, else 120s."
+            "Longest pause between two submissions of one bag. Default: taken from the log if "
+            "it records bags, else 120s."
         ),
         show_default=False,
     ),
@@ -52,8 +56,8 @@ Played = Annotated[
     typer.Argument(
         metavar="HISTORY",
         help=(
-            "A queue log, or SITE/QUEUE of the database: its bags under every policy. Without: "
-            "bags are drawn from a model."
+            "A queue log, or SITE/QUEUE of the database: simulate its bags under every policy. "
+            "Default: bags drawn from a model."
         ),
         show_default=False,
     ),
@@ -64,8 +68,8 @@ Clusters = Annotated[
         "--clusters",
         metavar="PROCSxSPEED,…",
         help=(
-            "The system, as 128x1.0,64x1.5: needed for a history. Default for drawn workloads: "
-            "the paper's twenty clusters."
+            "The system, e.g. 128x1.0,64x1.5; required for a history. Default for generated "
+            "workloads: the twenty clusters of the paper."
         ),
         show_default=False,
     ),
@@ -73,12 +77,12 @@ Clusters = Annotated[
 
 
 commands = typer.Typer()
-"""Registered by the entry point; whoever invokes them puts a :class:`Shell` into the context."""
+"""Registered by the entry point; the caller puts a :class:`CommandContext` into the context."""
 
 
-def _shell(context: typer.Context) -> Shell:
-    found: Shell = context.obj
-    return found
+def _shell(context: typer.Context) -> CommandContext:
+    command_context: CommandContext = context.obj
+    return command_context
 
 
 def _gap_s(gap: str | None) -> float | None:
@@ -94,21 +98,25 @@ def fit(
     gap: Gap = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE.html", help="Distributions as pictures."),
+        typer.Option("--report", metavar="FILE.html", help="Write diagrams of the distributions."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the bags of a history and fit the model's distributions to them."""
+    from vgrads.kernel.extras import require
     from vgrads.research.bags.answers import fit_history, fits_json
     from vgrads.research.bags.tables import fits_table
 
-    found = fit_history(*_shell(context).history(history), _gap_s(gap))
-    _shell(context).warn(found.warnings)
+    if report:
+        require("plots", "a report with diagrams", str(report))
+
+    fitted = fit_history(*_shell(context).history(history), _gap_s(gap))
+    _shell(context).warn(fitted.warnings)
     if report:
         from vgrads.research.bags.chart import write_report
 
-        write_report(report, found)
-    _shell(context).answer(as_json, fits_json(found), lambda: fits_table(found))
+        write_report(report, fitted)
+    _shell(context).answer(as_json, fits_json(fitted), lambda: fits_table(fitted))
 
 
 @commands.command("generate", epilog="Example: `vgrads bags generate --load .6 -o bags.swf`")
@@ -129,9 +137,9 @@ def generate(
 
     from vgrads.research.bags import answers as bags
 
-    told = bags.generate(out, model, (load, procs, days), seed)
-    line = f"wrote {out}: {told['bags']} bags, {told['tasks']} tasks"
-    _shell(context).answer(as_json, told, lambda: Text(line))
+    payload = bags.generate(out, model, (load, procs, days), seed)
+    line = f"wrote {out}: {payload['bags']} bags, {payload['tasks']} tasks"
+    _shell(context).answer(as_json, payload, lambda: Text(line))
 
 
 @commands.command(
@@ -141,20 +149,24 @@ def generate(
         "simulate --load .8 --selection S-BoT --scheduling FPLT`"
     ),
 )
-def play(
+def simulate(
     context: typer.Context,
     history: Played = None,
     clusters: Clusters = None,
     selection: Annotated[
         str | None,
-        typer.Option("--selection", help="Which tasks next (of a history: all; else S-T)."),
+        typer.Option(
+            "--selection", help="Task selection policy. Default: all for a history, else S-T."
+        ),
     ] = None,
     scheduling: Annotated[
         str | None,
-        typer.Option("--scheduling", help="Which task where (of a history: all; else FPLT)."),
+        typer.Option(
+            "--scheduling", help="Task scheduling policy. Default: all for a history, else FPLT."
+        ),
     ] = None,
     architecture: Annotated[
-        str, typer.Option("--architecture", help="csp, sep-c or fcondor.")
+        str, typer.Option("--architecture", help="Architecture: csp, sep-c or fcondor.")
     ] = "csp",
     gap: Gap = None,
     load: Annotated[float | None, Load] = None,
@@ -163,28 +175,28 @@ def play(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Play the bags of a history under every policy, or a drawn workload under one."""
+    """Simulate the bags of a history under every policy, or a drawn workload under one."""
     from vgrads.research.bags import answers as bags
     from vgrads.research.bags.system import parse_clusters
     from vgrads.research.bags.tables import figures_table, policies_compared
 
     system = None if clusters is None else parse_clusters(clusters, "--clusters")
     if history is None:
-        _refuse("is about the bags of a history", {"--gap": gap})
+        _refuse("applies only to the bags of a history", {"--gap": gap})
         names = (selection or "S-T", scheduling or "FPLT", architecture)
         target = (LOAD if load is None else load, DAYS if days is None else days)
-        told = bags.play(names, model or MODEL, target, seed, system)
-        _shell(context).answer(as_json, told, lambda: figures_table(told))
+        payload = bags.simulate_workload(names, model or MODEL, target, seed, system)
+        _shell(context).answer(as_json, payload, lambda: figures_table(payload))
         return
     drawn = {"--load": load, "--model": model, "--days": days}
-    _refuse("is about a drawn workload; a history has its own", drawn)
+    _refuse("applies only to a generated workload; a history has its own", drawn)
     chosen = (selection, scheduling, architecture)
-    told = bags.play_history(_shell(context).history(history), chosen, system, _gap_s(gap), seed)
-    _shell(context).answer(as_json, told, lambda: policies_compared(told))
+    payload = bags.play_history(_shell(context).history(history), chosen, system, _gap_s(gap), seed)
+    _shell(context).answer(as_json, payload, lambda: policies_compared(payload))
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
-    """InputError for the first option that was given and means nothing here."""
+    """Raise InputError for the first option that has no meaning here."""
     from vgrads.kernel.errors import InputError
 
     for name, value in options.items():
@@ -194,9 +206,9 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
 
 @commands.command("policies", epilog="Example: `vgrads bags policies`")
 def policies(context: typer.Context, as_json: AsJson = False) -> None:
-    """All selection and scheduling policies, and what they know."""
+    """List all selection and scheduling policies, and the information that they use."""
     from vgrads.research.bags import answers as bags
     from vgrads.research.bags.tables import policies_table
 
-    told = bags.policies()
-    _shell(context).answer(as_json, told, lambda: policies_table(told))
+    payload = bags.policies()
+    _shell(context).answer(as_json, payload, lambda: policies_table(payload))

@@ -1,8 +1,8 @@
-"""Managers that give a task to a cluster when it comes, where it may then have to queue; compiled.
+"""Managers that assign a task to a cluster on arrival, where it may have to queue; compiled.
 
-ECT looks for the cluster where the task would end first, its queue included, on a chart of when
-each processor will be idle (§2.4); flocking lets users wander from manager to manager whenever they
-are made to wait (§2.2).
+ECT chooses the cluster where the task would end first, its queue included, from a chart of when
+each processor will be idle (§2.4); flocking lets users move from manager to manager whenever they
+have to wait (§2.2).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from vgrads.research.bags.scheduling import Assigned, earliest_end
 push, pop = heap.push.fast, heap.pop.fast
 
 PERIOD_S = 60.0
-"""How long a chart may be out of date; the paper's managers look "periodically" and it does not say
-how often."""
+"""Maximum age of a chart, in seconds; the paper's managers look "periodically", at an unstated
+interval."""
 
 
 class Charts(NamedTuple):
-    """Clusters with a queue each, and the chart that is drawn of each: when its processors will be
-    idle, as far as is told.
+    """Clusters with a queue each, and a chart for each: when its processors will be idle, by the
+    reported run times.
 
     Over clusters: ``free`` processors, ``head`` and ``tail`` of the queue, whether the chart is
-    ``stale`` (something ended otherwise than told; it is too where all are busy that should be
-    idle) and when it was ``drawn``. Over processors, from ``offset`` on: ``running`` tasks and
-    ``idle_at``, a heap. Over tasks: which comes ``behind`` in a queue, the ``place`` among those
-    that run, when it ``began``, the ``guess`` of its run time.
+    ``stale`` (a task ended at another time than reported; also where all processors are busy that
+    should be idle) and when it was ``drawn``. Over processors, from ``offset`` on: ``running``
+    tasks and ``idle_at``, a heap. Over tasks: the task ``behind`` it in a queue, its ``place``
+    among the running ones, when it ``began``, the ``guess`` of its run time.
     """
 
     offset: Ints
@@ -72,7 +72,7 @@ def _charts(procs: Ints, estimate_s: Floats) -> Charts:
 
 @njit(cache=True)
 def _put(q: Charts, c: int, at: float, lasts: float) -> None:
-    """A task takes the place of the chart that is idle first, from then or from ``at`` on."""
+    """Add a task to the chart at the earliest idle processor, from then or from ``at`` on."""
     keys, numbers = (
         q.idle_at[q.offset[c] : q.offset[c + 1]],
         q.number[q.offset[c] : q.offset[c + 1]],
@@ -84,10 +84,9 @@ def _put(q: Charts, c: int, at: float, lasts: float) -> None:
 
 @njit(cache=True)
 def _redraw(q: Charts, c: int, now: float, speed: float) -> None:
-    """The chart of what runs in a cluster and of what waits there. What outlasts its guess is
-    thought to be half done: a prediction that has run out must be corrected (Tsafrir, Etsion and
-    Feitelson 2007, doi:10.1109/TPDS.2007.70606).
-    """
+    """Compute the chart of a cluster's running and waiting tasks. A task that outlasts its estimate
+    is assumed to be half done: a prediction that has run out must be corrected (Tsafrir, Etsion and
+    Feitelson 2007, doi:10.1109/TPDS.2007.70606)."""
     first, last = q.offset[c], q.offset[c + 1]
     q.idle_at[first:last] = now
     for k in range(first, last - q.free[c]):
@@ -103,7 +102,7 @@ def _redraw(q: Charts, c: int, now: float, speed: float) -> None:
 
 @njit(cache=True)
 def _launch(q: Charts, task: int, c: int, now: float) -> None:
-    """A task begins in a cluster."""
+    """Start a task in a cluster."""
     k = q.offset[c + 1] - q.free[c]
     q.running[k], q.place[task], q.began[task] = task, k, now
     q.free[c] -= 1
@@ -111,7 +110,7 @@ def _launch(q: Charts, task: int, c: int, now: float) -> None:
 
 @njit(cache=True)
 def _leave(q: Charts, task: int, c: int) -> None:
-    """A task has ended; the last one that runs there takes its place among those that do."""
+    """End a task; the last running one takes its place in the list."""
     q.free[c] += 1
     moved = q.running[q.offset[c + 1] - q.free[c]]
     q.running[q.place[task]], q.place[moved] = moved, q.place[task]
@@ -119,7 +118,7 @@ def _leave(q: Charts, task: int, c: int) -> None:
 
 @njit(cache=True)
 def _append(q: Charts, task: int, c: int) -> None:
-    """A task waits in a cluster's queue."""
+    """Append a task to a cluster's queue."""
     if q.head[c] < 0:
         q.head[c] = task
     else:
@@ -129,8 +128,8 @@ def _append(q: Charts, task: int, c: int) -> None:
 
 @njit(cache=True)
 def _expect(q: Charts, speed: Floats, now: float, idle_s: Floats) -> None:
-    """When each cluster will be free for one more task: a stale chart is drawn anew, at most once a
-    period."""
+    """Compute when each cluster will be free for one more task: a stale chart is computed again, at
+    most once per period."""
     for c in range(len(speed)):
         first = q.offset[c]
         stale = q.stale[c] or (q.free[c] == 0 and q.idle_at[first] < now)
@@ -141,20 +140,20 @@ def _expect(q: Charts, speed: Floats, now: float, idle_s: Floats) -> None:
 
 @njit(cache=True)
 def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) -> Assigned:
-    """ECT by what is told of run times, or with ``by_user`` by the last one that ended of the same
+    """Simulate ECT with reported run times, or with ``by_user`` the last one that ended of the same
     user.
 
-    Where what is told is right, the chart is never stale, and starts are those of the chart. What
-    is known of a cluster (which processors are free, what waits) is not guessed.
+    Where reported times are right, the chart is never stale, and starts are those of the chart.
+    Free processors and waiting tasks of a cluster are exact, not estimated.
     """
     submit_s, user_of, first = bags
     runtime_s, estimate_s = tasks
     procs, speed = system
-    count, arrived, spent, total, known = len(submit_s), 0, 0.0, 0.0, 0
+    count, arrived, spent, total, existing = len(submit_s), 0, 0.0, 0.0, 0
     ended, where = np.full(len(runtime_s), np.nan), np.full(len(runtime_s), -1, np.int64)
     q, idle_s = _charts(procs, estimate_s), np.zeros(len(procs))
     keys, numbers, size = np.empty(procs.sum() + 1), np.empty(procs.sum() + 1, np.int64), 0
-    owner, seen = np.repeat(user_of, np.diff(first)), np.full(user_of.max() + 1, np.nan)
+    owner, observed = np.repeat(user_of, np.diff(first)), np.full(user_of.max() + 1, np.nan)
     while arrived < count or size > 0:
         now = keys[0] if size > 0 else np.inf
         if arrived < count:
@@ -167,8 +166,8 @@ def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) 
             spent += now - q.began[task]
             _leave(q, task, c)
             q.stale[c] |= q.guess[task] != runtime_s[task]
-            seen[owner[task]] = runtime_s[task]
-            total, known = total + runtime_s[task], known + 1
+            observed[owner[task]] = runtime_s[task]
+            total, existing = total + runtime_s[task], existing + 1
             task = q.head[c]
             if task >= 0:
                 q.head[c] = q.behind[task]
@@ -177,9 +176,9 @@ def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) 
         while arrived < count and submit_s[arrived] <= now:
             for task in range(first[arrived], first[arrived + 1]):
                 if by_user:
-                    last = seen[owner[task]]
+                    last = observed[owner[task]]
                     q.guess[task] = (
-                        last if not np.isnan(last) else (total / known if known else 1.0)
+                        last if not np.isnan(last) else (total / existing if existing else 1.0)
                     )
                 _expect(q, speed, now, idle_s)
                 c = earliest_end(now, q.guess[task], idle_s, speed)
@@ -196,8 +195,8 @@ def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) 
 
 @njit(cache=True)
 def run_flock(bags: Columns, tasks: Columns, system: Columns) -> Assigned:
-    """Users send task after task to one manager while it starts them at once, and turn to the next
-    when it does not."""
+    """Simulate flocking: users send task after task to one manager while it starts them at once,
+    and go to the next when it does not."""
     submit_s, user_of, first = bags
     runtime_s, rank = tasks
     procs, speed = system
@@ -241,7 +240,7 @@ def run_flock(bags: Columns, tasks: Columns, system: Columns) -> Assigned:
                     began[task] = now
                     running = push(keys, numbers, running, now + runtime_s[task] / speed[c], task)
                     continue
-                if queued[c] == len(q_keys[c]):  # twice the room
+                if queued[c] == len(q_keys[c]):  # double the capacity
                     q_keys[c] = np.concatenate((q_keys[c], q_keys[c]))
                     q_tasks[c] = np.concatenate((q_tasks[c], q_tasks[c]))
                 queued[c] = push(q_keys[c], q_tasks[c], queued[c], rank[task], task)

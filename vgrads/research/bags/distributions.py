@@ -1,10 +1,10 @@
 """The families of the bags-of-tasks model, each with its parameters in the order of the paper's
 Table 3.
 
-The paper does not say what a pair stands for. What makes sense (a test holds it): ``W(shape,
-scale)``; ``G(shape, rate)``, or the daily cycle of DAS-2 would peak at midnight; ``N(deviation,
-mean)``, or half of all tasks would last seven seconds; ``LN(mean, deviation)`` of the logarithm, or
-one task in twelve would last for days.
+The paper does not define the parameters of a pair. The only sensible reading (checked by a test):
+``W(shape, scale)``; ``G(shape, rate)``, or the daily cycle of DAS-2 would peak at midnight;
+``N(deviation, mean)``, or half of all tasks would last seven seconds; ``LN(mean, deviation)`` of
+the logarithm, or one task in twelve would last for days.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vgrads.kernel.errors import InputError
 Floats = NDArray[np.float64]
 FAMILIES = ("exponential", "hyper-exponential", "normal", "log-normal", "gamma", "Weibull")
 _SYMBOLS = {"W": "Weibull", "G": "gamma", "N": "normal", "LN": "log-normal", "E": "exponential"}
-_LEAST = 10  # values from which a distribution is fitted
+_LEAST = 10  # least number of values for a fit
 _TINY = 1e-9
 
 
@@ -39,34 +39,35 @@ class Distribution:
         return f"{symbol}({', '.join(f'{p:.2f}' for p in self.parameters)})"
 
     def sample(self, draws: np.random.Generator, count: int) -> Floats:
-        """``count`` values."""
+        """Draw ``count`` values."""
         if self.family == "hyper-exponential":
-            share, one, other = self.parameters
-            rates = np.where(draws.random(count) < share, one, other)
+            share, value, other = self.parameters
+            rates = np.where(draws.random(count) < share, value, other)
             return np.asarray(draws.exponential(1.0, count) / rates)
         return np.asarray(_frozen(self).rvs(size=count, random_state=draws), dtype=np.float64)
 
     def cdf(self, values: Floats) -> Floats:
-        """P(X ≤ value)."""
+        """Return P(X ≤ value)."""
         if self.family == "hyper-exponential":
-            share, one, other = self.parameters
+            share, value, other = self.parameters
             positive = np.maximum(values, 0.0)
             return np.asarray(
-                1.0 - share * np.exp(-one * positive) - (1.0 - share) * np.exp(-other * positive)
+                1.0 - share * np.exp(-value * positive) - (1.0 - share) * np.exp(-other * positive)
             )
         return np.asarray(_frozen(self).cdf(values), dtype=np.float64)
 
     def pdf(self, values: Floats) -> Floats:
-        """Density."""
+        """Return the density."""
         if self.family == "hyper-exponential":
-            share, one, other = self.parameters
+            share, value, other = self.parameters
             return np.asarray(
-                share * one * np.exp(-one * values) + (1 - share) * other * np.exp(-other * values)
+                share * value * np.exp(-value * values)
+                + (1 - share) * other * np.exp(-other * values)
             )
         return np.asarray(_frozen(self).pdf(values), dtype=np.float64)
 
     def median(self) -> float:
-        """Half of all values are below."""
+        """Return the median."""
         if self.family == "hyper-exponential":
             top = 50.0 / min(self.parameters[1:])
             return float(
@@ -75,14 +76,13 @@ class Distribution:
         return float(_frozen(self).median())
 
 
-def parse(symbol: str, one: float, other: float) -> Distribution:
-    """An entry of Table 3."""
-    return Distribution(_SYMBOLS[symbol], (one, other))
+def parse(symbol: str, value: float, other: float) -> Distribution:
+    """Parse an entry of Table 3."""
+    return Distribution(_SYMBOLS[symbol], (value, other))
 
 
 def stated(family: str, parameters: Sequence[float]) -> Distribution:
-    """A distribution that somebody wrote down; InputError where there is none with such
-    parameters."""
+    """Return a distribution from its stated parameters. Raise InputError for invalid ones."""
     counts = {"exponential": 1, "hyper-exponential": 3}
     if family not in FAMILIES:
         raise InputError(f"unknown family '{family}'", where="family", fix=", ".join(FAMILIES))
@@ -94,25 +94,27 @@ def stated(family: str, parameters: Sequence[float]) -> Distribution:
     free = {"normal": (first,), "log-normal": (last,)}  # means may be anything
     if min(free.get(family, parameters)) <= 0 or (family == "hyper-exponential" and first >= 1):
         raise InputError(
-            f"there is no {family} distribution with {list(parameters)}", where="parameters"
+            f"invalid parameters of the {family} distribution: {list(parameters)}",
+            where="parameters",
         )
     return Distribution(family, tuple(parameters))
 
 
 def _frozen(d: Distribution) -> Any:
-    one, other = (*d.parameters, 0.0)[:2]
+    value, other = (*d.parameters, 0.0)[:2]
     makers: Mapping[str, Any] = {
-        "Weibull": lambda: stats.weibull_min(one, scale=other),
-        "gamma": lambda: stats.gamma(one, scale=1.0 / other),
-        "normal": lambda: stats.norm(loc=other, scale=one),
-        "log-normal": lambda: stats.lognorm(other, scale=np.exp(one)),
-        "exponential": lambda: stats.expon(scale=1.0 / one),
+        "Weibull": lambda: stats.weibull_min(value, scale=other),
+        "gamma": lambda: stats.gamma(value, scale=1.0 / other),
+        "normal": lambda: stats.norm(loc=other, scale=value),
+        "log-normal": lambda: stats.lognorm(other, scale=np.exp(value)),
+        "exponential": lambda: stats.expon(scale=1.0 / value),
     }
     return makers[d.family]()
 
 
 def fit(family: str, values: Floats) -> Distribution:
-    """The maximum-likelihood fit; InputError where the family cannot have such values."""
+    """Return the maximum-likelihood fit. Raise InputError where the family cannot have such
+    values."""
     data = np.asarray(values, dtype=np.float64)
     if family not in FAMILIES:
         raise InputError(f"unknown family '{family}'", where="family", fix=", ".join(FAMILIES))
@@ -145,13 +147,13 @@ def _positive(family: str, data: Floats) -> tuple[float, ...]:
 
 
 def _gamma_shape(data: Floats) -> float:
-    """Root of log k − ψ(k) = log of the mean − mean of the logs."""
+    """Return the root of log k − ψ(k) = log of the mean − mean of the logs."""
     gap = float(np.log(data.mean()) - np.log(data).mean())
     return float(optimize.brentq(lambda k: np.log(k) - digamma(k) - gap, 1e-3, 1e6))
 
 
 def _weibull(data: Floats) -> tuple[float, float]:
-    """Root of the profile likelihood in the shape; the scale follows."""
+    """Return the root of the profile likelihood in the shape; the scale follows."""
     scaled, logs = data / data.max(), np.log(data)
 
     def slope(shape: float) -> float:
@@ -163,15 +165,16 @@ def _weibull(data: Floats) -> tuple[float, float]:
 
 
 def _hyper_exponential(data: Floats, rounds: int = 300) -> tuple[float, float, float]:
-    """Two exponential phases by expectation maximisation, begun at the halves of the data."""
+    """Fit two exponential phases by expectation maximisation, starting from the halves of the
+    data."""
     ordered = np.sort(data)
     half = len(ordered) // 2
-    share, one, other = 0.5, 1.0 / ordered[:half].mean(), 1.0 / ordered[half:].mean()
+    share, item, other = 0.5, 1.0 / ordered[:half].mean(), 1.0 / ordered[half:].mean()
     for _ in range(rounds):
-        first = share * one * np.exp(-one * data)
+        first = share * item * np.exp(-item * data)
         second = (1.0 - share) * other * np.exp(-other * data)
         weight = first / np.maximum(first + second, 1e-300)
         share = float(np.clip(weight.mean(), 1e-6, 1 - 1e-6))
-        one = float(weight.sum() / (weight * data).sum())
+        item = float(weight.sum() / (weight * data).sum())
         other = float((1 - weight).sum() / max(((1 - weight) * data).sum(), 1e-300))
-    return share, one, other
+    return share, item, other

@@ -1,5 +1,5 @@
-"""Bags in a queue history: as its log tells of them, else tasks of one user that came close to each
-other."""
+"""Bags in a queue history: as recorded in its log, else tasks of one user that were submitted close
+to each other."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import numpy as np
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
-from vgrads.research.bags.workload import Bags
+from vgrads.research.bags.workload import BagColumns
 from vgrads.traces.records import Bools, Ints, JobLog
 
 GAP_S = 120.0
-"""Longest pause between two submissions of one bag: the delay that Iosup, Jan, Sonmez and Epema
-took for groups of jobs (Euro-Par 2007, doi:10.1007/978-3-540-74466-5_42)."""
+"""Longest pause between two submissions of one bag: the delay used by Iosup, Jan, Sonmez and Epema
+for groups of jobs (Euro-Par 2007, doi:10.1007/978-3-540-74466-5_42)."""
 
 
-def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> Bags:
-    """All bags of a history, single jobs as bags of one; a parallel job counts as a task of its
-    processor time.
+def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> BagColumns:
+    """Return all bags of a history, single jobs as bags of one; a parallel job counts as a task of
+    its processor time.
 
-    Without ``gap_s`` (seconds) bags are those that the log itself tells of, else what one user
+    Without ``gap_s`` (seconds) bags are those recorded in the log itself, else jobs that one user
     submitted within :data:`GAP_S`. Users get their numbers, which are priorities, at random
-    (``seed``). InputError where the history does not name users, or nothing in it ran.
+    (``seed``). Raises InputError where the history does not name users, or no job in it ran.
     """
     if gap_s is not None and not gap_s >= 0:
         raise InputError(f"{gap_s} is below 0", where="gap")
@@ -29,9 +29,7 @@ def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> Bags
     if len(ran) == 0:
         raise InputError("no job of this history ran", where=log.name)
     if (ran.user < 0).all():
-        raise InputError(
-            "does not name users: there is no telling which jobs belong together", where=log.name
-        )
+        raise InputError("does not name users, so jobs cannot be grouped into bags", where=log.name)
     order, begins = _runs(ran, gap_s)
     user, submit = ran.user[order], ran.submit_s[order]
     bag = np.cumsum(begins) - 1
@@ -42,19 +40,19 @@ def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> Bags
     place[when] = np.arange(len(when))
     tasks = np.argsort(place[bag], kind="stable")
     work = (ran.run_s * np.maximum(ran.procs, 1))[order]
-    found = Bags(
+    bags = BagColumns(
         submit_s=submit[starts][when],
         user=_priorities(user[starts][when], seed),
         home=np.zeros(len(when), dtype=np.int64),
         first=np.concatenate([[0], np.cumsum(sizes[when])]).astype(np.int64),
         runtime_s=work[tasks],
     )
-    found.check()
-    return found
+    bags.check()
+    return bags
 
 
 def _runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
-    """Jobs in an order in which those of a bag stand together, and where in it bags begin."""
+    """Return jobs in an order in which those of a bag are adjacent, and where in it bags begin."""
     begins = np.ones(len(log), dtype=np.bool_)
     if gap_s is None and log.bag is not None:
         order = np.lexsort((log.submit_s, log.bag, log.user))
@@ -68,7 +66,7 @@ def _runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
 
 
 def _priorities(users: Ints, seed: int) -> Ints:
-    """Users by numbers that say nothing of how much they submit."""
+    """Number users independently of how much they submit."""
     names = np.unique(users)
     numbers = stream(seed, "priorities").permutation(len(names))
     return np.asarray(numbers[np.searchsorted(names, users)])

@@ -1,4 +1,4 @@
-"""A history's bags → distributions: maximum likelihood, Kolmogorov–Smirnov D, the best of each
+"""Fits of a history's bags: maximum likelihood, Kolmogorov–Smirnov D, the best of each
 characteristic."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from vgrads.kernel.errors import InputError
 from vgrads.research.bags.distributions import FAMILIES, Distribution, fit
-from vgrads.research.bags.workload import Bags
+from vgrads.research.bags.workload import BagColumns
 
 Floats = NDArray[np.float64]
 _DAY_S, _HALF_HOUR_S = 86400.0, 1800.0
@@ -38,15 +38,16 @@ class Fitted:
 
     @property
     def best(self) -> Fit:
-        """The family that is nearest to the values."""
+        """Return the family nearest to the values."""
         return self.fits[0]
 
 
-def characteristics(bags: Bags, local_s: Floats | None = None) -> dict[str, Floats]:
-    """The five characteristics of §3.3–3.5, of bags of at least two tasks (all, for the arrivals).
+def characteristics(bags: BagColumns, local_s: Floats | None = None) -> dict[str, Floats]:
+    """Return the five characteristics of §3.3–3.5, of bags of at least two tasks (all, for the
+    arrivals).
 
-    ``local_s``: when each bag came on the clock of those who sent it (seconds from a midnight);
-    else as it says.
+    ``local_s``: arrival of each bag in its users' local time (seconds from a midnight); else the
+    log's time.
     """
     local_s = bags.submit_s if local_s is None else local_s
     hour_s = local_s % _DAY_S
@@ -68,12 +69,12 @@ def characteristics(bags: Bags, local_s: Floats | None = None) -> dict[str, Floa
 
 
 def fit_all(values: Floats) -> Fitted:
-    """All families, nearest first; InputError where none can have such values."""
+    """Fit all families, nearest first. Raise InputError where none can have such values."""
     fits, refused = [], {}
     for family in FAMILIES:
         try:
-            found = fit(family, values)
-            fits.append(Fit(distribution=found, d=ks_distance(found, values)))
+            distribution = fit(family, values)
+            fits.append(Fit(distribution=distribution, d=ks_distance(distribution, values)))
         except InputError as error:
             refused[family] = error.what
         except (ValueError, RuntimeError, FloatingPointError) as error:
@@ -84,7 +85,7 @@ def fit_all(values: Floats) -> Fitted:
 
 
 def ks_distance(distribution: Distribution, values: Floats) -> float:
-    """Kolmogorov–Smirnov's D; ties (sizes are whole numbers) count as one step."""
+    """Return Kolmogorov–Smirnov's D; ties (sizes are whole numbers) count as one step."""
     points, counts = np.unique(values, return_counts=True)
     above = np.cumsum(counts) / len(values)
     model = distribution.cdf(points)
@@ -93,9 +94,9 @@ def ks_distance(distribution: Distribution, values: Floats) -> float:
     )
 
 
-def fit_users(bags: Bags) -> tuple[float, int]:
-    """Exponent of Zipf's law over the ranks of users by bags (maximum likelihood; 0 of one user),
-    and how many there are."""
+def fit_users(bags: BagColumns) -> tuple[float, int]:
+    """Return the exponent of Zipf's law over the ranks of users by bags (maximum likelihood; 0 for
+    one user), and the number of users."""
     counts = np.sort(np.unique(bags.user, return_counts=True)[1])[::-1].astype(np.float64)
     logs = np.log(np.arange(1, len(counts) + 1))
 
@@ -109,13 +110,13 @@ def fit_users(bags: Bags) -> tuple[float, int]:
     return float(minimize_scalar(loss, bounds=(0.0, 10.0), method="bounded").x), len(counts)
 
 
-def fit_bags(bags: Bags, local_s: Floats | None = None) -> dict[str, Fitted]:
-    """Every characteristic with all its fits (``local_s`` as there); InputError names the one that
-    cannot be fitted."""
-    found = {}
+def fit_bags(bags: BagColumns, local_s: Floats | None = None) -> dict[str, Fitted]:
+    """Return every characteristic with all its fits (``local_s`` as there). Raise InputError with
+    the one that cannot be fitted."""
+    result = {}
     for name, values in characteristics(bags, local_s).items():
         try:
-            found[name] = fit_all(values)
+            result[name] = fit_all(values)
         except InputError as error:
             raise error.within(name) from error
-    return found
+    return result

@@ -1,5 +1,5 @@
-"""What an outcome is worth (§4.1): makespan and normalised schedule length of bags, and of tasks
-the usual ones."""
+"""Metrics of an outcome (§4.1): makespan and normalised schedule length of bags, and the usual ones
+of tasks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.research.bags.architectures import Outcome
+from vgrads.kernel.stored import stored_as
+from vgrads.research.bags.architectures import WorkloadOutcome
 from vgrads.research.bags.workload import class_bounds, size_class
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class BagMetrics:
     """Averages over bags (makespan, length) and tasks (wait, response, slowdown); shares of the
     system and of tasks.
 
-    ``utilisation``: share of the processors' time up to the last arrival that went into copies that
-    ended first; ``goodput_s``: processor time of these copies in all; ``finished``: share of tasks
-    that had ended when the last bag came.
+    ``utilisation``: share of the processors' time up to the last arrival that was used by replicas
+    that ended first; ``goodput_s``: total processor time of these replicas; ``finished``: share of
+    tasks that had ended when the last bag arrived.
     """
 
     makespan_s: float
@@ -32,29 +33,29 @@ class Figures:
     utilisation: float
     goodput_s: float
     finished: float
-    copies: int
+    replicas: int = stored_as("copies")
 
 
-def makespans(outcome: Outcome) -> Floats:
-    """Of each bag: from its submission to the end of its last task."""
+def makespans(outcome: WorkloadOutcome) -> Floats:
+    """Return the makespan of each bag: from its submission to the end of its last task."""
     ends = np.maximum.reduceat(outcome.end_s, outcome.bags.first[:-1])
     return np.asarray(ends - outcome.bags.submit_s)
 
 
-def lengths(outcome: Outcome) -> Floats:
-    """Of each bag: its makespan over the run times of its tasks in sum, on a reference processor
-    (NSL)."""
+def lengths(outcome: WorkloadOutcome) -> Floats:
+    """Return the length of each bag: its makespan over the sum of its tasks' run times on a
+    reference processor (NSL)."""
     return np.asarray(makespans(outcome) / outcome.bags.work_s)
 
 
-def figures(outcome: Outcome) -> Figures:
-    """All of them."""
+def figures(outcome: WorkloadOutcome) -> BagMetrics:
+    """Return all metrics."""
     bags, submit = outcome.bags, outcome.bags.submit_s[outcome.bags.bag_of]
     response = outcome.end_s - submit
     last_s = float(bags.submit_s[-1])
     within = np.minimum(outcome.end_s, last_s) - np.minimum(outcome.start_s, last_s)
     room = max(last_s - float(bags.submit_s[0]), 1e-9) * float(outcome.system.procs.sum())
-    return Figures(
+    return BagMetrics(
         makespan_s=float(makespans(outcome).mean()),
         length=float(lengths(outcome).mean()),
         wait_s=float((outcome.began_s - submit).mean()),
@@ -63,13 +64,13 @@ def figures(outcome: Outcome) -> Figures:
         utilisation=float(within.sum()) / room,
         goodput_s=float((outcome.end_s - outcome.start_s).sum()),
         finished=float((outcome.end_s <= bags.submit_s[-1]).mean()),
-        copies=outcome.copies,
+        replicas=outcome.replicas,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeClass:
-    """Averages over the bags of ``low`` to ``high`` tasks (None: of ``low`` and more)."""
+    """Averages over the bags of ``low`` to ``high`` tasks (None: no upper limit)."""
 
     low: int
     high: int | None
@@ -77,14 +78,14 @@ class SizeClass:
     length: float
 
 
-def by_size(outcome: Outcome) -> list[SizeClass]:
-    """Each size class that occurs, single tasks too."""
+def by_size(outcome: WorkloadOutcome) -> list[SizeClass]:
+    """Return each size class that occurs, including single tasks."""
     classes, spans, relative = size_class(outcome.bags.sizes), makespans(outcome), lengths(outcome)
-    found = []
+    results = []
     for k in np.unique(classes).tolist():
         low, high = class_bounds(k)
         mine = classes == k
-        found.append(
+        results.append(
             SizeClass(
                 low=low,
                 high=high,
@@ -92,4 +93,4 @@ def by_size(outcome: Outcome) -> list[SizeClass]:
                 length=float(relative[mine].mean()),
             )
         )
-    return found
+    return results

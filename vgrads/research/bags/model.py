@@ -2,10 +2,10 @@
 
 Times and sizes are modelled by their logarithm to base 2 (§3.3–3.5); arrivals by the time between
 bags at peak hours (8–17 h) and a daily cycle of 48 half hours, as Lublin and Feitelson do
-(doi:10.1016/S0743-7315(03)00108-4): a clock runs through the day as fast as that half hour's share
-of arrivals, and bags come at intervals of that clock. Tasks of a bag are log-normal about its
-average run time with its variance: the paper gives the two moments only. Whoever moves the mean run
-time moves all of them alike; only then is the longest cut.
+(doi:10.1016/S0743-7315(03)00108-4): a clock advances through the day in proportion to that half
+hour's share of arrivals, and bags arrive at intervals of that clock. Tasks of a bag are log-normal
+with its average run time and variance: the paper states the two moments only. A change of the mean
+run time moves all of them alike; only then is the longest cut.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.research.bags.distributions import Distribution, parse
-from vgrads.research.bags.workload import Bags
+from vgrads.research.bags.workload import BagColumns
 
 Floats = NDArray[np.float64]
 DAY_S = 86400.0
@@ -28,17 +28,17 @@ _HALF_HOUR_S = 1800.0
 _PEAK = slice(16, 34)  # half hours from 8 to 17
 _LARGEST = 10_000
 LONGEST_S = 30 * DAY_S
-"""No task lasts longer, whatever its mean is moved to."""
+"""Maximum run time of a task, for any mean."""
 MOST_TASKS = 20_000_000
-"""A workload of more would not fit into memory beside what is made of it."""
+"""Maximum number of tasks: a larger workload would not fit into memory with its results."""
 _LONGEST_DAYS = 3650
 _LARGEST_EXPONENT = 60.0
 _DRAWN, _MANY = 4096, 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A row of Table 3. ``users``: exponent of Zipf's law and how many there are."""
+class WorkloadModel:
+    """A row of Table 3. ``users``: exponent of Zipf's law and number of users."""
 
     users: tuple[float, int] | None
     inter_arrival: Distribution
@@ -48,9 +48,9 @@ class Model:
     variability: Distribution
 
 
-def _row(users: tuple[float, int] | None, *entries: tuple[str, float, float]) -> Model:
+def _row(users: tuple[float, int] | None, *entries: tuple[str, float, float]) -> WorkloadModel:
     iat, cycle, size, runtime, variability = (parse(*entry) for entry in entries)
-    return Model(
+    return WorkloadModel(
         users=users,
         inter_arrival=iat,
         daily_cycle=cycle,
@@ -60,7 +60,7 @@ def _row(users: tuple[float, int] | None, *entries: tuple[str, float, float]) ->
     )
 
 
-MODELS: dict[str, Model] = {
+MODELS: dict[str, WorkloadModel] = {
     "DAS-2": _row(
         (1.25, 333),
         ("W", 4.06, 7.91),
@@ -130,9 +130,9 @@ MODELS: dict[str, Model] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a workload is drawn for: a share of the work that a system can do in ``days``.
+    """Target of a workload: a share of the work that a system can do in ``days``.
 
-    ``capacity``: reference processors; ``clusters``: so many independent streams. ``arrivals``:
+    ``capacity``: reference processors; ``clusters``: number of independent streams. ``arrivals``:
     ``cycle`` (the model's), ``even`` or ``at once``. ``median_size`` and ``mean_runtime_s`` move
     those characteristics.
     """
@@ -146,7 +146,7 @@ class Target:
     mean_runtime_s: float | None = None
 
     def check(self) -> None:
-        """InputError for what cannot be drawn."""
+        """Raise InputError for an impossible target."""
         if not 0 < self.load <= 1:
             raise InputError(f"{self.load} is not above 0 and at most 1", where="load")
         if not 0 < self.capacity < np.inf or self.clusters < 1:
@@ -157,67 +157,72 @@ class Target:
             )
         if self.arrivals not in ("cycle", "even", "at once"):
             raise InputError(
-                f"unknown arrivals '{self.arrivals}'", where="arrivals", fix="cycle, even, at once"
+                f"unknown arrivals '{self.arrivals}'",
+                where="arrivals",
+                fix="choose cycle, even or at once",
             )
         if self.median_size is not None and not 1 <= self.median_size <= _LARGEST:
             raise InputError(
-                f"a bag of {self.median_size} tasks",
+                f"invalid median size of bags: {self.median_size} tasks",
                 where="median_size",
-                fix=f"from 1 to {_LARGEST}",
+                fix=f"choose a number from 1 to {_LARGEST}",
             )
         if self.mean_runtime_s is not None and not 0 < self.mean_runtime_s < np.inf:
             raise InputError("must be above 0, and finite", where="mean_runtime_s")
 
 
-def model_named(name: str) -> Model:
-    """A row of the table; InputError lists the rows."""
+def model_named(name: str) -> WorkloadModel:
+    """Return a row of the table. Raise InputError with the list of rows."""
     if name not in MODELS:
-        known = ", ".join(MODELS)
-        raise InputError(f"no model '{name}'", where="model", fix=f"{known}, or a fit as FILE.json")
+        choices = ", ".join(MODELS)
+        raise InputError(
+            f"unknown model '{name}'", where="model", fix=f"choose {choices}, or a fit as FILE.json"
+        )
     return MODELS[name]
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is beyond all bounds is cut
-def draw_bags(model: Model, target: Target, seed: int) -> Bags:
-    """A workload whose work is the target's share, to within one bag, all of it submitted within
-    its days."""
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # unbounded values are cut
+def draw_bags(model: WorkloadModel, target: Target, seed: int) -> BagColumns:
+    """Draw a workload whose work is the target's share, to within one bag, all of it submitted
+    within its days."""
     target.check()
-    wanted_s = target.load * target.capacity * target.days * DAY_S
+    target_s = target.load * target.capacity * target.days * DAY_S
     sizes, runtimes, done_s, tasks_so_far = [], [], 0.0, 0
     factor = 1.0 if target.mean_runtime_s is None else _runtime_factor(model, target.mean_runtime_s)
     size_factor = (
         1.0 if target.median_size is None else target.median_size / 2.0 ** model.size.median()
     )
     draws = stream(seed, "bags")
-    while done_s < wanted_s:
+    while done_s < target_s:
         count = _sizes(model, draws, size_factor)
         tasks = _capped(_runtimes(model, draws, count) * factor)
         work = np.cumsum(np.add.reduceat(tasks, np.concatenate([[0], np.cumsum(count)[:-1]])))
-        enough = int(np.searchsorted(work, wanted_s - done_s)) + 1
+        enough = int(np.searchsorted(work, target_s - done_s)) + 1
         sizes.append(count[:enough])
         runtimes.append(tasks[: int(count[:enough].sum())])
         done_s += float(work[min(enough, len(work)) - 1])
         tasks_so_far += len(runtimes[-1])
-        if tasks_so_far * wanted_s > MOST_TASKS * done_s:
+        if tasks_so_far * target_s > MOST_TASKS * done_s:
             raise InputError(
                 (
-                    f"would be some {tasks_so_far * wanted_s / done_s:,.0f} tasks, more than "
-                    f"{MOST_TASKS:,}"
+                    f"would generate about {tasks_so_far * target_s / done_s:,.0f} tasks, more "
+                    "than "
+                    f"the limit of {MOST_TASKS:,}"
                 ),
                 where="load, processors, days",
             )
     return _placed(model, target, np.concatenate(sizes), np.concatenate(runtimes), seed)
 
 
-def _sizes(model: Model, draws: np.random.Generator, factor: float) -> NDArray[np.int64]:
-    """A bag has two tasks at least (the smallest class of §3.4 begins there)."""
+def _sizes(model: WorkloadModel, draws: np.random.Generator, factor: float) -> NDArray[np.int64]:
+    """Draw sizes of bags, at least two tasks (the smallest class of §3.4 begins there)."""
     raw = _power(model.size.sample(draws, _DRAWN)) * factor
     return np.clip(np.rint(raw), 2, _LARGEST).astype(np.int64)
 
 
-def _runtimes(model: Model, draws: np.random.Generator, count: NDArray[np.int64]) -> Floats:
-    """Tasks of these bags: log-normal with each bag's own mean and variance, of a second at least;
-    not capped."""
+def _runtimes(model: WorkloadModel, draws: np.random.Generator, count: NDArray[np.int64]) -> Floats:
+    """Draw run times of these bags' tasks: log-normal with each bag's own mean and variance, at
+    least one second; not capped."""
     mean = np.maximum(_power(model.runtime.sample(draws, len(count))), 1.0)
     variance = _power(np.maximum(model.variability.sample(draws, len(count)), 0.0))
     spread = np.sqrt(np.log1p(variance / mean**2))
@@ -229,7 +234,7 @@ def _runtimes(model: Model, draws: np.random.Generator, count: NDArray[np.int64]
 
 
 def _power(exponents: Floats) -> Floats:
-    """Of 2, within bounds: a fit may have any tail."""
+    """Return powers of 2, within bounds: a fit may have any tail."""
     within = np.clip(np.nan_to_num(exponents), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
     return np.asarray(2.0**within)
 
@@ -239,9 +244,8 @@ def _capped(runtime_s: Floats) -> Floats:
 
 
 @cache
-def _runtime_factor(model: Model, mean_s: float) -> float:
-    """What run times are multiplied with so that their mean is this one, cap included; from half a
-    million draws."""
+def _runtime_factor(model: WorkloadModel, mean_s: float) -> float:
+    """Return the factor of run times for this mean, cap included; from half a million draws."""
     raw = _runtimes(model, stream(0, "mean run time"), np.ones(_MANY, dtype=np.int64))
 
     def off(exponent: float) -> float:
@@ -256,9 +260,9 @@ def _runtime_factor(model: Model, mean_s: float) -> float:
 
 
 def _placed(
-    model: Model, target: Target, size: NDArray[np.int64], runtime_s: Floats, seed: int
-) -> Bags:
-    """Give bags their streams, instants and users; order them by time."""
+    model: WorkloadModel, target: Target, size: NDArray[np.int64], runtime_s: Floats, seed: int
+) -> BagColumns:
+    """Assign streams, instants and users to bags; sort them by time."""
     draws = stream(seed, "arrivals")
     count = len(size)
     home = draws.integers(0, target.clusters, count)
@@ -269,20 +273,19 @@ def _placed(
     order = np.argsort(submit, kind="stable")
     starts = np.concatenate([[0], np.cumsum(size)])
     tasks = np.concatenate([np.arange(starts[b], starts[b + 1]) for b in order.tolist()])
-    found = Bags(
+    bags = BagColumns(
         submit_s=submit[order],
         user=_users(model, count, stream(seed, "users")),
         home=home[order],
         first=np.concatenate([[0], np.cumsum(size[order])]).astype(np.int64),
         runtime_s=runtime_s[tasks],
     )
-    found.check()
-    return found
+    bags.check()
+    return bags
 
 
-def _users(model: Model, count: int, draws: np.random.Generator) -> NDArray[np.int64]:
-    """Numbers of users in a random order, which is that of their priorities: the busiest has
-    any."""
+def _users(model: WorkloadModel, count: int, draws: np.random.Generator) -> NDArray[np.int64]:
+    """Draw users in a random order, which is that of their priorities: the busiest may have any."""
     if model.users is None:
         return np.zeros(count, dtype=np.int64)
     exponent, most = model.users
@@ -290,8 +293,10 @@ def _users(model: Model, count: int, draws: np.random.Generator) -> NDArray[np.i
     return draws.permutation(most)[draws.choice(most, count, p=weights / weights.sum())]
 
 
-def _arrivals(model: Model, target: Target, count: int, draws: np.random.Generator) -> Floats:
-    """Instants of one stream within the target's days."""
+def _arrivals(
+    model: WorkloadModel, target: Target, count: int, draws: np.random.Generator
+) -> Floats:
+    """Draw instants of one stream within the target's days."""
     until_s = target.days * DAY_S
     if target.arrivals == "at once":
         return np.zeros(count)
@@ -302,8 +307,8 @@ def _arrivals(model: Model, target: Target, count: int, draws: np.random.Generat
     return np.interp(steps[:-1] / steps[-1] * clock[-1], clock, edges) if count else np.empty(0)
 
 
-def _day_clock(model: Model, days: float) -> tuple[Floats, Floats]:
-    """Instants, and how far the clock of arrivals has come by then: 1 a second at peak hours."""
+def _day_clock(model: WorkloadModel, days: float) -> tuple[Floats, Floats]:
+    """Return instants, and the value of the arrival clock then: 1 per second at peak hours."""
     weights = np.nan_to_num(model.daily_cycle.pdf(np.arange(48, dtype=np.float64) + 0.5))
     weights = np.maximum(weights / max(float(weights[_PEAK].mean()), 1e-9), 1e-3)
     steps = np.tile(weights, int(np.ceil(days)))[: int(np.ceil(days * 48))]

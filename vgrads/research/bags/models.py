@@ -1,4 +1,4 @@
-"""Which model of bags is meant: a row of the paper's table, or what was fitted to a history."""
+"""Choice of a bag model: a row of the paper's table, or a fit of a history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from vgrads.kernel.documents import Document, load_mapping, validate
 from vgrads.kernel.errors import InputError
 from vgrads.research.bags.distributions import Distribution, stated
-from vgrads.research.bags.model import Model, model_named
+from vgrads.research.bags.model import WorkloadModel, model_named
 
 CHARACTERISTICS = {
     "inter-arrival": "inter_arrival",
@@ -23,7 +23,7 @@ CHARACTERISTICS = {
 
 
 class FitDocument(Document):
-    """One family that was fitted, with its parameters and how far off it is."""
+    """A fitted family, with its parameters and its distance."""
 
     family: str
     parameters: tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
@@ -45,7 +45,7 @@ class UsersDocument(Document):
 
 
 class FittedDocument(Document):
-    """What ``vgrads bags fit --json`` writes."""
+    """The output of ``vgrads bags fit --json``."""
 
     bags: int
     tasks: int
@@ -54,26 +54,26 @@ class FittedDocument(Document):
     characteristics: Mapping[str, CharacteristicDocument]
 
 
-def model_given(given: str) -> Model:
-    """A row of the table by its name, or a fit by its file, which ends in .json.
+def select_model(text: str) -> WorkloadModel:
+    """Return a row of the table by its name, or a fit by its file, which ends in .json.
 
-    InputError lists the rows, or names the file and what is wrong in it.
+    Raises InputError with the list of rows, or with the file and its error.
     """
-    if not given.endswith(".json"):
-        return model_named(given)
-    found = validate(FittedDocument, load_mapping(Path(given)), given)
+    if not text.endswith(".json"):
+        return model_named(text)
+    fitted_document = validate(FittedDocument, load_mapping(Path(text)), text)
     parts = {
-        field: _best(found, name, f"{given}: characteristics.{name}")
+        field: _best(fitted_document, name, f"{text}: characteristics.{name}")
         for name, field in CHARACTERISTICS.items()
     }
-    return Model(users=(found.users.zipf, found.users.count), **parts)
+    return WorkloadModel(users=(fitted_document.users.zipf, fitted_document.users.count), **parts)
 
 
-def _best(found: FittedDocument, name: str, where: str) -> Distribution:
-    """The nearest family, wherever in the list it stands."""
-    if name not in found.characteristics:
+def _best(fitted_document: FittedDocument, name: str, where: str) -> Distribution:
+    """Return the nearest family, at any position in the list."""
+    if name not in fitted_document.characteristics:
         raise InputError("is missing", where=where)
-    best = min(found.characteristics[name].fits, key=lambda fit: fit.d)
+    best = min(fitted_document.characteristics[name].fits, key=lambda fit: fit.d)
     try:
         return stated(best.family, best.parameters)
     except InputError as error:

@@ -1,9 +1,9 @@
-"""How long will the next task last? The six time-series models of Table 4, and how wrong they are
+"""Predictors of the next task's run time: the six time-series models of Table 4, and their errors
 (§3.7).
 
-Each takes a series of run times and gives, for every position, what it says before that one is
-known; NaN where nothing is known yet. ``batch`` input lets a model see one bag only, ``user`` input
-all that its user has run.
+Each takes a series of run times and returns, for every position, its prediction from earlier
+values; NaN where there are none. ``batch`` input lets a model see one bag only, ``user`` input all
+that its user has run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba import njit
 
 from vgrads.kernel.arrays import Floats
 from vgrads.kernel.errors import InputError
-from vgrads.research.bags.workload import Bags
+from vgrads.research.bags.workload import BagColumns
 
 _ORDER = 5
 _TRACKING = 0.2
@@ -23,49 +23,49 @@ _TRACKING = 0.2
 
 @njit(cache=True)
 def last_value(series: Floats) -> Floats:
-    """The last one."""
-    said = np.full(len(series), np.nan)
-    said[1:] = series[:-1]
-    return said
+    """Predict the last value."""
+    text = np.full(len(series), np.nan)
+    text[1:] = series[:-1]
+    return text
 
 
 @njit(cache=True)
 def mean(series: Floats) -> Floats:
-    """The mean of all."""
-    said, total = np.full(len(series), np.nan), 0.0
+    """Predict the mean of all values."""
+    text, total = np.full(len(series), np.nan), 0.0
     for i in range(1, len(series)):
         total += series[i - 1]
-        said[i] = total / i
-    return said
+        text[i] = total / i
+    return text
 
 
 @njit(cache=True)
 def mean_of_ten(series: Floats) -> Floats:
-    """The mean of the last ten."""
-    said, total = np.full(len(series), np.nan), 0.0
+    """Predict the mean of the last ten values."""
+    text, total = np.full(len(series), np.nan), 0.0
     for i in range(1, len(series)):
         total += series[i - 1]
         if i > 10:
             total -= series[i - 11]
-        said[i] = total / min(i, 10)
-    return said
+        text[i] = total / min(i, 10)
+    return text
 
 
 @njit(cache=True)
 def smoothed(series: Floats) -> Floats:
-    """Exponential smoothing with weight one half."""
-    said, level = np.full(len(series), np.nan), 0.0
+    """Predict by exponential smoothing with weight one half."""
+    text, level = np.full(len(series), np.nan), 0.0
     for i in range(1, len(series)):
         level = series[0] if i == 1 else 0.5 * series[i - 1] + 0.5 * level
-        said[i] = level
-    return said
+        text[i] = level
+    return text
 
 
 @njit(cache=True)
 def adaptive(series: Floats) -> Floats:
-    """Exponential smoothing whose weight is the tracking signal, smoothed error over smoothed
-    absolute error (Trigg and Leach 1967, doi:10.1057/jors.1967.5)."""
-    said = np.full(len(series), np.nan)
+    """Predict by exponential smoothing whose weight is the tracking signal, smoothed error over
+    smoothed absolute error (Trigg and Leach 1967, doi:10.1057/jors.1967.5)."""
+    text = np.full(len(series), np.nan)
     level, error, size = 0.0, 0.0, 0.0
     for i in range(1, len(series)):
         value = series[i - 1]
@@ -76,16 +76,16 @@ def adaptive(series: Floats) -> Floats:
             error = _TRACKING * off + (1 - _TRACKING) * error
             size = _TRACKING * abs(off) + (1 - _TRACKING) * size
             level += (abs(error / size) if size > 0 else 0.0) * off
-        said[i] = level
-    return said
+        text[i] = level
+    return text
 
 
 @njit(cache=True)
 def autoregressive(series: Floats) -> Floats:
-    """AR(5) about the running mean, its coefficients by Yule and Walker from all that is known
-    (Levinson's recursion); the mean while fewer than ten values are known. Never below 0."""
+    """Predict by AR(5) about the running mean, its coefficients by Yule and Walker from all earlier
+    values (Levinson's recursion); by the mean for fewer than ten values. Never below 0."""
     count = len(series)
-    said = np.full(count, np.nan)
+    text = np.full(count, np.nan)
     total = 0.0
     products = np.zeros(_ORDER + 1)  # sums of x[t] · x[t − k]
     for i in range(1, count):
@@ -95,12 +95,12 @@ def autoregressive(series: Floats) -> Floats:
             if i - 1 - k >= 0:
                 products[k] += value * series[i - 1 - k]
         centre = total / i
-        said[i] = centre
+        text[i] = centre
         if i < 2 * _ORDER:
             continue
         gammas = np.zeros(_ORDER + 1)
         for k in range(_ORDER + 1):
-            early, late = 0.0, 0.0  # what the two sums of the shifted series leave out
+            early, late = 0.0, 0.0  # values omitted from the sums of the shifted series
             for j in range(k):
                 early += series[j]
                 late += series[i - 1 - j]
@@ -113,13 +113,13 @@ def autoregressive(series: Floats) -> Floats:
         guess = centre
         for k in range(_ORDER):
             guess += weights[k] * (series[i - 1 - k] - centre)
-        said[i] = max(0.0, guess)
-    return said
+        text[i] = max(0.0, guess)
+    return text
 
 
 @njit(cache=True)
 def _levinson(gammas: Floats) -> Floats:
-    """Coefficients of the autoregression with these autocovariances."""
+    """Return the coefficients of the autoregression with these autocovariances."""
     order = len(gammas) - 1
     weights, before = np.zeros(order), np.zeros(order)
     left = gammas[0]
@@ -147,30 +147,32 @@ PREDICTORS: Mapping[str, Callable[[Floats], Floats]] = {
 
 
 def predictor_named(name: str) -> Callable[[Floats], Floats]:
-    """A predictor; InputError lists them."""
+    """Return a predictor by name. Raise InputError with the list of names."""
     if name not in PREDICTORS:
-        raise InputError(f"no predictor '{name}'", where="predictor", fix=", ".join(PREDICTORS))
+        raise InputError(
+            f"unknown predictor '{name}'", where="predictor", fix=", ".join(PREDICTORS)
+        )
     return PREDICTORS[name]
 
 
-def series_of(bags: Bags, by: str) -> Iterator[Floats]:
-    """The run times of each bag, or of each user, in the order of their submission."""
+def series_of(bags: BagColumns, by: str) -> Iterator[Floats]:
+    """Return the run times of each bag, or of each user, in the order of their submission."""
     if by == "batch":
         yield from np.split(bags.runtime_s, bags.first[1:-1])
         return
     if by != "user":
-        raise InputError(f"'{by}' is neither batch nor user", where="by")
+        raise InputError(f"unknown value '{by}'; choose batch or user", where="by")
     owner = bags.user[bags.bag_of]
     order = np.argsort(owner, kind="stable")
     yield from np.split(bags.runtime_s[order], np.flatnonzero(np.diff(owner[order])) + 1)
 
 
-def inaccuracies(bags: Bags, name: str, by: str) -> Floats:
-    """abs(predicted − real) ∕ real in per cent, of every task for which something could be said."""
+def inaccuracies(bags: BagColumns, name: str, by: str) -> Floats:
+    """Return abs(predicted − real) ∕ real in per cent, for every task with a prediction."""
     predict = predictor_named(name)
-    found = []
+    results = []
     for series in series_of(bags, by):
         if len(series) > 1:
-            said = predict(series)[1:]
-            found.append(100.0 * np.abs(said - series[1:]) / series[1:])
-    return np.concatenate(found) if found else np.empty(0)
+            text = predict(series)[1:]
+            results.append(100.0 * np.abs(text - series[1:]) / series[1:])
+    return np.concatenate(results) if results else np.empty(0)

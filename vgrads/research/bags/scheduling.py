@@ -1,9 +1,9 @@
-"""Which task to which processor? The task scheduling policies (§2.4) by what they know, each a
-small pure function.
+"""The task scheduling policies (§2.4): assignment of tasks to processors, by the information used,
+each a small pure function.
 
 A policy orders the eligible tasks (``rank``: the lowest comes first) and prefers some free
-processors to others (``place``); it may copy running tasks to processors that are left over.
-``knows`` is Table 1: resources, tasks; K known, H from history, U unknown.
+processors to others (``place``); it may replicate running tasks on unused processors. ``knows`` is
+Table 1: resources, tasks; K known, H from history, U unknown.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.errors import InputError
 
 Assigned = tuple[Floats, Floats, Ints, Floats, float, int]
-"""Of each task: first start, end, cluster, start of the replica that ended first; then the
-processor seconds that all replicas took, and how many more replicas than tasks there were."""
+"""For each task: first start, end, cluster, start of the replica that ended first; then the
+processor seconds of all replicas, and the number of replicas in excess of tasks."""
 
 FASTEST, TURNS, MEASURED, EARLIEST = range(4)
 
 
 def in_order(estimate_s: Floats) -> Floats:
-    """The order of the eligible set."""
+    """Keep the order of the eligible set."""
     return np.zeros(len(estimate_s))
 
 
 def largest_first(estimate_s: Floats) -> Floats:
-    """The longest task first."""
+    """Order the longest task first."""
     return -estimate_s
 
 
 def shortest_first(estimate_s: Floats) -> Floats:
-    """The shortest task first."""
+    """Order the shortest task first."""
     return estimate_s
 
 
 @njit(cache=True, inline="always")
 def fastest_free(free: Ints, speed: Floats) -> int:
-    """The fastest cluster with a free processor; −1 where there is none."""
+    """Return the fastest cluster with a free processor; −1 where there is none."""
     best = -1
     for c in range(len(free)):
         if free[c] > 0 and (best < 0 or speed[c] > speed[best]):
@@ -51,7 +51,7 @@ def fastest_free(free: Ints, speed: Floats) -> int:
 
 @njit(cache=True, inline="always")
 def next_free(free: Ints, last: int) -> int:
-    """The next cluster in turn with a free processor."""
+    """Return the next cluster in turn with a free processor."""
     count = len(free)
     for step in range(1, count + 1):
         c = (last + step) % count
@@ -62,8 +62,8 @@ def next_free(free: Ints, last: int) -> int:
 
 @njit(cache=True, inline="always")
 def best_measured(free: Ints, measured: Ints, speed: Floats) -> int:
-    """The fastest cluster with a free processor on which a task has ended; else the first with a
-    free one."""
+    """Return the fastest cluster with a free processor on which a task has ended; else the first
+    with a free one."""
     best = -1
     for c in range(len(free)):
         if measured[c] > 0 and (best < 0 or speed[c] > speed[best]):
@@ -73,8 +73,8 @@ def best_measured(free: Ints, measured: Ints, speed: Floats) -> int:
 
 @njit(cache=True, inline="always")
 def earliest_end(now_s: float, estimate_s: float, idle_s: Floats, speed: Floats) -> int:
-    """The cluster where a task would end first; ``idle_s``: when a processor of each will be free
-    for it."""
+    """Return the cluster where a task would end first; ``idle_s``: when a processor of each will be
+    free for it."""
     best, end = 0, np.inf
     for c in range(len(speed)):
         at = max(now_s, idle_s[c]) + estimate_s / speed[c]
@@ -85,37 +85,37 @@ def earliest_end(now_s: float, estimate_s: float, idle_s: Floats, speed: Floats)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """A policy; ``copies``: how often a running task may be copied; ``about``: what sets it
-    apart."""
+    """A policy; ``replicas``: maximum number of replicas of a running task; ``about``: its
+    distinctive property."""
 
     about: str
     knows: tuple[str, str]
     rank: Callable[[Floats], Floats]
     place: int
-    copies: int = 0
+    replicas: int = 0
     predicts: bool = False
 
 
-def _replicating(copies: int) -> Scheduling:
+def _replicating(replicas: int) -> Scheduling:
     """WQR-n."""
-    often = "once" if copies == 1 else f"up to {copies} times"
+    often = "once" if replicas == 1 else f"up to {replicas} times"
     return Scheduling(
         about=(
-            "tasks in the order of the set, to clusters in turn; once none waits, a running "
-            f"task is copied {often}"
+            "tasks in the order of the set, to clusters in turn; when no task is waiting, a "
+            f"running task is replicated {often}"
         ),
         knows=("U", "U"),
         rank=in_order,
         place=TURNS,
-        copies=copies,
+        replicas=replicas,
     )
 
 
 SCHEDULINGS: Mapping[str, Scheduling] = {
     "ECT": Scheduling(
         about=(
-            "each task, when it comes, to the cluster where it would end first, queue "
-            "included; nothing is left to select"
+            "each task, on arrival, to the cluster where it would end first, queue included; "
+            "the selection policy has no effect"
         ),
         knows=("K", "K"),
         rank=in_order,
@@ -127,19 +127,18 @@ SCHEDULINGS: Mapping[str, Scheduling] = {
         rank=largest_first,
         place=FASTEST,
     ),
-    "RR": replace(_replicating(1), about="one name of WQR-1"),
-    **{f"WQR-{copies}": _replicating(copies) for copies in (1, 2, 4)},
+    "RR": replace(_replicating(1), about="another name of WQR-1"),
+    **{f"WQR-{replicas}": _replicating(replicas) for replicas in (1, 2, 4)},
     "DFPLT": Scheduling(
-        about=(
-            "the longest task to the free processor that ended tasks have shown to be the fastest"
-        ),
+        about=("the longest task to the free processor that has been fastest for finished tasks"),
         knows=("H", "K"),
         rank=largest_first,
         place=MEASURED,
     ),
     "ECT-P": Scheduling(
         about=(
-            "as ECT, but a task is thought to last as long as the last one of its user that ended"
+            "as ECT, but the predicted run time of a task is that of the last finished task of "
+            "its user"
         ),
         knows=("K", "H"),
         rank=in_order,
@@ -148,12 +147,13 @@ SCHEDULINGS: Mapping[str, Scheduling] = {
     ),
     "STFR": Scheduling(
         about=(
-            "the shortest task to clusters in turn; once none waits, a running task is copied once"
+            "the shortest task to clusters in turn; when no task is waiting, a running task is "
+            "replicated once"
         ),
         knows=("U", "K"),
         rank=shortest_first,
         place=TURNS,
-        copies=1,
+        replicas=1,
     ),
     "FPF": Scheduling(
         about="tasks in the order of the set, to the fastest free processor",
@@ -165,11 +165,12 @@ SCHEDULINGS: Mapping[str, Scheduling] = {
 
 
 def scheduling_named(name: str) -> Scheduling:
-    """A policy; InputError lists them. ``WQR-n`` may have any n from 1 to 9."""
+    """Return a policy by name. Raise InputError with the list of names. ``WQR-n`` may have any n
+    from 1 to 9."""
     if name.startswith("WQR-") and name[4:].isdigit() and 1 <= int(name[4:]) <= 9:
         return _replicating(int(name[4:]))
     if name not in SCHEDULINGS:
         raise InputError(
-            f"no scheduling policy '{name}'", where="scheduling", fix=", ".join(SCHEDULINGS)
+            f"unknown scheduling policy '{name}'", where="scheduling", fix=", ".join(SCHEDULINGS)
         )
     return SCHEDULINGS[name]

@@ -1,10 +1,10 @@
-"""Which tasks next? The seven task selection policies (§2.3), each a small pure function.
+"""The seven task selection policies (§2.3): choice of the next tasks, each a small pure function.
 
-When the eligible set is empty, a policy says whose tasks come into it: of which user (``choose``),
-and how much of what that user has waiting (``portion``). S-T has no choice to make: everything is
-eligible when it comes. A set counts as empty once all of it has been given to processors; waiting
-until all of it has ended, as one sentence of §2.2 may be read, would leave nearly all processors
-idle under S-BoT, which the paper finds best.
+When the eligible set is empty, a policy refills it: from which user (``choose``), and how many of
+that user's waiting tasks (``portion``). S-T makes no choice: every task is eligible on arrival. A
+set counts as empty once all of it has been assigned to processors; waiting until all of it has
+ended, as one sentence of §2.2 may be read, would leave nearly all processors idle under S-BoT,
+which the paper finds best.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.errors import InputError
 
 ALL, BAG, TASK = 0, 1, 2
-"""How much of a user's waiting tasks becomes eligible."""
+"""Portion of a user's waiting tasks that becomes eligible."""
 EVERYTHING, OLDEST, PRIORITY, LEAST_USED, IN_TURN = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A policy: whose tasks (one of the codes above), how many of them, and what it is for."""
+    """A policy: the user (one of the codes above), the portion, and its purpose."""
 
     choose: int
     portion: int
@@ -34,8 +34,8 @@ class Selection:
 
 @njit(cache=True, inline="always")
 def highest_priority(waiting: Ints) -> int:
-    """The user with the highest priority among those with waiting tasks: the lowest number; −1
-    where none waits."""
+    """Return the user with the highest priority among those with waiting tasks: the lowest number;
+    −1 where none waits."""
     for user in range(len(waiting)):
         if waiting[user] > 0:
             return user
@@ -44,8 +44,8 @@ def highest_priority(waiting: Ints) -> int:
 
 @njit(cache=True, inline="always")
 def least_used(waiting: Ints, used_s: Floats, running: Ints, since_s: Floats, now_s: float) -> int:
-    """The user with the lowest consumption: processor time of what has ended and of what runs, up
-    to now."""
+    """Return the user with the lowest consumption: processor time of ended and running tasks, up to
+    now."""
     best, lowest = -1, np.inf
     for user in range(len(waiting)):
         if waiting[user] > 0:
@@ -57,7 +57,7 @@ def least_used(waiting: Ints, used_s: Floats, running: Ints, since_s: Floats, no
 
 @njit(cache=True, inline="always")
 def in_turn(waiting: Ints, last: int) -> int:
-    """The next user behind the last one who has something waiting."""
+    """Return the next user with waiting tasks after the last one."""
     count = len(waiting)
     for step in range(1, count + 1):
         user = (last + step) % count
@@ -67,18 +67,18 @@ def in_turn(waiting: Ints, last: int) -> int:
 
 
 SELECTIONS: Mapping[str, Selection] = {
-    "S-T": Selection(choose=EVERYTHING, portion=ALL, about="all tasks that wait, at once"),
+    "S-T": Selection(choose=EVERYTHING, portion=ALL, about="all waiting tasks at once"),
     "S-BoT": Selection(choose=OLDEST, portion=BAG, about="bags in the order of their arrival"),
     "S-U-Prio": Selection(
         choose=PRIORITY,
         portion=ALL,
-        about="all tasks of the user with the highest priority; priorities are drawn by lot",
+        about="all tasks of the user with the highest priority; priorities are random",
     ),
     "S-U-T": Selection(
-        choose=LEAST_USED, portion=ALL, about="all tasks of the user who has used least"
+        choose=LEAST_USED, portion=ALL, about="all tasks of the user with the least usage"
     ),
     "S-U-BoT": Selection(
-        choose=LEAST_USED, portion=BAG, about="the oldest bag of the user who has used least"
+        choose=LEAST_USED, portion=BAG, about="the oldest bag of the user with the least usage"
     ),
     "S-U-GRR": Selection(choose=IN_TURN, portion=ALL, about="all tasks of the next user in turn"),
     "S-U-RR": Selection(choose=IN_TURN, portion=TASK, about="one task of the next user in turn"),
@@ -86,9 +86,9 @@ SELECTIONS: Mapping[str, Selection] = {
 
 
 def selection_named(name: str) -> Selection:
-    """A policy; InputError lists them."""
+    """Return a policy by name. Raise InputError with the list of names."""
     if name not in SELECTIONS:
         raise InputError(
-            f"no selection policy '{name}'", where="selection", fix=", ".join(SELECTIONS)
+            f"unknown selection policy '{name}'", where="selection", fix=", ".join(SELECTIONS)
         )
     return SELECTIONS[name]

@@ -1,14 +1,14 @@
-"""One resource manager over clusters, compiled: bags arrive, tasks are selected, placed, copied,
-ended.
+"""Simulator of one resource manager over clusters, compiled: bags arrive, tasks are selected,
+placed, replicated, ended.
 
 The scheduling procedure of §2.2 at every arrival and completion. Processors of one cluster are
-alike, so the state is counts for each cluster and each user, a heap of what is eligible, one of
-what runs, and a ring of running tasks that may be copied in turn. Copies are cancelled when the
-first of them ends.
+equal, so the state is counts for each cluster and each user, a heap of eligible tasks, one of
+running tasks, and a ring of running tasks that may be replicated in turn. Replicas are cancelled
+when the first of them ends.
 
-The state lies in a few matrices whose rows and columns have names. What happens at every start and
-end stands in one loop on purpose: an array that is passed to a function is counted, and counting a
-dozen for each task made the loop four times slower.
+The state is stored in a few matrices whose rows and columns have names. The work at every start and
+end is in one loop on purpose: an array that is passed to a function is reference-counted, and
+counting a dozen for each task made the loop four times slower.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from vgrads.research.bags.selection import (
 
 push, pop = heap.push.fast, heap.pop.fast
 
-ELIGIBLE, ARRIVED, OLDEST_BAG, TURN, LAST, COPIES = range(6)  # counters
+ELIGIBLE, ARRIVED, OLDEST_BAG, TURN, LAST, REPLICAS = range(6)  # counters
 CHOOSE, PORTION, PLACE = range(3)  # of the policy
 RUNTIME, RANK, BEGAN, ENDED, WINNING, SPENT = range(6)  # of tasks, in seconds
-WHERE, MADE, OWNER = range(3)  # of tasks, numbers
+WHERE, CREATED, OWNER = range(3)  # of tasks, numbers
 USED, SINCE = range(2)  # of users, in seconds
 IN_USE, WAITING, NEXT = range(3)  # of users, numbers
 USER, FIRST, TAKEN, OF_USER = range(4)  # of bags; OF_USER: bags sorted by user
@@ -53,17 +53,17 @@ USER, FIRST, TAKEN, OF_USER = range(4)  # of bags; OF_USER: bags sorted by user
 def run_manager(
     bags: Columns, tasks: Columns, system: Columns, policy: tuple[int, int, int, int]
 ) -> Assigned:
-    """Play a workload; returns for each task: first start, end, cluster and start of the copy that
-    ended first.
+    """Simulate a workload; return for each task: first start, end, cluster and start of the replica
+    that ended first.
 
     ``bags``: submit_s, user, first; ``tasks``: runtime_s, rank; ``system``: procs, speed;
-    ``policy``: choose, portion, place, copies. Last come the processor seconds that all copies
-    took, and how many copies there were.
+    ``policy``: choose, portion, place, replicas. Last come the processor seconds of all replicas,
+    and the number of replicas.
     """
     submit_s, speed, count = bags[0], system[1], len(bags[0])
     p = np.array([policy[0], policy[1], policy[2]])
     n, t, i, u, v, e_keys, e_tasks = _begin(bags, tasks)
-    b, most, free, known = (
+    b, most, free, existing = (
         _bag_table(bags, v),
         policy[3] + 1,
         system[0].copy(),
@@ -71,7 +71,7 @@ def run_manager(
     )
     starts, places = np.zeros((len(t), most)), np.zeros((len(t), most), np.int64)
     room, idle = system[0].sum() + len(t) * (most - 1) + 1, system[0].sum()
-    r_keys, r_copies = np.empty(room), np.empty(room, np.int64)
+    r_keys, r_replicas = np.empty(room), np.empty(room, np.int64)
     ring = np.empty(len(t) * most + 1 if most > 1 else 1, np.int64)
     running, head, tail = 0, 0, 0
     while n[ARRIVED] < count or running > 0:
@@ -81,19 +81,19 @@ def run_manager(
         while n[ARRIVED] < count and submit_s[n[ARRIVED]] <= now:
             _arrive(n, p, t, i, b, v, e_keys, e_tasks)
         while running > 0 and r_keys[0] <= now:
-            task = r_copies[0] // most
-            winner = r_copies[0] - task * most
-            running = pop(r_keys, r_copies, running)
+            task = r_replicas[0] // most
+            winner = r_replicas[0] - task * most
+            running = pop(r_keys, r_replicas, running)
             if not np.isnan(t[task, ENDED]):
-                continue  # it was cancelled when another copy ended
+                continue  # it was cancelled when another replica ended
             t[task, ENDED], t[task, WINNING] = now, starts[task, winner]
             i[task, WHERE] = places[task, winner] >> 1
-            for k in range(i[task, MADE]):
+            for k in range(i[task, CREATED]):
                 cluster = places[task, k] >> 1
                 free[cluster] += 1
                 idle += 1
                 if k == winner or not places[task, k] & 1:
-                    known[cluster] += 1
+                    existing[cluster] += 1
                 t[task, SPENT] += now - starts[task, k]
                 u[USED, i[task, OWNER]] += now - starts[task, k]
                 u[SINCE, i[task, OWNER]] -= starts[task, k]
@@ -106,29 +106,29 @@ def run_manager(
                 task = e_tasks[0]
                 n[ELIGIBLE] = pop(e_keys, e_tasks, n[ELIGIBLE])
                 t[task, BEGAN] = now
-            while task < 0 and head < tail:  # nothing waits: copy what runs, in turn
-                if np.isnan(t[ring[head], ENDED]) and i[ring[head], MADE] < most:
+            while task < 0 and head < tail:  # no task waits: replicate running ones, in turn
+                if np.isnan(t[ring[head], ENDED]) and i[ring[head], CREATED] < most:
                     task = ring[head]
-                    n[COPIES] += 1
+                    n[REPLICAS] += 1
                 head += 1
             if task < 0:
                 break
             cluster, number, user = (
-                _choose_cluster(n, p, free, known, speed),
-                i[task, MADE],
+                _choose_cluster(n, p, free, existing, speed),
+                i[task, CREATED],
                 i[task, OWNER],
             )
-            fresh = known[cluster] == 0
-            known[cluster] -= not fresh
+            fresh = existing[cluster] == 0
+            existing[cluster] -= not fresh
             free[cluster] -= 1
             idle -= 1
             starts[task, number], places[task, number] = now, 2 * cluster + fresh
-            i[task, MADE] = number + 1
+            i[task, CREATED] = number + 1
             u[SINCE, user] += now
             v[IN_USE, user] += 1
             running = push(
                 r_keys,
-                r_copies,
+                r_replicas,
                 running,
                 now + t[task, RUNTIME] / speed[cluster],
                 task * most + number,
@@ -142,13 +142,13 @@ def run_manager(
         i[:, WHERE].copy(),
         t[:, WINNING].copy(),
         t[:, SPENT].sum(),
-        n[COPIES],
+        n[REPLICAS],
     )
 
 
 @njit(cache=True)
 def _begin(bags: Columns, tasks: Columns) -> tuple[Ints, Floats, Ints, Floats, Ints, Floats, Ints]:
-    """Counters, tables of tasks and users, and the heap of what is eligible."""
+    """Create counters, tables of tasks and users, and the heap of eligible tasks."""
     count, users = len(tasks[0]), bags[1].max() + 1
     n = np.zeros(6, np.int64)
     n[TURN], n[LAST] = -1, -1
@@ -160,7 +160,8 @@ def _begin(bags: Columns, tasks: Columns) -> tuple[Ints, Floats, Ints, Floats, I
 
 @njit(cache=True)
 def _bag_table(bags: Columns, v: Ints) -> Ints:
-    """Users, first tasks, and bags in the order of their users; ``v``: where each user's begin."""
+    """Return users, first tasks, and bags in the order of their users; ``v``: where each user's
+    begin."""
     count = len(bags[0])
     b = np.zeros((4, count + 1), np.int64)
     b[USER, :count], b[FIRST] = bags[1], bags[2]
@@ -176,7 +177,7 @@ def _bag_table(bags: Columns, v: Ints) -> Ints:
 def _arrive(
     n: Ints, p: Ints, t: Floats, i: Ints, b: Ints, v: Ints, e_keys: Floats, e_tasks: Ints
 ) -> None:
-    """The next bag comes."""
+    """Process the arrival of the next bag."""
     bag = n[ARRIVED]
     user = b[USER, bag]
     for task in range(b[FIRST, bag], b[FIRST, bag + 1]):
@@ -200,7 +201,7 @@ def _refill(
     e_keys: Floats,
     e_tasks: Ints,
 ) -> None:
-    """A new eligible set, by the selection policy."""
+    """Refill the eligible set, by the selection policy."""
     if p[CHOOSE] == OLDEST:
         if n[OLDEST_BAG] < n[ARRIVED]:
             for task in range(b[FIRST, n[OLDEST_BAG]], b[FIRST, n[OLDEST_BAG] + 1]):
@@ -229,11 +230,11 @@ def _refill(
 
 
 @njit(cache=True)
-def _choose_cluster(n: Ints, p: Ints, free: Ints, known: Ints, speed: Floats) -> int:
-    """Where a free processor is preferred."""
+def _choose_cluster(n: Ints, p: Ints, free: Ints, existing: Ints, speed: Floats) -> int:
+    """Return the cluster with the preferred free processor."""
     if p[PLACE] == FASTEST:
         return fastest_free(free, speed)
     if p[PLACE] == MEASURED:
-        return best_measured(free, known, speed)
+        return best_measured(free, existing, speed)
     n[LAST] = next_free(free, n[LAST])
     return int(n[LAST])

@@ -1,5 +1,5 @@
-"""The whole space of bag scheduling, simulated: what Iosup, Sonmez, Anoep and Epema found at HPDC
-2008, again.
+"""Simulation of the whole space of bag scheduling: a reproduction of Iosup, Sonmez, Anoep and
+Epema, HPDC 2008.
 
 Twenty clusters of 3,528 processors, workloads of the average model with run times of two hours on
 average over three days, which makes as many tasks as the paper has (20,000 to 175,000); ``--seeds``
@@ -7,7 +7,7 @@ of each:
 
 - selection policies, scheduling policies and architectures at loads from 20 to 95 % (their §5.1,
   5.4, 5.5)
-- arrivals, bag sizes and run times at 60 % (§5.2), run times told wrongly (§5.3)
+- arrivals, bag sizes and run times at 60 % (§5.2), wrongly reported run times (§5.3)
 - run-time predictors on histories given as files, or on the model (§3.7)
 
 The same over loads for a natural day: one day with the run times of the model, six times as many
@@ -21,7 +21,7 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.progress import track
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.stored import as_stored
 from vgrads.kernel.streams import stream
 from vgrads.research.bags.architectures import Algorithm, simulate
 from vgrads.research.bags.extract import extract_bags
@@ -39,8 +40,8 @@ from vgrads.research.bags.model import MODELS, Target, draw_bags
 from vgrads.research.bags.predictors import PREDICTORS, inaccuracies
 from vgrads.research.bags.selection import SELECTIONS
 from vgrads.research.bags.system import System, paper_system
-from vgrads.research.bags.workload import Bags
-from vgrads.research.picture import diagrams
+from vgrads.research.bags.workload import BagColumns
+from vgrads.research.picture import diagrams, picture_file
 from vgrads.traces.history import history_name, read_history
 
 Cells = dict[tuple[str, str, float | str], dict[str, float]]
@@ -55,9 +56,9 @@ _SPREAD = 0.6  # the load of §5.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """One simulation: of which experiment, at which place of it (``x``), which algorithm, how wrong
-    run times are."""
+class SimulationCase:
+    """One simulation: its experiment, its position there (``x``), the algorithm, the error of run
+    times."""
 
     experiment: str
     x: float | str
@@ -67,12 +68,12 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A workload with everything that is asked of it."""
+class StudyJob:
+    """A workload with all its simulations."""
 
     target: Target
     seed: int
-    questions: tuple[Question, ...]
+    questions: tuple[SimulationCase, ...]
 
 
 def _target(load: float, **more: Any) -> Target:
@@ -81,8 +82,8 @@ def _target(load: float, **more: Any) -> Target:
     return Target(load=load, capacity=system.capacity, clusters=len(system.procs), **chosen)
 
 
-def plan_jobs(seeds: int) -> list[Job]:
-    """Everything that is to be simulated."""
+def plan_jobs(seeds: int) -> list[StudyJob]:
+    """Return all simulations."""
     return [
         job
         for seed in range(seeds)
@@ -94,28 +95,30 @@ def plan_jobs(seeds: int) -> list[Job]:
     ]
 
 
-def _over_loads(seed: int, prefix: str, more: dict[str, Any]) -> Iterable[Job]:
+def _over_loads(seed: int, prefix: str, more: dict[str, Any]) -> Iterable[StudyJob]:
     for load in LOADS:
-        asked = [
-            Question(experiment=f"{prefix}selection", x=load, series=s, how=Algorithm(selection=s))
+        simulation_cases = [
+            SimulationCase(
+                experiment=f"{prefix}selection", x=load, series=s, how=Algorithm(selection=s)
+            )
             for s in SELECTIONS
         ]
-        asked += [
-            Question(
+        simulation_cases += [
+            SimulationCase(
                 experiment=f"{prefix}scheduling", x=load, series=s, how=Algorithm(scheduling=s)
             )
             for s in SCHEDULED
         ]
-        asked += [
-            Question(
+        simulation_cases += [
+            SimulationCase(
                 experiment=f"{prefix}architecture", x=load, series=a, how=Algorithm(architecture=a)
             )
             for a in ("csp", "sep-c", "fcondor")
         ]
         if load in (0.6, 0.95) and not prefix:
-            asked += [
-                Question(
-                    experiment=f"told wrongly, load {load:.0%}",
+            simulation_cases += [
+                SimulationCase(
+                    experiment=f"wrong estimates, load {load:.0%}",
                     x=w,
                     series=s,
                     how=Algorithm(scheduling=s),
@@ -124,11 +127,11 @@ def _over_loads(seed: int, prefix: str, more: dict[str, Any]) -> Iterable[Job]:
                 for w in WRONG
                 for s in ("ECT", "FPLT", "DFPLT", "STFR")
             ]
-        yield Job(target=_target(load, **more), seed=seed, questions=tuple(asked))
+        yield StudyJob(target=_target(load, **more), seed=seed, questions=tuple(simulation_cases))
 
 
-def _over_workloads(seed: int) -> Iterable[Job]:
-    """Run times are moved over one day: in three, tasks of three minutes would be four million."""
+def _over_workloads(seed: int) -> Iterable[StudyJob]:
+    """Vary run times over one day: in three, tasks of three minutes would be four million."""
     kinds: list[tuple[str, float | str, Target]] = []
     kinds += [("arrivals", a, _target(_SPREAD, arrivals=a)) for a in ("cycle", "even", "at once")]
     kinds += [("median size", m, _target(_SPREAD, median_size=float(m))) for m in SIZES]
@@ -137,10 +140,11 @@ def _over_workloads(seed: int) -> Iterable[Job]:
         for m in MINUTES
     ]
     for name, x, target in kinds:
-        asked = tuple(
-            Question(experiment=name, x=x, series=s, how=Algorithm(scheduling=s)) for s in SCHEDULED
+        simulation_cases = tuple(
+            SimulationCase(experiment=name, x=x, series=s, how=Algorithm(scheduling=s))
+            for s in SCHEDULED
         )
-        yield Job(target=target, seed=seed, questions=asked)
+        yield StudyJob(target=target, seed=seed, questions=simulation_cases)
 
 
 @lru_cache(maxsize=1)
@@ -148,41 +152,41 @@ def _system() -> System:
     return paper_system()
 
 
-def answer(job: Job) -> list[dict[str, Any]]:
-    """All simulations of one workload."""
+def answer(job: StudyJob) -> list[dict[str, Any]]:
+    """Run all simulations of one workload."""
     bags = draw_bags(MODELS["average"], job.target, job.seed)
     return [_row(job, question, bags) for question in job.questions]
 
 
-def _row(job: Job, question: Question, bags: Bags) -> dict[str, Any]:
+def _row(job: StudyJob, question: SimulationCase, bags: BagColumns) -> dict[str, Any]:
     how = question.how
-    if question.wrong or question.experiment.startswith("told"):
+    if question.wrong or question.experiment.startswith("wrong estimates"):
         draws = stream(job.seed, "wrong", str(question.wrong))
         off = draws.uniform(-question.wrong, question.wrong, len(bags.runtime_s)) / 100.0
-        told = np.maximum(bags.runtime_s * (1.0 + off), 1.0)
-        how = Algorithm(selection=how.selection, scheduling=how.scheduling, estimate_s=told)
-    found = figures(simulate(bags, _system(), how))
+        message = np.maximum(bags.runtime_s * (1.0 + off), 1.0)
+        how = Algorithm(selection=how.selection, scheduling=how.scheduling, estimate_s=message)
+    bag_metrics = figures(simulate(bags, _system(), how))
     return {
         "experiment": question.experiment,
         "x": question.x,
         "series": question.series,
         "seed": job.seed,
         "tasks": len(bags.runtime_s),
-        **asdict(found),
+        **as_stored(bag_metrics),
     }
 
 
 def study(seeds: int, processes: int = 2) -> list[dict[str, Any]]:
-    """All rows, in parallel over cores, with a progress bar."""
+    """Return all rows, computed in parallel over cores, with a progress bar."""
     jobs = plan_jobs(seeds)
     bar = Console(stderr=True)
     with ProcessPoolExecutor(processes) as pool:
-        found = track(pool.map(answer, jobs), "bags", total=len(jobs), console=bar, transient=True)
-        return [row for rows in found for row in rows]
+        result = track(pool.map(answer, jobs), "bags", total=len(jobs), console=bar, transient=True)
+        return [row for rows in result for row in rows]
 
 
 def averaged(rows: Sequence[dict[str, Any]]) -> Cells:
-    """(experiment, series, x) → averages over seeds."""
+    """Return (experiment, series, x) → averages over seeds."""
     groups: dict[tuple[str, str, float | str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["experiment"], row["series"], row["x"]), []).append(row)
@@ -194,7 +198,8 @@ def averaged(rows: Sequence[dict[str, Any]]) -> Cells:
 
 
 def predictor_rows(histories: Sequence[Path]) -> list[dict[str, Any]]:
-    """Average and median inaccuracy in per cent of every predictor, by batch and by user."""
+    """Return the average and median inaccuracy in per cent of every predictor, by batch and by
+    user."""
     logs = [(history_name(path), extract_bags(read_history(path))) for path in histories]
     if not logs:
         target = Target(load=0.3, capacity=3500.0)
@@ -205,7 +210,9 @@ def predictor_rows(histories: Sequence[Path]) -> list[dict[str, Any]]:
             for by in ("batch", "user"):
                 off = inaccuracies(bags, predictor, by)
                 if not len(off):
-                    raise InputError("has no bag of two tasks or more to predict by", where=name)
+                    raise InputError(
+                        "has no bag of two or more tasks for the prediction", where=name
+                    )
                 rows.append(
                     {
                         "history": name,
@@ -219,7 +226,7 @@ def predictor_rows(histories: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def tables(rows: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]]) -> str:
-    """Markdown: makespan in minutes and normalised length of every experiment, then the
+    """Return Markdown: makespan in minutes and normalised length of every experiment, then the
     predictors."""
     cells = averaged(rows)
     parts: list[str] = []
@@ -229,13 +236,13 @@ def tables(rows: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]]) 
 
 
 def _experiment_tables(cells: Cells, experiment: str) -> Iterable[str]:
-    """Makespan and length, each beneath the tasks and the utilisation; of architectures also what
-    had ended."""
+    """Return makespan and length, each under the tasks and the utilisation; for architectures also
+    the finished share."""
     xs = list(dict.fromkeys(key[2] for key in cells if key[0] == experiment))
     series = list(dict.fromkeys(key[1] for key in cells if key[0] == experiment))
     measures = [("makespan_s", "makespan, minutes", 60.0), ("length", "normalised length", 1.0)]
     if experiment.endswith("architecture"):
-        measures.append(("finished", "share of tasks that had ended when the last bag came", 1.0))
+        measures.append(("finished", "share of tasks finished when the last bag arrived", 1.0))
     for measure, title, scale in measures:
         yield f"\n**{experiment}: {title}**\n"
         yield "| |" + "|".join(f" {_label(x)} " for x in xs) + "|\n|---|" + "--:|" * len(xs)
@@ -266,17 +273,18 @@ def _predictor_table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [head + "|\n|---|" + "--:|" * len(names)]
     for predictor in PREDICTORS:
         for by in ("batch", "user"):
-            found = (cell[name, predictor, by] for name in names)
+            result = (cell[name, predictor, by] for name in names)
             lines.append(
                 f"| {predictor}, {by} |"
-                + "|".join(f" {r['mean']:,.0f} ({r['median']:.0f}) " for r in found)
+                + "|".join(f" {r['mean']:,.0f} ({r['median']:.0f}) " for r in result)
                 + "|"
             )
     return "\n".join(lines)
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Normalised length and makespan against load, for selection, scheduling and architecture."""
+    """Draw normalised length and makespan against load, for selection, scheduling and
+    architecture."""
     cells = averaged(rows)
     with diagrams(path, 6, (22, 3.8)) as axes:
         for place, experiment in enumerate(("selection", "scheduling", "architecture")):
@@ -300,10 +308,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "histories", nargs="*", type=Path, help="logs for the predictors; default: the model"
     )
-    parser.add_argument("--seeds", type=int, default=4, help="workloads of each kind")
+    parser.add_argument("--seeds", type=int, default=4, help="number of workloads of each kind")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--picture", type=Path, help="where the diagrams go (SVG)")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--picture", type=picture_file, help="file for the diagrams (SVG)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document to stdout")
     chosen = parser.parse_args(arguments)
     for name, value in (("--seeds", chosen.seeds), ("--processes", chosen.processes)):
         if value < 1:
@@ -312,12 +320,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = study(chosen.seeds, chosen.processes)
     if chosen.picture:
         draw(rows, chosen.picture)
-    told = (
+    text = (
         json.dumps({"rows": rows, "predictors": predicted})
         if chosen.json
         else tables(rows, predicted)
     )
-    sys.stdout.write(told + "\n")
+    sys.stdout.write(text + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The system that bags run on: clusters of equal processors, faster or slower than a reference
-one."""
+"""The system that bags run on: clusters of equal processors, with speeds relative to a reference
+processor."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ class System:
 
     @property
     def capacity(self) -> float:
-        """How many reference processors it is worth."""
+        """Return the equivalent number of reference processors."""
         return float((self.procs * self.speed).sum())
 
     def check(self) -> None:
-        """InputError for a system without processors."""
+        """Raise InputError for a system without processors."""
         if len(self.procs) == 0 or (self.procs < 1).any() or (self.speed <= 0).any():
             raise InputError(
                 "clusters have at least one processor, with a speed above 0", where="system"
             )
 
     def only(self, cluster: int) -> System:
-        """One of the clusters."""
+        """Return a system of one of the clusters."""
         return System(
             procs=self.procs[cluster : cluster + 1], speed=self.speed[cluster : cluster + 1]
         )
@@ -70,20 +70,22 @@ _SPEEDS = (0.001, 1000.0)
 
 
 def parse_clusters(text: str, where: str) -> System:
-    """``128x1.0,64x1.5``: processors × speed of each cluster, against the processors that run times
-    are of.
+    """Parse ``128x1.0,64x1.5``: processors × speed of each cluster, relative to the processors of
+    the run times.
 
-    InputError (``where``) names the part that is none.
+    Raises InputError (``where``) with the invalid part.
     """
     procs, speeds = [], []
     for part in text.split(","):
-        found = _CLUSTER.fullmatch(part.strip())
-        if not found:
+        match = _CLUSTER.fullmatch(part.strip())
+        if not match:
             raise InputError(
-                f"'{part.strip()}' is not PROCSxSPEED", where=where, fix="write 128x1.0,64x1.5"
+                f"'{part.strip()}' does not have the form PROCSxSPEED",
+                where=where,
+                fix="write 128x1.0,64x1.5",
             )
-        procs.append(int(found[1]))
-        speeds.append(float(found[2] or 1))
+        procs.append(int(match[1]))
+        speeds.append(float(match[2] or 1))
     if min(procs) < 1 or sum(procs) > _MOST_PROCS:
         raise InputError(
             f"'{text}': a cluster has at least one processor, all have at most {_MOST_PROCS:,}",
@@ -95,7 +97,7 @@ def parse_clusters(text: str, where: str) -> System:
 
 
 def paper_system(seed: int = 0) -> System:
-    """Twenty clusters of 3,528 processors, relative speeds from 1.0 to 1.75 (§4.1).
+    """Return twenty clusters of 3,528 processors, relative speeds from 1.0 to 1.75 (§4.1).
 
     The paper names the two grids and the totals; sizes are ours, uneven as those of such grids,
     speeds are spread evenly over the clusters in an order that the seed draws.

@@ -1,4 +1,4 @@
-"""Bags as columns: who submitted which bag when, and how long its tasks last on a reference
+"""Bags as columns: their user and submission, and the run times of their tasks on a reference
 processor."""
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ SIZE_CLASSES = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bags:
+class BagColumns:
     """Columns over bags, in the order of their submission, and ``runtime_s`` over tasks, bag after
     bag.
 
     The tasks of bag b are those from ``first[b]`` to ``first[b + 1]``. ``home``: the cluster whose
-    stream it is of. ``user``: a number that is a priority, 0 the highest, given at random: no user
-    is important for submitting much.
+    stream contains it. ``user``: a number that is a priority, 0 the highest, assigned at random:
+    submitting much does not raise a user's priority.
     """
 
     submit_s: Floats
@@ -39,21 +39,21 @@ class Bags:
 
     @property
     def sizes(self) -> Ints:
-        """Tasks of each bag."""
+        """Return the number of tasks of each bag."""
         return np.diff(self.first)
 
     @property
     def bag_of(self) -> Ints:
-        """The bag of each task."""
+        """Return the bag of each task."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     @property
     def work_s(self) -> Floats:
-        """Run times of each bag's tasks in sum, on a reference processor."""
+        """Return the sum of the run times of each bag's tasks, on a reference processor."""
         return np.add.reduceat(self.runtime_s, self.first[:-1])
 
     def check(self) -> None:
-        """InputError where the columns contradict each other."""
+        """Raise InputError where the columns contradict each other."""
         if len(self) == 0:
             raise InputError("there is no bag")
         if (
@@ -65,13 +65,13 @@ class Bags:
         if (self.sizes < 1).any():
             raise InputError("a bag has at least one task", where="size")
         if (np.diff(self.submit_s) < 0).any() or (self.runtime_s <= 0).any():
-            raise InputError("bags come in order, and tasks take time")
+            raise InputError("bags must be in order of submission, and tasks must take time")
 
-    def only(self, mask: NDArray[np.bool_]) -> Bags:
-        """Some of the bags."""
+    def only(self, mask: NDArray[np.bool_]) -> BagColumns:
+        """Return some of the bags."""
         tasks = np.repeat(mask, self.sizes)
         first = np.concatenate([[0], np.cumsum(self.sizes[mask])]).astype(np.int64)
-        return Bags(
+        return BagColumns(
             submit_s=self.submit_s[mask],
             user=self.user[mask],
             home=self.home[mask],
@@ -80,8 +80,8 @@ class Bags:
         )
 
     def as_log(self, name: str) -> JobLog:
-        """A job for each task, sequential, with its bag; the queue is the home cluster. Waits are
-        0: nothing has run yet."""
+        """Return a log with a sequential job for each task, with its bag; the queue is the home
+        cluster. Waits are 0: nothing has run yet."""
         count, bag = len(self.runtime_s), self.bag_of
         return JobLog(
             name=name,
@@ -98,11 +98,11 @@ class Bags:
 
 
 def size_class(sizes: Ints) -> Ints:
-    """The class of each size, 0 for 2–4 … 8 for 1000 and over; −1 for single tasks."""
+    """Return the class of each size, 0 for 2–4 … 8 for 1000 and over; −1 for single tasks."""
     return np.searchsorted(SIZE_CLASSES, sizes, side="right") - 1
 
 
 def class_bounds(k: int) -> tuple[int, int | None]:
-    """The least and the largest size of a class; None: there is no largest."""
+    """Return the least and the largest size of a class; None: no upper limit."""
     low = SIZE_CLASSES[k] if k >= 0 else 1
     return low, SIZE_CLASSES[k + 1] - 1 if k + 1 < len(SIZE_CLASSES) else None

@@ -1,9 +1,8 @@
 """Falkon's size and grain (SC 2007, §4.4 and 4.5) on the dispatcher's own core, with simulated
-hosts.
+agents.
 
-Hosts and messages are simulated, decisions are not: wall times are what this machine's core needs
-for them. How many tasks a second go over the wire is measured by
-``benchmarks/dispatch/bench_dispatch.py``.
+Agents and messages are simulated, decisions are not: wall times are those of this machine's core.
+The tasks per second over the network are measured by ``benchmarks/dispatch/bench_dispatch.py``.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from vgrads.bags.bag import Axis, Bag, Commands, Listed, Template
-from vgrads.dispatch.core.records import End
+from vgrads.bags.bag import Axis, BagSpec, Listed, TaskCommands, Template
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Rules
-from vgrads.dispatch.fleet.virtual import VirtualHosts
+from vgrads.dispatch.fleet.virtual import VirtualAgents
+from vgrads.exchange.values import AttemptEnd
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What one play came to: virtual and wall seconds, exchanges, wall seconds of each tenth of the
-    ends."""
+    """Results of one simulation: virtual and wall seconds, exchanges, wall seconds of each tenth of
+    the ends."""
 
     virtual_s: float
     wall_s: float
@@ -40,11 +39,12 @@ class Scale:
 
     @property
     def exchange_us(self) -> float:
-        """What an exchange costs the core and the simulated host together, in microseconds."""
+        """Return the cost of an exchange for the core and the simulated agent together, in
+        microseconds."""
         return 1e6 * self.wall_s / self.exchanges
 
 
-class _Counted(VirtualHosts):
+class _Counted(VirtualAgents):
     exchanges = 0
 
     def _send(self, *what: Any, **more: Any) -> None:
@@ -52,21 +52,21 @@ class _Counted(VirtualHosts):
         super()._send(*what, **more)
 
 
-def play_plain(hosts: int, tasks: int, task_s: float, delay_s: float = 0.001) -> Scale:
-    """So many hosts, there from the beginning, and so many tasks of one length."""
+def play_plain(agents: int, tasks: int, task_s: float, delay_s: float = 0.001) -> Scale:
+    """Simulate this many agents, present from the start, and this many tasks of one length."""
     marks = [time.perf_counter()]
     ended = 0
 
-    def told(_bag: int, _end: End, _effect: Effect) -> None:
+    def on_end(_bag: int, _end: AttemptEnd, _effect: Effect) -> None:
         nonlocal ended
         ended += 1
         if ended * 10 >= len(marks) * tasks:
             marks.append(time.perf_counter())
 
-    core = Core(State(), Rules(), lambda _: None, told)
-    core.add(0, Bag(name="plain", commands=templated(tasks)), 0.0)
+    core = Core(State(), Rules(), lambda _: None, on_end)
+    core.add(0, BagSpec(name="plain", commands=templated(tasks)), 0.0)
     around = _Counted(core, lambda *_: (task_s, 0), delay_s)
-    for number in range(hosts):
+    for number in range(agents):
         around.join(f"h{number}")
     around.run(over=lambda: core.state.bags[0].over)
     core.state.check()
@@ -80,14 +80,14 @@ def play_plain(hosts: int, tasks: int, task_s: float, delay_s: float = 0.001) ->
     )
 
 
-def efficiency(hosts: int, task_s: float, waves: int) -> tuple[float, Scale]:
-    """Ideal time against actual time, with messages of 1 ms each way."""
-    ran = play_plain(hosts, hosts * waves, task_s)
+def efficiency(agents: int, task_s: float, waves: int) -> tuple[float, Scale]:
+    """Return ideal time over actual time, with messages of 1 ms each way."""
+    ran = play_plain(agents, agents * waves, task_s)
     return waves * task_s / ran.virtual_s, ran
 
 
-def templated(tasks: int) -> Commands:
-    """A template and its parameters: nothing of it is kept for each task."""
+def templated(tasks: int) -> TaskCommands:
+    """Return a template and its parameters: nothing is stored per task."""
     return Template("sleep {x}", (Axis(("x",), _Numbers(tasks)),))
 
 
@@ -104,7 +104,7 @@ class _Numbers(Sequence[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class _Lines:
-    """Commands of different text as they lie in a file, with where each begins."""
+    """Commands of different text as stored in a file, with the offset of each."""
 
     body: bytes
     starts: array[int]
@@ -116,8 +116,8 @@ class _Lines:
         return self.body[self.starts[index] : self.starts[index + 1]].decode()
 
 
-def distinct(tasks: int) -> Commands:
-    """Commands one by one, about 60 characters each."""
+def distinct(tasks: int) -> TaskCommands:
+    """Return different commands, about 60 characters each."""
     body, starts = bytearray(), array("Q", [0])
     for number in range(tasks):
         body += b"/usr/bin/simulate --seed %012d --out results/%08d.csv\n" % (number * 7919, number)
@@ -126,43 +126,46 @@ def distinct(tasks: int) -> Commands:
 
 
 def bytes_a_task(commands: str, tasks: int) -> float:
-    """Memory of a pending task, its command included."""
+    """Return the memory of a pending task, its command included."""
     tracemalloc.start()
-    bag = Bag(name="many", commands=distinct(tasks) if commands == "distinct" else templated(tasks))
+    bag = BagSpec(
+        name="many", commands=distinct(tasks) if commands == "distinct" else templated(tasks)
+    )
     core = Core(State(), Rules(), lambda _: None)
     core.add(0, bag, 0.0)
-    held = tracemalloc.get_traced_memory()[0]
+    reserved = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    return held / tasks
+    return reserved / tasks
 
 
-def bytes_a_host(hosts: int) -> float:
-    """Memory of a host with a task, the simulated agent left out as far as it is idle."""
+def bytes_a_agent(agents: int) -> float:
+    """Return the memory of an agent with a task, without the simulated agent as far as it is
+    idle."""
     tracemalloc.start()
     core = Core(State(), Rules(), lambda _: None)
-    core.add(0, Bag(name="hosts", commands=templated(hosts)), 0.0)
+    core.add(0, BagSpec(name="hosts", commands=templated(agents)), 0.0)
     before = tracemalloc.get_traced_memory()[0]
-    around = VirtualHosts(core, lambda *_: (480.0, 0))
-    for number in range(hosts):
+    around = VirtualAgents(core, lambda *_: (480.0, 0))
+    for number in range(agents):
         around.join(f"h{number}")
     around.run(until_s=240.0)
-    held = tracemalloc.get_traced_memory()[0] - before
+    reserved = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    return held / hosts
+    return reserved / agents
 
 
-def tell(console: Console, quick: bool) -> dict[str, Any]:
-    """Play and print: grain, hosts, tasks; ``quick``: a hundredth of the size."""
+def report(console: Console, quick: bool) -> dict[str, Any]:
+    """Simulate and print: grain, agents, tasks; ``quick``: a hundredth of the size."""
     less = 100 if quick else 1
-    hosts = 256 // (8 if quick else 1)
-    found: dict[str, Any] = {"hosts": hosts, "grain": []}
+    agents = 256 // (8 if quick else 1)
+    result: dict[str, Any] = {"hosts": agents, "grain": []}
     table = Table(
-        title=f"Efficiency on {hosts} hosts, messages of 1 ms each way (Falkon: 95 % at 1 s)"
+        title=f"Efficiency on {agents} agents, messages of 1 ms each way (Falkon: 95 % at 1 s)"
     )
-    for name in ("task s", "efficiency %", "exchanges", "µs an exchange here", "share of a core"):
+    for name in ("task s", "efficiency %", "exchanges", "µs per exchange here", "share of a core"):
         table.add_column(name, justify="right")
     for task_s, waves in ((60.0, 4), (1.0, 20), (0.1, 100), (0.01, 200)):
-        share, ran = efficiency(hosts, task_s, waves)
+        share, ran = efficiency(agents, task_s, waves)
         load = ran.wall_s / ran.virtual_s
         row = {
             "task_s": task_s,
@@ -170,7 +173,7 @@ def tell(console: Console, quick: bool) -> dict[str, Any]:
             "exchange_us": ran.exchange_us,
             "core": load,
         }
-        found["grain"].append(row)
+        result["grain"].append(row)
         table.add_row(
             f"{task_s:g}",
             f"{100 * share:.2f}",
@@ -181,15 +184,20 @@ def tell(console: Console, quick: bool) -> dict[str, Any]:
     console.print(table)
     many = 54_000 // less
     ran = play_plain(many, many, 480.0)
-    found["executors"] = {"hosts": many, "wall_s": ran.wall_s, "bytes": bytes_a_host(5_400 // less)}
+    result["executors"] = {
+        "hosts": many,
+        "wall_s": ran.wall_s,
+        "bytes": bytes_a_agent(5_400 // less),
+    }
     console.print(
-        f"{many:,} hosts with a task of 480 s each: {ran.wall_s:.1f} s of wall time, all "
+        f"{many:,} agents with a task of 480 s each: {ran.wall_s:.1f} s of wall time, all "
         f"done after {ran.virtual_s:.1f} s; "
-        f"{found['executors']['bytes']:,.0f} bytes a host (Falkon: 408 s until all were busy)"
+        f"{result['executors']['bytes']:,.0f} bytes per agent "
+        "(Falkon: 408 s until all were busy)"
     )
     tasks = 2_000_000 // less
     ran = play_plain(64, tasks, 0.01)
-    found["tasks"] = {
+    result["tasks"] = {
         "tasks": tasks,
         "wall_s": ran.wall_s,
         "tenths": [tasks / 10 / s for s in ran.tenths_s],
@@ -197,11 +205,11 @@ def tell(console: Console, quick: bool) -> dict[str, Any]:
         "distinct_bytes": bytes_a_task("distinct", tasks // 10),
     }
     console.print(
-        f"{tasks:,} tasks, all queued, on 64 hosts: {ran.wall_s:.1f} s of wall time "
+        f"{tasks:,} tasks, all queued, on 64 agents: {ran.wall_s:.1f} s of wall time "
         "(Falkon: 6,720 s); "
-        f"{tasks / 10 / ran.tenths_s[0]:,.0f} tasks a second in the first tenth, "
+        f"{tasks / 10 / ran.tenths_s[0]:,.0f} tasks per second in the first tenth, "
         f"{tasks / 10 / ran.tenths_s[-1]:,.0f} in the last; "
-        f"{found['tasks']['templated_bytes']:.1f} bytes a pending task of a template, "
-        f"{found['tasks']['distinct_bytes']:.0f} of a list, its command included"
+        f"{result['tasks']['templated_bytes']:.1f} bytes per pending task of a template, "
+        f"{result['tasks']['distinct_bytes']:.0f} of a list, including its command"
     )
-    return found
+    return result

@@ -1,14 +1,14 @@
 """Falkon's tables (Raicu et al., SC 2007, doi:10.1145/1362622.1362680) on the dispatcher's own
 core, in virtual time.
 
-Eighteen stages on up to 32 machines (Tables 3 and 4) and what looking ahead adds; the ways to ask
-for hosts and to give them back; efficiency by grain, 54,000 hosts, 2,000,000 tasks.
+Eighteen stages on up to 32 machines (Tables 3 and 4) and the effect of look-ahead; acquisition and
+release policies for nodes; efficiency by grain, 54,000 agents, 2,000,000 tasks.
 
 The paper prints the stages' totals and draws their counts; the counts of stages 1 to 10 follow from
-what is printed, those of 11 to 18 only in their sum and change no total. Hosts come from a batch
-site that starts jobs once in a cycle, plus their boot. The paper is one run at an unknown phase of
-that cycle, so each setting is played at many, and means stand beside the range from 5 to 95 %.
-Waits and run times are told to the pool only as they were seen so far.
+the printed values, those of 11 to 18 only in their sum and change no total. Nodes come from a batch
+site that starts jobs once per cycle, plus their boot. The paper is one run at an unknown phase of
+that cycle, so each setting is simulated at many, and means are printed with the range from 5 to 95
+%. Waits and run times are passed to the pool only as observed so far.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from vgrads.pool.acquire import ACQUISITIONS, Pace, acquire
 from vgrads.pool.lookahead import looking_ahead
 from vgrads.pool.release import central_all, coordinated, distributed
 from vgrads.pool.view import NOTHING, PoolDecision, PoolView, together
-from vgrads.research.falkon.scale import tell
-from vgrads.research.falkon.stage import Ran, Site, play
+from vgrads.research.falkon.scale import report
+from vgrads.research.falkon.stage import StageResult, StageSite, simulate
 
 Stages = tuple[tuple[int, float], ...]
 STAGES: Stages = (
@@ -60,7 +60,7 @@ IDEAL_S = 1260.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class EfficiencyRow:
     """A row of Tables 3 and 4 (§4.6); shares in per cent."""
 
     queue_s: float
@@ -74,7 +74,7 @@ class Figures:
 
 
 PAPER = {
-    "Falkon-15": Figures(
+    "Falkon-15": EfficiencyRow(
         queue_s=87.3,
         execution_s=17.9,
         execution_share=17.0,
@@ -84,7 +84,7 @@ PAPER = {
         allocations=11,
         wasted_s=2032,
     ),
-    "Falkon-60": Figures(
+    "Falkon-60": EfficiencyRow(
         queue_s=83.9,
         execution_s=17.9,
         execution_share=17.6,
@@ -94,7 +94,7 @@ PAPER = {
         allocations=9,
         wasted_s=5940,
     ),
-    "Falkon-120": Figures(
+    "Falkon-120": EfficiencyRow(
         queue_s=74.7,
         execution_s=17.9,
         execution_share=19.3,
@@ -104,7 +104,7 @@ PAPER = {
         allocations=7,
         wasted_s=9595,
     ),
-    "Falkon-180": Figures(
+    "Falkon-180": EfficiencyRow(
         queue_s=44.4,
         execution_s=17.9,
         execution_share=28.7,
@@ -114,7 +114,7 @@ PAPER = {
         allocations=6,
         wasted_s=12383,
     ),
-    "Falkon-inf": Figures(
+    "Falkon-inf": EfficiencyRow(
         queue_s=43.5,
         execution_s=17.9,
         execution_share=29.2,
@@ -125,19 +125,21 @@ PAPER = {
         wasted_s=22940,
     ),
 }
-"""As printed; the wasted seconds of -60 to -180 follow from the utilisation."""
+"""Printed values; the wasted seconds of -60 to -180 follow from the utilisation."""
 
 
 def ideal_s(stages: Stages) -> float:
-    """Time to complete with all machines there from the beginning and no delay anywhere."""
+    """Return the time to complete with all machines present from the start and no delay
+    anywhere."""
     return sum(math.ceil(tasks / MACHINES) * seconds for tasks, seconds in stages)
 
 
 def drawn_stages(seed: int) -> Stages:
-    """Eighteen others: from 1 to 256 tasks, each as likely on a logarithmic scale, of one of five
-    run times.
+    """Draw eighteen other stages: from 1 to 256 tasks, uniform on a logarithmic scale, of one of
+    five run times.
 
-    No stage tells anything of the next, and none of the pool's rules was chosen on these."""
+    No stage has information about the next, and none of the pool's rules was chosen on these.
+    """
     draws = stream(seed, "stages")
     return tuple(
         (round(2 ** draws.uniform(0, 8)), float(draws.choice((6.0, 12.0, 30.0, 60.0, 120.0))))
@@ -145,22 +147,22 @@ def drawn_stages(seed: int) -> Stages:
     )
 
 
-def figures(ran: Ran, ideal: float = IDEAL_S) -> Figures:
-    """The metrics of §4.4 and 4.6: what was used against what was registered and idle, ideal
-    against actual time."""
+def figures(ran: StageResult, ideal: float = IDEAL_S) -> EfficiencyRow:
+    """Return the metrics of §4.4 and 4.6: used against registered and idle time, ideal against
+    actual time."""
     queue_s = float(np.mean([begin - submitted for submitted, begin, _ in ran.tasks]))
     execution_s = float(np.mean([end - begin for _, begin, end in ran.tasks]))
     used_s = sum(end - begin for _, begin, end in ran.tasks)
-    held_s = sum(left - joined for joined, left in ran.hosts)
-    return Figures(
+    duration_s = sum(left - joined for joined, left in ran.agents)
+    return EfficiencyRow(
         queue_s=queue_s,
         execution_s=execution_s,
         execution_share=100 * execution_s / (execution_s + queue_s),
         complete_s=ran.end_s,
-        utilisation=100 * used_s / held_s,
+        utilisation=100 * used_s / duration_s,
         efficiency=100 * ideal / ran.end_s,
         allocations=ran.allocations,
-        wasted_s=held_s - used_s,
+        wasted_s=duration_s - used_s,
     )
 
 
@@ -168,50 +170,51 @@ Decider = Callable[[PoolView], PoolDecision]
 
 
 def falkon(idle_s: float, acquisition: str = "all-at-once", pace: Pace = "at_once") -> Decider:
-    """Falkon's provisioner: ask for what is queued, leave after idling so long."""
+    """Return Falkon's provisioner: request nodes for queued tasks, leave after this idle time."""
     return lambda view: together((acquire(view, acquisition, pace), distributed(view, idle_s)))
 
 
 def ours(patience: float, acquisition: str = "all-at-once") -> Decider:
-    """Look-ahead, with what it learns in the course of one play."""
+    """Return look-ahead, which learns in the course of one simulation."""
     return looking_ahead(patience, acquisition)
 
 
 def settings(patiences: Sequence[float]) -> dict[str, Callable[[], Decider]]:
-    """The paper's rows, then ours; each play has a decider of its own."""
-    found: dict[str, Callable[[], Decider]] = {
+    """Return the paper's rows, then ours; each simulation has its own decider."""
+    result: dict[str, Callable[[], Decider]] = {
         f"Falkon-{idle_s}": lambda idle_s=idle_s: falkon(float(idle_s))  # type: ignore[misc]
         for idle_s in (15, 60, 120, 180)
     }
-    found["Falkon-inf"] = lambda: lambda _view: NOTHING
+    result["Falkon-inf"] = lambda: lambda _view: NOTHING
     for patience in patiences:
-        found[f"look-ahead {patience:g}"] = lambda patience=patience: ours(patience)  # type: ignore[misc]
-    return found
+        result[f"look-ahead {patience:g}"] = lambda patience=patience: ours(patience)  # type: ignore[misc]
+    return result
 
 
 def phases(
     decider: Callable[[], Decider],
     cycle_s: float,
     count: int,
-    held: int = 0,
+    reserved: int = 0,
     turn_s: float = 0.0,
     stages: Stages = STAGES,
-) -> list[Figures]:
-    """One play for each of ``count`` phases of the cycle, spread evenly."""
+) -> list[EfficiencyRow]:
+    """Run one simulation for each of ``count`` phases of the cycle, spread evenly."""
     sites = (
-        Site(cycle_s=cycle_s, phase_s=(n + 0.5) * cycle_s / count, turn_s=turn_s)
+        StageSite(cycle_s=cycle_s, phase_s=(n + 0.5) * cycle_s / count, turn_s=turn_s)
         for n in range(count)
     )
     return [
-        figures(play(stages, decider(), site, MACHINES, held), ideal_s(stages)) for site in sites
+        figures(simulate(stages, decider(), site, MACHINES, reserved), ideal_s(stages))
+        for site in sites
     ]
 
 
-def spread(rows: Iterable[Figures]) -> dict[str, tuple[float, float, float]]:
-    """Mean, 5 % and 95 % of each figure."""
+def spread(rows: Iterable[EfficiencyRow]) -> dict[str, tuple[float, float, float]]:
+    """Return mean, 5 % and 95 % of each metric."""
     table = np.array([list(asdict(row).values()) for row in rows])
     low, high = np.quantile(table, (0.05, 0.95), axis=0)
-    names = [field.name for field in fields(Figures)]
+    names = [field.name for field in fields(EfficiencyRow)]
     return {
         name: (float(mean), float(a), float(b))
         for name, mean, a, b in zip(names, table.mean(axis=0), low, high, strict=True)
@@ -219,7 +222,7 @@ def spread(rows: Iterable[Figures]) -> dict[str, tuple[float, float, float]]:
 
 
 def releases() -> dict[str, Callable[[PoolView], PoolDecision]]:
-    """Ways to give hosts back, beside each of the five ways to ask."""
+    """Return the release policies, combined with each of the five acquisition policies."""
     return {
         "central": central_all,
         "distributed 15": lambda view: distributed(view, 15.0),
@@ -228,9 +231,9 @@ def releases() -> dict[str, Callable[[PoolView], PoolDecision]]:
     }
 
 
-def policies(cycle_s: float, count: int, turn_s: float) -> dict[str, dict[str, Figures]]:
-    """Means over phases for each of five acquisitions with each release."""
-    found: dict[str, dict[str, Figures]] = {}
+def policies(cycle_s: float, count: int, turn_s: float) -> dict[str, dict[str, EfficiencyRow]]:
+    """Return means over phases for each of five acquisitions with each release."""
+    result: dict[str, dict[str, EfficiencyRow]] = {}
     for asks in ACQUISITIONS:
         for name, give_back in releases().items():
 
@@ -241,8 +244,8 @@ def policies(cycle_s: float, count: int, turn_s: float) -> dict[str, dict[str, F
 
             rows = spread(phases(lambda decide=decide: decide, cycle_s, count, turn_s=turn_s))  # type: ignore[misc]
             means = {figure: mean for figure, (mean, _, _) in rows.items()}
-            found.setdefault(asks, {})[name] = Figures(**means)
-    return found
+            result.setdefault(asks, {})[name] = EfficiencyRow(**means)
+    return result
 
 
 def _arguments() -> ArgumentParser:
@@ -257,7 +260,7 @@ def _arguments() -> ArgumentParser:
     )
     parser.add_argument("--cycles", type=float, nargs="+", default=[55.0, 60.0])
     parser.add_argument(
-        "--phases", type=int, default=20, help="phases of the cycle that are played"
+        "--phases", type=int, default=20, help="number of simulated phases of the cycle"
     )
     parser.add_argument("--patience", type=float, nargs="+", default=[1.5, 3.0, 5.0, 6.0, 7.0])
     parser.add_argument(
@@ -267,35 +270,37 @@ def _arguments() -> ArgumentParser:
         "--drawn",
         type=int,
         default=0,
-        help="so many other sequences of stages, instead of the paper's",
+        help="number of other sequences of stages to simulate, instead of the paper's",
     )
-    parser.add_argument("--quick", action="store_true", help="few phases, a hundredth of the size")
+    parser.add_argument(
+        "--quick", action="store_true", help="use few phases and a hundredth of the size"
+    )
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     return parser
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Play, print, and write down what was asked for."""
+    """Simulate, print, and write the requested files."""
     chosen = _arguments().parse_args(arguments)
     console = Console(width=200)
     count = 2 if chosen.quick else chosen.phases
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if "stages" in chosen.only:
-        found["stages"] = _stages(console, chosen, count)
+        result["stages"] = _stages(console, chosen, count)
     if "policies" in chosen.only:
         rows = policies(chosen.cycles[-1], 1 if chosen.quick else min(count, 5), chosen.turn)
         console.print(_policies_table(rows, chosen.cycles[-1]))
-        found["policies"] = {
+        result["policies"] = {
             asks: {name: asdict(row) for name, row in kinds.items()} for asks, kinds in rows.items()
         }
     if "scale" in chosen.only:
-        found["scale"] = tell(console, chosen.quick)
+        result["scale"] = report(console, chosen.quick)
     if chosen.out:
-        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+        chosen.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _stages(console: Console, chosen: Namespace, count: int) -> dict[str, Any]:
-    found = {}
+    result = {}
     kinds = [drawn_stages(seed) for seed in range(chosen.drawn)] or [STAGES]
     for cycle_s in chosen.cycles:
         rows = {
@@ -313,16 +318,16 @@ def _stages(console: Console, chosen: Namespace, count: int) -> dict[str, Any]:
             )
             for name, decider in settings(chosen.patience).items()
         }
-        found[f"{cycle_s:g}"] = rows
+        result[f"{cycle_s:g}"] = rows
         console.print(_table(rows, cycle_s, {} if chosen.drawn else PAPER))
-    return found
+    return result
 
 
-def _policies_table(rows: dict[str, dict[str, Figures]], cycle_s: float) -> Table:
+def _policies_table(rows: dict[str, dict[str, EfficiencyRow]], cycle_s: float) -> Table:
     table = Table(
         title=(
-            f"Asking and giving back, a cycle of {cycle_s:g} s: s to complete / utilisation % "
-            "/ allocations"
+            f"Acquisition and release policies, cycle of {cycle_s:g} s: s to complete / "
+            "utilisation % / allocations"
         )
     )
     table.add_column("asks")
@@ -342,10 +347,10 @@ def _policies_table(rows: dict[str, dict[str, Figures]], cycle_s: float) -> Tabl
 def _table(
     rows: dict[str, dict[str, tuple[float, float, float]]],
     cycle_s: float,
-    paper: dict[str, Figures],
+    paper: dict[str, EfficiencyRow],
 ) -> Table:
     table = Table(
-        title=f"18 stages, a cycle of {cycle_s:g} s: mean (5–95 % over phases), paper below"
+        title=f"18 stages, cycle of {cycle_s:g} s: mean (5–95 % over phases), paper below"
     )
     table.add_column("setting")
     names = (

@@ -1,5 +1,5 @@
-"""Hosts that are asked for: the overlay constructor and the fleet over simulated sites, as a bag's
-tail runs out."""
+"""Requested nodes: the overlay constructor and the fleet over simulated sites, as a bag's tail runs
+out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
-from vgrads.api.wiring import Surrounding, make_drivers
-from vgrads.bags.bag import Bag
-from vgrads.dispatch.core.records import Ended, Record
+from vgrads.api.wiring import Wiring, make_drivers
+from vgrads.bags.bag import BagSpec
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.dispatch.core.records import AttemptsEnded, Record
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Rules
 from vgrads.dispatch.fleet.fleet import Fleet
-from vgrads.dispatch.fleet.site_view import Place
-from vgrads.dispatch.fleet.virtual import VirtualHosts
+from vgrads.dispatch.fleet.site_view import FleetSite
+from vgrads.dispatch.fleet.virtual import VirtualAgents
 from vgrads.dispatch.fleet.world import World
 from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import SimClock
@@ -36,14 +36,14 @@ _GRIDS = (
     ("EGEE", 368, 600.0, 600.0),
     ("Technion", 115, 0.0, 20.0),
 )
-"""Hosts at once by the throughput of Figure 6(c), seconds of a scheduling cycle, seconds until a
-host is up."""
+"""Nodes at once by the throughput of Figure 6(c), seconds of a scheduling cycle, seconds until a
+node is up."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleeted:
-    """``most``: hosts at once; ``idle``: of their time, %; ``beyond_s``: the longest that there
-    were more hosts than tasks left, without a break, until the end; ``hours``: until done."""
+class FleetResult:
+    """``most``: nodes at once; ``idle``: of their time, %; ``beyond_s``: the longest uninterrupted
+    period with more nodes than tasks left, until the end; ``hours``: until done."""
 
     most: int
     idle: float
@@ -56,8 +56,8 @@ def _decide(view: PoolView) -> PoolDecision:
 
 
 @dataclass
-class _Kept:
-    """Who came and went when, and when tasks ended."""
+class _FleetRecord:
+    """Arrivals and departures of nodes, and ends of tasks."""
 
     came: dict[str, float] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)
@@ -65,27 +65,29 @@ class _Kept:
     busy_s: float = 0.0
 
     def note(self, record: Record) -> None:
-        if isinstance(record, Ended):
+        if isinstance(record, AttemptsEnded):
             self.ends += [end.at_s for end in record.ends if end.code == 0]
             self.busy_s += sum(end.ran_s for end in record.ends)
 
 
-def play_fleet(seed: int, scale: float, vanish: bool) -> Fleeted:
-    """A bag of jobs of 20 to 40 minutes, ten for each host; ``vanish``: a tenth of hosts' jobs is
-    preempted."""
+def play_fleet(seed: int, scale: float, vanish: bool) -> FleetResult:
+    """Simulate a bag of jobs of 20 to 40 minutes, ten for each node; ``vanish``: a tenth of nodes'
+    jobs is preempted."""
     draws = stream(seed, "gridbot", "fleet")
-    most = [max(2, round(hosts * scale)) for _, hosts, _, _ in _GRIDS]
+    most = [max(2, round(agents * scale)) for _, agents, _, _ in _GRIDS]
     lengths = draws.uniform(1200.0, 2400.0, 10 * sum(most))
-    kept = _Kept()
-    core = Core(State(), Rules(lost_s=60.0), kept.note)
-    hosts = VirtualHosts(core, lambda _b, task, _h: (float(lengths[task]), 0), 0.05, beat_s=20.0)
-    hosts.on_left = kept.left.__setitem__
+    retained = _FleetRecord()
+    core = Core(State(), Rules(lost_s=60.0), retained.note)
+    agents = VirtualAgents(
+        core, lambda _b, task, _h: (float(lengths[task]), 0), 0.05, heartbeat_s=20.0
+    )
+    agents.on_left = retained.left.__setitem__
     clock, catalog = SimClock(), _catalog(most)
-    nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=seed)
+    nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=seed)
     names = [site.name for site in catalog.sites]
     sites = Sites("gridbot", make_drivers(catalog, names, clock, nothing), clock, {})
     places = [
-        Place(
+        FleetSite(
             site=name,
             queue="",
             node_type="",
@@ -98,27 +100,27 @@ def play_fleet(seed: int, scale: float, vanish: bool) -> Fleeted:
         for name, count in zip(names, most, strict=True)
     ]
     fleet = Fleet(
-        core=core, sites=sites, places=places, run="gridbot", pilot_environment=lambda _: {}
+        core=core, sites=sites, sources=places, run="gridbot", pilot_environment=lambda _: {}
     )
-    core.add(0, Bag(name="bag", commands=same(len(lengths))), 0.0)
+    core.add(0, BagSpec(name="bag", commands=same(len(lengths))), 0.0)
     bag = core.state.bags[0]
 
     def preempt(id: str) -> None:
-        host = hosts.hosts.get(id)
-        if host is not None and host.here:
-            kept.busy_s += sum(hosts.now_s - since_s for since_s in host.running.values())
-            hosts.vanish(id)
+        agent = agents.agents.get(id)
+        if agent is not None and agent.here:
+            retained.busy_s += sum(agents.now_s - since_s for since_s in agent.running.values())
+            agents.vanish(id)
 
     def looked() -> None:
-        for host in core.state.hosts.values():
-            if host.here and host.id not in kept.came:
-                kept.came[host.id] = hosts.now_s
-                if vanish and host.id in hosts.hosts:
-                    gone_s = hosts.now_s + draws.exponential(1800.0 / 0.105)
-                    hosts.at(gone_s, partial(preempt, host.id))
+        for agent in core.state.agents.values():
+            if agent.here and agent.id not in retained.came:
+                retained.came[agent.id] = agents.now_s
+                if vanish and agent.id in agents.agents:
+                    gone_s = agents.now_s + draws.exponential(1800.0 / 0.105)
+                    agents.at(gone_s, partial(preempt, agent.id))
 
-    World(core, fleet, sites, hosts, clock, lambda: bag.over, looked).run()
-    return _told(kept, bag.ended_s or inf)
+    World(core, fleet, sites, agents, clock, lambda: bag.over, looked).run()
+    return _fleet_use(retained, bag.ended_s or inf)
 
 
 def _catalog(most: Sequence[int]) -> Catalog:
@@ -129,9 +131,9 @@ def _catalog(most: Sequence[int]) -> Catalog:
     return Catalog(sites=tuple(sites), links={})
 
 
-def _told(kept: _Kept, end_s: float) -> Fleeted:
-    spans = [(at, min(end_s, kept.left.get(name, end_s))) for name, at in kept.came.items()]
-    ends = sorted(kept.ends)
+def _fleet_use(retained: _FleetRecord, end_s: float) -> FleetResult:
+    spans = [(at, min(end_s, retained.left.get(name, end_s))) for name, at in retained.came.items()]
+    ends = sorted(retained.ends)
     comes, goes = sorted(at for at, _ in spans), sorted(until for _, until in spans)
     most = longest = 0.0
     since = None
@@ -144,9 +146,9 @@ def _told(kept: _Kept, end_s: float) -> Fleeted:
         else:
             since = None
     time_s = sum(until - at for at, until in spans)
-    return Fleeted(
+    return FleetResult(
         most=int(most),
-        idle=100.0 * (1.0 - kept.busy_s / time_s),
+        idle=100.0 * (1.0 - retained.busy_s / time_s),
         beyond_s=longest,
         hours=end_s / HOUR_S,
     )

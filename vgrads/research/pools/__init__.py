@@ -1,2 +1,1 @@
-"""How many workers should a pool hold? Yu's thesis (Notre Dame 2013), and sizing policies
-compared."""
+"""Number of workers of a pool: Yu's thesis (Notre Dame 2013), and sizing policies compared."""

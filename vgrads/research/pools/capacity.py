@@ -1,5 +1,5 @@
-"""Is the capacity that is told the true one? Against the knee of a sweep over workers, and over
-time as workers come."""
+"""Accuracy of the reported capacity: against the knee of a sweep over workers, and over time as
+workers join."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ import numpy as np
 from vgrads.kernel.streams import stream
 from vgrads.pool.capacity import Capacity, capacity, capacity_with_think
 from vgrads.pool.samples import FEWEST, Meter, fold
-from vgrads.research.pools.stage import Stage
-from vgrads.research.pools.values import Batch, Host, Setting
+from vgrads.research.pools.stage import PoolSimulation
+from vgrads.research.pools.values import Batch, PoolWorker, StudyConfig
 
-_SETTLED = (
-    2  # times as many tasks as workers, at least FEWEST, have ended: the estimate counts from here
-)
-Place = tuple[Setting, Batch]
+_SETTLED = 2  # times the workers, at least FEWEST tasks: valid from here
+Place = tuple[StudyConfig, Batch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One setting: the knee of its sweep, and by what part the estimate was off, with so many
-    workers, in several plays; whether the interval held the true value; by what part that of the
-    thesis was off."""
+    """One setting: the knee of its sweep, and the relative error of the estimate, for a number of
+    workers, in several simulations; whether the interval contained the true value; the relative
+    error of the thesis's estimate."""
 
     serial: bool
     knee: float
@@ -34,73 +32,74 @@ class Estimate:
     thesis: tuple[float, ...]
 
 
-class Traced(Stage):
-    """Workers come at given instants, as many at a time; what is known is written down after every
-    few tasks."""
+class Traced(PoolSimulation):
+    """Workers join at given instants, in given numbers; estimates are recorded after every few
+    tasks."""
 
     def __init__(
         self,
         batches: Sequence[Batch],
-        setting: Setting,
+        config: StudyConfig,
         comes: Sequence[tuple[float, int]],
         seed: int,
         most: int = 10**9,
     ) -> None:
-        super().__init__(batches, setting, None, seed)
-        self.known, self.most = Meter(serial=setting.serial), most
+        super().__init__(batches, config, None, seed)
+        self.meter, self.most = Meter(serial=config.serial), most
         self.trace: list[tuple[float, int, Capacity | None, float]] = []
         self.speeds: list[float] = []
         for at_s, workers in comes:
             for _ in range(workers):
                 self.time.at(at_s, self.join, f"w{self.time.number()}")
 
-    def end(self, worker: Host, out_s: float, think_s: float, loop_s: float) -> None:
-        """A task has ended."""
+    def end(self, worker: PoolWorker, out_s: float, think_s: float, loop_s: float) -> None:
+        """Record the end of a task."""
         self.speeds.append(worker.speed)
         super().end(worker, out_s, think_s, loop_s)
         if len(self.fresh) >= 5:
-            self.known = fold(self.known, self.fresh, self.served)
+            self.meter = fold(self.meter, self.fresh, self.served)
             self.fresh = []
             window = list(self.last)[-max(10, self.served) :]
             self.trace.append(
                 (
                     self.time.now_s,
                     len(self.account.ends_s),
-                    capacity(self.known),
+                    capacity(self.meter),
                     capacity_with_think(window),
                 )
             )
         if len(self.account.ends_s) >= self.most:
-            self.closed_s = self.time.now_s  # enough is known
+            self.closed_s = self.time.now_s  # enough data
 
 
 def rate(place: Place, workers: int, tasks: int) -> float:
-    """Tasks a second that so many workers end, the first and last ones left out."""
-    setting, batch = place
-    stage = Stage([replace(batch, tasks=tasks)], setting, None, 1, workers)
-    ends = stage.play().ends_s
+    """Return the tasks per second that this many workers complete, without the first and last
+    ones."""
+    config, batch = place
+    stage = PoolSimulation([replace(batch, tasks=tasks)], config, None, 1, workers)
+    ends = stage.simulate().ends_s
     first, last = min(2 * workers, tasks // 3), max(tasks - workers, tasks // 2)
     return (last - first) / (ends[last - 1] - ends[first - 1])
 
 
 def sweep(place: Place) -> tuple[float, float]:
-    """Seconds from one task of a lone worker to its next, and tasks a second with so many workers
-    that no more help. Their product is the knee, where the line of one worker meets the plateau.
-    Workers are warm, and all variation is left out: it changes neither, in the mean, and the sweep
-    need not be long."""
-    setting, batch = place
+    """Return the seconds from one task of a single worker to its next, and the tasks per second
+    with so many workers that more do not help. Their product is the knee, where the line of one
+    worker meets the plateau. Workers are warm, and all variation is omitted: it changes neither, in
+    the mean, and the sweep need not be long."""
+    config, batch = place
     warm_mib = 0.0 if batch.shared else batch.in_mib
-    even = replace(setting, speeds=0.0, jitter=0.0), replace(batch, spread=0.0, in_mib=warm_mib)
-    one, workers = rate(even, 1, 40), 64
+    even = replace(config, speeds=0.0, jitter=0.0), replace(batch, spread=0.0, in_mib=warm_mib)
+    value, workers = rate(even, 1, 40), 64
     while True:
         plateau = rate(even, workers, 6 * workers)
-        if plateau / one < workers / 2.0:
-            return 1.0 / one, plateau
+        if plateau / value < workers / 2.0:
+            return 1.0 / value, plateau
         workers *= 2
 
 
 def places(count: int, seed: int) -> Iterator[Place]:
-    """Sizes, times, bandwidths, think times and caches, drawn anew for each; half of the managers
+    """Draw sizes, times, bandwidths, think times and caches for each setting; half of the managers
     are serial."""
     draws = stream(seed, "pool", "capacity")
 
@@ -108,7 +107,7 @@ def places(count: int, seed: int) -> Iterator[Place]:
         return float(low * (high / low) ** draws.random())
 
     for n in range(count):
-        setting = Setting(
+        config = StudyConfig(
             mib_s=between(5.0, 100.0),
             think_s=between(0.005, 0.3),
             per_worker_s=0.0,
@@ -118,7 +117,7 @@ def places(count: int, seed: int) -> Iterator[Place]:
         )
         shared = draws.random() < 0.5
         yield (
-            setting,
+            config,
             Batch(
                 at_s=0.0,
                 tasks=1,
@@ -131,33 +130,34 @@ def places(count: int, seed: int) -> Iterator[Place]:
         )
 
 
-def estimate(place: Place, seed: int, plays: int) -> Estimate:
-    """What is told once twice as many tasks as workers have ended, by half to twice as many workers
-    as the knee. The true value is the knee with hosts as fast as those that ran the tasks."""
-    setting, batch = place
+def estimate(place: Place, seed: int, simulations: int) -> Estimate:
+    """Return the estimate once twice as many tasks as workers have ended, for half to twice as many
+    workers as the knee. The true value is the knee with nodes as fast as those that ran the tasks.
+    """
+    config, batch = place
     cycle_s, plateau = sweep(place)
     draws = stream(seed, "pool", "estimate")
     workers = max(2, round(cycle_s * plateau * float(draws.uniform(0.5, 2.0))))
     tasks = _SETTLED * max(FEWEST, workers)
     off, inside, thesis = [], [], []
-    for play in range(plays):
+    for simulate in range(simulations):
         stage = Traced(
             [replace(batch, tasks=tasks + 2 * workers)],
-            setting,
+            config,
             [(0.0, workers)],
-            100 * seed + play,
+            100 * seed + simulate,
             tasks,
         )
-        stage.play()
+        stage.simulate()
         slower = float(np.mean(stage.speeds))
         true = (cycle_s + batch.execution_s * (slower - 1.0)) * plateau
-        known = stage.trace[-1][2]
-        assert known
-        off.append(known.workers.value / true - 1.0)
-        inside.append(known.workers.low <= true <= known.workers.high)
+        capacity = stage.trace[-1][2]
+        assert capacity
+        off.append(capacity.workers.value / true - 1.0)
+        inside.append(capacity.workers.low <= true <= capacity.workers.high)
         thesis.append((stage.trace[-1][3] + 1.0) / true - 1.0)
     return Estimate(
-        serial=setting.serial,
+        serial=config.serial,
         knee=cycle_s * plateau,
         workers=workers,
         off=tuple(off),
@@ -180,15 +180,16 @@ FIGURES: dict[str, tuple[Batch, tuple[tuple[float, int], ...]]] = {
         ((0.0, 20), (40.0, 20), (80.0, 20)),
     ),
 }
-"""The thesis's workloads for figures 4.6 to 4.8; when workers come in 4.8 is read from its text."""
-_PLACE = Setting(mib_s=60.0, think_s=1.0 / 12.0, per_worker_s=0.0, speeds=0.1)
-"""Figure 4.5: 10 MiB in a sixth of a second, and a twelfth of one in the application."""
+"""The thesis's workloads for figures 4.6 to 4.8; the arrivals of workers in 4.8 are from its text.
+"""
+_PLACE = StudyConfig(mib_s=60.0, think_s=1.0 / 12.0, per_worker_s=0.0, speeds=0.1)
+"""Figure 4.5: 10 MiB in a sixth of a second, and a twelfth of a second in the application."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """``settled_s``: from when on it stays within a tenth of where it ends; ``dip``: how far it
-    falls below what it was, after twice as many tasks as workers (at least 20)."""
+    """``settled_s``: time from which it stays within a tenth of its final value; ``dip``: how far
+    it falls below its earlier value, after twice as many tasks as workers (at least 20)."""
 
     name: str
     settled_s: float
@@ -201,14 +202,14 @@ class Figure:
 
 
 def figure(name: str, seed: int) -> Figure:
-    """One of figures 4.6 to 4.8."""
+    """Return one of figures 4.6 to 4.8."""
     batch, comes = FIGURES[name]
     stage = Traced([batch], _PLACE, comes, seed)
-    stage.play()
+    stage.simulate()
     rows = [
-        (at_s, ended, known.workers.value, known.workers.low, known.workers.high, thesis)
-        for at_s, ended, known, thesis in stage.trace
-        if known
+        (at_s, ended, capacity.workers.value, capacity.workers.low, capacity.workers.high, thesis)
+        for at_s, ended, capacity, thesis in stage.trace
+        if capacity
     ]
     settled = _SETTLED * max(FEWEST, comes[0][1])
     ours, theirs = [row[2] for row in rows], [row[5] for row in rows]

@@ -8,8 +8,8 @@ from vgrads.kernel.streams import stream
 from vgrads.pool.decide import PoolPolicy
 from vgrads.pool.share import SharePolicy
 from vgrads.pool.sizing import SIZINGS
-from vgrads.research.pools.deciding import OURS
-from vgrads.research.pools.values import Batch, Setting
+from vgrads.research.pools.pool_decisions import OURS
+from vgrads.research.pools.values import Batch, StudyConfig
 
 PATTERNS = ("P1", "P2", "P3", "P4", "P5")
 _P3 = ((3.0, 2.0), (1.0, 1.0), (5.0, 3.0), (1.0, 1.0), (10.0, 2.0))
@@ -17,16 +17,16 @@ _P3 = ((3.0, 2.0), (1.0, 1.0), (5.0, 3.0), (1.0, 1.0), (10.0, 2.0))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Work and where it happens."""
+    """Work and its setting."""
 
     name: str
     batches: tuple[Batch, ...]
-    setting: Setting = field(default_factory=Setting)
+    config: StudyConfig = field(default_factory=StudyConfig)
 
 
 def pattern(name: str, seed: int) -> Load:
-    """P1 to P5 (thesis, §4.7.1); the input of a batch is one file. P4 and P5 are drawn anew with
-    each seed."""
+    """Return P1 to P5 (thesis, §4.7.1); the input of a batch is one file. P4 and P5 are drawn again
+    with each seed."""
     uniform = Batch(at_s=0.0, tasks=500, in_mib=2.0, out_mib=2.0, execution_s=15.0)
     if name == "P1":
         return Load(name=name, batches=(uniform,))
@@ -62,14 +62,14 @@ KINDS = ("one batch", "batches", "stages", "trickle", "bursts")
 
 
 def other(kind: str, seed: int) -> Load:
-    """Random work in a random place: sizes, times, links and waits over an order of magnitude or
-    more, unlike P1–P5."""
+    """Return random work in a random setting: sizes, times, links and waits over an order of
+    magnitude or more, unlike P1–P5."""
     draws = stream(seed, "pool", "other", kind)
 
     def between(low: float, high: float) -> float:
         return float(low * (high / low) ** draws.random())
 
-    setting = Setting(
+    config = StudyConfig(
         mib_s=between(5.0, 100.0),
         think_s=between(0.01, 0.3),
         per_worker_s=between(1e-4, 1e-3),
@@ -94,27 +94,27 @@ def other(kind: str, seed: int) -> Load:
 
     tasks = between(60.0, 1500.0)
     if kind == "one batch":
-        return Load(name=kind, setting=setting, batches=(batch(0.0, tasks),))
+        return Load(name=kind, config=config, batches=(batch(0.0, tasks),))
     if kind in {"batches", "stages"}:
         gap_s, change = between(60.0, 1200.0), 1.0 if kind == "batches" else 3.0
         count = int(draws.integers(3, 8))
         return Load(
             name=kind,
-            setting=setting,
+            config=config,
             batches=tuple(batch(n * gap_s, tasks / 2.0, change) for n in range(count)),
         )
-    at_s, found = 0.0, []
+    at_s, result = 0.0, []
     mean = between(5.0, 40.0) if kind == "trickle" else between(20.0, 150.0)
     gap_s, change = between(5.0, 80.0), 1.0 if kind == "trickle" else 2.0
     for _ in range(40):
-        found.append(batch(at_s, draws.exponential(mean), change))
+        result.append(batch(at_s, draws.exponential(mean), change))
         at_s += float(draws.exponential(gap_s))
-    return Load(name=kind, setting=setting, batches=tuple(found))
+    return Load(name=kind, config=config, batches=tuple(result))
 
 
 def policy(name: str) -> PoolPolicy:
-    """A policy with the thesis's settings (200 workers, 60 a minute, 20 while unknown); ours needs
-    none of them."""
+    """Return a policy with the thesis's settings (200 workers, 60 a minute, 20 while unknown); ours
+    needs none of them."""
     thesis = SIZINGS[name].paced and name not in OURS
     share = SharePolicy(
         max_workers=200,

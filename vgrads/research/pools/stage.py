@@ -1,10 +1,10 @@
-"""A manager, its workers and a pool in virtual time: small enough to be played thousands of times.
+"""A manager, its workers and a pool in virtual time: small enough to be simulated thousands of
+times.
 
-A worker comes some time after it is asked for, fetches what it has not got yet, runs a task, waits
-until the manager takes its result, and so on. The manager's links, its loop and the application's
-code each serve one after another; a *serial* manager is one server for all of them. Every turn of
-the loop looks at every connected worker, as Work Queue's does, so that too many of them slow it
-down.
+A worker joins some time after its request, fetches missing files, runs a task, waits until the
+manager accepts its result, and so on. The manager's links, its loop and the application's code each
+serve one at a time; a *serial* manager is one server for all of them. Every iteration of the loop
+checks every connected worker, as Work Queue's does, so that too many of them slow it down.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from vgrads.pool.decide import PoolPolicy
 from vgrads.pool.samples import TaskTimes
 from vgrads.pool.sizing import SIZINGS
 from vgrads.research.pools.account import Account, paid_until
-from vgrads.research.pools.deciding import PlayedPool, Standing
 from vgrads.research.pools.durations import Durations
+from vgrads.research.pools.pool_decisions import ManagerLoad, SimulatedPoolDecider
 from vgrads.research.pools.timeline import Servers, Timeline
-from vgrads.research.pools.values import Batch, Host, Played, Setting
+from vgrads.research.pools.values import Batch, PoolWorker, SimulatedPool, StudyConfig
 
 
-class Stage:
-    """One play; ``fixed``: so many workers from the beginning, and nobody decides."""
+class PoolSimulation:
+    """One simulation; ``fixed``: this many workers from the start, without decisions."""
 
     def __init__(
         self,
         batches: Sequence[Batch],
-        setting: Setting,
+        config: StudyConfig,
         policy: PoolPolicy | None,
         seed: int,
         fixed: int = 0,
     ) -> None:
-        self.batches, self.setting = batches, setting
+        self.batches, self.config = batches, config
         self.sizing = SIZINGS[policy.sizing] if policy else None
-        self.durations, self.account = Durations(setting, seed), Account()
+        self.durations, self.account = Durations(config, seed), Account()
         self.time, self.closed_s = Timeline(), math.inf
-        self.servers = Servers(self.time, setting.serial)
+        self.servers = Servers(self.time, config.serial)
         self.waiting: deque[int] = deque()
         self.left = sum(batch.tasks for batch in batches)
         self.arrived = self.running = 0
-        self.workers: dict[str, Host] = {}
-        self.idle: deque[Host] = deque()
+        self.workers: dict[str, PoolWorker] = {}
+        self.idle: deque[PoolWorker] = deque()
         self.fresh: list[TaskTimes] = []
         self.last: deque[TaskTimes] = deque(maxlen=400)
         waits_s = self.durations.waits(40)
-        self.pool = PlayedPool(policy, setting, waits_s) if policy else None
+        self.pool = SimulatedPoolDecider(policy, config, waits_s) if policy else None
         for batch in range(len(batches)):
             self.time.at(batches[batch].at_s, self.submit, batch)
         for _ in range(fixed):
@@ -56,24 +56,24 @@ class Stage:
         if self.pool:
             self.time.at(0.0, self.look)
 
-    def play(self) -> Played:
-        """Until all has ended and everybody has gone."""
-        self.time.run(lambda: min(self.setting.most_s, self.closed_s))
+    def simulate(self) -> SimulatedPool:
+        """Simulate until all tasks have ended and all workers have left."""
+        self.time.run(lambda: min(self.config.most_s, self.closed_s))
         for worker in tuple(self.workers.values()):
             self.leave(worker)
-        return self.account.played(tuple(self.pool.looks) if self.pool else ())
+        return self.account.simulated(tuple(self.pool.looks) if self.pool else ())
 
     # -- work ---------------------------------------------------------------
 
     def submit(self, batch: int) -> None:
-        """A batch comes."""
+        """Submit a batch."""
         self.waiting.extend([batch] * self.batches[batch].tasks)
         self.arrived += self.batches[batch].tasks
         for _ in range(min(len(self.idle), len(self.waiting))):
             self.want(self.idle.popleft())
 
-    def want(self, worker: Host) -> None:
-        """A worker has nothing to do: it gets a task, or idles."""
+    def want(self, worker: PoolWorker) -> None:
+        """Assign a task to a worker without work, or let it idle."""
         if not worker.there:
             return
         worker.task = None
@@ -91,12 +91,12 @@ class Stage:
         worker.task = (number, execution_s)
         self.servers.serve("up", worker.sent[0], self.run, worker, execution_s)
 
-    def run(self, worker: Host, execution_s: float) -> None:
-        """Its task is there."""
+    def run(self, worker: PoolWorker, execution_s: float) -> None:
+        """Run a task that has arrived at its worker."""
         self.time.after(execution_s, self.result, worker)
 
-    def rest(self, worker: Host) -> None:
-        """It idles from now on."""
+    def rest(self, worker: PoolWorker) -> None:
+        """Mark a worker as idle."""
         worker.idle_s = self.time.now_s
         if worker.served:
             self.idle.append(worker)
@@ -106,25 +106,26 @@ class Stage:
                 out_s = paid_until(worker, out_s)
             self.time.at(out_s, self.time_out, worker, self.time.now_s)
 
-    def result(self, worker: Host) -> None:
-        """A task has run: the manager takes its result, thinks, and goes round once."""
+    def result(self, worker: PoolWorker) -> None:
+        """Process a completed run: the manager receives its result, runs the application's code,
+        and iterates once."""
         if not worker.there or worker.task is None:
             return
         out_s = self.durations.out_s(self.batches[worker.task[0]])
         think_s = self.durations.think_s()
-        loop_s = self.setting.per_worker_s * self.served
-        told = (worker, out_s, think_s, loop_s)
-        if self.setting.serial:
-            self.servers.serve("down", out_s + think_s + loop_s, self.end, *told)
+        loop_s = self.config.per_worker_s * self.served
+        message = (worker, out_s, think_s, loop_s)
+        if self.config.serial:
+            self.servers.serve("down", out_s + think_s + loop_s, self.end, *message)
         else:
-            self.servers.serve("down", out_s, self.think, *told)
+            self.servers.serve("down", out_s, self.think, *message)
 
-    def think(self, *told: Any) -> None:
-        """A result is there; the application has it next."""
-        self.servers.serve("think", told[2] + told[3], self.end, *told)
+    def think(self, *message: Any) -> None:
+        """Pass a received result to the application."""
+        self.servers.serve("think", message[2] + message[3], self.end, *message)
 
-    def end(self, worker: Host, out_s: float, think_s: float, loop_s: float) -> None:
-        """A task has ended."""
+    def end(self, worker: PoolWorker, out_s: float, think_s: float, loop_s: float) -> None:
+        """Record the end of a task."""
         if not worker.there or worker.task is None:
             return
         number, execution_s = worker.task
@@ -140,7 +141,7 @@ class Stage:
             think_s=think_s,
             loop_s=loop_s,
             category=batch.category,
-            host=worker.id,
+            node=worker.id,
         )
         self.last.append(times)
         self.fresh.append(times)
@@ -148,7 +149,7 @@ class Stage:
         self.left -= 1
         self.account.ended(self.time.now_s, execution_s)
         if not self.left:
-            self.closed_s = self.time.now_s + self.setting.closing_s
+            self.closed_s = self.time.now_s + self.config.closing_s
         worker.ran += 1
         self.want(worker)
 
@@ -156,31 +157,31 @@ class Stage:
 
     @property
     def served(self) -> int:
-        """Workers that the manager has taken on."""
-        return sum(one.served for one in self.workers.values())
+        """Return the workers that the manager has accepted."""
+        return sum(worker.served for worker in self.workers.values())
 
     def come(self, request: str) -> None:
-        """A worker that was asked for is there."""
+        """Process the arrival of a requested worker."""
         if self.pool and self.pool.came(request, self.time.now_s):
             self.join(request)
 
     def join(self, name: str) -> None:
-        """It connects, if the manager may have it."""
-        worker = Host(name, self.time.now_s, self.durations.speed())
+        """Connect a worker, if the manager may have it."""
+        worker = PoolWorker(name, self.time.now_s, self.durations.speed())
         self.workers[name] = worker
         self.account.workers += 1
-        lost_s = self.time.now_s + self.durations.life_s()
-        if lost_s < self.setting.losses_until_s:
+        lost_s = self.time.now_s + self.durations.lifetime_s()
+        if lost_s < self.config.losses_until_s:
             self.time.at(lost_s, self.leave, worker)
         self.want(worker)
 
-    def time_out(self, worker: Host, since_s: float) -> None:
-        """It was idle long enough."""
+    def time_out(self, worker: PoolWorker, since_s: float) -> None:
+        """Release a worker after its idle time."""
         if worker.there and worker.idle_s == since_s:
             self.leave(worker)
 
-    def leave(self, worker: Host) -> None:
-        """It is gone; its task, if any, begins again elsewhere."""
+    def leave(self, worker: PoolWorker) -> None:
+        """Remove a worker; its task, if any, starts again elsewhere."""
         if not worker.there:
             return
         worker.there = False
@@ -195,27 +196,29 @@ class Stage:
     # -- decisions ----------------------------------------------------------
 
     def look(self) -> None:
-        """The pool decides, and it is done."""
+        """Run the pool's decision and carry it out."""
         assert self.pool
         now_s = self.time.now_s
         fresh, self.fresh = self.fresh, []
-        decision = self.pool.decide(now_s, self._standing(), fresh, self.last)
+        decision = self.pool.decide(now_s, self._load(), fresh, self.last)
         for wait_s in self.durations.waits(decision.ask):
             name = f"w{self.time.number()}"
-            self.pool.asked[name] = now_s
+            self.pool.requests[name] = now_s
             self.time.after(wait_s, self.come, name)
         for name in decision.release:
             self.leave(self.workers[name])
         room = self.pool.share - self.served
-        for worker in [one for one in self.workers.values() if not one.served][: max(0, room)]:
+        for worker in [
+            pool_worker for pool_worker in self.workers.values() if not pool_worker.served
+        ][: max(0, room)]:
             worker.served = True
             self.want(worker)
-        self.pool.note(now_s, self._standing())
-        if self.left or self.workers or self.pool.asked:
-            self.time.after(self.setting.period_s, self.look)
+        self.pool.note(now_s, self._load())
+        if self.left or self.workers or self.pool.requests:
+            self.time.after(self.config.period_s, self.look)
 
-    def _standing(self) -> Standing:
-        return Standing(
+    def _load(self) -> ManagerLoad:
+        return ManagerLoad(
             waiting=len(self.waiting),
             running=self.running,
             arrived=self.arrived,
@@ -223,6 +226,8 @@ class Stage:
         )
 
 
-def play(batches: Sequence[Batch], setting: Setting, policy: PoolPolicy, seed: int) -> Played:
-    """Under a policy."""
-    return Stage(batches, setting, policy, seed).play()
+def simulate(
+    batches: Sequence[Batch], config: StudyConfig, policy: PoolPolicy, seed: int
+) -> SimulatedPool:
+    """Simulate under a policy."""
+    return PoolSimulation(batches, config, policy, seed).simulate()

@@ -1,4 +1,4 @@
-"""Virtual time of a pool's play: what happens when, and what waits until it is served."""
+"""Virtual time of a pool's simulation: scheduled events, and servers with queues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Happens = Callable[..., None]
 
 
 class Timeline:
-    """What will happen, in order of time; at one instant, in the order in which it was added."""
+    """Scheduled events, in order of time; at one instant, in the order of insertion."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -20,20 +20,20 @@ class Timeline:
         self._events: list[tuple[float, int, _Happens, tuple[Any, ...]]] = []
 
     def number(self) -> int:
-        """Another one each time."""
+        """Return a new number at each call."""
         self._count += 1
         return self._count
 
     def at(self, at_s: float, what: _Happens, *about: object) -> None:
-        """Something will happen."""
+        """Schedule an event at an instant."""
         heappush(self._events, (at_s, self.number(), what, about))
 
     def after(self, seconds: float, what: _Happens, *about: object) -> None:
-        """Something will happen so much later than now."""
+        """Schedule an event after a delay."""
         self.at(self.now_s + seconds, what, *about)
 
     def run(self, until_s: Callable[[], float]) -> None:
-        """All that happens up to an instant, which may come nearer meanwhile."""
+        """Run all events up to an instant, which may be moved earlier during the run."""
         while self._events:
             self.now_s, _, what, about = heappop(self._events)
             if self.now_s > until_s():
@@ -44,7 +44,7 @@ class Timeline:
 
 @dataclass(slots=True)
 class _Server:
-    """Serves one at a time."""
+    """A server of one request at a time."""
 
     busy: bool = False
     first: deque[Any] = field(default_factory=deque)
@@ -53,15 +53,15 @@ class _Server:
 
 class Servers:
     """The links of a manager (``up``, ``down``) and the application's code (``think``), each of
-    which serves one after another; all are one where it is ``serial``."""
+    which serves one at a time; all are one where it is ``serial``."""
 
     def __init__(self, time: Timeline, serial: bool) -> None:
-        self._time, one = time, _Server()
-        self._servers = {name: one if serial else _Server() for name in ("up", "down", "think")}
+        self._time, server = time, _Server()
+        self._servers = {name: server if serial else _Server() for name in ("up", "down", "think")}
 
     def serve(self, resource: str, seconds: float, what: _Happens, *about: object) -> None:
-        """Something happens once a resource has served that; workers get their tasks first, results
-        wait in a row."""
+        """Run an event once a resource has served it; tasks for workers have priority, results wait
+        in order."""
         server = self._servers[resource]
         (server.first if resource == "up" else server.then).append((seconds, what, about))
         if not server.busy:
@@ -74,7 +74,8 @@ class Servers:
             self._time.after(seconds, self._served, server, what, about)
 
     def _served(self, server: _Server, what: _Happens, about: tuple[Any, ...]) -> None:
-        """What was served goes on; whoever that lets come is served before others who wait."""
+        """Run the event of a served request; requests that it causes are served before waiting
+        ones."""
         server.busy = True
         what(*about)
         self._next(server)

@@ -1,4 +1,4 @@
-"""What a pool's simulated manager works on, where, and what is told of it, as values."""
+"""Work, setting and results of a pool's simulated manager, as values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vgrads.pool.capacity import Capacity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Equal tasks that come at once. ``shared``: their input is one file, which a worker keeps;
+    """Equal tasks that arrive at once. ``shared``: their input is one file, which a worker keeps;
     ``spread``: variation of execution times."""
 
     at_s: float
@@ -24,11 +24,11 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """Where it happens. ``jitter``: variation of transfer and think times. A worker comes after
-    ``wait_s`` and a random time with the median ``wait_spread_s``; hosts differ by ``speeds``; one
-    is lost after ``life_s`` on average, as long as losses go on. ``closing_s`` after the last task
-    everybody leaves: in the thesis D7 takes no more worker time for P1 than D6, so that its workers
+class StudyConfig:
+    """The setting. ``jitter``: variation of transfer and think times. A worker joins after
+    ``wait_s`` and a random time with the median ``wait_spread_s``; nodes differ by ``speeds``; one
+    is lost after ``lifetime_s`` on average, while losses occur. All workers leave ``closing_s``
+    after the last task: in the thesis D7 takes no more worker time for P1 than D6, so its workers
     did not stay until their cycles ended."""
 
     mib_s: float = 40.0
@@ -39,7 +39,7 @@ class Setting:
     wait_s: float = 50.0
     wait_spread_s: float = 12.0
     speeds: float = 0.1
-    life_s: float = math.inf
+    lifetime_s: float = math.inf
     losses_until_s: float = math.inf
     period_s: float = 15.0
     closing_s: float = 120.0
@@ -47,8 +47,8 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """How it stood at a decision; ``target``: workers there or asked for after it."""
+class PoolSample:
+    """State at a decision; ``target``: workers present or requested after it."""
 
     at_s: float
     decided: int
@@ -56,13 +56,13 @@ class Look:
     connected: int
     busy: int
     unfinished: int
-    known: Capacity | None
+    estimate: Capacity | None
     thesis: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """``useless``: workers that came and ran nothing."""
+class SimulatedPool:
+    """``useless``: workers that joined and ran nothing."""
 
     turnaround_s: float
     worker_s: float
@@ -70,12 +70,12 @@ class Played:
     cycles: int
     workers: int
     useless: int
-    looks: tuple[Look, ...]
+    looks: tuple[PoolSample, ...]
     ends_s: tuple[float, ...]
 
 
 @dataclass(slots=True)
-class Host:
+class PoolWorker:
     """A worker."""
 
     id: str

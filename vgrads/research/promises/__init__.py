@@ -1,1 +1,1 @@
-"""Are the promises of plans kept? Plans carried out among recorded load."""
+"""Studies of kept promises: plans carried out among recorded load."""

@@ -1,7 +1,7 @@
-"""A recorded machine, another like it and a paid cloud: what every strategy of a study finds there.
+"""The resources of a study's strategies: a recorded machine, a second one and a paid cloud.
 
-The second machine is the same log at another instant, so both are real and neither knows of the
-other. Whatever a strategy submits meets the jobs that were there and those that came
+The second machine is the same log at another instant, so both are real and independent. All
+submissions of a strategy compete with the jobs that were queued and those that arrived
 (:mod:`vgrads.simulator.load`).
 """
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vgrads.api.plans.planning import Grid
+from vgrads.api.plans.planning import GridSnapshot
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.kernel.units import format_duration
 from vgrads.qbets.forecast import freeze
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.replay import Learner, Replay, make_predictor, run_times
-from vgrads.qbets.state_forecast import Known, freeze_state
+from vgrads.qbets.replay import HistoryReplay, Learner, make_predictor, run_times
+from vgrads.qbets.state_forecast import AnyForecast, freeze_state
 from vgrads.qbets.state_predictor import StatePredictor
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.simulator.load import load_background
@@ -33,34 +33,34 @@ from vgrads.workflows.sets import WorkflowSet
 MACHINES = ("one", "two")
 CLOUD = "cloud"
 BOOT_S, CLOUD_PROCS, CORES, USD_PER_HOUR = 480.0, 32, 8, 0.68
-GRANTED, LIVES = 0.95, 0.98
-"""Share of the cloud's slots that are granted, and that live to their end. It has room for two of
-LEAD."""
+GRANTED, LIFETIMES = 0.95, 0.98
+"""Share of the cloud's slots that are granted, and that live to their end. Its capacity is two LEAD
+workflows."""
 WARM = 0.2
 """Share of a history before the first instant."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One set, handed over at an instant of each machine."""
+    """One set, submitted at an instant of each machine."""
 
     number: int
-    wanted: WorkflowSet
+    workflow_set: WorkflowSet
     instants: tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arena:
-    """A log with what was known of it at every instant that a case begins at."""
+    """A log with the forecasts at the start of every case."""
 
     log: JobLog
     procs: int
-    forecasts: Mapping[float, Known]
+    forecasts: Mapping[float, AnyForecast]
     cloud_procs: int = CLOUD_PROCS
 
     def catalog(self) -> Catalog:
-        """Both machines and the cloud; jobs as wide as a machine and as long as a week are
-        taken."""
+        """Return both machines and the cloud; jobs as wide as a machine and as long as a week are
+        accepted."""
         queue = Queue(
             name="q",
             history=None,
@@ -80,15 +80,15 @@ class Arena:
             nodes=(node,),
             boot_s=BOOT_S,
             slot_acquire=GRANTED,
-            slot_up=LIVES,
+            slot_up=LIFETIMES,
         )
         return Catalog(sites=(*machines, cloud), links={})
 
-    def grid(self, case: Case) -> Grid:
-        """What a planner knows at the case's instants."""
+    def grid(self, case: Case) -> GridSnapshot:
+        """Return the planner's information at the case's instants."""
         catalog = self.catalog()
         keys = [(name, "q") for name in MACHINES]
-        return Grid(
+        return GridSnapshot(
             catalog=catalog,
             logs={key: replace(self.log, name=key[0]) for key in keys},
             instants=dict(zip(keys, case.instants, strict=True)),
@@ -98,11 +98,11 @@ class Arena:
         )
 
     def oracle(self, case: Case, machine: int) -> WaitOracle:
-        """GETPROB of a machine at the case's instant."""
+        """Return GETPROB of a machine at the case's instant."""
         return self.forecasts[case.instants[machine]]
 
     def cluster(self, case: Case, machine: int, until_s: float) -> BatchCluster:
-        """A machine under its load; zero is the case's instant."""
+        """Return a machine under its load; zero is the case's instant."""
         cluster = BatchCluster(self.procs)
         load_background(cluster, self.log, case.instants[machine], until_s)
         cluster.advance(0.0)
@@ -110,7 +110,7 @@ class Arena:
 
 
 def most_busy(log: JobLog) -> int:
-    """Processors of the machine: what its header says, or the most that were ever busy at once."""
+    """Return the processors of the machine: from its header, or the maximum ever busy at once."""
     if log.max_procs > 0:
         return int(log.max_procs)
     started = log.started
@@ -120,24 +120,24 @@ def most_busy(log: JobLog) -> int:
 
 
 def rescheduled(log: JobLog) -> JobLog:
-    """The same jobs as EASY would have started them: history and future from one scheduler.
+    """Return the same jobs as EASY would have started them: history and future from one scheduler.
 
-    Sites ran by rules of their own (priorities, fair shares, partitions) that no log tells. A
-    history made by one rule says little about a future that is played by another.
+    Sites used rules of their own (priorities, fair shares, partitions) that are not in the log. A
+    history made by one rule predicts little about a future simulated by another.
     """
     procs = most_busy(log)
-    kept = log.select(log.started)
-    run_s = run_times(kept)
+    retained = log.select(log.started)
+    run_s = run_times(retained)
     load = Workload(
-        submit_s=kept.submit_s,
-        procs=np.maximum(1, np.minimum(kept.procs, procs)),
+        submit_s=retained.submit_s,
+        procs=np.maximum(1, np.minimum(retained.procs, procs)),
         run_s=run_s,
-        request_s=np.where(kept.request_s > 0, kept.request_s, run_s),
+        request_s=np.where(retained.request_s > 0, retained.request_s, run_s),
     )
     start_s = replay_starts(load, procs)
     return replace(
-        kept,
-        wait_s=np.maximum(0.0, start_s - kept.submit_s),
+        retained,
+        wait_s=np.maximum(0.0, start_s - retained.submit_s),
         procs=load.procs,
         run_s=run_s,
         max_procs=procs,
@@ -147,38 +147,42 @@ def rescheduled(log: JobLog) -> JobLog:
 def draw_instants(
     log: JobLog, count: int, seed: int, horizon_s: float
 ) -> list[tuple[float, float]]:
-    """Pairs of instants, after the first fifth of the history and before its end by the horizon."""
+    """Draw pairs of instants, after the first fifth of the history and before its end by the
+    horizon."""
     first, last = float(log.submit_s[0]), float(log.submit_s[-1]) - horizon_s
     if last <= first:
         raise InputError(
             (
-                f"spans {format_duration(float(log.submit_s[-1]) - first)}, its questions need "
+                f"covers {format_duration(float(log.submit_s[-1]) - first)}; the queries need "
                 f"{format_duration(horizon_s)} more"
             ),
             where=log.name,
         )
     begin = first + WARM * (last - first)
     drawn = stream(seed, "instants", log.name).uniform(begin, last, (count, 2)).round()
-    return [(float(one), float(two)) for one, two in drawn]
+    return [(float(item), float(two)) for item, two in drawn]
 
 
-def forecasts_at(log: JobLog, instants: Sequence[float], settings: Settings) -> dict[float, Known]:
-    """What was known at each instant, in one pass over the history."""
-    return dict(known_along(log, instants, settings))
-
-
-def known_along(
+def forecasts_at(
     log: JobLog, instants: Sequence[float], settings: Settings
-) -> Iterator[tuple[float, Known]]:
-    """The same one by one, in time order, for those who keep the answers and not the forecasts."""
-    passing, first_s = Replay(log, make_predictor(settings, log)), float(log.submit_s[0])
+) -> dict[float, AnyForecast]:
+    """Return the forecasts at each instant, in one pass over the history."""
+    return dict(forecasts_along(log, instants, settings))
+
+
+def forecasts_along(
+    log: JobLog, instants: Sequence[float], settings: Settings
+) -> Iterator[tuple[float, AnyForecast]]:
+    """Yield the same one by one, in time order, for callers that keep the answers and not the
+    forecasts."""
+    passing, first_s = HistoryReplay(log, make_predictor(settings, log)), float(log.submit_s[0])
     for at_s in sorted(set(instants)):
         passing.to(at_s)
         yield at_s, freeze_now(passing.predictor, at_s, first_s)
 
 
-def freeze_now(predictor: Learner, at_s: float, first_s: float) -> Known:
-    """What a predictor knows at this instant, by whichever method it learns."""
+def freeze_now(predictor: Learner, at_s: float, first_s: float) -> AnyForecast:
+    """Return a predictor's state at this instant, by any learning method."""
     if isinstance(predictor, StatePredictor):
         return freeze_state(predictor, at_s, first_s)
     return freeze(predictor, first_s)
@@ -187,17 +191,17 @@ def freeze_now(predictor: Learner, at_s: float, first_s: float) -> Known:
 def draw_case(
     number: int, seed: int, instants: tuple[float, float], shapes: Sequence[Workflow]
 ) -> Case:
-    """A set of one to eight like workflows; deadline and fraction vary."""
+    """Draw a set of one to eight similar workflows; deadline and fraction vary."""
     draws = stream(seed, "case", str(number))
     shape = shapes[int(draws.integers(len(shapes)))]
     count = int(draws.integers(1, 9))
     share = float(draws.choice([0.25, 0.5, 0.75, 1.0]))
     deadline_s = float(draws.choice([1.3, 1.7, 2.5, 4.0])) * max(shape.critical_path_s(), 1800.0)
-    wanted = WorkflowSet(
+    workflow_set = WorkflowSet(
         name=f"case-{number}",
         workflows=tuple(shape.renamed(f"w{n}") for n in range(count)),
         deadline_s=deadline_s,
         needed=max(1, round(share * count)),
         probability=0.9,
     )
-    return Case(number=number, wanted=wanted, instants=instants)
+    return Case(number=number, workflow_set=workflow_set, instants=instants)

@@ -1,9 +1,9 @@
-"""Is a simulated future one in which a log's own jobs wait as they did? Else nothing played in it
-proves anything.
+"""Validity of a simulated future: the log's own jobs must wait in it as they did, or results in it
+prove nothing.
 
-A history made by one rule and a future played by another contradict each other: recorded jobs of
+A history made by one rule and a future simulated by another contradict each other: recorded jobs of
 KTH-SP2 that started within half an hour in .54 of cases do so in .19 when the recorded backlog is
-laid into FCFS with EASY backfilling.
+simulated with FCFS and EASY backfilling.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from vgrads.traces.records import JobLog
 
 SOON_S = 1800.0
 ALLOWED = 0.05
-"""Between the shares of jobs that start within :data:`SOON_S`, in the history and in its simulated
-future."""
+"""Maximum difference between the shares of jobs that start within :data:`SOON_S`, in the history
+and in its simulated future."""
 _INSTANTS, _WATCHED_S = 40, 6 * 3600.0
 
 
 def started_soon(log: JobLog, procs: int, instants: Sequence[float]) -> tuple[float, float]:
-    """Of jobs that came within six hours of these instants: the share that started within half an
-    hour, in the log and when its load at that instant is laid into a simulated cluster; two NaN
-    where none came.
-    """
+    """Return, for jobs that arrived within six hours of these instants, the share that started
+    within half an hour: in the log, and when its load at that instant is put into a simulated
+    cluster; two NaN where none arrived."""
     recorded: list[bool] = []
     simulated: list[bool] = []
     for at_s in instants:
@@ -51,7 +50,7 @@ def started_soon(log: JobLog, procs: int, instants: Sequence[float]) -> tuple[fl
 
 
 def contradiction(log: JobLog, procs: int, seed: int = 0) -> str:
-    """Why no future of this history may be played; empty where it may."""
+    """Return why no future of this history may be simulated; empty where it may."""
     first, last = float(log.submit_s[0]), float(log.submit_s[-1]) - _WATCHED_S
     draws = stream(seed, "future", log.name)
     instants = draws.uniform(first + WARM * (last - first), last, _INSTANTS)
@@ -60,5 +59,5 @@ def contradiction(log: JobLog, procs: int, seed: int = 0) -> str:
         return ""
     return (
         f"its jobs start within half an hour in {recorded:.2f} of cases, in {simulated:.2f} in "
-        "the simulated future: not played"
+        "the simulated future: not simulated"
     )

@@ -1,12 +1,11 @@
-"""How good are the plans? Policies side by side on random and recorded workflow sets.
+"""Quality of plans: planning policies compared on random and recorded workflow sets.
 
 Each instance is a set (random DAGs, or recorded workflows given as files), slots of queues, free
 clouds and one paid cloud drawn at random, and a deadline from tight to loose. Every policy plans
-it; every plan is then judged by the same yardstick: played through in scenarios that no planner
-saw.
+it; every plan is evaluated in the same scenarios, which no planner has seen.
 
 - ``paper``: the four phases by the paper's rule of probability
-- ``no-replication``, ``heft``, ``cloud-only``: as ``vgrads plan --policy`` has them
+- ``no-replication``, ``heft``, ``cloud-only``: as in ``vgrads plan --policy``
 - ``vgrads``: ours
 """
 
@@ -29,7 +28,7 @@ from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
 from vgrads.planner.promise.rollout import rollout
 from vgrads.planner.snapshot import Snapshot
-from vgrads.research.picture import diagrams
+from vgrads.research.picture import diagrams, picture_file
 from vgrads.research.promises.replication import lead
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow
@@ -50,8 +49,8 @@ _JUDGES = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """One plan: judged probability, cost, seconds of planning."""
+class PlanScore:
+    """One plan: evaluated probability, cost, seconds of planning."""
 
     instance: int
     tightness: float
@@ -63,7 +62,7 @@ class Score:
 
 
 def random_dag(draws: np.random.Generator) -> Workflow:
-    """5 to 25 tasks in layers, some wide, with data between them."""
+    """Draw 5 to 25 tasks in layers, some wide, with data between them."""
     tasks: list[Task] = []
     files: dict[str, float] = {}
     count = int(draws.integers(5, 26))
@@ -95,15 +94,15 @@ def random_dag(draws: np.random.Generator) -> Workflow:
 
 
 def random_slots(deadline_s: float, draws: np.random.Generator) -> tuple[Slot, ...]:
-    """Two or three queues with equal slots, a free cloud, a paid one; none wider than 32
+    """Draw two or three queues with equal slots, a free cloud, a paid one; none wider than 32
     processors."""
-    found: list[Slot] = []
+    slots: list[Slot] = []
     for q in range(int(draws.integers(2, 4))):
         scale = float(draws.uniform(0.05, 0.6)) * deadline_s
         times = np.linspace(0.0, deadline_s, 200)
         curve = StartCurve(times, float(draws.uniform(0.7, 0.98)) * (1 - np.exp(-times / scale)))
         procs, up = int(draws.choice([8, 16, 32])), float(draws.uniform(0.85, 1.0))
-        found += [
+        slots += [
             Slot(
                 id=f"q{q}-{n}",
                 site=f"site{q}",
@@ -119,7 +118,7 @@ def random_slots(deadline_s: float, draws: np.random.Generator) -> tuple[Slot, .
         ]
     for name, price in (("free", 0.0), ("paid", 0.68)):
         boot = certain_from(float(draws.uniform(60, 600)), float(draws.uniform(0.9, 0.99)))
-        found += [
+        slots += [
             Slot(
                 id=f"{name}-{n}",
                 site=name,
@@ -134,18 +133,18 @@ def random_slots(deadline_s: float, draws: np.random.Generator) -> tuple[Slot, .
             )
             for n in range(3)
         ]
-    return tuple(found)
+    return tuple(slots)
 
 
 def instance(number: int, recorded: Sequence[Workflow]) -> tuple[Snapshot, float, bool]:
-    """A set with its slots; every second one recorded, where there are any."""
+    """Draw a set with its slots; every second one recorded, where there are any."""
     draws = stream(number, "quality")
     real = bool(recorded) and number % 2 == 1
     shape = recorded[int(draws.integers(len(recorded)))] if real else random_dag(draws)
     count = int(draws.integers(1, 7))
     tightness = TIGHTNESS[number // 2 % len(TIGHTNESS)]
     deadline_s = tightness * max(shape.critical_path_s(10.0), 600.0)
-    wanted = WorkflowSet(
+    workflow_set = WorkflowSet(
         name=f"instance {number}",
         workflows=tuple(shape.renamed(f"w{n}") for n in range(count)),
         deadline_s=deadline_s,
@@ -153,29 +152,29 @@ def instance(number: int, recorded: Sequence[Workflow]) -> tuple[Snapshot, float
         probability=0.95,
     )
     return (
-        Snapshot(wanted=wanted, slots=random_slots(deadline_s, draws), seed=number),
+        Snapshot(workflow_set=workflow_set, slots=random_slots(deadline_s, draws), seed=number),
         tightness,
         real,
     )
 
 
 def judge(plan: Plan, snapshot: Snapshot) -> float:
-    """P(the minimum is done) in scenarios that the planner did not see."""
+    """Return P(the minimum is done) in scenarios that the planner has not seen."""
     if not plan.placements:
         return 0.0
     fresh = replace(snapshot, seed=snapshot.seed + 1_000_003, scenarios=_JUDGES)
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
-    return rollout(fresh, plan.placements, submits_s, plan.spare).promise(plan.needed)
+    return rollout(fresh, plan.placements, submits_s, plan.spare_workflows).promise(plan.needed)
 
 
-def _scores(job: tuple[int, tuple[Workflow, ...]]) -> list[Score]:
+def _scores(job: tuple[int, tuple[Workflow, ...]]) -> list[PlanScore]:
     number, recorded = job
     snapshot, tightness, real = instance(number, recorded)
-    found = []
+    results = []
     for name, options in POLICIES.items():
         plan = make_plan(snapshot, options)
         plan.check(snapshot)
-        score = Score(
+        score = PlanScore(
             instance=number,
             tightness=tightness,
             recorded=real,
@@ -184,12 +183,12 @@ def _scores(job: tuple[int, tuple[Workflow, ...]]) -> list[Score]:
             cost_usd=plan.cost_usd,
             seconds=sum(plan.seconds.values()),
         )
-        found.append(score)
-    return found
+        results.append(score)
+    return results
 
 
-def study(count: int, recorded: Sequence[Workflow]) -> list[Score]:
-    """All instances, on all cores, with a progress bar."""
+def study(count: int, recorded: Sequence[Workflow]) -> list[PlanScore]:
+    """Run all instances, on all cores, with a progress bar."""
     jobs = [(number, tuple(recorded)) for number in range(count)]
     with ProcessPoolExecutor() as pool:
         done = pool.map(_scores, jobs, chunksize=4)
@@ -197,8 +196,8 @@ def study(count: int, recorded: Sequence[Workflow]) -> list[Score]:
         return [score for scores in bars for score in scores]
 
 
-def table(scores: Sequence[Score]) -> str:
-    """Means by tightness and policy, and how often ours was below."""
+def table(scores: Sequence[PlanScore]) -> str:
+    """Return means by tightness and policy, and how often ours was below."""
     ours = {s.instance: s for s in scores if s.policy == "vgrads"}
     lines = [
         (
@@ -230,15 +229,16 @@ def table(scores: Sequence[Score]) -> str:
     return "\n".join(lines)
 
 
-def _gap(one: float, other: float) -> float:
-    """Difference in standard errors of one judged probability; the scenarios are common."""
-    middle = (one + other) / 2
-    return float((one - other) / np.sqrt(max(middle * (1 - middle), 1e-4) / _JUDGES))
+def _gap(value: float, other: float) -> float:
+    """Return the difference in standard errors of one evaluated probability; the scenarios are
+    common."""
+    middle = (value + other) / 2
+    return float((value - other) / np.sqrt(max(middle * (1 - middle), 1e-4) / _JUDGES))
 
 
-def draw(scores: Sequence[Score], path: Path) -> None:
-    """Judged probability and cost by tightness, a line a policy; the probability asked for is
-    dotted."""
+def draw(scores: Sequence[PlanScore], path: Path) -> None:
+    """Draw evaluated probability and cost by tightness, a line per policy; the requested
+    probability is dotted."""
     with diagrams(path, 2, (10, 3.6)) as axes:
         for policy in POLICIES:
             groups = [
@@ -271,8 +271,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("workflows", nargs="*", type=Path, help="recorded workflows; default: LEAD")
     parser.add_argument("--count", type=int, default=240, help="instances")
-    parser.add_argument("--picture", type=Path, help="where the diagrams go (SVG)")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--picture", type=picture_file, help="file for the diagrams (SVG)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document to stdout")
     chosen = parser.parse_args(arguments)
     recorded = [load_workflow(path) for path in chosen.workflows] or [lead()]
     scores = study(chosen.count, recorded)

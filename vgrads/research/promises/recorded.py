@@ -1,10 +1,9 @@
-"""Slots that are real jobs: what was asked of a queue, what was known of it then, when it really
-started.
+"""Slots from real jobs: the request, the forecast at that time, and the real start.
 
-At the instant at which some job of a log was submitted, the jobs that came in the next quarter of
-an hour are taken for requests of ours: their processors, their requested times, their submission
-instants. What was foretold of them is a curve; when they started stands in the log. No simulator of
-the queue is in between.
+At the instant at which some job of a log was submitted, the jobs submitted in the next quarter of
+an hour are used as our requests: their processors, their requested times, their submission
+instants. Their forecast is a curve; their starts are in the log. No simulator of the queue is
+involved.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import Settings
-from vgrads.research.promises.arena import MACHINES, WARM, known_along
+from vgrads.research.promises.arena import MACHINES, WARM, forecasts_along
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.slot import Slot, StartCurve
 from vgrads.vgrid.varq import WaitOracle
@@ -28,20 +27,19 @@ from vgrads.workflows.sets import WorkflowSet
 
 Floats = NDArray[np.float64]
 GATHER_S = 900.0
-"""How long after the first job others are gathered."""
+"""How long after the first job others are collected."""
 MOST = 8
-"""Jobs that a set is laid over, of all machines together."""
+"""Maximum number of jobs for a set, of all machines together."""
 LONGEST_S = 86_400.0
-"""A slot is no longer than this, however much its job asked for; and as long where that is not
-told."""
+"""Maximum length of a slot, for any requested time; also its length where that is not recorded."""
 _POINTS = 500
-_NEWEST = 1000  # waits known by then, which the time to spare is drawn from
+_NEWEST = 1000  # recent waits, from which the slack is drawn
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Jobs:
     """Real jobs of one machine. Seconds after ``at_s``, an instant of the log; ``request_s`` −1
-    where not told."""
+    where not recorded."""
 
     machine: str
     at_s: float
@@ -52,43 +50,43 @@ class Jobs:
 
     @property
     def before_s(self) -> float:
-        """The last instant at which nothing of them is known."""
+        """Return the last instant before any of them was submitted."""
         return float(np.nextafter(self.at_s, -np.inf))
 
     @property
     def length_s(self) -> Floats:
-        """How long each is held as a slot."""
+        """Return how long each is held as a slot."""
         return np.where(self.request_s > 0, np.minimum(self.request_s, LONGEST_S), LONGEST_S)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The slots that these jobs become."""
+        """Return the names of these jobs' slots."""
         return tuple(f"{self.machine}-{n + 1}" for n in range(len(self.submit_s)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Laid:
-    """A set laid over real jobs of one machine or of two."""
+class RecordedSet:
+    """A set on real jobs of one machine or of two."""
 
     number: int
     jobs: tuple[Jobs, ...]
-    wanted: WorkflowSet
+    workflow_set: WorkflowSet
 
     @property
     def starts_s(self) -> dict[str, float]:
-        """Slot → when its job really started."""
+        """Return slot → real start of its job."""
         return {
             name: float(start_s)
-            for one in self.jobs
-            for name, start_s in zip(one.names, one.start_s, strict=True)
+            for job in self.jobs
+            for name, start_s in zip(job.names, job.start_s, strict=True)
         }
 
 
 def slots_of(oracle: WaitOracle, jobs: Jobs, until_s: float) -> tuple[Slot, ...]:
-    """What is offered: each job as a slot that is asked for when it was, with what is foretold of
-    it now, up to an instant. The one place where forecasts become slots."""
+    """Return the offer: each job as a slot that is requested at its submission, with its current
+    forecast, up to an instant. The only place where forecasts become slots."""
     waits_s = np.append(0.0, np.geomspace(1.0, max(2.0, until_s), _POINTS))
-    found = []
+    results = []
     rows = zip(
         jobs.names,
         jobs.submit_s.tolist(),
@@ -101,7 +99,7 @@ def slots_of(oracle: WaitOracle, jobs: Jobs, until_s: float) -> tuple[Slot, ...]
         chances = oracle.probability(procs, request_s, waits_s, submit_in_s=submit_s)
         within = max(1, int(np.searchsorted(submit_s + waits_s, until_s, side="right")))
         curve = StartCurve(submit_s + waits_s[:within], np.maximum.accumulate(chances)[:within])
-        found.append(
+        results.append(
             Slot(
                 id=name,
                 site=jobs.machine,
@@ -115,11 +113,11 @@ def slots_of(oracle: WaitOracle, jobs: Jobs, until_s: float) -> tuple[Slot, ...]
                 fixed=True,
             )
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def gather(log: JobLog, row: int, machine: str, most: int, draws: np.random.Generator) -> Jobs:
-    """A job and at most so many less one of those that came soon after it."""
+    """Collect a job and at most ``most`` − 1 of those submitted soon after it."""
     at_s = float(log.submit_s[row])
     last = int(np.searchsorted(log.submit_s, at_s + GATHER_S, side="right"))
     others = np.arange(row + 1, last)[log.started[row + 1 : last]]
@@ -135,8 +133,8 @@ def gather(log: JobLog, row: int, machine: str, most: int, draws: np.random.Gene
     )
 
 
-def lay_sets(log: JobLog, count: int, seed: int, shapes: Sequence[Workflow]) -> list[Laid]:
-    """Sets over jobs of the log, half of them over two machines: the same log at independent
+def lay_sets(log: JobLog, count: int, seed: int, shapes: Sequence[Workflow]) -> list[RecordedSet]:
+    """Draw sets on jobs of the log, half of them on two machines: the same log at independent
     instants."""
     first = float(np.quantile(log.submit_s, WARM))
     rows = np.flatnonzero(log.started & (log.submit_s >= first))
@@ -145,7 +143,7 @@ def lay_sets(log: JobLog, count: int, seed: int, shapes: Sequence[Workflow]) -> 
     order = np.argsort(log.start_s, kind="stable")
     order = order[log.started[order]]
     begun_s, wait_s = log.start_s[order], log.wait_s[order]
-    found = []
+    results = []
     for number in range(count):
         draws = stream(seed, "recorded", log.name, str(number))
         machines = MACHINES[: 1 + number % 2]
@@ -153,12 +151,16 @@ def lay_sets(log: JobLog, count: int, seed: int, shapes: Sequence[Workflow]) -> 
             gather(log, int(draws.choice(rows)), name, MOST // len(machines), draws)
             for name in machines
         )
-        known = int(np.searchsorted(begun_s, jobs[0].before_s, side="right"))
-        waits_s = wait_s[max(0, known - _NEWEST) : known]
-        found.append(
-            Laid(number=number, jobs=jobs, wanted=_draw_set(number, jobs, waits_s, shapes, draws))
+        existing = int(np.searchsorted(begun_s, jobs[0].before_s, side="right"))
+        waits_s = wait_s[max(0, existing - _NEWEST) : existing]
+        results.append(
+            RecordedSet(
+                number=number,
+                jobs=jobs,
+                workflow_set=_draw_set(number, jobs, waits_s, shapes, draws),
+            )
         )
-    return found
+    return results
 
 
 def _draw_set(
@@ -168,11 +170,10 @@ def _draw_set(
     shapes: Sequence[Workflow],
     draws: np.random.Generator,
 ) -> WorkflowSet:
-    """Like workflows that fit one of the slots; time to spare as long as some job of late has
-    waited.
+    """Draw similar workflows that fit one of the slots; the slack is the wait of a random recent
+    job.
 
-    So promises of all sizes are asked for, whatever the log, and nothing but the past decides
-    which.
+    So promises of all sizes are requested, for any log, depending on past data only.
     """
     lengths, procs = (
         np.concatenate([getattr(j, name) for j in jobs]) for name in ("length_s", "procs")
@@ -196,7 +197,7 @@ def _draw_set(
 
 
 def scaled(shape: Workflow, path_s: float, width: int) -> Workflow:
-    """The same workflow, longer or shorter, wider or narrower."""
+    """Return the same workflow, scaled in length and width."""
     longer, wider = path_s / max(shape.critical_path_s(), 1e-9), width / shape.width
     tasks = (
         replace(t, runtime_s=t.runtime_s * longer, procs=max(1, round(t.procs * wider)))
@@ -206,15 +207,15 @@ def scaled(shape: Workflow, path_s: float, width: int) -> Workflow:
 
 
 def offered(
-    log: JobLog, laid: Sequence[Laid], settings: Settings
+    log: JobLog, laid: Sequence[RecordedSet], settings: Settings
 ) -> dict[tuple[int, str], tuple[Slot, ...]]:
-    """Set and machine → its slots, as foretold by one method in one pass over the log."""
-    asked: dict[float, list[tuple[Laid, Jobs]]] = {}
-    for one in laid:
-        for jobs in one.jobs:
-            asked.setdefault(jobs.before_s, []).append((one, jobs))
-    found = {}
-    for at_s, oracle in known_along(log, list(asked), settings):
-        for one, jobs in asked[at_s]:
-            found[one.number, jobs.machine] = slots_of(oracle, jobs, one.wanted.deadline_s)
-    return found
+    """Return set and machine → its slots, as forecast by one method in one pass over the log."""
+    requested: dict[float, list[tuple[RecordedSet, Jobs]]] = {}
+    for item in laid:
+        for jobs in item.jobs:
+            requested.setdefault(jobs.before_s, []).append((item, jobs))
+    result = {}
+    for at_s, oracle in forecasts_along(log, list(requested), settings):
+        for item, jobs in requested[at_s]:
+            result[item.number, jobs.machine] = slots_of(oracle, jobs, item.workflow_set.deadline_s)
+    return result

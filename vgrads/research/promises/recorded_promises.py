@@ -1,11 +1,10 @@
-"""Are promises kept where slots start when real jobs really did? (``vgrads study promises
---recorded``)
+"""Promises where slots start with real jobs. (``vgrads study promises --recorded``)
 
-Sets are laid over real jobs of a log (:mod:`vgrads.research.promises.recorded`), planned with what
-was known at that instant, and carried out by the execution manager with the recorded starts
-(:mod:`vgrads.research.promises.recorded_site`), as planned: nobody plans anew. Three who plan the
-same sets: with what the state of the queue says (asked as a stranger would: jobs of others have no
-user), with QBETS, and by the paper's rule of probability over QBETS.
+Sets are placed on real jobs of a log (:mod:`vgrads.research.promises.recorded`), planned with the
+information at that instant, and carried out by the execution manager with the recorded starts
+(:mod:`vgrads.research.promises.recorded_site`), as planned, without replanning. Three methods plan
+the same sets: the state of the queue (with the view of an external user: jobs of others have no
+user), QBETS, and the paper's rule of probability over QBETS.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from vgrads.api.queues.histories import AS_ASKED
+from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.predictor import Settings
 from vgrads.research.picture import diagrams
-from vgrads.research.promises.recorded import Laid, lay_sets, offered
-from vgrads.research.promises.recorded_site import played
-from vgrads.research.promises.reliability import Reliability, Row, compare, reliability
+from vgrads.research.promises.recorded import RecordedSet, lay_sets, offered
+from vgrads.research.promises.recorded_site import run_recorded
+from vgrads.research.promises.reliability import PromiseRow, Reliability, compare, reliability
 from vgrads.research.report import (
     as_json,
     html_table,
@@ -47,17 +46,17 @@ from vgrads.workflows.dag import Workflow
 FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 QBETS = Settings(method="qbets")
 ARMS = {
-    "ours": (AS_ASKED, Options()),
+    "ours": (AS_QUESTION, Options()),
     "qbets": (QBETS, Options()),
     "paper": (QBETS, Options(probability="paper")),
 }
-_ALLOWED = 0.05  # between promised and kept, beside two standard errors
+_ALLOWED = 0.05  # between promised and kept, plus two standard errors
 HEAD = ("what", "who", "promised", "came true", "95 % interval", "cases", "gap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """How much is asked: sets and jobs of each log, and the seed."""
+class RecordedExtent:
+    """Extent: sets and jobs of each log, and the seed."""
 
     count: int = 600
     jobs: int = 20_000
@@ -65,44 +64,44 @@ class Extent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """Of one log: every set by everybody who could plan it, how many could not be planned by whom,
-    and for each offered slot what was foretold and whether it came (who, chance, 1 or 0).
-    """
+class LogResult:
+    """Results of one log: every set by every method that could plan it, the number of sets that
+    each could not plan, and for each offered slot the forecast and whether it started in time
+    (method, chance, 1 or 0)."""
 
     log: str
     count: int
-    rows: tuple[Row, ...]
+    rows: tuple[PromiseRow, ...]
     unplanned: dict[str, int]
     starts: tuple[tuple[str, float, float], ...]
 
     @property
-    def common(self) -> list[Row]:
-        """Sets that everybody could plan: on these they are compared."""
+    def common(self) -> list[PromiseRow]:
+        """Return the sets that all methods could plan: on these they are compared."""
         planned = Counter(row.case for row in self.rows)
         return [row for row in self.rows if planned[row.case] == len(ARMS)]
 
 
-def study_log(path: Path, extent: Extent, shapes: Sequence[Workflow]) -> Found:
-    """One log: lay the sets, ask everybody, play."""
+def study_log(path: Path, extent: RecordedExtent, shapes: Sequence[Workflow]) -> LogResult:
+    """Study one log: draw the sets, plan with all methods, simulate."""
     log = read_enough(path)
     log = log.select(np.arange(min(extent.jobs, len(log))))
     laid = lay_sets(log, extent.count, extent.seed, shapes)
-    rows: list[Row] = []
+    rows: list[PromiseRow] = []
     starts: list[tuple[str, float, float]] = []
     unplanned = dict.fromkeys(ARMS, 0)
-    known = {settings: offered(log, laid, settings) for settings in (AS_ASKED, QBETS)}
-    for one in laid:
+    existing = {settings: offered(log, laid, settings) for settings in (AS_QUESTION, QBETS)}
+    for item in laid:
         for who, (settings, options) in ARMS.items():
-            slots = tuple(s for j in one.jobs for s in known[settings][one.number, j.machine])
+            slots = tuple(s for j in item.jobs for s in existing[settings][item.number, j.machine])
             if who != "paper":
-                starts += ((who, *pair) for pair in _came(one, slots))
-            row = _row(history_name(path), one, slots, who, options)
+                starts += ((who, *pair) for pair in _came(item, slots))
+            row = _row(history_name(path), item, slots, who, options)
             if row is None:
                 unplanned[who] += 1
             else:
                 rows.append(row)
-    return Found(
+    return LogResult(
         log=history_name(path),
         count=len(laid),
         rows=tuple(rows),
@@ -111,59 +110,72 @@ def study_log(path: Path, extent: Extent, shapes: Sequence[Workflow]) -> Found:
     )
 
 
-def _row(log: str, one: Laid, slots: tuple[Slot, ...], who: str, options: Options) -> Row | None:
-    snapshot = Snapshot(wanted=one.wanted, slots=slots, seed=one.number)
+def _row(
+    log: str, item: RecordedSet, slots: tuple[Slot, ...], who: str, options: Options
+) -> PromiseRow | None:
+    snapshot = Snapshot(workflow_set=item.workflow_set, slots=slots, seed=item.number)
     begin = time.perf_counter()
     plan = make_plan(snapshot, options)
     planning_s = time.perf_counter() - begin
     if not plan.feasible:
         return None
-    result = played(plan, snapshot, one.starts_s, planning_s)
-    return Row(log=log, case=one.number, strategy=who, needed=one.wanted.needed, result=result)
-
-
-def _came(one: Laid, slots: Sequence[Slot]) -> Iterator[tuple[float, float]]:
-    """Of each slot: P(ready in time for one of the workflows), and whether it was."""
-    latest_s = one.wanted.deadline_s - one.wanted.workflows[0].critical_path_s()
-    for slot in slots:
-        if slot.submit_s <= latest_s:
-            yield slot.curve.by(latest_s), float(one.starts_s[slot.id] <= latest_s)
-
-
-def recorded_study(logs: Sequence[Path], extent: Extent, shapes: Sequence[Workflow]) -> list[Found]:
-    """All logs, on all cores, with a progress bar."""
-    work = partial(study_log, extent=extent, shapes=tuple(shapes))
-    with ProcessPoolExecutor() as pool:
-        bar = Console(stderr=True)
-        return list(track(pool.map(work, logs), "playing recorded", total=len(logs), console=bar))
-
-
-def together(found: Sequence[Found]) -> Found:
-    """All logs as one."""
-    rows = [row for one in found for row in one.rows]
-    return Found(
-        log="All",
-        count=sum(one.count for one in found),
-        rows=tuple(rows),
-        unplanned={who: sum(one.unplanned[who] for one in found) for who in ARMS},
-        starts=tuple(start for one in found for start in one.starts),
+    result = run_recorded(plan, snapshot, item.starts_s, planning_s)
+    return PromiseRow(
+        log=log, case=item.number, strategy=who, needed=item.workflow_set.needed, result=result
     )
 
 
-def lines(found: Found) -> list[list[str]]:
-    """Sets of everybody by fifths of what was promised, then the slots by fifths of what was
-    foretold."""
-    sets = {who: reliability(found.rows, who, FIFTHS) for who in ARMS}
-    table = [line for who, one in sets.items() if one for line in _bins("sets", who, one)]
+def _came(item: RecordedSet, slots: Sequence[Slot]) -> Iterator[tuple[float, float]]:
+    """Return for each slot: P(ready in time for one of the workflows), and whether it was."""
+    latest_s = item.workflow_set.deadline_s - item.workflow_set.workflows[0].critical_path_s()
+    for slot in slots:
+        if slot.submit_s <= latest_s:
+            yield slot.curve.by(latest_s), float(item.starts_s[slot.id] <= latest_s)
+
+
+def recorded_study(
+    logs: Sequence[Path], extent: RecordedExtent, shapes: Sequence[Workflow]
+) -> list[LogResult]:
+    """Study all logs, on all cores, with a progress bar."""
+    work = partial(study_log, extent=extent, shapes=tuple(shapes))
+    with ProcessPoolExecutor() as pool:
+        bar = Console(stderr=True)
+        return list(
+            track(pool.map(work, logs), "simulating recorded starts", total=len(logs), console=bar)
+        )
+
+
+def together(results: Sequence[LogResult]) -> LogResult:
+    """Merge all logs."""
+    rows = [row for result in results for row in result.rows]
+    return LogResult(
+        log="All",
+        count=sum(result.count for result in results),
+        rows=tuple(rows),
+        unplanned={who: sum(result.unplanned[who] for result in results) for who in ARMS},
+        starts=tuple(start for result in results for start in result.starts),
+    )
+
+
+def lines(result: LogResult) -> list[list[str]]:
+    """Return the sets of each method by fifths of the promises, then the slots by fifths of the
+    forecasts."""
+    sets = {who: reliability(result.rows, who, FIFTHS) for who in ARMS}
+    table = [
+        line
+        for who, reliability in sets.items()
+        if reliability
+        for line in _bins("sets", who, reliability)
+    ]
     for who in ("ours", "qbets"):
-        pairs = [pair[1:] for pair in found.starts if pair[0] == who]
+        pairs = [pair[1:] for pair in result.starts if pair[0] == who]
         if pairs:
             chances, came = np.array(pairs).T
             table += _bins("slots", who, compare(chances, came, FIFTHS))
     return table
 
 
-def _bins(what: str, who: str, found: Reliability) -> list[list[str]]:
+def _bins(what: str, who: str, reliability: Reliability) -> list[list[str]]:
     return [
         [
             what,
@@ -174,95 +186,105 @@ def _bins(what: str, who: str, found: Reliability) -> list[list[str]]:
             str(b.count),
             f"{b.gap:+.3f}" + (" **missed**" if abs(b.gap) > _ALLOWED + 2 * b.error else ""),
         ]
-        for b in found.bins
+        for b in reliability.bins
     ]
 
 
-def sentences(found: Found, common: Sequence[Row]) -> list[str]:
-    """How many sets, who could not plan how many, Brier scores on those that all could plan."""
-    could = ", ".join(f"{who} {found.unplanned[who] / max(1, found.count):.2f}" for who in ARMS)
-    said = [
+def sentences(result: LogResult, common: Sequence[PromiseRow]) -> list[str]:
+    """Return the number of sets, the number that each method could not plan, Brier scores on those
+    that all could plan."""
+    could = ", ".join(f"{who} {result.unplanned[who] / max(1, result.count):.2f}" for who in ARMS)
+    text = [
         (
-            f"{found.count} sets; no feasible plan: {could}; planned by all: "
+            f"{result.count} sets; no feasible plan: {could}; planned by all: "
             f"{len(common) // len(ARMS)}."
         )
     ]
     for who in ARMS:
-        one = reliability(common, who, FIFTHS)
-        if one is not None:
-            said.append(
-                f"{who}: Brier score {one.brier:.4f} = reliability {one.reliability:.4f} − "
-                f"resolution {one.resolution:.4f} + "
-                f"uncertainty {one.uncertainty:.4f} and what differs within fifths; kept "
-                f"{_kept(common, who):.3f}."
+        item = reliability(common, who, FIFTHS)
+        if item is not None:
+            text.append(
+                f"{who}: Brier score {item.brier:.4f} = reliability {item.reliability:.4f} − "
+                f"resolution {item.resolution:.4f} + "
+                f"uncertainty {item.uncertainty:.4f} and the variation within fifths; kept "
+                f"{_kept_share(common, who):.3f}."
             )
-    return said
+    return text
 
 
-def _kept(rows: Sequence[Row], who: str) -> float:
+def _kept_share(rows: Sequence[PromiseRow], who: str) -> float:
     return float(np.mean([row.result.kept for row in rows if row.strategy == who]))
 
 
-def _each(found: Sequence[Found]) -> Iterator[tuple[Found, list[Row]]]:
-    """Every log, then all together where there are several."""
-    common = [one.common for one in found]
-    yield from zip(found, common, strict=True)
-    if len(found) > 1:
-        yield together(found), [row for rows in common for row in rows]
+def _each(results: Sequence[LogResult]) -> Iterator[tuple[LogResult, list[PromiseRow]]]:
+    """Yield every log, then all together where there are several."""
+    common = [result.common for result in results]
+    yield from zip(results, common, strict=True)
+    if len(results) > 1:
+        yield together(results), [row for rows in common for row in rows]
 
 
-def as_text(found: Sequence[Found]) -> str:
-    """Tables for the terminal, as Markdown."""
+def as_text(results: Sequence[LogResult]) -> str:
+    """Return Markdown tables for the terminal."""
     parts = [
-        f"\n{one.log}\n" + "\n".join(sentences(one, common)) + f"\n\n{text_table(HEAD, lines(one))}"
-        for one, common in _each(found)
+        f"\n{result.log}\n"
+        + "\n".join(sentences(result, common))
+        + f"\n\n{text_table(HEAD, lines(result))}"
+        for result, common in _each(results)
     ]
     return "\n".join(parts)
 
 
-def as_document(found: Sequence[Found]) -> dict[str, Any]:
-    """Everything as JSON: each set by everybody, how far slots came as foretold, the
+def as_document(results: Sequence[LogResult]) -> dict[str, Any]:
+    """Return the JSON document: each set by each method, the accuracy of slot forecasts, the
     reliabilities."""
-    rows = [asdict(row) for one in found for row in one.rows]
-    known = {
-        one.log: {who: asdict(r) for who in ARMS if (r := reliability(one.rows, who, FIFTHS))}
-        for one, _ in _each(found)
+    rows = [asdict(row) for result in results for row in result.rows]
+    existing = {
+        result.log: {who: asdict(r) for who in ARMS if (r := reliability(result.rows, who, FIFTHS))}
+        for result, _ in _each(results)
     }
-    starts = {one.log: one.starts for one in found}
-    unplanned = {one.log: {"sets": one.count, **one.unplanned} for one in found}
-    return {"rows": as_json(rows), "reliability": known, "unplanned": unplanned, "starts": starts}
+    starts = {result.log: result.starts for result in results}
+    unplanned = {result.log: {"sets": result.count, **result.unplanned} for result in results}
+    return {
+        "rows": as_json(rows),
+        "reliability": existing,
+        "unplanned": unplanned,
+        "starts": starts,
+    }
 
 
-def write_recorded(found: Sequence[Found], path: Path) -> None:
-    """The page: picture, each log, all logs."""
-    parts = [picture(partial(_draw, found))]
-    for one, common in _each(found):
+def write_recorded(results: Sequence[LogResult], path: Path) -> None:
+    """Write the page: picture, each log, all logs."""
+    parts = [picture(partial(_draw, results))]
+    for result, common in _each(results):
         parts += [
-            f"<h2>{one.log}</h2>",
-            *map(paragraph, sentences(one, common)),
-            html_table(HEAD, lines(one)),
+            f"<h2>{result.log}</h2>",
+            *map(paragraph, sentences(result, common)),
+            html_table(HEAD, lines(result)),
         ]
     write_page(path, "Are promises kept on recorded starts?", parts)
 
 
-def _draw(found: Sequence[Found], path: Path) -> None:
-    """Reliability by fifths: who promised what over all logs, and ours log by log."""
-    whole = together(found).rows
+def _draw(results: Sequence[LogResult], path: Path) -> None:
+    """Draw reliability by fifths: all methods over all logs, and ours log by log."""
+    whole = together(results).rows
     ways: list[dict[str, Callable[[], Reliability | None]]] = [
         {who: partial(reliability, whole, who, FIFTHS) for who in ARMS},
-        {one.log[:14]: partial(reliability, one.rows, "ours", FIFTHS) for one in found},
+        {result.log[:14]: partial(reliability, result.rows, "ours", FIFTHS) for result in results},
     ]
     with diagrams(path, 2, (12, 5)) as axes:
         for axis, curves in zip(axes, ways, strict=True):
             axis.plot([0, 1], [0, 1], color="#999", linestyle=":")
-            for name, reckon in curves.items():
-                known = reckon()
-                bins = known.bins if known else ()
-                reach = np.array([[b.kept - b.low, b.high - b.kept] for b in bins]).reshape(-1, 2).T
+            for name, promise_model in curves.items():
+                existing = promise_model()
+                bins = existing.bins if existing else ()
+                error_bars = (
+                    np.array([[b.kept - b.low, b.high - b.kept] for b in bins]).reshape(-1, 2).T
+                )
                 axis.errorbar(
                     [b.promised for b in bins],
                     [b.kept for b in bins],
-                    yerr=np.maximum(reach, 0),
+                    yerr=np.maximum(error_bars, 0),
                     fmt="o-",
                     capsize=2,
                     markersize=4,

@@ -1,19 +1,19 @@
-"""A plan carried out by the execution manager at a site where every slot starts when its job really
-did."""
+"""Execution of a plan by the execution manager at a site where every slot starts when its job
+really did."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from vgrads.api.plans.execution import Outcome
+from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.wiring import make_virtual_engine
 from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.ledger import SlotLedger
-from vgrads.execmgr.core.book import make_book
-from vgrads.execmgr.core.endings import workflows_done
+from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal
-from vgrads.execmgr.runner import Runner, Surroundings
+from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import Clock, SimClock
 from vgrads.kernel.events import EventQueue
 from vgrads.planner.plan import Plan
@@ -23,7 +23,7 @@ from vgrads.research.promises.rivals import Result
 
 
 class RecordedQueue:
-    """Hands out recorded starts, by the names of the slots; each lives as long as was asked for."""
+    """Returns recorded starts, by the names of the slots; each lives for the requested time."""
 
     def __init__(self, starts_s: Mapping[str, float], clock: Clock) -> None:
         self._starts_s, self._clock = starts_s, clock
@@ -60,26 +60,26 @@ class RecordedQueue:
             self._ledger.move(slot, state, at_s)
 
 
-def carry_out(plan: Plan, snapshot: Snapshot, starts_s: Mapping[str, float]) -> Outcome:
-    """The plan run to its end in virtual time, as it stands: nobody plans anew."""
-    book, clock = make_book(plan, snapshot), SimClock()
+def carry_out(plan: Plan, snapshot: Snapshot, starts_s: Mapping[str, float]) -> RunOutcome:
+    """Run the plan to its end in virtual time, without replanning."""
+    execution, clock = make_execution(plan, snapshot), SimClock()
     sites = dict.fromkeys(use.slot.site for use in plan.uses)
-    around = Surroundings(
+    around = RunnerSetup(
         drivers={site: RecordedQueue(starts_s, clock) for site in sites},
         clock=clock,
         journal=MemoryJournal(),
         engine=make_virtual_engine(clock, snapshot, snapshot.seed),
     )
-    state = Runner(f"set-{snapshot.seed}", book, around).run()
-    return Outcome(book=book, state=state, done=workflows_done(book, state))
+    state = Runner(f"set-{snapshot.seed}", execution, around).run()
+    return RunOutcome(execution=execution, state=state, done=workflows_done(execution, state))
 
 
-def played(
+def run_recorded(
     plan: Plan, snapshot: Snapshot, starts_s: Mapping[str, float], planning_s: float
 ) -> Result:
-    """What became of a plan, beside what it promised."""
+    """Return the outcome of a plan and its promise."""
     outcome = carry_out(plan, snapshot, starts_s)
-    workflows = snapshot.wanted.workflows
+    workflows = snapshot.workflow_set.workflows
     done_s = tuple(outcome.done.get(w.name, math.inf) for w in workflows)
     used = sum(
         t.procs * t.runtime_s for w in workflows if w.name in outcome.done for t in w.tasks.values()
@@ -87,7 +87,7 @@ def played(
     return Result(
         in_time=outcome.in_time,
         kept=outcome.kept,
-        held_hours=holdings(outcome)[0],
+        slot_hours=holdings(outcome)[0],
         used_hours=used / 3600.0,
         usd=0.0,
         done_s=done_s,

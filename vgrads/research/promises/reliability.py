@@ -1,4 +1,4 @@
-"""How promised probabilities compare with what was kept: by bins, with intervals, and as Brier
+"""Comparison of promised probabilities and kept promises: by bins, with intervals, and as Brier
 scores.
 
 The decomposition is Murphy's (1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2).
@@ -21,8 +21,8 @@ BIN_HEAD = ("planner", "mean promise", "kept", "95 % interval", "sets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One set by one strategy; ``promised`` None where nothing was."""
+class PromiseRow:
+    """One set by one strategy; ``promised`` None without a promise."""
 
     log: str
     case: int
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Promises alike: their mean, the share kept, its 95 % interval."""
+    """Similar promises: their mean, the share kept, its 95 % interval."""
 
     promised: float
     kept: float
@@ -43,12 +43,12 @@ class Bin:
 
     @property
     def gap(self) -> float:
-        """Promised less kept: above 0 where too much was promised."""
+        """Return promised minus kept: above 0 where too much was promised."""
         return self.promised - self.kept
 
     @property
     def error(self) -> float:
-        """Standard error of the share kept; the rule of succession keeps it above 0."""
+        """Return the standard error of the share kept; the rule of succession keeps it above 0."""
         share = (self.kept * self.count + 1) / (self.count + 2)
         return float(np.sqrt(share * (1 - share) / self.count))
 
@@ -67,9 +67,9 @@ class Reliability:
 
 
 def reliability(
-    rows: Sequence[Row], strategy: str, edges: Sequence[float] = EDGES
+    rows: Sequence[PromiseRow], strategy: str, edges: Sequence[float] = EDGES
 ) -> Reliability | None:
-    """How promises compare with what was kept; None where nothing was promised."""
+    """Compare promises with the share kept; None where nothing was promised."""
     pairs = [
         (r.result.promised, float(r.result.kept))
         for r in rows
@@ -77,21 +77,21 @@ def reliability(
     ]
     if not pairs:
         return None
-    promised, kept = np.array(pairs).T
-    return compare(promised, kept, edges)
+    promised, retained = np.array(pairs).T
+    return compare(promised, retained, edges)
 
 
-def compare(promised: Floats, kept: Floats, edges: Sequence[float] = EDGES) -> Reliability:
-    """The same of probabilities and what became of them: 1 or 0."""
+def compare(promised: Floats, retained: Floats, edges: Sequence[float] = EDGES) -> Reliability:
+    """Compare probabilities with their outcomes: 1 or 0."""
     spots = np.clip(np.searchsorted(edges, promised, side="right") - 1, 0, len(edges) - 2)
     bins = []
     for spot in np.unique(spots):
         part = spots == spot
-        low, high = proportion_confint(int(kept[part].sum()), int(part.sum()), method="wilson")
+        low, high = proportion_confint(int(retained[part].sum()), int(part.sum()), method="wilson")
         bins.append(
             Bin(
                 promised=float(promised[part].mean()),
-                kept=float(kept[part].mean()),
+                kept=float(retained[part].mean()),
                 low=float(low),
                 high=float(high),
                 count=int(part.sum()),
@@ -99,38 +99,38 @@ def compare(promised: Floats, kept: Floats, edges: Sequence[float] = EDGES) -> R
         )
     weights = np.array([b.count for b in bins]) / len(promised)
     gaps = np.array([b.gap for b in bins])
-    spread = np.array([b.kept - kept.mean() for b in bins])
+    spread = np.array([b.kept - retained.mean() for b in bins])
     return Reliability(
-        brier=float(np.mean((promised - kept) ** 2)),
+        brier=float(np.mean((promised - retained) ** 2)),
         reliability=float(weights @ gaps**2),
         resolution=float(weights @ spread**2),
-        uncertainty=float(kept.mean() * (1 - kept.mean())),
+        uncertainty=float(retained.mean() * (1 - retained.mean())),
         error=float(weights @ np.abs(gaps)),
         bins=tuple(bins),
     )
 
 
-def sentences(rows: Sequence[Row], edges: Sequence[float] = EDGES) -> list[str]:
-    """Brier scores and calibration errors in words."""
+def sentences(rows: Sequence[PromiseRow], edges: Sequence[float] = EDGES) -> list[str]:
+    """Return Brier scores and calibration errors as sentences."""
     lines = []
     for strategy in dict.fromkeys(row.strategy for row in rows):
-        found = reliability(rows, strategy, edges)
-        if found:
+        result = reliability(rows, strategy, edges)
+        if result:
             lines.append(
-                f"{strategy}: Brier score {found.brier:.4f} = reliability "
-                f"{found.reliability:.4f} − resolution "
-                f"{found.resolution:.4f} + uncertainty {found.uncertainty:.4f}; mean "
-                f"|promised − kept| over bins {found.error:.3f}."
+                f"{strategy}: Brier score {result.brier:.4f} = reliability "
+                f"{result.reliability:.4f} − resolution "
+                f"{result.resolution:.4f} + uncertainty {result.uncertainty:.4f}; mean "
+                f"|promised − kept| over bins {result.error:.3f}."
             )
     return lines
 
 
-def bin_rows(rows: Sequence[Row], edges: Sequence[float] = EDGES) -> list[list[str]]:
-    """The reliability diagram as a table."""
+def bin_rows(rows: Sequence[PromiseRow], edges: Sequence[float] = EDGES) -> list[list[str]]:
+    """Return the reliability diagram as a table."""
     strategies = dict.fromkeys(row.strategy for row in rows)
-    found = {strategy: reliability(rows, strategy, edges) for strategy in strategies}
+    result = {strategy: reliability(rows, strategy, edges) for strategy in strategies}
     return [
         [strategy, f"{b.promised:.3f}", f"{b.kept:.3f}", f"{b.low:.3f}–{b.high:.3f}", str(b.count)]
-        for strategy, known in found.items()
-        for b in (known.bins if known else ())
+        for strategy, reliability in result.items()
+        for b in (reliability.bins if reliability else ())
     ]

@@ -1,14 +1,15 @@
-"""What copies can do: the fault-tolerance exploration of SC'09 §4.3, Figures 8 and 9.
+"""Effect of replicas: the fault-tolerance exploration of SC'09 §4.3, Figures 8 and 9.
 
-A Gantt chart is filled at random with slots; LEAD is mapped onto it; then one of its tasks, at
-random, shall become surer by an increment, by copies in other slots within its window. Counted: how
-many slots that takes (the replication factor), and how often it is possible (the success rate).
+A Gantt chart is filled at random with slots; LEAD is mapped onto it; then the success probability
+of one of its tasks, drawn at random, is raised by an increment, by replicas in other slots within
+its window. Counted: the number of slots that takes (the replication factor), and how often it is
+possible (the success rate).
 
 As in the paper: acquisition probability fixed, up probability ± 0.1 around its base, increments of
-.1 to .5, capped where they would exceed 1. The paper does not tell how many slots a chart has and
-how wide they are, nor whether a task counts with its parents: by ``--rule paper`` it does, by
-products and minima, by ``--rule alone`` only its own copies count, jointly. Here 6 to 12 slots of
-8, 16 or 32 processors that open within half an hour and last 1½ to 3 hours.
+.1 to .5, capped where they would exceed 1. The paper does not state how many slots a chart has and
+how wide they are, nor whether a task counts with its parents: with ``--rule paper`` it does, by
+products and minima, with ``--rule alone`` only its own replicas count, jointly. Here 6 to 12 slots
+of 8, 16 or 32 processors that open within half an hour and last 1½ to 3 hours.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.placement.replicate import Measure, alone, by_paper, raise_task
 from vgrads.planner.snapshot import Snapshot
-from vgrads.research.picture import diagrams
+from vgrads.research.picture import diagrams, picture_file
 from vgrads.vgrid.slot import Slot, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -44,7 +45,7 @@ _DEADLINE_S = 3 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TrialCell:
     """All trials of one combination. ``factors``: added slots of the trials that succeeded."""
 
     acquire: float
@@ -55,16 +56,16 @@ class Cell:
 
     @property
     def success_rate(self) -> float:
-        """Share of trials in which the task could be made as sure as desired."""
+        """Return the share of trials in which the task reached the desired probability."""
         return len(self.factors) / self.trials
 
 
 def random_chart(acquire: float, up: float, draws: np.random.Generator) -> tuple[Slot, ...]:
-    """Slots of random width, start and length; each a site of its own."""
-    found = []
+    """Draw slots of random width, start and length; each a site of its own."""
+    results = []
     for n in range(int(draws.integers(6, 13))):
         start_s = float(draws.uniform(0, 1800))
-        lives = float(np.clip(up + draws.uniform(-0.1, 0.1), 0.0, 1.0))
+        lifetimes_s = float(np.clip(up + draws.uniform(-0.1, 0.1), 0.0, 1.0))
         slot = Slot(
             id=f"slot-{n}",
             site=f"site-{n}",
@@ -74,16 +75,17 @@ def random_chart(acquire: float, up: float, draws: np.random.Generator) -> tuple
             curve=certain_from(start_s, acquire),
             end_s=min(_DEADLINE_S, start_s + float(draws.uniform(5400, 10800))),
             shared=f"slot-{n}",
-            up=lives,
+            up=lifetimes_s,
         )
-        found.append(slot)
-    return tuple(found)
+        results.append(slot)
+    return tuple(results)
 
 
 def trial(
     workflow: Workflow, levels: tuple[float, float], increment: float, seed: int, measure: Measure
 ) -> int | None:
-    """Slots added until the task is surer by the increment; None where that is impossible.
+    """Return the number of slots added until the task's probability has risen by the increment;
+    None where that is impossible.
 
     Charts that cannot hold the workflow at all are drawn again.
     """
@@ -91,35 +93,37 @@ def trial(
     for attempt in range(100):
         chart = f"{acquire} {up} {attempt}"  # the same charts for all increments
         draws = stream(seed, "replication", chart)
-        wanted = WorkflowSet(name="study", workflows=(workflow,), deadline_s=_DEADLINE_S, needed=1)
+        workflow_set = WorkflowSet(
+            name="study", workflows=(workflow,), deadline_s=_DEADLINE_S, needed=1
+        )
         slots = random_chart(acquire, up, draws)
-        draft = Draft(Snapshot(wanted=wanted, slots=slots, seed=seed, scenarios=4096))
+        draft = Draft(Snapshot(workflow_set=workflow_set, slots=slots, seed=seed, scenarios=4096))
         if place_workflow(draft, workflow.name, slots):
             key = (workflow.name, str(draws.choice(list(workflow.order))))
             desired = min(1.0, measure(draft, key, ()) + increment)
-            copies = raise_task(draft, key, desired, slots, measure)
-            return None if copies is None else len(copies)
+            replicas = raise_task(draft, key, desired, slots, measure)
+            return None if replicas is None else len(replicas)
     return None
 
 
-def _cell(job: tuple[Workflow, float, float, float, int, str]) -> Cell:
+def _cell(job: tuple[Workflow, float, float, float, int, str]) -> TrialCell:
     workflow, acquire, up, increment, trials, rule = job
     measure = RULES[rule]
-    found = [trial(workflow, (acquire, up), increment, seed, measure) for seed in range(trials)]
-    factors = tuple(sorted(f for f in found if f is not None))
-    return Cell(acquire=acquire, up=up, increment=increment, trials=trials, factors=factors)
+    results = [trial(workflow, (acquire, up), increment, seed, measure) for seed in range(trials)]
+    factors = tuple(sorted(f for f in results if f is not None))
+    return TrialCell(acquire=acquire, up=up, increment=increment, trials=trials, factors=factors)
 
 
-def study(workflow: Workflow, trials: int, rule: str = "paper") -> list[Cell]:
-    """Every combination, on all cores, with a progress bar."""
+def study(workflow: Workflow, trials: int, rule: str = "paper") -> list[TrialCell]:
+    """Run every combination, on all cores, with a progress bar."""
     jobs = [(workflow, *levels, trials, rule) for levels in product(LEVELS, LEVELS, INCREMENTS)]
     with ProcessPoolExecutor() as pool:
         done = pool.map(_cell, jobs)
         return list(track(done, "replicating", total=len(jobs), console=Console(stderr=True)))
 
 
-def table(cells: Sequence[Cell]) -> str:
-    """Success rates and median factors as a Markdown table."""
+def table(cells: Sequence[TrialCell]) -> str:
+    """Return success rates and median factors as a Markdown table."""
     lines = [
         "| slotAcqProb | slotUpProb | increment | success rate | median factor | 90 % factor |",
         "| --: | --: | --: | --: | --: | --: |",
@@ -133,8 +137,8 @@ def table(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def draw(cells: Sequence[Cell], path: Path) -> None:
-    """Figure 8 (factors at low, medium and high reliability) over Figure 9 (success rates)."""
+def draw(cells: Sequence[TrialCell], path: Path) -> None:
+    """Draw Figure 8 (factors at low, medium and high reliability) over Figure 9 (success rates)."""
     with diagrams(path, 4, (14, 3.4)) as axes:
         for axis, level in zip(axes, (0.4, 0.6, 0.8), strict=False):
             rows = [c for c in cells if (c.acquire, c.up) == (level, level)]
@@ -156,7 +160,7 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
 
 
 def lead() -> Workflow:
-    """A workflow with the shape and times of LEAD (SC'09 Figure 1): without its data."""
+    """Return a workflow with the shape and times of LEAD (SC'09 Figure 1): without its data."""
 
     tasks = [
         Task(id="terrain_preprocessor", runtime_s=4),
@@ -179,12 +183,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--trials", type=int, default=25, help="of each combination")
     parser.add_argument(
-        "--rule", choices=tuple(RULES), default="paper", help="how sure a task counts as"
+        "--trials", type=int, default=25, help="number of trials for each combination"
     )
-    parser.add_argument("--picture", type=Path, help="where the figures go (SVG)")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument(
+        "--rule",
+        choices=tuple(RULES),
+        default="paper",
+        help="rule for the required probability of a task",
+    )
+    parser.add_argument("--picture", type=picture_file, help="file for the figures (SVG)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document to stdout")
     chosen = parser.parse_args(arguments)
     cells = study(lead(), chosen.trials, chosen.rule)
     if chosen.picture:

@@ -1,7 +1,7 @@
-"""What people do today, played on the machines of an arena: strategies without a planner.
+"""Current practice, simulated on the machines of an arena: strategies without a planner.
 
-Each gets what it could have at best: run times are known, transfers take no time, the machine with
-the shorter expected wait comes first. Node-hours count what is held, not what is used.
+Each gets its best case: run times are exact, transfers take no time, the machine with the shorter
+expected wait comes first. Node-hours count held processors, not used ones.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgrads.kernel.streams import stream
-from vgrads.research.promises.arena import BOOT_S, CORES, GRANTED, LIVES, USD_PER_HOUR, Arena, Case
-from vgrads.simulator.backfill import Job
+from vgrads.research.promises.arena import (
+    BOOT_S,
+    CORES,
+    GRANTED,
+    LIFETIMES,
+    USD_PER_HOUR,
+    Arena,
+    Case,
+)
+from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.task import Task
 
 _PAD = 1.1  # requested over expected time
-_AFTER_S = 86_400.0  # how long after the deadline jobs are still followed
+_AFTER_S = 86_400.0  # how long after the deadline jobs are followed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a strategy fared: workflows in time, processor hours held and used, dollars, when each
+    """Results of a strategy: workflows in time, processor hours held and used, dollars, when each
     was done."""
 
     in_time: int
     kept: bool
-    held_hours: float
+    slot_hours: float
     used_hours: float
     usd: float
     done_s: tuple[float, ...]
@@ -41,20 +49,20 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A workflow as one job: processors, its makespan on these, the work in it."""
+class WorkflowJob:
+    """A workflow as one job: processors, its makespan on these, its total work."""
 
     procs: int
     makespan_s: float
     work_s: float
 
 
-def as_piece(workflow: Workflow, procs: int | None = None) -> Piece:
-    """List scheduling by order of tasks on as many processors as its widest task needs, or on
-    these."""
+def as_piece(workflow: Workflow, procs: int | None = None) -> WorkflowJob:
+    """Return the list schedule in task order on as many processors as its widest task needs, or on
+    the given number."""
     procs = procs or workflow.width
     ends: dict[str, float] = {}
-    free = [(0.0, procs)]  # (instant, processors that come free), a heap
+    free = [(0.0, procs)]  # (instant, processors that become free), a heap
     for task_id in workflow.order:
         task = workflow.tasks[task_id]
         ready_s = max((ends[p] for p in task.parents), default=0.0)
@@ -67,21 +75,21 @@ def as_piece(workflow: Workflow, procs: int | None = None) -> Piece:
         ends[task_id] = at_s + task.runtime_s
         heapq.heappush(free, (ends[task_id], task.procs))
     work = sum(t.procs * t.runtime_s for t in workflow.tasks.values())
-    return Piece(procs, max(ends.values()), work)
+    return WorkflowJob(procs, max(ends.values()), work)
 
 
-def _result(case: Case, done: list[float], held: float, usd: float, binding_s: float) -> Result:
-    wanted = case.wanted
-    in_time = sum(at_s <= wanted.deadline_s for at_s in done)
+def _result(case: Case, done: list[float], reserved: float, usd: float, binding_s: float) -> Result:
+    workflow_set = case.workflow_set
+    in_time = sum(at_s <= workflow_set.deadline_s for at_s in done)
     used = sum(
         as_piece(w).work_s
-        for w, at_s in zip(wanted.workflows, done, strict=True)
+        for w, at_s in zip(workflow_set.workflows, done, strict=True)
         if math.isfinite(at_s)
     )
     return Result(
         in_time=in_time,
-        kept=in_time >= wanted.needed,
-        held_hours=held / 3600.0,
+        kept=in_time >= workflow_set.needed,
+        slot_hours=reserved / 3600.0,
         used_hours=used / 3600.0,
         usd=usd,
         done_s=tuple(done),
@@ -90,8 +98,9 @@ def _result(case: Case, done: list[float], held: float, usd: float, binding_s: f
 
 
 def _better(arena: Arena, case: Case, procs: int, walltime_s: float) -> int:
-    """The machine on which such a job more probably starts within half of what is left."""
-    slack_s = max(0.0, case.wanted.deadline_s - walltime_s)
+    """Return the machine on which such a job is more probable to start within half of the remaining
+    time."""
+    slack_s = max(0.0, case.workflow_set.deadline_s - walltime_s)
     chances = [
         float(arena.oracle(case, m).probability(procs, walltime_s, slack_s / 2)) for m in (0, 1)
     ]
@@ -99,27 +108,29 @@ def _better(arena: Arena, case: Case, procs: int, walltime_s: float) -> int:
 
 
 def _starts(cluster: BatchCluster, ids: set[str], until_s: float) -> dict[str, float]:
-    """Let the cluster run until these jobs have started, or time is up."""
-    found: dict[str, float] = {}
-    while len(found) < len(ids) and cluster.next_time() <= until_s:
+    """Run the cluster until these jobs have started, or time is up."""
+    result: dict[str, float] = {}
+    while len(result) < len(ids) and cluster.next_time() <= until_s:
         for happening in cluster.advance(cluster.next_time()):
             if happening.kind == "started" and happening.job in ids:
-                found[happening.job] = happening.time_s
-    return found
+                result[happening.job] = happening.time_s
+    return result
 
 
 def _task(owner: dict[str, Workflow], key: str) -> Task:
-    """The task behind ``workflow/task``."""
+    """Return the task of ``workflow/task``."""
     return owner[key].tasks[key.partition("/")[2]]
 
 
 def task_by_task(arena: Arena, case: Case) -> Result:
-    """Each task becomes a job when its parents are done (SC'09 Figure 2b)."""
-    wanted, until_s = case.wanted, case.wanted.deadline_s + _AFTER_S
-    piece = as_piece(wanted.workflows[0])
+    """Submit each task as a job when its parents are done (SC'09 Figure 2b)."""
+    workflow_set, until_s = case.workflow_set, case.workflow_set.deadline_s + _AFTER_S
+    piece = as_piece(workflow_set.workflows[0])
     cluster = arena.cluster(case, _better(arena, case, piece.procs, piece.makespan_s), until_s)
-    left = {f"{w.name}/{t}": set(w.tasks[t].parents) for w in wanted.workflows for t in w.tasks}
-    owner = {f"{w.name}/{t}": w for w in wanted.workflows for t in w.tasks}
+    left = {
+        f"{w.name}/{t}": set(w.tasks[t].parents) for w in workflow_set.workflows for t in w.tasks
+    }
+    owner = {f"{w.name}/{t}": w for w in workflow_set.workflows for t in w.tasks}
     ends: dict[str, float] = {}
     submitted: dict[str, float] = {}
     binding: list[float] = []
@@ -129,7 +140,7 @@ def task_by_task(arena: Arena, case: Case) -> Result:
             if key not in submitted and not parents:
                 task = _task(owner, key)
                 run_s = max(1.0, task.runtime_s)
-                cluster.submit(Job(key, task.procs, _PAD * run_s, run_s), now_s)
+                cluster.submit(BatchJob(key, task.procs, _PAD * run_s, run_s), now_s)
                 submitted[key] = now_s
 
     submit_ready(0.0)
@@ -145,58 +156,60 @@ def task_by_task(arena: Arena, case: Case) -> Result:
                 submit_ready(happening.time_s)
     done = [
         max((ends.get(f"{w.name}/{t}", math.inf) for t in w.tasks), default=0.0)
-        for w in wanted.workflows
+        for w in workflow_set.workflows
     ]
-    held = sum(t.procs * t.runtime_s for key in ends for t in (_task(owner, key),))
-    return _result(case, done, held, 0.0, sum(binding) / len(wanted.workflows))
+    reserved = sum(t.procs * t.runtime_s for key in ends for t in (_task(owner, key),))
+    return _result(case, done, reserved, 0.0, sum(binding) / len(workflow_set.workflows))
 
 
 def slot_each(arena: Arena, case: Case) -> Result:
-    """One job for each workflow, submitted at once to the better machine."""
-    pieces = [as_piece(w) for w in case.wanted.workflows]
-    until_s = case.wanted.deadline_s + _AFTER_S
+    """Submit one job for each workflow, at once, to the better machine."""
+    pieces = [as_piece(w) for w in case.workflow_set.workflows]
+    until_s = case.workflow_set.deadline_s + _AFTER_S
     machine = _better(arena, case, pieces[0].procs, _PAD * pieces[0].makespan_s)
     cluster = arena.cluster(case, machine, until_s)
     for n, piece in enumerate(pieces):
-        cluster.submit(Job(f"s{n}", piece.procs, _PAD * piece.makespan_s, piece.makespan_s), 0.0)
+        cluster.submit(
+            BatchJob(f"s{n}", piece.procs, _PAD * piece.makespan_s, piece.makespan_s), 0.0
+        )
     started = _starts(cluster, {f"s{n}" for n in range(len(pieces))}, until_s)
     done = [started.get(f"s{n}", math.inf) + p.makespan_s for n, p in enumerate(pieces)]
-    held = sum(p.procs * p.makespan_s for n, p in enumerate(pieces) if f"s{n}" in started)
-    return _result(case, done, held, 0.0, max(started.values(), default=math.inf))
+    reserved = sum(p.procs * p.makespan_s for n, p in enumerate(pieces) if f"s{n}" in started)
+    return _result(case, done, reserved, 0.0, max(started.values(), default=math.inf))
 
 
-def one_slot(arena: Arena, case: Case) -> Result:
-    """One job for all workflows, side by side as far as the machine is wide."""
-    pieces = [as_piece(w) for w in case.wanted.workflows]
-    beside = max(1, min(len(pieces), arena.procs // pieces[0].procs))
-    rounds = math.ceil(len(pieces) / beside)
-    procs, length_s = beside * pieces[0].procs, rounds * pieces[0].makespan_s
-    until_s = case.wanted.deadline_s + _AFTER_S
+def single_slot(arena: Arena, case: Case) -> Result:
+    """Submit one job for all workflows, in parallel as far as the machine is wide."""
+    pieces = [as_piece(w) for w in case.workflow_set.workflows]
+    overrides = max(1, min(len(pieces), arena.procs // pieces[0].procs))
+    rounds = math.ceil(len(pieces) / overrides)
+    procs, length_s = overrides * pieces[0].procs, rounds * pieces[0].makespan_s
+    until_s = case.workflow_set.deadline_s + _AFTER_S
     cluster = arena.cluster(case, _better(arena, case, procs, _PAD * length_s), until_s)
-    cluster.submit(Job("s", procs, _PAD * length_s, length_s), 0.0)
+    cluster.submit(BatchJob("s", procs, _PAD * length_s, length_s), 0.0)
     start_s = _starts(cluster, {"s"}, until_s).get("s", math.inf)
-    done = [start_s + (1 + n // beside) * p.makespan_s for n, p in enumerate(pieces)]
-    held = procs * length_s if math.isfinite(start_s) else 0.0
-    return _result(case, done, held, 0.0, start_s)
+    done = [start_s + (1 + n // overrides) * p.makespan_s for n, p in enumerate(pieces)]
+    reserved = procs * length_s if math.isfinite(start_s) else 0.0
+    return _result(case, done, reserved, 0.0, start_s)
 
 
 def reservation(arena: Arena, case: Case) -> Result:
-    """What would have been, had the processors been reserved days before: the ideal, for
-    comparison."""
-    pieces = [as_piece(w) for w in case.wanted.workflows]
-    beside = max(1, min(len(pieces), arena.procs // pieces[0].procs))
-    done = [(1 + n // beside) * p.makespan_s for n, p in enumerate(pieces)]
+    """Return the ideal for comparison: processors reserved days before."""
+    pieces = [as_piece(w) for w in case.workflow_set.workflows]
+    overrides = max(1, min(len(pieces), arena.procs // pieces[0].procs))
+    done = [(1 + n // overrides) * p.makespan_s for n, p in enumerate(pieces)]
     return _result(case, done, sum(p.procs * p.makespan_s for p in pieces), 0.0, 0.0)
 
 
 def _race(arena: Arena, case: Case, until_s: float) -> dict[int, float]:
-    """Starts of the workflows' jobs, each waiting at both machines until it starts at one."""
-    pieces = [as_piece(w) for w in case.wanted.workflows]
+    """Return the starts of the workflows' jobs, each waiting at both machines until it starts at
+    one."""
+    pieces = [as_piece(w) for w in case.workflow_set.workflows]
     clusters = [arena.cluster(case, machine, until_s) for machine in (0, 1)]
     for n, piece in enumerate(pieces):
         for cluster in clusters:
             cluster.submit(
-                Job(f"s{n}", piece.procs, _PAD * piece.makespan_s, piece.makespan_s), 0.0
+                BatchJob(f"s{n}", piece.procs, _PAD * piece.makespan_s, piece.makespan_s), 0.0
             )
     names, started = {f"s{n}": n for n in range(len(pieces))}, dict[int, float]()
     while len(started) < len(pieces):
@@ -209,68 +222,74 @@ def _race(arena: Arena, case: Case, until_s: float) -> dict[int, float]:
             if happening.kind == "started" and number is not None and number not in started:
                 started[number] = now_s
                 clusters[1 - first].advance(now_s)
-                clusters[1 - first].withdraw(happening.job)
+                clusters[1 - first].cancel(happening.job)
     return started
 
 
 def race(arena: Arena, case: Case) -> Result:
-    """The job of every workflow waits at both machines; where one starts, the other is
-    withdrawn."""
-    pieces = [as_piece(w) for w in case.wanted.workflows]
-    started = _race(arena, case, case.wanted.deadline_s + _AFTER_S)
+    """Queue the job of every workflow at both machines; where one starts, the other is
+    cancelled."""
+    pieces = [as_piece(w) for w in case.workflow_set.workflows]
+    started = _race(arena, case, case.workflow_set.deadline_s + _AFTER_S)
     done = [started.get(n, math.inf) + p.makespan_s for n, p in enumerate(pieces)]
-    held = sum(p.procs * p.makespan_s for n, p in enumerate(pieces) if n in started)
-    return _result(case, done, held, 0.0, max(started.values(), default=math.inf))
+    reserved = sum(p.procs * p.makespan_s for n, p in enumerate(pieces) if n in started)
+    return _result(case, done, reserved, 0.0, max(started.values(), default=math.inf))
 
 
 def _patience(case: Case) -> float:
-    """Until when the cloud could still be in time, with a quarter of a boot to spare."""
-    makespan_s = as_piece(case.wanted.workflows[0]).makespan_s
-    return max(0.0, case.wanted.deadline_s - makespan_s - 1.25 * BOOT_S)
+    """Return until when the cloud could still be in time, with a quarter of a boot as slack."""
+    makespan_s = as_piece(case.workflow_set.workflows[0]).makespan_s
+    return max(0.0, case.workflow_set.deadline_s - makespan_s - 1.25 * BOOT_S)
 
 
 def _turn_to_cloud(arena: Arena, case: Case, started: dict[int, float]) -> Result:
-    """What has not started in time goes to the cloud, as far as it is needed and there is room."""
-    pieces = [as_piece(w) for w in case.wanted.workflows]
+    """Move jobs that have not started in time to the cloud, as far as needed and as capacity
+    allows."""
+    pieces = [as_piece(w) for w in case.workflow_set.workflows]
     piece, patience_s = pieces[0], _patience(case)
     done = {n: start_s + pieces[n].makespan_s for n, start_s in started.items()}
     waiting = [n for n in range(len(pieces)) if n not in done]
-    buy = waiting[: max(0, min(case.wanted.needed - len(done), arena.cloud_procs // piece.procs))]
-    luck = stream(case.number, "cloud").random((len(buy), 2))
-    lucky = [n for n, (granted, _) in zip(buy, luck, strict=True) if granted < GRANTED]
+    buy = waiting[
+        : max(0, min(case.workflow_set.needed - len(done), arena.cloud_procs // piece.procs))
+    ]
+    failures = stream(case.number, "cloud").random((len(buy), 2))
+    lucky = [n for n, (granted, _) in zip(buy, failures, strict=True) if granted < GRANTED]
     nodes, hours = math.ceil(piece.procs / CORES), math.ceil((BOOT_S + piece.makespan_s) / 3600.0)
-    for n, (_, lives) in zip(buy, luck, strict=True):
+    for n, (_, lifetimes_s) in zip(buy, failures, strict=True):
         if n in lucky:
-            done[n] = patience_s + BOOT_S + pieces[n].makespan_s if lives < LIVES else math.inf
+            done[n] = (
+                patience_s + BOOT_S + pieces[n].makespan_s if lifetimes_s < LIFETIMES else math.inf
+            )
     times = [done.get(n, math.inf) for n in range(len(pieces))]
-    held = sum(pieces[n].procs * pieces[n].makespan_s for n in done)
+    reserved = sum(pieces[n].procs * pieces[n].makespan_s for n in done)
     usd = len(lucky) * nodes * hours * USD_PER_HOUR
-    return _result(case, times, held + len(lucky) * nodes * CORES * BOOT_S, usd, patience_s)
+    return _result(case, times, reserved + len(lucky) * nodes * CORES * BOOT_S, usd, patience_s)
 
 
 def then_cloud(arena: Arena, case: Case) -> Result:
-    """As one job each; what has not started when only the cloud could still be in time goes
+    """Submit one job each; those not started when only the cloud could still be in time go
     there."""
-    pieces, patience_s = [as_piece(w) for w in case.wanted.workflows], _patience(case)
+    pieces, patience_s = [as_piece(w) for w in case.workflow_set.workflows], _patience(case)
     machine = _better(arena, case, pieces[0].procs, _PAD * pieces[0].makespan_s)
     cluster = arena.cluster(case, machine, patience_s)
-    for n, one in enumerate(pieces):
-        cluster.submit(Job(f"s{n}", one.procs, _PAD * one.makespan_s, one.makespan_s), 0.0)
+    for n, piece in enumerate(pieces):
+        cluster.submit(
+            BatchJob(f"s{n}", piece.procs, _PAD * piece.makespan_s, piece.makespan_s), 0.0
+        )
     names = {f"s{n}": n for n in range(len(pieces))}
     started = _starts(cluster, set(names), patience_s)
     return _turn_to_cloud(arena, case, {names[key]: at_s for key, at_s in started.items()})
 
 
 def race_then_cloud(arena: Arena, case: Case) -> Result:
-    """Both: the race, and the cloud for what it leaves. The most that can be done without a
-    planner."""
+    """Combine both: the race, and the cloud for the rest. The best strategy without a planner."""
     return _turn_to_cloud(arena, case, _race(arena, case, _patience(case)))
 
 
 RIVALS: dict[str, Callable[[Arena, Case], Result]] = {
     "task by task": task_by_task,
     "slot each": slot_each,
-    "one slot": one_slot,
+    "one slot": single_slot,
     "reservation (ideal)": reservation,
     "race": race,
     "wait, then cloud": then_cloud,

@@ -1,10 +1,11 @@
-"""Are promises kept, and what do people lose who have none?
+"""Kept promises, and the losses of strategies without them.
 
-From each log, instants are drawn; at each, a set of one to eight like workflows (LEAD, or the
+From each log, instants are drawn; at each, a set of one to eight similar workflows (LEAD, or the
 recorded ones given with --workflow), a deadline of 1.3 to 4 times the critical path, a quarter to
-all of them needed. vgrads plans with what was known then and executes on simulated sites that
-replay what came; so do strategies without a planner. The arena: the log's machine at two
-independent instants, and a paid cloud with room for two of LEAD that refuses one slot in twenty.
+all of them needed. vgrads plans with the information at that time and executes on simulated sites
+that replay the recorded load; so do strategies without a planner. The arena: the log's machine at
+two independent instants, and a paid cloud with room for two LEAD workflows that refuses one slot in
+twenty.
 
 With --recorded there is no simulated queue: slots are real jobs of the log, each ready when it
 really started (:mod:`vgrads.research.promises.recorded_promises`).
@@ -29,7 +30,7 @@ from rich.console import Console
 from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
-from vgrads.api.queues.histories import AS_ASKED
+from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.kernel.errors import InputError
 from vgrads.qbets.predictor import Settings
 from vgrads.research.picture import diagrams
@@ -43,15 +44,21 @@ from vgrads.research.promises.arena import (
     rescheduled,
 )
 from vgrads.research.promises.future import contradiction
-from vgrads.research.promises.ours import OURS, PAPER, play
+from vgrads.research.promises.ours import OURS, PAPER, simulate
 from vgrads.research.promises.recorded_promises import (
-    Extent,
+    RecordedExtent,
     as_document,
     as_text,
     recorded_study,
     write_recorded,
 )
-from vgrads.research.promises.reliability import BIN_HEAD, Row, bin_rows, reliability, sentences
+from vgrads.research.promises.reliability import (
+    BIN_HEAD,
+    PromiseRow,
+    bin_rows,
+    reliability,
+    sentences,
+)
 from vgrads.research.promises.replication import lead
 from vgrads.research.promises.rivals import RIVALS
 from vgrads.research.report import (
@@ -86,7 +93,7 @@ _PARTS = 2  # of a log: each learns from all of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StudyWork:
     """Some cases of one log, for one process."""
 
     log: Path
@@ -97,9 +104,9 @@ class Work:
     parts: int
 
 
-def cases_of(work: Work) -> Iterator[tuple[Arena, Arena, Case]]:
-    """The cases of one log with the arenas that they are played in; the second knows past waits
-    alone."""
+def cases_of(work: StudyWork) -> Iterator[tuple[Arena, Arena, Case]]:
+    """Return the cases of one log with the arenas of their simulation; the second uses past waits
+    only."""
     log = rescheduled(read_enough(work.log))
     pairs = draw_instants(log, work.count, work.seed, _HORIZON_S)
     mine = [(n, pair) for n, pair in enumerate(pairs) if n % work.parts == work.part]
@@ -107,34 +114,42 @@ def cases_of(work: Work) -> Iterator[tuple[Arena, Arena, Case]]:
     procs = most_busy(log)
     ours, past = (
         Arena(log=log, procs=procs, forecasts=forecasts_at(log, instants, settings))
-        for settings in (AS_ASKED, Settings())
+        for settings in (AS_QUESTION, Settings())
     )
     for number, pair in mine:
         yield ours, past, draw_case(number, work.seed, pair, work.shapes)
 
 
-def _rows(work: Work) -> list[Row]:
-    name, found = history_name(work.log), []
+def _rows(work: StudyWork) -> list[PromiseRow]:
+    name, results = history_name(work.log), []
     for ours, past, case in cases_of(work):
-        played = {key: strategy(past, case) for key, strategy in RIVALS.items()}
-        played[PAPER] = play(past.grid(case), case, PAPER)
-        played[OURS] = play(ours.grid(case), case, OURS)
-        played[BY_PAST] = play(past.grid(case), case, OURS)
-        found += [
-            Row(log=name, case=case.number, strategy=key, needed=case.wanted.needed, result=result)
-            for key, result in played.items()
+        simulated = {key: strategy(past, case) for key, strategy in RIVALS.items()}
+        simulated[PAPER] = simulate(past.grid(case), case, PAPER)
+        simulated[OURS] = simulate(ours.grid(case), case, OURS)
+        simulated[BY_PAST] = simulate(past.grid(case), case, OURS)
+        results += [
+            PromiseRow(
+                log=name,
+                case=case.number,
+                strategy=key,
+                needed=case.workflow_set.needed,
+                result=result,
+            )
+            for key, result in simulated.items()
         ]
-    return found
+    return results
 
 
 def _refusal(path: Path) -> str:
-    """Why sets are not played in the future of this log; empty where they are."""
+    """Return why sets are not simulated in the future of this log; empty where they are."""
     log = rescheduled(read_enough(path))
     return contradiction(log, most_busy(log))
 
 
-def study(logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow]) -> list[Row]:
-    """All logs, on all cores, with a progress bar."""
+def study(
+    logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow]
+) -> list[PromiseRow]:
+    """Study all logs, on all cores, with a progress bar."""
     bar = Console(stderr=True)
     with ProcessPoolExecutor() as pool:
         refused = dict(zip(logs, pool.map(_refusal, logs), strict=True))
@@ -143,12 +158,12 @@ def study(logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow
                 bar.print(f"{path}: {why}", soft_wrap=True, highlight=False)
         if all(refused.values()):
             raise InputError(
-                "no log has a future that can be played",
+                "no log has a future that can be simulated",
                 where="logs",
                 fix="with --recorded none is needed",
             )
         works = [
-            Work(log=p, count=count, seed=seed, shapes=tuple(shapes), part=n, parts=_PARTS)
+            StudyWork(log=p, count=count, seed=seed, shapes=tuple(shapes), part=n, parts=_PARTS)
             for p in logs
             if not refused[p]
             for n in range(_PARTS)
@@ -159,22 +174,22 @@ def study(logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow
         ]
 
 
-def scoreboard(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each strategy: share kept with its interval, hours, dollars."""
+def scoreboard(rows: Sequence[PromiseRow]) -> list[list[str]]:
+    """Return a line for each strategy: share kept with its interval, hours, dollars."""
     lines = []
     for strategy in dict.fromkeys(row.strategy for row in rows):
-        played = [row.result for row in rows if row.strategy == strategy]
-        kept = sum(r.kept for r in played)
-        low, high = proportion_confint(kept, len(played), method="wilson")
+        simulated = [row.result for row in rows if row.strategy == strategy]
+        retained = sum(r.kept for r in simulated)
+        low, high = proportion_confint(retained, len(simulated), method="wilson")
         means = [
-            np.mean([getattr(r, name) for r in played])
-            for name in ("in_time", "held_hours", "used_hours", "usd", "planning_s")
+            np.mean([getattr(r, name) for r in simulated])
+            for name in ("in_time", "slot_hours", "used_hours", "usd", "planning_s")
         ]
         lines.append(
             [
                 strategy,
-                str(len(played)),
-                f"{kept / len(played):.3f}",
+                str(len(simulated)),
+                f"{retained / len(simulated):.3f}",
                 f"{low:.3f}–{high:.3f}",
                 f"{means[0]:.2f}",
                 f"{means[1]:.1f}",
@@ -186,22 +201,22 @@ def scoreboard(rows: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
-    """The reliability diagram, and the share kept by strategy and log."""
+def draw(rows: Sequence[PromiseRow], path: Path) -> None:
+    """Draw the reliability diagram, and the share kept by strategy and log."""
     logs = list(dict.fromkeys(row.log for row in rows))
     strategies = list(dict.fromkeys(row.strategy for row in rows))
     with diagrams(path, 2, (13, 4.6)) as axes:
         axes[0].plot([0, 1], [0, 1], color="#999", linestyle=":")
         for strategy in (s for s in strategies if reliability(rows, s)):
-            found = reliability(rows, strategy)
-            if found is None:
+            result = reliability(rows, strategy)
+            if result is None:
                 continue
-            middle = [b.promised for b in found.bins]
-            reach = np.array([[b.kept - b.low, b.high - b.kept] for b in found.bins]).T
+            middle = [b.promised for b in result.bins]
+            error_bars = np.array([[b.kept - b.low, b.high - b.kept] for b in result.bins]).T
             axes[0].errorbar(
                 middle,
-                [b.kept for b in found.bins],
-                yerr=np.maximum(reach, 0),
+                [b.kept for b in result.bins],
+                yerr=np.maximum(error_bars, 0),
                 fmt="o-",
                 capsize=2,
                 label=strategy,
@@ -226,18 +241,18 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         axes[1].legend(frameon=False, fontsize="small")
 
 
-def document(rows: Sequence[Row]) -> dict[str, Any]:
-    """Everything as JSON: each set by each strategy, and the reliabilities."""
+def document(rows: Sequence[PromiseRow]) -> dict[str, Any]:
+    """Return the JSON document: each set by each strategy, and the reliabilities."""
     strategies = dict.fromkeys(row.strategy for row in rows)
-    found = {s: reliability(rows, s) for s in strategies}
+    result = {s: reliability(rows, s) for s in strategies}
     return {
         "rows": as_json([asdict(row) for row in rows]),
-        "reliability": {s: asdict(r) for s, r in found.items() if r is not None},
+        "reliability": {s: asdict(r) for s, r in result.items() if r is not None},
     }
 
 
-def write_report(rows: Sequence[Row], path: Path) -> None:
-    """The page: picture, all logs, each log."""
+def write_report(rows: Sequence[PromiseRow], path: Path) -> None:
+    """Write the page: picture, all logs, each log."""
     parts = [
         picture(lambda file: draw(rows, file)),
         *map(paragraph, sentences(rows)),
@@ -257,7 +272,7 @@ def write_report(rows: Sequence[Row], path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = study_parser("promises", __doc__)
     parser.add_argument("logs", nargs="+", type=Path)
-    parser.add_argument("--count", type=int, default=100, help="sets for each log")
+    parser.add_argument("--count", type=int, default=100, help="number of sets for each log")
     parser.add_argument(
         "--workflow",
         action="append",
@@ -274,17 +289,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--jobs",
         type=int,
         default=20_000,
-        help="of each log, with --recorded: so many from its beginning",
+        help="with --recorded: number of jobs to read from the beginning of each log",
     )
     chosen = parser.parse_args(arguments)
     need_files([*chosen.logs, *chosen.workflow])
     shapes = [load_workflow(path) for path in chosen.workflow] or [lead()]
     if chosen.recorded:
-        extent = Extent(count=chosen.count, jobs=chosen.jobs, seed=chosen.seed)
-        found = recorded_study(chosen.logs, extent, shapes)
+        extent = RecordedExtent(count=chosen.count, jobs=chosen.jobs, seed=chosen.seed)
+        results = recorded_study(chosen.logs, extent, shapes)
         if chosen.report:
-            write_recorded(found, chosen.report)
-        text = json.dumps(as_document(found), allow_nan=False) if chosen.json else as_text(found)
+            write_recorded(results, chosen.report)
+        text = (
+            json.dumps(as_document(results), allow_nan=False) if chosen.json else as_text(results)
+        )
         sys.stdout.write(text + "\n")
         return
     rows = study(chosen.logs, chosen.count, chosen.seed, shapes)

@@ -1,8 +1,7 @@
-"""Table 1 of SC'09 on recorded load: how long do LEAD workflows take by each way of getting
-processors?
+"""Table 1 of SC'09 on recorded load: time of LEAD workflows by each way of getting processors.
 
-The paper projects averages from history; here every way is played at many instants of a log, among
-the load that came, and its whole distribution is shown. Rows as in the paper: an advance
+The paper projects averages from history; here every way is simulated at many instants of a log,
+under the recorded load, and its whole distribution is shown. Rows as in the paper: an advance
 reservation; task by task through the queue; one slot for one, six and eight workflows; and vgrads
 over the machine at two instants and a cloud as wide as the paper had (128), for six of eight
 workflows within the deadline. LEAD has 16 processors at its widest.
@@ -33,9 +32,9 @@ from vgrads.research.promises.arena import (
     most_busy,
     rescheduled,
 )
-from vgrads.research.promises.ours import play
+from vgrads.research.promises.ours import simulate
 from vgrads.research.promises.replication import lead
-from vgrads.research.promises.rivals import Result, one_slot, reservation, task_by_task
+from vgrads.research.promises.rivals import Result, reservation, single_slot, task_by_task
 from vgrads.research.report import (
     as_json,
     html_table,
@@ -74,9 +73,8 @@ _HORIZON_S = 3 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One way on one log: totals and bindings at each instant, ``inf`` where it did not come
-    about."""
+class Table1Row:
+    """One way on one log: totals and bindings at each instant, ``inf`` where it failed."""
 
     log: str
     way: str
@@ -85,54 +83,55 @@ class Line:
 
 
 def case_of(number: int, count: int, needed: int, instants: tuple[float, float]) -> Case:
-    """``needed`` of so many LEAD workflows within two hours."""
-    wanted = WorkflowSet(
+    """Return a case of ``needed`` out of ``count`` LEAD workflows within two hours."""
+    workflow_set = WorkflowSet(
         name=f"lead-{number}",
         workflows=tuple(lead().renamed(f"w{n}") for n in range(count)),
         deadline_s=DEADLINE_S,
         needed=needed,
         probability=0.9,
     )
-    return Case(number=number, wanted=wanted, instants=instants)
+    return Case(number=number, workflow_set=workflow_set, instants=instants)
 
 
 def _total(result: Result, needed: int) -> float:
-    """When so many were done."""
+    """Return when ``needed`` workflows were done."""
     return sorted(result.done_s)[needed - 1]
 
 
 def _at_instant(job: tuple[Arena, int, tuple[float, float]]) -> dict[str, tuple[float, float]]:
     arena, number, instants = job
     make = partial(case_of, number, instants=instants)
-    one, six, eight, ours = make(1, 1), make(6, 6), make(8, 8), make(8, 6)
-    played = {
-        "advance reservation (1)": (reservation(arena, one), 1),
-        "task by task (1)": (task_by_task(arena, one), 1),
-        "single slot (1)": (one_slot(arena, one), 1),
-        "single slot (6)": (one_slot(arena, six), 6),
-        "single slot (8)": (one_slot(arena, eight), 8),
-        "vgES / vgrads (6 of 8)": (play(arena.grid(ours), ours, "vgrads"), 6),
+    case, six, eight, ours = make(1, 1), make(6, 6), make(8, 8), make(8, 6)
+    simulated = {
+        "advance reservation (1)": (reservation(arena, case), 1),
+        "task by task (1)": (task_by_task(arena, case), 1),
+        "single slot (1)": (single_slot(arena, case), 1),
+        "single slot (6)": (single_slot(arena, six), 6),
+        "single slot (8)": (single_slot(arena, eight), 8),
+        "vgES / vgrads (6 of 8)": (simulate(arena.grid(ours), ours, "vgrads"), 6),
     }
     return {
-        way: (_total(result, needed), result.binding_s) for way, (result, needed) in played.items()
+        way: (_total(result, needed), result.binding_s)
+        for way, (result, needed) in simulated.items()
     }
 
 
-def study(logs: Sequence[Path], count: int, seed: int) -> list[Line]:
-    """All logs, on all cores, with a progress bar."""
-    found: list[Line] = []
+def study(logs: Sequence[Path], count: int, seed: int) -> list[Table1Row]:
+    """Study all logs, on all cores, with a progress bar."""
+    table1_rows: list[Table1Row] = []
     with ProcessPoolExecutor() as pool:
         for path in logs:
             log = rescheduled(read_enough(path))
             pairs = draw_instants(log, count, seed, _HORIZON_S)
-            known = forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings())
+            knowns = forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings())
             procs = most_busy(log)
             jobs = [
                 (
                     Arena(
                         log=log,
                         procs=procs,
-                        forecasts={at_s: known[at_s] for at_s in pair},
+                        forecasts={at_s: knowns[at_s] for at_s in pair},
                         cloud_procs=128,
                     ),
                     n,
@@ -146,21 +145,21 @@ def study(logs: Sequence[Path], count: int, seed: int) -> list[Line]:
                 total=len(jobs),
                 console=Console(stderr=True),
             )
-            played = list(bar)
-            found += [
-                Line(
+            simulated = list(bar)
+            table1_rows += [
+                Table1Row(
                     log=history_name(path),
                     way=way,
-                    totals_s=tuple(p[way][0] for p in played),
-                    bindings_s=tuple(p[way][1] for p in played),
+                    totals_s=tuple(p[way][0] for p in simulated),
+                    bindings_s=tuple(p[way][1] for p in simulated),
                 )
                 for way in PAPER_S
             ]
-    return found
+    return table1_rows
 
 
-def rows_of(lines: Sequence[Line]) -> list[list[str]]:
-    """The table: paper's total, ours as a distribution."""
+def rows_of(lines: Sequence[Table1Row]) -> list[list[str]]:
+    """Return the table: paper's total, ours as a distribution."""
     rows = []
     for line in lines:
         totals = np.array(line.totals_s)
@@ -185,13 +184,15 @@ def _seconds(value: float) -> str:
     return f"{value:,.0f}" if np.isfinite(value) else "never"
 
 
-def draw(lines: Sequence[Line], path: Path) -> None:
-    """For each way the share of instants at which it was done within a time; the paper's total
+def draw(lines: Sequence[Table1Row], path: Path) -> None:
+    """Draw for each way the share of instants at which it was done within a time; the paper's total
     dotted."""
     logs = list(dict.fromkeys(line.log for line in lines))
     with diagrams(path, len(logs), (5.2 * len(logs), 4.2)) as axes:
         for axis, log in zip(axes, logs, strict=True):
-            for number, line in enumerate(one for one in lines if one.log == log):
+            for number, line in enumerate(
+                table1_row for table1_row in lines if table1_row.log == log
+            ):
                 hours = np.sort(np.array(line.totals_s)) / 3600.0
                 shares = np.arange(1, len(hours) + 1) / len(hours)
                 axis.step(
@@ -217,7 +218,7 @@ def draw(lines: Sequence[Line], path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = study_parser("table1", __doc__)
     parser.add_argument("logs", nargs="+", type=Path)
-    parser.add_argument("--count", type=int, default=200, help="instants of each log")
+    parser.add_argument("--count", type=int, default=200, help="number of instants of each log")
     chosen = parser.parse_args(arguments)
     need_files(chosen.logs)
     lines = study(chosen.logs, chosen.count, chosen.seed)

@@ -2,9 +2,9 @@
 sites.
 
 The LEAD set (six of eight within two hours) is planned and run at several instants of the sites'
-histories. Drawn: for each site the mean time from asking for a slot until it is ready, with the
-least and the most; for the first run the planning events, and binding and execution as lines from
-their beginning to their end.
+histories. Drawn: for each site the mean time from the request of a slot until it is ready, with
+minimum and maximum; for the first run the planning events, and binding and execution as lines from
+start to end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 
 from vgrads.api.config import embedded_data
-from vgrads.api.plans.execution import Outcome
+from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.kernel.streams import stream
 from vgrads.research.picture import diagrams
@@ -43,8 +43,7 @@ HEAD = ("site", "slots", "mean binding (s)", "least", "most")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Something that took its time: ``what`` is planning, binding or execution; seconds from its
-    zero."""
+    """A phase: ``what`` is planning, binding or execution; seconds from its zero."""
 
     what: str
     name: str
@@ -53,8 +52,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
-    """A slot of some run: how long from asking until ready."""
+class ObservedBinding:
+    """A slot of some run: the time from request until ready."""
 
     run: int
     site: str
@@ -62,74 +61,72 @@ class Binding:
 
 
 def _planned(at_s: float, number: int) -> tuple[Planned, list[Span]]:
-    """A plan and when its parts were worked out (wall-clock seconds)."""
+    """Return a plan and when its parts were computed (wall-clock seconds)."""
     folder = embedded_data()
-    wanted, _ = load_set(folder / "lead-storm.yaml")
+    workflow_set, _ = load_set(folder / "lead-storm.yaml")
     begin = time.perf_counter()
     grid = open_grid(load_catalog(folder / "sites.toml"), at_s)
     read_s = time.perf_counter() - begin
-    planned = plan_set(wanted, grid, number)
+    planned = plan_set(workflow_set, grid, number)
     spans = [Span(what="planning", name="read and learn histories", start_s=0.0, end_s=read_s)]
     at = read_s
-    names = {"procure": "ask all sites"}
+    names = {"procure": "query all sites"}
     for name, seconds in planned.plan.seconds.items():
         shown = names.get(name, f"phase {name}")
         spans.append(Span(what="planning", name=shown, start_s=at, end_s=at + seconds))
         at += seconds
     end_s = time.perf_counter() - begin
-    spans.append(
-        Span(what="planning", name="play the plan through", start_s=at, end_s=max(at, end_s))
-    )
+    spans.append(Span(what="planning", name="simulate the plan", start_s=at, end_s=max(at, end_s)))
     return planned, spans
 
 
-def _spans(planned: Planned, outcome: Outcome) -> list[Span]:
-    """Binding of slots and execution of workflows, in seconds of the run."""
-    found = []
+def _spans(planned: Planned, outcome: RunOutcome) -> list[Span]:
+    """Return binding of slots and execution of workflows, in seconds of the run."""
+    results = []
     for slot, record in sorted(outcome.state.slots.items()):
-        if record.asked_s is not None and record.ready_s is not None:
-            found.append(
-                Span(what="binding", name=slot, start_s=record.asked_s, end_s=record.ready_s)
+        if record.requested_s is not None and record.ready_s is not None:
+            results.append(
+                Span(what="binding", name=slot, start_s=record.requested_s, end_s=record.ready_s)
             )
-    for workflow in planned.wanted.workflows:
+    for workflow in planned.workflow_set.workflows:
         ran = [
             r
-            for key, r in outcome.state.copies.items()
+            for key, r in outcome.state.replicas.items()
             if key[0] == workflow.name and r.end_s > r.start_s > 0
         ]
         if ran:
             first, last = min(r.start_s for r in ran), max(r.end_s for r in ran)
-            found.append(Span(what="execution", name=workflow.name, start_s=first, end_s=last))
-    return found
+            results.append(Span(what="execution", name=workflow.name, start_s=first, end_s=last))
+    return results
 
 
-def study(runs: int, seed: int) -> tuple[list[Binding], list[Span], list[bool]]:
-    """All runs with a progress bar: bindings, the first run's spans, whether promises were kept."""
+def study(runs: int, seed: int) -> tuple[list[ObservedBinding], list[Span], list[bool]]:
+    """Run all with a progress bar: bindings, the first run's spans, whether promises were kept."""
     instants = stream(seed, "timeline").uniform(0.4, 0.9, runs)
-    bindings, spans, kept = [], list[Span](), []
+    bindings, spans, retained = [], list[Span](), []
     last_s = min(
         log.end_s for log in open_grid(load_catalog(embedded_data() / "sites.toml")).logs.values()
     )
     for number, share in enumerate(track(instants, "running", console=Console(stderr=True))):
         planned, planning = _planned(float(share) * last_s, number)
-        case = Case(number=number, wanted=planned.wanted, instants=(0.0, 0.0))
+        case = Case(number=number, workflow_set=planned.workflow_set, instants=(0.0, 0.0))
         outcome, _ = run_case(planned, case)
-        kept.append(outcome.kept)
+        retained.append(outcome.kept)
         spans = spans or [*planning, *_spans(planned, outcome)]
         bindings += [
-            Binding(
+            ObservedBinding(
                 run=number,
-                site=outcome.book.uses[slot].slot.site,
-                seconds=record.ready_s - record.asked_s,
+                site=outcome.execution.uses[slot].slot.site,
+                seconds=record.ready_s - record.requested_s,
             )
             for slot, record in outcome.state.slots.items()
-            if record.ready_s is not None and record.asked_s is not None
+            if record.ready_s is not None and record.requested_s is not None
         ]
-    return bindings, spans, kept
+    return bindings, spans, retained
 
 
-def rows_of(bindings: Sequence[Binding]) -> list[list[str]]:
-    """A line for each site."""
+def rows_of(bindings: Sequence[ObservedBinding]) -> list[list[str]]:
+    """Return a line for each site."""
     rows = []
     for site in sorted({b.site for b in bindings}):
         seconds = [b.seconds for b in bindings if b.site == site]
@@ -145,19 +142,19 @@ def rows_of(bindings: Sequence[Binding]) -> list[list[str]]:
     return rows
 
 
-def draw_bindings(bindings: Sequence[Binding], path: Path) -> None:
-    """Figure 5: a bar for each site, the least and the most as error bars."""
+def draw_bindings(bindings: Sequence[ObservedBinding], path: Path) -> None:
+    """Draw Figure 5: a bar for each site, minimum and maximum as error bars."""
     sites = sorted({b.site for b in bindings})
     seconds = [[b.seconds for b in bindings if b.site == site] for site in sites]
     means = np.array([np.mean(s) for s in seconds])
-    reach = [means - [min(s) for s in seconds], np.array([max(s) for s in seconds]) - means]
+    error_bars = [means - [min(s) for s in seconds], np.array([max(s) for s in seconds]) - means]
     with diagrams(path, 1, (9, 3.8)) as axes:
-        axes[0].bar(sites, means / 60, yerr=np.array(reach) / 60, capsize=4, color="#3b7dd8")
+        axes[0].bar(sites, means / 60, yerr=np.array(error_bars) / 60, capsize=4, color="#3b7dd8")
         axes[0].set(ylabel="minutes until ready", title="binding time by site")
 
 
 def draw_spans(spans: Sequence[Span], path: Path) -> None:
-    """Figures 6 and 7: planning in milliseconds, then binding and execution in minutes."""
+    """Draw Figures 6 and 7: planning in milliseconds, then binding and execution in minutes."""
     kinds = {"planning": "#c58a00", "binding": "#3b7dd8", "execution": "#2f8f5b"}
     planning = [s for s in spans if s.what == "planning"]
     later = [s for s in spans if s.what != "planning"]
@@ -181,11 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = study_parser("timeline", __doc__)
     parser.add_argument("--runs", type=int, default=12)
     chosen = parser.parse_args(arguments)
-    bindings, spans, kept = study(chosen.runs, chosen.seed)
-    said = f"{sum(kept)} of {len(kept)} promises were kept."
+    bindings, spans, retained = study(chosen.runs, chosen.seed)
+    text = f"{sum(retained)} of {len(retained)} promises were kept."
     if chosen.report:
         parts = [
-            paragraph(said),
+            paragraph(text),
             picture(lambda file: draw_bindings(bindings, file)),
             html_table(HEAD, rows_of(bindings)),
             picture(lambda file: draw_spans(spans, file)),
@@ -195,11 +192,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         document = {
             "bindings": [asdict(b) for b in bindings],
             "spans": [asdict(s) for s in spans],
-            "kept": kept,
+            "kept": retained,
         }
         sys.stdout.write(json.dumps(document) + "\n")
     else:
-        sys.stdout.write(f"{text_table(HEAD, rows_of(bindings))}\n{said}\n")
+        sys.stdout.write(f"{text_table(HEAD, rows_of(bindings))}\n{text}\n")
 
 
 if __name__ == "__main__":

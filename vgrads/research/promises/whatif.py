@@ -1,8 +1,8 @@
-"""With this history, what could have been promised? A heat map over deadline and fraction.
+"""Possible promises with a history: a heat map over deadline and fraction.
 
-At instants of a log, eight like workflows (LEAD, or one given) are planned for every combination of
-deadline, fraction and budget; counted is how often the plan promises at least what is asked.
-Nothing is executed: this is what an operator can put on a price list.
+At instants of a log, eight similar workflows (LEAD, or a given one) are planned for every
+combination of deadline, fraction and budget; counted is how often the plan promises at least the
+requested probability. Nothing is executed. An operator can use the result as a price list.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _HORIZON_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One combination on one log: how often it could be promised, and what that cost on average."""
+class WhatIfCell:
+    """One combination on one log: how often it could be promised, and its mean cost."""
 
     log: str
     deadline_s: float
@@ -69,7 +69,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class WhatIfQuestion:
     """One combination at all instants of a log."""
 
     arena: Arena
@@ -81,29 +81,29 @@ class Question:
     probability: float
 
 
-def _cell(asked: Question) -> Cell:
+def _cell(what_if_question: WhatIfQuestion) -> WhatIfCell:
     costs = []
-    for number, pair in enumerate(asked.pairs):
-        wanted = WorkflowSet(
+    for number, pair in enumerate(what_if_question.pairs):
+        workflow_set = WorkflowSet(
             name="whatif",
-            workflows=tuple(asked.shape.renamed(f"w{n}") for n in range(COUNT)),
-            deadline_s=asked.deadline_s,
-            needed=asked.needed,
-            probability=asked.probability,
-            budget_usd=asked.budget_usd,
+            workflows=tuple(what_if_question.shape.renamed(f"w{n}") for n in range(COUNT)),
+            deadline_s=what_if_question.deadline_s,
+            needed=what_if_question.needed,
+            probability=what_if_question.probability,
+            budget_usd=what_if_question.budget_usd,
         )
-        case = Case(number=number, wanted=wanted, instants=pair)
-        plan = plan_case(asked.arena.grid(case), case, "vgrads")[0].plan
-        if plan.kept_as_asked:
+        case = Case(number=number, workflow_set=workflow_set, instants=pair)
+        plan = plan_case(what_if_question.arena.grid(case), case, "vgrads")[0].plan
+        if plan.meets_request:
             costs.append(plan.cost_usd)
-    return Cell(
-        log=asked.arena.log.name,
-        deadline_s=asked.deadline_s,
-        needed=asked.needed,
-        budget_usd=asked.budget_usd,
-        probability=asked.probability,
-        instants=len(asked.pairs),
-        promised=len(costs) / len(asked.pairs),
+    return WhatIfCell(
+        log=what_if_question.arena.log.name,
+        deadline_s=what_if_question.deadline_s,
+        needed=what_if_question.needed,
+        budget_usd=what_if_question.budget_usd,
+        probability=what_if_question.probability,
+        instants=len(what_if_question.pairs),
+        promised=len(costs) / len(what_if_question.pairs),
         cost_usd=float(np.mean(costs)) if costs else None,
     )
 
@@ -115,8 +115,8 @@ def study(
     budgets: Sequence[float],
     probability: float,
     seed: int,
-) -> list[Cell]:
-    """Every combination, on all cores, with a progress bar."""
+) -> list[WhatIfCell]:
+    """Run every combination, on all cores, with a progress bar."""
     log = replace(rescheduled(read_enough(log_path)), name=history_name(log_path))
     pairs = tuple(draw_instants(log, count, seed, _HORIZON_S))
     arena = Arena(
@@ -125,8 +125,8 @@ def study(
         forecasts=forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings()),
     )
     path_s = max(1800.0, shape.critical_path_s())
-    asked = [
-        Question(
+    what_if_questions = [
+        WhatIfQuestion(
             arena=arena,
             shape=shape,
             pairs=pairs,
@@ -138,12 +138,14 @@ def study(
         for budget, factor, needed in product(budgets, DEADLINES, NEEDED)
     ]
     with ProcessPoolExecutor() as pool:
-        done = pool.map(_cell, asked)
-        return list(track(done, "planning", total=len(asked), console=Console(stderr=True)))
+        done = pool.map(_cell, what_if_questions)
+        return list(
+            track(done, "planning", total=len(what_if_questions), console=Console(stderr=True))
+        )
 
 
-def draw(cells: Sequence[Cell], path: Path) -> None:
-    """A heat map for each budget: how often promised, and at what mean cost."""
+def draw(cells: Sequence[WhatIfCell], path: Path) -> None:
+    """Draw a heat map for each budget: how often promised, and at what mean cost."""
     budgets = sorted({cell.budget_usd for cell in cells})
     deadlines = sorted({cell.deadline_s for cell in cells})
     with diagrams(path, len(budgets), (4.6 * len(budgets), 4.2)) as axes:
@@ -178,9 +180,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--budget",
         action="append",
         type=float,
-        help="USD, as often as wanted; default: 0, 10 and 30",
+        help="budget in USD, repeatable; default: 0, 10 and 30",
     )
-    parser.add_argument("--probability", type=float, default=0.9, help="how sure a promise must be")
+    parser.add_argument(
+        "--probability", type=float, default=0.9, help="required probability of a promise"
+    )
     chosen = parser.parse_args(arguments)
     need_files([chosen.log, *([chosen.workflow] if chosen.workflow else [])])
     shape = load_workflow(chosen.workflow) if chosen.workflow else lead()

@@ -1,1 +1,1 @@
-"""Are learned run times right? Recorded tasks, replayed."""
+"""Studies of learned run times on recorded tasks."""

@@ -1,4 +1,4 @@
-"""How long will a task run, and how surely? Learned run times against what came.
+"""Accuracy of learned run times and of their intervals, against recorded ones.
 
 Tables: Lotaru's protocol (Bader et al., SSDBM 2022, doi:10.1145/3538712.3538739) on the traces of
 its study: learn from shrunken inputs on one node, predict full inputs on every node, from the
@@ -22,30 +22,30 @@ from scipy.special import ndtr
 
 from vgrads.kernel.errors import InputError
 from vgrads.research.report import as_json, study_parser, text_table
-from vgrads.runtimes.known import Known, learn
 from vgrads.runtimes.machines import Scores
-from vgrads.runtimes.model import Model, fit
+from vgrads.runtimes.model import RuntimeModel, fit
+from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord
 
 WORKFLOWS = ("atacseq", "chipseq", "bacass")
-"""The last is the third: nothing was chosen on it."""
+"""The last one is for testing only: no choices were based on it."""
 LOCAL = "local"
 FAMILIES = ("montage", "bwa", "epigenomics")
 LEVELS = (0.5, 0.8, 0.9)
 TRAINED = ("all", "six", "first")
-"""Rows learned from: all shrunken inputs; of each task and label the six smallest; the first six as
-they stand in the file, which is what Lotaru's own program takes."""
+"""Rows learned from: all shrunken inputs; of each task and label the six smallest; the first six in
+file order, which Lotaru's own program uses."""
 SIZES = ("taskinputsize", "taskinputsizeuncompressed")
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Of one workflow ("all": together): median absolute relative errors, and shares inside the
-    intervals ``LEVELS``.
+    """Accuracy for one workflow ("all": together): median absolute relative errors, and shares
+    inside the intervals ``LEVELS``.
 
-    ``plain`` is a regression per task, scaled by the CPU score; of the others the sizes in ``size``
-    are used.
+    ``plain`` is a regression per task, scaled by the CPU score; the others use the sizes in
+    ``size``.
     """
 
     trained: str
@@ -71,13 +71,13 @@ class LeftOut:
 
     @property
     def ratio(self) -> float:
-        """Our error over that of the mean of earlier runs."""
+        """Return our error over that of the mean of earlier runs."""
         return self.ours / self.mean
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Predictions beside what came: relative errors of a rival and of ours, and our deviates."""
+    """Predictions and actual times: relative errors of a rival and of ours, and our deviates."""
 
     rival: Array
     ours: Array
@@ -85,27 +85,27 @@ class Compared:
 
 
 def scores(folder: Path) -> dict[str, Scores]:
-    """What the benchmark said of every node."""
+    """Read the benchmark scores of every node."""
     rows = pd.read_csv(_file(folder / "node-benchmarks.csv")).itertuples()
     return {str(row.node): Scores(float(row.cpu_score), float(row.io_score)) for row in rows}  # type: ignore[arg-type]
 
 
 def traces(folder: Path, workflow: str) -> dict[str, pd.DataFrame]:
-    """The trace of every node on which a workflow ran."""
+    """Read the trace of every node on which a workflow ran."""
     names = sorted(folder.glob(f"{workflow}-*.csv.gz"))
     if not names:
-        raise InputError("no trace of this workflow is here", where=f"{folder}: {workflow}")
+        raise InputError("contains no trace of this workflow", where=f"{folder}: {workflow}")
     return {path.name.split("-", 1)[1].removesuffix(".csv.gz"): pd.read_csv(path) for path in names}
 
 
 def workflows(folder: Path) -> tuple[str, ...]:
-    """Those whose local traces are there, the named ones first."""
+    """Return the workflows with local traces, the named ones first."""
     here = {path.name.split("-")[0] for path in folder.glob(f"*-{LOCAL}.csv.gz")}
     return (*(name for name in WORKFLOWS if name in here), *sorted(here - set(WORKFLOWS)))
 
 
 def records(frame: pd.DataFrame, node: str, size: str) -> list[TaskRecord]:
-    """Rows of a trace as records; those of one label and workflow input are one run."""
+    """Return rows of a trace as records; those of one label and workflow input are one run."""
     return [
         TaskRecord(
             kind=row["task"],
@@ -123,7 +123,7 @@ def records(frame: pd.DataFrame, node: str, size: str) -> list[TaskRecord]:
 
 
 def _busy(percent: object) -> float:
-    """Processors that were kept busy; 0 where it is not told."""
+    """Return the number of busy processors; 0 where it is not recorded."""
     try:
         return float(str(percent)) / 100
     except ValueError:
@@ -131,7 +131,7 @@ def _busy(percent: object) -> float:
 
 
 def training(local: pd.DataFrame, trained: str) -> pd.DataFrame:
-    """Shrunken inputs on the local node, as ``TRAINED`` says."""
+    """Return shrunken inputs on the local node, as selected by ``TRAINED``."""
     shrunken = local[local.label != "test"]
     if trained == "six":
         shrunken = shrunken.sort_values("workflowinputsize", kind="stable")
@@ -139,11 +139,11 @@ def training(local: pd.DataFrame, trained: str) -> pd.DataFrame:
 
 
 def accuracy(folder: Path, trained: str = "all", size: str = SIZES[0]) -> tuple[Accuracy, ...]:
-    """Lotaru's protocol: a row for each workflow, and one for all together."""
-    found = {name: _protocol(folder, name, trained, size) for name in workflows(folder)}
+    """Run Lotaru's protocol: a row for each workflow, and one for all together."""
+    compared = {name: _protocol(folder, name, trained, size) for name in workflows(folder)}
     whole = Compared(
         *(
-            np.concatenate([getattr(c, name) for c in found.values()])
+            np.concatenate([getattr(c, name) for c in compared.values()])
             for name in ("rival", "ours", "deviates")
         )
     )
@@ -151,24 +151,24 @@ def accuracy(folder: Path, trained: str = "all", size: str = SIZES[0]) -> tuple[
         Accuracy(
             trained, size, name, len(c.ours), _median(c.rival), _median(c.ours), covered(c.deviates)
         )
-        for name, c in (*found.items(), ("all", whole))
+        for name, c in (*compared.items(), ("all", whole))
     )
 
 
 def rows(folder: Path) -> tuple[Accuracy, ...]:
-    """All protocols: rows learned from, times sizes."""
+    """Run all protocols: rows learned from, times sizes."""
     return tuple(
         row for trained in TRAINED for size in SIZES for row in accuracy(folder, trained, size)
     )
 
 
 def _protocol(folder: Path, workflow: str, trained: str, size: str) -> Compared:
-    told, frames = scores(folder), traces(folder, workflow)
+    payload, frames = scores(folder), traces(folder, workflow)
     shrunken = training(frames[LOCAL], trained)
-    model = fit(learn(Known(), records(shrunken, LOCAL, size)), told)
+    model = fit(learn(TaskHistory(), records(shrunken, LOCAL, size)), payload)
     lines = {task: plain_line(rows, size) for task, rows in shrunken.groupby("task")}
     tests = [
-        (record, told[LOCAL].cpu / told[node].cpu)
+        (record, payload[LOCAL].cpu / payload[node].cpu)
         for node, frame in frames.items()
         for record in records(frame[frame.label == "test"], node, size)
     ]
@@ -177,58 +177,64 @@ def _protocol(folder: Path, workflow: str, trained: str, size: str) -> Compared:
 
 
 def plain_line(rows: pd.DataFrame, size: str) -> Callable[[float], float]:
-    """Least squares of seconds on the size, as anybody would do it."""
+    """Fit seconds on the size by ordinary least squares."""
     x, y = rows[size].to_numpy(float), rows.realtime.to_numpy(float) / 1000
     middle = x.mean()
     slope = float(((x - middle) @ y) / max(float((x - middle) @ (x - middle)), 1.0))
     return lambda at: float(y.mean()) + slope * (at - middle)
 
 
-def compared(model: Model, came: Iterable[TaskRecord], rival: Iterable[float]) -> Compared:
-    """Relative errors of both, and how many standard deviations ours was off."""
-    found = []
+def compared(model: RuntimeModel, came: Iterable[TaskRecord], rival: Iterable[float]) -> Compared:
+    """Return the relative errors of both, and ours in standard deviations."""
+    results = []
     for record, other in zip(came, rival, strict=True):
-        told = model.predict(record.kind, record.machine, record.input_bytes, record.procs)
+        prediction = model.predict(record.kind, record.machine, record.input_bytes, record.procs)
         seconds = max(record.seconds, 1e-3)
-        off = float(np.log(seconds / told.median_s)) / told.sd
-        found.append((abs(other - seconds) / seconds, abs(told.median_s - seconds) / seconds, off))
-    return Compared(*np.array(found).T)
+        off = float(np.log(seconds / prediction.median_s)) / prediction.sd
+        results.append(
+            (abs(other - seconds) / seconds, abs(prediction.median_s - seconds) / seconds, off)
+        )
+    return Compared(*np.array(results).T)
 
 
 def covered(deviates: Array) -> tuple[float, ...]:
-    """Shares inside the central intervals ``LEVELS``."""
+    """Return the shares inside the central intervals ``LEVELS``."""
     inside = 2 * np.abs(ndtr(deviates) - 0.5)
     return tuple(float(np.mean(inside < level)) for level in LEVELS)
 
 
 def left_out(folder: Path) -> tuple[LeftOut, ...]:
-    """``folder`` has ``nextflow/`` and ``workflows/wfformat/``: every node as a run, every recorded
-    run of a family."""
+    """Run the leave-one-out protocol. ``folder`` has ``nextflow/`` and ``workflows/wfformat/``:
+    every node as a run, every recorded run of a family."""
     nextflow = folder / "nextflow"
-    told = scores(nextflow)
-    found = []
+    payload = scores(nextflow)
+    results = []
     for name in workflows(nextflow):
         frames = traces(nextflow, name)
-        found.append(
-            _leave(name, [records(frame, node, SIZES[0]) for node, frame in frames.items()], told)
+        results.append(
+            _leave(
+                name, [records(frame, node, SIZES[0]) for node, frame in frames.items()], payload
+            )
         )
     for family in FAMILIES:
         paths = sorted((folder / "workflows" / "wfformat").glob(f"{family}-*.json*"))
         if len(paths) > 1:
-            found.append(_leave(family, [wfformat(path) for path in paths], {}))
-    return tuple(found)
+            results.append(_leave(family, [wfformat(path) for path in paths], {}))
+    return tuple(results)
 
 
-def _leave(family: str, runs: Sequence[list[TaskRecord]], told: dict[str, Scores]) -> LeftOut:
+def _leave(family: str, runs: Sequence[list[TaskRecord]], payload: dict[str, Scores]) -> LeftOut:
     parts = []
     for at, run in enumerate(runs):
         earlier = [record for other, some in enumerate(runs) if other != at for record in some]
-        seen: dict[str, list[float]] = {}
+        observed: dict[str, list[float]] = {}
         for record in earlier:
-            seen.setdefault(record.kind, []).append(record.seconds)
-        came = [record for record in run if record.kind in seen]
-        model = fit(learn(Known(), earlier), told)
-        parts.append(compared(model, came, [float(np.mean(seen[record.kind])) for record in came]))
+            observed.setdefault(record.kind, []).append(record.seconds)
+        came = [record for record in run if record.kind in observed]
+        model = fit(learn(TaskHistory(), earlier), payload)
+        parts.append(
+            compared(model, came, [float(np.mean(observed[record.kind])) for record in came])
+        )
     rival, ours = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("rival", "ours")
     )
@@ -237,16 +243,16 @@ def _leave(family: str, runs: Sequence[list[TaskRecord]], told: dict[str, Scores
 
 
 def wfformat(path: Path) -> list[TaskRecord]:
-    """Tasks of a run recorded as WfFormat 1.5; the program is the kind."""
+    """Read the tasks of a run recorded as WfFormat 1.5; the program is the kind."""
     whole = path.read_bytes()
     document: dict[str, Any] = json.loads(
         gzip.decompress(whole) if path.suffix == ".gz" else whole
     )["workflow"]
-    told = document["specification"]
-    sizes = {file["id"]: float(file["sizeInBytes"]) for file in told["files"]}
+    message = document["specification"]
+    sizes = {file["id"]: float(file["sizeInBytes"]) for file in message["files"]}
     reads = {
         task["id"]: sum(sizes.get(name, 0.0) for name in task.get("inputFiles", ()))
-        for task in told["tasks"]
+        for task in message["tasks"]
     }
     return [
         TaskRecord(
@@ -263,8 +269,8 @@ def wfformat(path: Path) -> list[TaskRecord]:
     ]
 
 
-def text(found: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
-    """Both tables."""
+def text(accuracies: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
+    """Return both tables."""
     head = (
         "learned from",
         "size",
@@ -286,7 +292,7 @@ def text(found: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
                 f"{row.ours:.3f}",
                 *(f"{share:.3f}" for share in row.covered),
             )
-            for row in found
+            for row in accuracies
         ],
     )
     head = (
@@ -325,16 +331,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """``FOLDER`` holds nextflow/ and workflows/wfformat/."""
     parser = study_parser("runtimes", __doc__)
     parser.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="nextflow/ and workflows/wfformat/ are in it"
+        "folder",
+        type=Path,
+        metavar="FOLDER",
+        help="folder that contains nextflow/ and workflows/wfformat/",
     )
     options = parser.parse_args(arguments)
-    found, own = rows(options.folder / "nextflow"), left_out(options.folder)
+    accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
     if options.json:
         print(
-            as_json({"protocol": [asdict(r) for r in found], "left_out": [asdict(r) for r in own]})
+            as_json(
+                {"protocol": [asdict(r) for r in accuracies], "left_out": [asdict(r) for r in own]}
+            )
         )
     else:
-        print(text(found, own))
+        print(text(accuracies, own))
 
 
 def _median(values: Array) -> float:

@@ -1,1 +1,1 @@
-"""Are bounds on waits and reservations kept? Recorded queues, replayed."""
+"""Studies of bounds on waits and of reservations, on recorded queues."""

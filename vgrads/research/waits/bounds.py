@@ -1,7 +1,7 @@
-"""How good are the bounds? Every method on every log, side by side, the same jobs.
+"""Quality of bounds: every method on every log, on the same jobs.
 
-``bmbp`` and ``qbets`` look at past waits, ``state`` at the queue as well. As ``vgrads backtest``,
-with all methods at once and a picture that compares them.
+``bmbp`` and ``qbets`` use past waits, ``state`` also the queue. As ``vgrads backtest``, with all
+methods at once and a picture that compares them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _row(job: tuple[Path, str, float, int | None]) -> BacktestRow:
 def study(
     logs: Sequence[Path], methods: Sequence[str], quantile: float, first: int | None
 ) -> list[BacktestRow]:
-    """All logs and methods, on all cores, with a progress bar."""
+    """Run all logs and methods, on all cores, with a progress bar."""
     jobs = [(path, method, quantile, first) for path, method in product(logs, methods)]
     with ProcessPoolExecutor() as pool:
         done = pool.map(_row, jobs)
@@ -66,7 +66,7 @@ def study(
 
 
 def rows_of(rows: Sequence[BacktestRow]) -> list[list[str]]:
-    """A line for each log and method."""
+    """Return a line for each log and method."""
     base = {row.history: row.pinball_s for row in rows if row.method == "qbets"}
     return [
         [
@@ -89,21 +89,22 @@ def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _ratio(one: float | None, other: float | None) -> str:
-    return f"{one / other:.2f}" if one is not None and other else "–"
+def _ratio(value: float | None, other: float | None) -> str:
+    return f"{value / other:.2f}" if value is not None and other else "–"
 
 
 def draw(rows: Sequence[BacktestRow], quantile: float, path: Path) -> None:
-    """Coverage, pinball loss against qbets, and quick jobs bounded, a bar for each method."""
+    """Draw coverage, pinball loss against qbets, and bounds of quick jobs, a bar for each
+    method."""
     logs = list(dict.fromkeys(row.history for row in rows))
     methods = list(dict.fromkeys(row.method for row in rows))
-    found = {(row.history, row.method): row for row in rows}
+    result = {(row.history, row.method): row for row in rows}
     with diagrams(path, 3, (14, 1.5 + 0.45 * len(logs))) as axes:
         for n, method in enumerate(methods):
             spots = np.arange(len(logs)) + 0.8 * n / len(methods)
-            mine = [found[log, method] for log in logs]
+            mine = [result[log, method] for log in logs]
             base = [
-                found[log, "qbets"].pinball_s if (log, "qbets") in found else None for log in logs
+                result[log, "qbets"].pinball_s if (log, "qbets") in result else None for log in logs
             ]
             losses = [
                 (r.pinball_s or 0) / b if b else np.nan for r, b in zip(mine, base, strict=True)
@@ -126,10 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = study_parser("bounds", __doc__)
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument(
-        "--probability", type=float, default=0.95, help="the quantile that is bounded"
+        "--probability", type=float, default=0.95, help="quantile of the wait that is bounded"
     )
     parser.add_argument("--method", action="append", choices=tuple(METHODS), help="default: all")
-    parser.add_argument("--first", type=int, help="only so many jobs of each log")
+    parser.add_argument("--first", type=int, help="number of jobs to read of each log")
     chosen = parser.parse_args(arguments)
     need_files(chosen.logs)
     rows = study(chosen.logs, chosen.method or tuple(METHODS), chosen.probability, chosen.first)

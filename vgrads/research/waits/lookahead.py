@@ -1,10 +1,10 @@
-"""What will this queue do next? Many futures of it, simulated from the state it is in.
+"""Possible futures of a queue, simulated from its current state.
 
-A scenario draws how long running and waiting jobs will really run, from what jobs with like
-requests did before and given how long they have run already, and who else comes, from the arrivals
-of an earlier day at the same hour. Then the scheduler's own rule says when a job of ours would
-start. History alone tells how queues of this kind behave; this tells how this one stands. It
-believes that the site schedules by ``policy``, which backtests must justify.
+A scenario draws the real run times of running and waiting jobs, from earlier jobs with similar
+requests and given the time that they have already run, and future arrivals, from those of an
+earlier day at the same hour. Then the scheduler's own rule determines when a job of ours would
+start. History alone describes queues of this kind; this describes the current state of this one. It
+assumes that the site schedules by ``policy``, which backtests must justify.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from vgrads.kernel.compiled import compiled
 from vgrads.simulator.replay import replay_compiled
 
 _DAY_S = 86_400.0
-_LIKE = 1.25  # requests within this factor are alike
-_RECORD = 50  # surprises that are needed before they correct anything
-_NEAR = 200  # of the record, those most like the job in question
-_ENOUGH = 60  # run times that a draw chooses among, at least
+_LIKE = 1.25  # requests within this factor are similar
+_RECORD = 50  # surprises needed before corrections are made
+_NEAR = 200  # of the record, those most similar to the job in question
+_ENOUGH = 60  # run times to draw from, at least
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobsNow:
-    """A queue at one instant: who runs, for how long already, who waits, in order."""
+class QueueSnapshot:
+    """A queue at one instant: running jobs and how long they have run, waiting jobs in order."""
 
     running_procs: Ints
     running_request_s: Floats
@@ -38,8 +38,8 @@ class JobsNow:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadMemory:
-    """What is remembered of jobs: ``run_s`` of ended ones, by ascending ``request_s``, and the
-    arrivals of the past, ``age_s`` before now in ascending order of their instants."""
+    """Observed jobs: ``run_s`` of ended ones, by ascending ``request_s``, and past arrivals,
+    ``age_s`` before now in ascending order of their instants."""
 
     request_s: Floats
     run_s: Floats
@@ -51,27 +51,27 @@ class LoadMemory:
 def remember(
     ended: tuple[ArrayLike, ArrayLike], arrivals: tuple[ArrayLike, ArrayLike, ArrayLike]
 ) -> LoadMemory:
-    """Columns in any order: ``(request, run)`` of ended jobs; ``(age, processors, request)`` of
-    arrivals."""
+    """Build it from columns in any order: ``(request, run)`` of ended jobs; ``(age, processors,
+    request)`` of arrivals."""
     request, run = (np.asarray(column, dtype=np.float64) for column in ended)
     order = np.argsort(request, kind="stable")
-    age, procs, asked = (np.asarray(column) for column in arrivals)
+    age, procs, requested = (np.asarray(column) for column in arrivals)
     turn = np.argsort(-age.astype(np.float64), kind="stable")
     return LoadMemory(
         request_s=request[order],
         run_s=run[order],
         arrival_age_s=age[turn].astype(np.float64),
         arrival_procs=procs[turn].astype(np.int64),
-        arrival_request_s=asked[turn].astype(np.float64),
+        arrival_request_s=requested[turn].astype(np.float64),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lookahead:
-    """A queue's possible futures; same seed, same futures for every question about them."""
+    """A queue's possible futures; the same seed gives the same futures for every query."""
 
     procs: int
-    state: JobsNow
+    state: QueueSnapshot
     memory: LoadMemory
     record: Floats = field(default_factory=lambda: np.empty((0, 2)))
     scenarios: int = 200
@@ -79,8 +79,8 @@ class Lookahead:
     policy: str = "easy"
 
     def starts(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> Floats:
-        """When a job submitted in ``submit_in_s`` starts, from now, in each scenario; ``inf`` after
-        ``by_s``."""
+        """Return when a job submitted in ``submit_in_s`` starts, from now, in each scenario;
+        ``inf`` after ``by_s``."""
         job = (min(procs, self.procs), float(walltime_s), float(submit_in_s), float(by_s))
         state, memory = self.state, self.memory
         return np.asarray(
@@ -95,11 +95,11 @@ class Lookahead:
         )
 
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
-        """P(it has started by ``by_s``): the share of futures, corrected by the record.
+        """Return P(it has started by ``by_s``): the share of futures, corrected by the record.
 
         The record has a row for each of some earlier jobs: its processors, and the share of its
-        futures that started before it really did (:func:`surprise`). Among the n most like this
-        one, k below the share promise k / (n + 1): distributional conformal prediction
+        futures that started before it really did (:func:`surprise`). Among the n most similar to
+        this one, k below the share promise k / (n + 1): distributional conformal prediction
         (Chernozhukov, Wüthrich, Zhu 2021, doi:10.1073/pnas.2107794118), localised by width.
         """
         share = float(
@@ -114,7 +114,7 @@ class Lookahead:
 
 
 def surprise(starts_s: Floats, started_s: float) -> float:
-    """Share of the futures in which the job started before it really did; both from its
+    """Return the share of the futures in which the job started before it really did; both from its
     submission."""
     return float(np.mean(starts_s < started_s - 1e-6))
 
@@ -125,24 +125,24 @@ def _futures(
     job: tuple[int, float, float, float],
     running: tuple[Ints, Floats, Floats],
     waiting: tuple[Ints, Floats],
-    known: tuple[Floats, Floats],
+    existing: tuple[Floats, Floats],
     past: tuple[Floats, Ints, Floats],
 ) -> Floats:
     seed, scenarios, procs, backfill = how
     size, walltime, submit_in, by = job
-    found = np.empty(scenarios)
-    held, queued = len(running[0]), len(waiting[0])
-    ends, told = np.empty(held), np.empty(held)
-    first_day = max(1, int(np.ceil(by / _DAY_S)))  # that the whole stretch has been seen
+    result = np.empty(scenarios)
+    reserved, queued = len(running[0]), len(waiting[0])
+    ends, message = np.empty(reserved), np.empty(reserved)
+    first_day = max(1, int(np.ceil(by / _DAY_S)))  # until the whole interval has been observed
     last_day = max(first_day, int((past[0][0] if len(past[0]) else 0.0) / _DAY_S))
     for scenario in range(scenarios):
         np.random.seed(seed * 100_003 + scenario)
-        for n in range(held):
+        for n in range(reserved):
             elapsed = running[2][n]
-            ends[n] = _run_time(known, running[1][n], elapsed) - elapsed
-            told[n] = max(running[1][n] - elapsed, ends[n])
-        order = np.argsort(told)
-        placed = (ends[order], told[order], running[0][order])
+            ends[n] = _run_time(existing, running[1][n], elapsed) - elapsed
+            message[n] = max(running[1][n] - elapsed, ends[n])
+        order = np.argsort(message)
+        placed = (ends[order], message[order], running[0][order])
         back = _DAY_S * np.random.randint(first_day, last_day + 1)
         first = int(np.searchsorted(-past[0], -back, side="right"))
         last = int(np.searchsorted(-past[0], by - back, side="right"))
@@ -161,22 +161,23 @@ def _futures(
                 row = first + n - queued - (1 if n > ours else 0)
                 submit[n] = back - past[0][row]
                 width[n], request[n] = min(past[1][row], procs), past[2][row]
-            run[n] = _run_time(known, request[n], 0.0)
+            run[n] = _run_time(existing, request[n], 0.0)
         jobs = (submit, width, request, run, np.maximum(request, run))
-        found[scenario] = replay_compiled(jobs, placed, procs, backfill, (ours, by))[ours]
-    return found
+        result[scenario] = replay_compiled(jobs, placed, procs, backfill, (ours, by))[ours]
+    return result
 
 
 @compiled
-def _run_time(known: tuple[Floats, Floats], request: float, elapsed: float) -> float:
-    """A run time of a job with a like request that ran at least as long as this one already did."""
-    asked, runs = known
-    low = int(np.searchsorted(asked, request / _LIKE, side="left"))
-    high = int(np.searchsorted(asked, request * _LIKE, side="right"))
+def _run_time(existing: tuple[Floats, Floats], request: float, elapsed: float) -> float:
+    """Draw the run time of a job with a similar request that ran at least as long as this one
+    already did."""
+    requested, runs = existing
+    low = int(np.searchsorted(requested, request / _LIKE, side="left"))
+    high = int(np.searchsorted(requested, request * _LIKE, side="right"))
     if high - low < _ENOUGH:
-        middle = int(np.searchsorted(asked, request))
+        middle = int(np.searchsorted(requested, request))
         low = max(0, min(low, middle - _ENOUGH // 2))
-        high = min(len(asked), max(high, middle + _ENOUGH // 2))
+        high = min(len(requested), max(high, middle + _ENOUGH // 2))
     for _ in range(12 if high > low else 0):
         row = np.random.randint(low, high)
         run = min(runs[row], request)

@@ -1,1 +1,1 @@
-"""Workflow files of other systems, one format a module."""
+"""Workflow files of other systems, one module per format."""

@@ -1,4 +1,4 @@
-"""Any workflow that is understood, written as WfFormat 1.5 or as a set of ours."""
+"""Conversion of any supported workflow to WfFormat 1.5 or to a set of vgrads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vgrads.kernel.files import read_text
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.formats.load import format_of, is_workflow, load_workflow
 from vgrads.workflows.formats.wfformat import write_wfformat
-from vgrads.workflows.sets import Beside, SetDocument, WorkflowSet, load_set
+from vgrads.workflows.sets import SetDocument, SetOverrides, WorkflowSet, load_set
 from vgrads.workflows.written import document_of
 
 FORMS: Mapping[str, str] = {".json": "wfformat", ".yaml": "set", ".yml": "set"}
@@ -22,13 +22,13 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def form_of(out: Path, to: str | None) -> str:
-    """``wfformat`` or ``set``: as asked for, else by the ending of the file that is to be
-    written."""
+    """Return ``wfformat`` or ``set``: as requested, otherwise by the extension of the output
+    file."""
     if to is None and out.suffix.lower() not in FORMS:
         raise InputError(
-            f"'{out.name}' ends neither in .json nor in .yaml",
+            f"'{out.name}' does not end in .json or .yaml",
             where="OUT",
-            fix="--to wfformat or --to set",
+            fix="use --to wfformat or --to set",
         )
     form = to or FORMS[out.suffix.lower()]
     if form not in FORMS.values():
@@ -36,40 +36,39 @@ def form_of(out: Path, to: str | None) -> str:
     return form
 
 
-def converted(path: Path, form: str, beside: Beside) -> tuple[str, tuple[str, ...]]:
-    """The text of a workflow's file, or of a set, in another form; and what is to be known of it.
+def converted(path: Path, form: str, overrides: SetOverrides) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a workflow's file, or of a set, in another form; and notes.
 
-    A set needs a deadline, which a workflow's file has not. WfFormat holds one workflow, and no
-    doubts of run times.
+    A set needs a deadline, which a workflow's file lacks. WfFormat holds one workflow, and no
+    uncertainty of run times.
     """
     if form == "set":
-        wanted, _ = load_set(path, beside=beside)
-        return set_text(wanted, beside.deadline), wanted.workflows[0].notes
-    workflow = _one_of(path, beside)
+        workflow_set, _ = load_set(path, overrides=overrides)
+        return set_text(workflow_set, overrides.deadline), workflow_set.workflows[0].notes
+    workflow = _single_workflow(path, overrides)
     return json.dumps(write_wfformat(workflow), indent=1, allow_nan=False) + "\n", workflow.notes
 
 
-def _one_of(path: Path, beside: Beside) -> Workflow:
-    """The workflow of a file, or the only one of a set."""
+def _single_workflow(path: Path, overrides: SetOverrides) -> Workflow:
+    """Return the workflow of a file, or the only one of a set."""
     if is_workflow(format_of(path, read_text(path))):
-        return load_workflow(path, inputs=beside.inputs)
-    wanted, _ = load_set(path, beside=beside)
-    if len(wanted.workflows) > 1:
+        return load_workflow(path, inputs=overrides.inputs)
+    workflow_set, _ = load_set(path, overrides=overrides)
+    if len(workflow_set.workflows) > 1:
         raise InputError(
-            f"has {len(wanted.workflows)} workflows, and WfFormat holds one",
+            f"has {len(workflow_set.workflows)} workflows, and WfFormat holds one",
             where=str(path),
-            fix="convert the file of one, or to a set",
+            fix="convert the file of one workflow, or convert to a set",
         )
-    (workflow,) = wanted.workflows
+    (workflow,) = workflow_set.workflows
     return workflow.renamed(
         workflow.name.rpartition("-")[0]
-    )  # less the number that reading a set puts there
+    )  # without the number that reading a set appends
 
 
-def set_text(wanted: WorkflowSet, deadline: str | None = None) -> str:
-    """A set as YAML, without what every set is like when nothing is said; ``deadline``: in whose
-    words."""
-    document = document_of(wanted) | ({} if deadline is None else {"deadline": deadline})
+def set_text(workflow_set: WorkflowSet, deadline: str | None = None) -> str:
+    """Return a set as YAML, without default values; ``deadline``: its text, if given."""
+    document = document_of(workflow_set) | ({} if deadline is None else {"deadline": deadline})
     lean = SetDocument.model_validate(document).model_dump(mode="json", exclude_defaults=True)
     return str(
         yaml.dump(

@@ -1,8 +1,8 @@
 """A CWL workflow and its input object as tasks: ``cwltool --pack`` reads it, steps and scatters are
 unfolded here.
 
-How wide a scatter is follows from the input object, or from another scatter; where it follows from
-what a tool writes, it is known only as the workflow runs, and it is refused.
+The width of a scatter is determined by the input object, or by another scatter; if it is determined
+by the output of a tool, it is known only as the workflow runs, and the workflow is rejected.
 https://www.commonwl.org/v1.2/Workflow.html
 """
 
@@ -35,21 +35,20 @@ _PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What flows along a link: by which tasks it is made; ``items`` where it is a list whose length
-    is known."""
+    """A value of a link: the tasks that produce it; ``items`` if it is a list of known length."""
 
     parents: tuple[str, ...] = ()
     items: tuple[_Value, ...] | None = None
 
     @staticmethod
-    def given(value: object) -> _Value:
-        """A value of the input object."""
-        return _Value((), tuple(map(_Value.given, value)) if isinstance(value, list) else None)
+    def constant(value: object) -> _Value:
+        """Return a value of the input object."""
+        return _Value((), tuple(map(_Value.constant, value)) if isinstance(value, list) else None)
 
     @staticmethod
     def listed(items: Iterable[_Value]) -> _Value:
-        kept = tuple(items)
-        return _Value(_all_parents(kept), kept)
+        retained = tuple(items)
+        return _Value(_all_parents(retained), retained)
 
 
 def _all_parents(values: Iterable[_Value]) -> tuple[str, ...]:
@@ -60,30 +59,32 @@ Values = Mapping[str, _Value]
 
 
 def read_cwl(path: Path, runtimes: Runtimes, inputs: Path | None = None) -> Workflow:
-    """The tasks of a CWL workflow, or of one tool; ``inputs``: its input object (YAML or JSON).
+    """Read the tasks of a CWL workflow, or of one tool; ``inputs``: its input object (YAML or
+    JSON).
 
-    Run times are those of ``runtimes`` by step or tool, else what ``ToolTimeLimit`` lets one
-    expect.
+    Run times are those of ``runtimes`` by step or tool, otherwise estimated from ``ToolTimeLimit``.
     """
     packed = _pack(path)
     graph = packed.get("$graph", [packed])
-    reader = _Reader({entry["id"]: entry for entry in graph if "id" in entry}, runtimes, str(path))
+    reader = _CwlReader(
+        {entry["id"]: entry for entry in graph if "id" in entry}, runtimes, str(path)
+    )
     process = _main(graph, str(path))
-    given = load_mapping(inputs) if inputs is not None else {}
+    document = load_mapping(inputs) if inputs is not None else {}
     values = {
-        _last(i): _Value.given(given.get(_last(i), i.get("default"))) for i in process["inputs"]
+        _last(i): _Value.constant(document.get(_last(i), i.get("default")))
+        for i in process["inputs"]
     }
     if process["class"] == "Workflow":
-        reader.workflow(process, values, "", _NOTHING_ASKED)
+        reader.workflow(process, values, "", _NO_REQUIREMENTS)
     else:
-        reader.process(process, values, path.stem, _NOTHING_ASKED)
+        reader.process(process, values, path.stem, _NO_REQUIREMENTS)
     notes = tuple(sorted(reader.notes))
     return make_workflow(path.stem, reader.tasks.values(), where=str(path), notes=notes)
 
 
 def _pack(path: Path) -> dict[str, Any]:
-    """The workflow with all that it refers to, normalised, as cwltool does it in a process of its
-    own."""
+    """Return the workflow with all its references, normalised, by cwltool in a separate process."""
     program = shutil.which("cwltool")
     begin = (
         [sys.executable, "-P", "-m", "cwltool"]
@@ -94,7 +95,9 @@ def _pack(path: Path) -> dict[str, Any]:
     )
     if begin is None:
         raise InputError(
-            "cwltool is not here, which reads CWL", where=str(path), fix="pip install 'vgrads[cwl]'"
+            "cwltool, which reads CWL, is not installed",
+            where=str(path),
+            fix="pip install 'vgrads[cwl]'",
         )
     command = [
         *begin,
@@ -115,55 +118,55 @@ def _pack(path: Path) -> dict[str, Any]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"cwltool cannot be asked: {error}", where=str(path)) from error
+        raise InputError(f"cwltool cannot be run: {error}", where=str(path)) from error
     try:
         packed: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        first, *more = said[:12] or [f"exit code {done.returncode} and no word"]
-        raise InputError(f"cwltool says: {first}", tuple(more), where=str(path)) from None
+        text = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        first, *more = text[:12] or [f"exit code {done.returncode} and no error message"]
+        raise InputError(f"cwltool reports: {first}", tuple(more), where=str(path)) from None
     return packed
 
 
 def _main(graph: Sequence[Json], where: str) -> Json:
     mains = [entry for entry in graph if entry.get("id") in ("#main", None)] or list(graph)
-    found = [entry for entry in mains if entry.get("class") == "Workflow"] or mains
-    if len(found) != 1:
-        raise InputError("has several workflows, and none is called main", where=where)
-    return found[0]
+    results = [entry for entry in mains if entry.get("class") == "Workflow"] or mains
+    if len(results) != 1:
+        raise InputError("has several workflows, but none is named main", where=where)
+    return results[0]
 
 
 def _last(entry: Json | str) -> str:
-    """The last part of an id: ``#main/align/reads`` is ``reads``."""
+    """Return the last part of an id: ``#main/align/reads`` is ``reads``."""
     name = entry if isinstance(entry, str) else str(entry["id"])
     return name.rpartition("/")[2].lstrip("#")
 
 
-class _Asked(NamedTuple):
+class _Requirements(NamedTuple):
     """Hints and requirements by class: the nearest to the tool counts, and a requirement more than
     any hint."""
 
     hints: Json
     required: Json
 
-    def by(self, process: Json) -> _Asked:
-        """The same with what a workflow, a step or a tool asks for itself."""
-        return _Asked(
-            {**self.hints, **{one["class"]: one for one in process.get("hints", ())}},
-            {**self.required, **{one["class"]: one for one in process.get("requirements", ())}},
+    def by(self, process: Json) -> _Requirements:
+        """Return the same with the requirements of a workflow, a step or a tool added."""
+        return _Requirements(
+            {**self.hints, **{item["class"]: item for item in process.get("hints", ())}},
+            {**self.required, **{item["class"]: item for item in process.get("requirements", ())}},
         )
 
     def of(self, name: str) -> Json:
-        found: Json = {**self.hints, **self.required}.get(name, {})
-        return found
+        result: Json = {**self.hints, **self.required}.get(name, {})
+        return result
 
 
-_NOTHING_ASKED = _Asked({}, {})
+_NO_REQUIREMENTS = _Requirements({}, {})
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Unfolds processes into tasks; ``notes``: what whoever plans with them must know."""
+class _CwlReader:
+    """Unfolds processes into tasks; ``notes``: information for planning."""
 
     graph: Mapping[str, Json]
     runtimes: Runtimes
@@ -171,65 +174,75 @@ class _Reader:
     tasks: dict[str, Task] = field(default_factory=dict)
     notes: set[str] = field(default_factory=set)
 
-    def workflow(self, process: Json, values: Values, prefix: str, asked: _Asked) -> Values:
-        """All steps of a workflow, in an order that its links allow; what its outputs are."""
-        known = {
-            i["id"]: values.get(_last(i), _Value.given(i.get("default"))) for i in process["inputs"]
+    def workflow(
+        self, process: Json, values: Values, prefix: str, requested: _Requirements
+    ) -> Values:
+        """Unfold all steps of a workflow, in an order that its links allow; return its outputs."""
+        existing = {
+            i["id"]: values.get(_last(i), _Value.constant(i.get("default")))
+            for i in process["inputs"]
         }
         waiting = list(process["steps"])
-        asked = asked.by(process)
+        requested = requested.by(process)
         while waiting:
             ready = [
-                step for step in waiting if all(s in known for i in step["in"] for s in _sources(i))
+                step
+                for step in waiting
+                if all(s in existing for i in step["in"] for s in _sources(i))
             ]
             if not ready:
                 named = ", ".join(sorted(map(_last, waiting)))
-                raise InputError(f"no step of these can be first: {named}", where=self.where)
+                raise InputError(
+                    f"these steps are on a dependency cycle, or depend on one: {named}",
+                    where=self.where,
+                )
             for step in ready:
-                found = self._step(step, known, prefix, asked)
-                known |= {f"{step['id']}/{name}": value for name, value in found.items()}
+                result = self._step(step, existing, prefix, requested)
+                existing |= {f"{step['id']}/{name}": value for name, value in result.items()}
                 waiting.remove(step)
         return {
-            _last(out): _linked(_sources(out, "outputSource"), out, known)
+            _last(out): _linked(_sources(out, "outputSource"), out, existing)
             for out in process["outputs"]
         }
 
-    def process(self, process: Json, values: Values, name: str, asked: _Asked) -> Values:
-        """One process with its inputs: a task of a tool, none of an expression, many of a
+    def process(self, process: Json, values: Values, name: str, requested: _Requirements) -> Values:
+        """Unfold one process with its inputs: a task for a tool, none for an expression, many for a
         workflow."""
         if process["class"] == "Workflow":
-            return self.workflow(process, values, f"{name}.", asked)
+            return self.workflow(process, values, f"{name}.", requested)
         parents = _all_parents(values.values())
         if process["class"] != "ExpressionTool":
-            parents = (self._task(process, parents, name, asked.by(process)),)
+            parents = (self._task(process, parents, name, requested.by(process)),)
         return {_last(out): _Value(parents) for out in process["outputs"]}
 
-    def _step(self, step: Json, known: Values, prefix: str, asked: _Asked) -> Values:
+    def _step(self, step: Json, existing: Values, prefix: str, requested: _Requirements) -> Values:
         run = step["run"]
         process = self.graph[run] if isinstance(run, str) else run
         name = prefix + _last(step)
         if "when" in step:
             self.notes.add(
-                f"counts step {name} as if it ran, which is decided (when) as the workflow runs"
+                f"counts step {name} as if it ran; its condition (when) is evaluated while the "
+                "workflow runs"
             )
-        values = {_last(i): _linked(_sources(i), i, known) for i in step["in"]}
-        asked = asked.by(step)
+        values = {_last(i): _linked(_sources(i), i, existing) for i in step["in"]}
+        requested = requested.by(step)
         over = step.get("scatter")
         if over is None:
-            return self.process(process, values, name, asked)
-        names = [_last(one) for one in ([over] if isinstance(over, str) else over)]
-        lists = [self._items(values[one], one, name) for one in names]
+            return self.process(process, values, name, requested)
+        names = [_last(item) for item in ([over] if isinstance(over, str) else over)]
+        lists = [self._items(values[word], word, name) for word in names]
         pairs = self._combined(lists, step.get("scatterMethod", "dotproduct"), name)
-        made = [
+        created = [
             self.process(
-                process, {**values, **dict(zip(names, pair, strict=True))}, f"{name}.{n}", asked
+                process, {**values, **dict(zip(names, pair, strict=True))}, f"{name}.{n}", requested
             )
             for n, pair in enumerate(pairs)
         ]
         nested = step.get("scatterMethod") == "nested_crossproduct"
         width = [len(items) for items in lists] if nested else [len(pairs)]
         return {
-            _last(out): _shaped([one[_last(out)] for one in made], width) for out in step["out"]
+            _last(out): _shaped([item[_last(out)] for item in created], width)
+            for out in step["out"]
         }
 
     def _items(self, value: _Value, name: str, step: str) -> tuple[_Value, ...]:
@@ -243,12 +256,12 @@ class _Reader:
                     f"{value.parents[0]} has run"
                 ),
                 where=place,
-                fix="plan the part before it and the part behind it, each with its own inputs",
+                fix="plan the parts before and after it separately, each with its own inputs",
             )
         raise InputError(
-            f"scatters over '{name}', which is given no list",
+            f"scatters over '{name}', for which no list is given",
             where=place,
-            fix="name the input object: --inputs job.yml, or 'inputs: job.yml' in a set",
+            fix="give the input object: --inputs job.yml, or 'inputs: job.yml' in a set",
         )
 
     def _combined(
@@ -265,14 +278,16 @@ class _Reader:
             raise InputError(f"more than {_MOST_TASKS} tasks", where=f"{self.where}: step '{step}'")
         return list(zip(*lists, strict=True) if method == "dotproduct" else product(*lists))
 
-    def _task(self, tool: Json, parents: tuple[str, ...], name: str, asked: _Asked) -> str:
-        while name in self.tasks:  # a step may be called like a part of a scatter
+    def _task(
+        self, tool: Json, parents: tuple[str, ...], name: str, requested: _Requirements
+    ) -> str:
+        while name in self.tasks:  # a step may have the name of a part of a scatter
             name += "_"
         step = _NUMBERS.sub("", name).rpartition(".")[2]
         kind = _last(str(tool.get("id", ""))).removesuffix(".cwl")
         kind = step if kind in ("", "run", "main") else kind
-        resources = asked.of("ResourceRequirement")
-        limit = _number(asked.of("ToolTimeLimit").get("timelimit"))
+        resources = requested.of("ResourceRequirement")
+        limit = _number(requested.of("ToolTimeLimit").get("timelimit"))
         cores = _least(resources, "cores")
         self.tasks[name] = Task(
             id=name,
@@ -283,20 +298,20 @@ class _Reader:
             **timed(self.runtimes, (name, step, kind), None, limit),
         )
         if any(isinstance(value, str) and "$" in value for value in resources.values()):
-            self.notes.add(f"does not know what {kind} asks for: it is an expression")
+            self.notes.add(f"does not know the resources of {kind}: they are an expression")
         return name
 
 
 def _sources(link: Json, key: str = "source") -> list[str]:
-    found = link.get(key) or []
-    return [found] if isinstance(found, str) else list(found)
+    result = link.get(key) or []
+    return [result] if isinstance(result, str) else list(result)
 
 
-def _linked(sources: Sequence[str], link: Json, known: Values) -> _Value:
-    """What comes along a link: of one source, of several merged, or a default."""
+def _linked(sources: Sequence[str], link: Json, existing: Values) -> _Value:
+    """Return the value of a link: of one source, of several merged, or a default."""
     if not sources:
-        return _Value.given(link.get("default"))
-    values = [known[source] for source in sources]
+        return _Value.constant(link.get("default"))
+    values = [existing[source] for source in sources]
     if len(values) == 1 and "linkMerge" not in link:
         return values[0]
     if link.get("linkMerge") != "merge_flattened":
@@ -309,7 +324,7 @@ def _linked(sources: Sequence[str], link: Json, known: Values) -> _Value:
 
 
 def _shaped(values: Sequence[_Value], width: Sequence[int]) -> _Value:
-    """Outputs of a scatter as a list, of lists where it was crossed and nested."""
+    """Return outputs of a scatter as a list, or as nested lists for a nested cross product."""
     if len(width) == 1:
         return _Value.listed(values)
     inner = math.prod(width[1:])
@@ -319,13 +334,12 @@ def _shaped(values: Sequence[_Value], width: Sequence[int]) -> _Value:
 
 
 def _least(resources: Json, what: str) -> float:
-    """The least that is asked for, of which nothing is said: the most; 0 where neither is a
-    number."""
+    """Return the requested minimum, or the maximum if there is none; 0 if neither is a number."""
     return _number(resources.get(f"{what}Min")) or _number(resources.get(f"{what}Max")) or 0.0
 
 
 def _number(value: object) -> float | None:
-    """A number above 0; None for none, and for an expression."""
+    """Return a number above 0; None if missing, or for an expression."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 < value < float("inf") else None

@@ -1,8 +1,8 @@
 """HTCondor DAGMan ``.dag`` files: ``JOB``, ``PARENT … CHILD …``, ``VARS``, ``RETRY``, ``PRIORITY``.
 
-Structure only: run times come from the set's ``runtimes``, by job name or submit file. What changes
-the structure at run time (``SUBDAG``, ``SPLICE``, ``INCLUDE``) is refused with its line; what only
-concerns HTCondor (scripts, categories, configuration) is passed over.
+Structure only: run times come from the set's ``runtimes``, by job name or submit file. Statements
+that change the structure at run time (``SUBDAG``, ``SPLICE``, ``INCLUDE``) are rejected with their
+line; those that only concern HTCondor (scripts, categories, configuration) are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REFUSED = ("SUBDAG", "SPLICE", "INCLUDE", "PROVISIONER")
 
 
 def read_dagman(text: str, where: str, runtimes: Runtimes) -> Workflow:
-    """The workflow of a ``.dag`` file; InputError names the line that is wrong."""
+    """Read the workflow of a ``.dag`` file; InputError names the wrong line."""
     submit_files: dict[str, str] = {}
     parents: defaultdict[str, list[str]] = defaultdict(list)
     for number, line in enumerate(text.splitlines(), 1):

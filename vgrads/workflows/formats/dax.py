@@ -1,7 +1,7 @@
-"""Pegasus DAX (XML, versions 2 and 3): jobs with run times and files, and who waits for whom.
+"""Pegasus DAX (XML, versions 2 and 3): jobs with run times and files, and their dependencies.
 
-Run times and sizes are attributes of the generated research workflows; a DAX of production has none
-and is refused with the job's name. Entities and document types are refused: they can only do harm.
+Run times and sizes are attributes of the generated research workflows; a production DAX has none
+and is rejected with the job's name. Entities and document types are rejected: they are only a risk.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _MIB = 1024 * 1024
 
 
 def read_dax(text: str, where: str) -> Workflow:
-    """The workflow of a DAX document; InputError names the job or the line that is wrong."""
+    """Read the workflow of a DAX document; InputError names the wrong job or line."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(
-            "holds a document type or entities, which a DAX does not need", where=where
+            "contains a document type or entities, which are not accepted in a DAX", where=where
         )
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise InputError(f"is no XML: {error}", where=where) from error
+        raise InputError(f"is not valid XML: {error}", where=where) from error
     if _tag(root) != "adag":
         raise InputError(f"is no DAX: its root is <{_tag(root)}>", where=where)
     parents = _parents(root)
@@ -40,11 +40,11 @@ def _tag(element: Element) -> str:
 
 
 def _parents(root: Element) -> dict[str, list[str]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    results: defaultdict[str, list[str]] = defaultdict(list)
     for child in root:
         if _tag(child) == "child":
-            found[child.get("ref", "")] += [parent.get("ref", "") for parent in child]
-    return found
+            results[child.get("ref", "")] += [parent.get("ref", "") for parent in child]
+    return results
 
 
 def _task(job: Element, parents: dict[str, list[str]], sizes: dict[str, float], where: str) -> Task:
@@ -72,4 +72,4 @@ def _number(text: str, place: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise InputError(f"'{text}' is no number", where=place) from error
+        raise InputError(f"'{text}' is not a number", where=place) from error

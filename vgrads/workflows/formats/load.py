@@ -1,4 +1,4 @@
-"""Open a workflow file: find out its format and read it. One format a module beside this one."""
+"""Open a workflow file: detect its format and read it. One module per format."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from vgrads.workflows.formats.wfformat import parse_json, read_wfformat
 from vgrads.workflows.runtimes import Runtimes
 
 UNDERSTOOD = (
-    "understood: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, Nextflow's "
+    "supported: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, the Nextflow "
     "trace of a finished run; "
-    "what another system has: as WfFormat (wfcommons.org), or its tasks inline in a set "
-    "(docs/sets.md)"
+    "convert other workflows to WfFormat (wfcommons.org), or list their tasks inline in a "
+    "set (docs/sets.md)"
 )
 _SNAKEFILE = re.compile(r"^(rule|checkpoint)([ \t]+\w+[ \t]*:|[ \t]*:[ \t]*(#.*)?$)", re.MULTILINE)
 _CWL = re.compile(r"^cwlVersion[ \t]*:", re.MULTILINE)
@@ -39,7 +39,7 @@ _MAKEFLOW = re.compile(r"^[^\s#=][^=\n]*:[^\n]*\n[ \t]+\S", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A file that is to be read, with what comes beside it: see :func:`load_workflow`."""
+    """A file to be read, with its accompanying data: see :func:`load_workflow`."""
 
     path: Path
     text: str
@@ -53,9 +53,9 @@ class _Source:
 
 def _refuse_script(source: _Source) -> Workflow:
     raise InputError(
-        "is a Nextflow script: which tasks there are is known only as it runs",
+        "is a Nextflow script, whose tasks are known only while it runs",
         where=source.where,
-        fix="run it once, on small data too, with '-with-trace trace.txt', and give trace.txt",
+        fix="run it once (small data are enough) with '-with-trace trace.txt', and use trace.txt",
     )
 
 
@@ -76,8 +76,8 @@ SET = "set"
 
 
 def format_of(path: Path, text: str) -> str:
-    """What a file is, by its name where that says it and else by its text: a key of the readers,
-    ``set``, or empty."""
+    """Return the format of a file, by its name if possible, otherwise by its text: a key of the
+    readers, ``set``, or empty."""
     name, suffix, start = path.name.lower(), path.suffix.lower(), text.lstrip()[:1]
     if name == "snakefile" or suffix == ".smk":
         return "Snakefile"
@@ -96,12 +96,12 @@ def format_of(path: Path, text: str) -> str:
         ("DAGMan", _DAGMAN),
         ("Makeflow", _MAKEFLOW),
     )
-    return next((found for found, pattern in looks if pattern.search(text)), "")
+    return next((name for name, pattern in looks if pattern.search(text)), "")
 
 
 def _of_json(text: str) -> str:
-    """Of a JSON document its keys tell; one that cannot be read may be a set in YAML's braces, else
-    WfFormat's reader says what is wrong."""
+    """Return the format of a JSON document by its keys; an unreadable one may be a set in YAML's
+    flow style, otherwise WfFormat's reader reports the error."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -111,36 +111,34 @@ def _of_json(text: str) -> str:
     return SET if "workflows" in document or "deadline" in document else "WfFormat"
 
 
-def is_workflow(found: str) -> bool:
-    """True for a format of workflows: neither a set's, nor an unknown one."""
-    return found not in ("", SET)
+def is_workflow(text: str) -> bool:
+    """True for a format of workflows: neither that of a set, nor an unknown one."""
+    return text not in ("", SET)
 
 
 def load_workflow(
     path: Path, runtimes: Runtimes | None = None, inputs: Path | None = None
 ) -> Workflow:
-    """The workflow in a file (plain, gzip or xz); InputError names the file and what is wrong.
+    """Load the workflow from a file (plain, gzip or xz); InputError names the file and the problem.
 
-    ``runtimes`` gives seconds by task or kind of task to formats that carry none. ``inputs`` is
-    what the workflow works on: the input object of CWL, a configuration file of a Snakefile, the
+    ``runtimes`` has seconds by task or kind of task for formats without run times. ``inputs`` is
+    the input of the workflow: the input object of CWL, a configuration file of a Snakefile, the
     work folder of a Nextflow run.
     """
     text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", where=str(path))
-    found = format_of(path, text)
-    if found == SET:
-        raise InputError(
-            "is a set and no workflow", where=str(path), fix="give it to 'vgrads plan'"
-        )
-    if not found:
+    name = format_of(path, text)
+    if name == SET:
+        raise InputError("is a set, not a workflow", where=str(path), fix="use 'vgrads plan'")
+    if not name:
         raise InputError("unknown workflow format", where=str(path), fix=UNDERSTOOD)
-    if inputs is not None and found not in _WITH_INPUTS:
-        raise InputError(f"{found} takes no inputs", where=str(path), fix="leave 'inputs' away")
-    if found in _ASK_OTHERS and path.suffix.lower() in (".gz", ".xz"):
+    if inputs is not None and name not in _WITH_INPUTS:
+        raise InputError(f"{name} takes no inputs", where=str(path), fix="remove 'inputs'")
+    if name in _ASK_OTHERS and path.suffix.lower() in (".gz", ".xz"):
         raise InputError(
-            f"is compressed, and who reads {found} unpacks nothing",
+            f"is compressed, but the reader of {name} does not decompress files",
             where=str(path),
             fix="unpack it",
         )
-    return _READERS[found](_Source(path, text, runtimes or {}, inputs))
+    return _READERS[name](_Source(path, text, runtimes or {}, inputs))

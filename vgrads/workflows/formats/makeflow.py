@@ -1,7 +1,7 @@
 """Makeflow files: rules ``outputs : inputs`` with a command, variables, categories, ``LOCAL``.
 
 Structure only: run times come from the set's ``runtimes``, by category or by the name of the
-program. A file made by one rule and read by another is an edge.
+program. A file written by one rule and read by another is an edge.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Rule:
 
 
 def read_makeflow(text: str, where: str, runtimes: Runtimes) -> Workflow:
-    """The workflow of a Makeflow file; InputError names the line that is wrong."""
+    """Read the workflow of a Makeflow file; InputError names the wrong line."""
     rules = list(_rules(text, where))
     makers = {
         output: f"rule{number}" for number, rule in enumerate(rules, 1) for output in rule.outputs
@@ -62,7 +62,7 @@ def _rules(text: str, where: str) -> Iterator[_Rule]:
         place = f"{where}: line {number}"
         if line[:1] in (" ", "\t") and line.strip():
             if rule is None:
-                raise InputError("a command stands without a rule", where=place)
+                raise InputError("a command does not belong to a rule", where=place)
             rule.command = (rule.command + " && " if rule.command else "") + _command(
                 line, variables
             )
@@ -70,9 +70,9 @@ def _rules(text: str, where: str) -> Iterator[_Rule]:
         if rule is not None:
             yield _whole(rule, where)
             rule = None
-        found, assigned = _CATEGORY.match(line), _ASSIGNMENT.match(line)
-        if found:
-            category = found[1]
+        match, assigned = _CATEGORY.match(line), _ASSIGNMENT.match(line)
+        if match:
+            category = match[1]
         elif assigned:
             _assign(variables, assigned)
             category = variables["CATEGORY"].strip('"') if assigned[1] == "CATEGORY" else category
@@ -83,18 +83,18 @@ def _rules(text: str, where: str) -> Iterator[_Rule]:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, continued ones joined, with the number of their first."""
-    kept, first = "", 0
+    """Return lines without comments, continued ones joined, with the number of the first."""
+    retained, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         bare = "" if line.lstrip().startswith("#") else line
         first = first or number
         if bare.endswith("\\"):
-            kept += bare[:-1] + " "
+            retained += bare[:-1] + " "
             continue
-        yield first, kept + bare
-        kept, first = "", 0
-    if kept:
-        yield first, kept
+        yield first, retained + bare
+        retained, first = "", 0
+    if retained:
+        yield first, retained
 
 
 def _head(number: int, line: str, category: str, place: str) -> _Rule:
@@ -111,7 +111,7 @@ def _whole(rule: _Rule, where: str) -> _Rule:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Files of a rule; ``local->remote`` renames are known by their local name."""
+    """Return the files of a rule; ``local->remote`` renames have their local name."""
     return tuple(dict.fromkeys(word.split("->")[0] for word in text.split()))
 
 
@@ -119,11 +119,11 @@ def _command(line: str, variables: dict[str, str]) -> str:
     return _expand(line.strip().removeprefix("LOCAL ").strip(), variables)
 
 
-def _assign(variables: dict[str, str], found: re.Match[str]) -> None:
-    name, operator, value = found[1], found[2], _expand(found[3], variables)
+def _assign(variables: dict[str, str], match: re.Match[str]) -> None:
+    name, operator, value = match[1], match[2], _expand(match[3], variables)
     variables[name] = f"{variables.get(name, '')} {value}".strip() if operator == "+=" else value
 
 
 def _expand(text: str, variables: dict[str, str]) -> str:
-    """Known variables replaced; unknown ones are left to the shell."""
+    """Replace known variables; unknown ones are left to the shell."""
     return _VARIABLE.sub(lambda m: variables.get(m[1] or m[2] or m[3], m[0]), text)

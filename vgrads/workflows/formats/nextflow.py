@@ -1,11 +1,11 @@
-"""A finished Nextflow run as a workflow: its trace gives tasks and run times, its work folders the
-graph.
+"""A finished Nextflow run as a workflow: its trace provides tasks and run times, its work folders
+the graph.
 
-Nextflow knows its tasks only as it runs, and its trace says nothing of who needed whom. That stands
-in the script by which a task's inputs were brought into its work folder (``.command.run``,
-``.command.stage``): paths below other tasks' work folders, each named by a hash of which the trace
-has the beginning. Without those folders there is no graph, and none is guessed: tasks in the order
-of their processes would promise too much or too little.
+Nextflow determines its tasks only as it runs, and its trace has no dependencies. These are in the
+script that staged a task's inputs into its work folder (``.command.run``, ``.command.stage``):
+paths below other tasks' work folders, each named by a hash whose beginning is in the trace. Without
+those folders there is no graph, and none is guessed: tasks in the order of their processes would
+promise too much or too little.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _MIB = 1024 * 1024
 _SCRIPTS = (".command.run", ".command.stage")
 _STAGED = re.compile(r"^nxf_stage\(\)\s*\{.*?^\}", re.MULTILINE | re.DOTALL)
 _FOLDER = re.compile(r"/([0-9a-f]{2}/[0-9a-f]{30})(?=[/\s'\"])")
-_SHORT = 9  # of a hash, as traces and logs show it: 0a/1b2c3d
+_SHORT = 9  # of a hash, as in traces and logs: 0a/1b2c3d
 _ODD = re.compile(r"[^A-Za-z0-9_+=.-]+")
 _LONGEST = 150
 _ENDED = ("COMPLETED", "CACHED")
 
 
 def is_trace(text: str) -> bool:
-    """True for a trace that names its tasks' work folders by their hashes."""
+    """True for a trace with hashes of its tasks' work folders."""
     header = {name.strip().lower() for name in text.lstrip().partition("\n")[0].split("\t")}
     return (
         "hash" in header
@@ -43,36 +43,36 @@ def is_trace(text: str) -> bool:
 
 
 def read_trace(path: Path, runtimes: Runtimes, work: Path | None = None) -> Workflow:
-    """The tasks of a run that ended well, or were taken from an earlier one; of several attempts
-    the one that did.
+    """Read the tasks of a run that succeeded, or were taken from an earlier one; of several
+    attempts the successful one.
 
-    ``work``: Nextflow's work folder; else the trace's own ``workdir`` column, else ``work`` beside
-    the trace.
+    ``work``: Nextflow's work folder; otherwise the trace's own ``workdir`` column, otherwise
+    ``work`` next to the trace.
     """
-    kept, left = _rows(path)
-    folders = {cell(row, "hash"): _folder(row, work or path.parent / "work") for row in kept}
+    rows, left = _rows(path)
+    folders = {cell(row, "hash"): _folder(row, work or path.parent / "work") for row in rows}
     missing = [name for name, folder in folders.items() if folder is None]
     if missing:
         raise InputError(
             (
-                f"says nothing of which task needs which, and {len(missing)} of {len(folders)} "
-                f"work folders are not there, as {missing[0]}"
+                f"does not record the dependencies of tasks, and {len(missing)} of {len(folders)} "
+                f"work folders are missing, e.g. {missing[0]}"
             ),
             where=str(path),
             fix=(
-                "--inputs WORK, the work folder of that run; for run times alone: vgrads "
-                "runtimes learn"
+                "give the work folder of that run with --inputs WORK; for run times alone use "
+                "vgrads runtimes learn"
             ),
         )
-    ids = dict(zip(folders, _ids(kept), strict=True))
-    tasks = [_task(row, ids, folders, runtimes) for row in kept]
-    notes = (f"leaves out {left} tasks or attempts that did not end well",) if left else ()
+    ids = dict(zip(folders, _ids(rows), strict=True))
+    tasks = [_task(row, ids, folders, runtimes) for row in rows]
+    notes = (f"leaves out {left} tasks or attempts that did not succeed",) if left else ()
     return make_workflow(path.stem, tasks, where=str(path), notes=notes)
 
 
 def _rows(path: Path) -> tuple[list[Row], int]:
-    """Rows of tasks that ended well, one for each work folder; and how many did not."""
-    kept: dict[str, Row] = {}
+    """Return rows of successful tasks, one for each work folder; and the number of the others."""
+    stored: dict[str, Row] = {}
     left = 0
     for line, row in rows(path, "\t", quotes=False):
         if isinstance(row, Broken):
@@ -80,17 +80,17 @@ def _rows(path: Path) -> tuple[list[Row], int]:
         if not cell(row, "hash"):
             raise InputError("has no hash", where=f"{path}: line {line}")
         if cell(row, "status").upper() in _ENDED:
-            if named(kept.setdefault(cell(row, "hash"), row)) != named(row):
+            if named(stored.setdefault(cell(row, "hash"), row)) != named(row):
                 raise InputError("has the hash of another task", where=f"{path}: line {line}")
         else:
             left += 1
-    if not kept:
-        raise InputError("holds no task that ended well", where=str(path))
-    return list(kept.values()), left
+    if not stored:
+        raise InputError("contains no task that succeeded", where=str(path))
+    return list(stored.values()), left
 
 
 def _folder(row: Row, work: Path) -> Path | None:
-    """A task's work folder, if it is there with the script that staged its inputs."""
+    """Return a task's work folder, if it exists with the script that staged its inputs."""
     stated = cell(row, "workdir")
     group, _, begin = cell(row, "hash").partition("/")
     near = [Path(stated)] if stated else []
@@ -99,19 +99,19 @@ def _folder(row: Row, work: Path) -> Path | None:
     return next((folder for folder in near if (folder / _SCRIPTS[0]).is_file()), None)
 
 
-def _ids(kept: list[Row]) -> Iterator[str]:
-    """Process and tag; where several have the same, with their hash."""
+def _ids(rows: list[Row]) -> Iterator[str]:
+    """Return process and tag; with the hash if several are equal."""
     names = [
         _ODD.sub("_", ".".join(filter(None, (_kind(row), named(row)[1]))))[:_LONGEST]
-        for row in kept
+        for row in rows
     ]
     often = Counter(names)
-    for row, name in zip(kept, names, strict=True):
+    for row, name in zip(rows, names, strict=True):
         yield f"{name}.{cell(row, 'hash').replace('/', '-')}" if often[name] > 1 else name
 
 
 def _kind(row: Row) -> str:
-    """The process, without the workflows that it is part of; as run times are learned by."""
+    """Return the process without its enclosing workflows, as for learned run times."""
     return named(row)[0].rpartition(":")[2] or "task"
 
 
@@ -121,8 +121,8 @@ def _task(
     own, took = cell(row, "hash"), realtime(row)
     kind = _kind(row)
     size = bytes_of(cell(row, "memory")) or bytes_of(cell(row, "peak_rss")) or 0.0
-    found = (ids.get(one) or ids.get(one[:_SHORT]) for one in _staged(folders[own]))
-    parents = dict.fromkeys(one for one in found if one is not None and one != ids[own])
+    result = (ids.get(name) or ids.get(name[:_SHORT]) for name in _staged(folders[own]))
+    parents = dict.fromkeys(name for name in result if name is not None and name != ids[own])
     return Task(
         id=ids[own],
         kind=kind,
@@ -134,7 +134,7 @@ def _task(
 
 
 def _staged(folder: Path | None) -> list[str]:
-    """Hashes of work folders out of which a task's inputs came."""
+    """Return hashes of the work folders from which a task's inputs were staged."""
     if folder is None:
         return []
     run, stage = (_text(folder / name) for name in _SCRIPTS)

@@ -1,7 +1,7 @@
-"""Pegasus 5 workflows (YAML): jobs with the files that they use, and who depends on whom.
+"""Pegasus 5 workflows (YAML): jobs with the files that they use, and their dependencies.
 
-The format states no run times: they are read from ``metadata: {runtime: seconds}`` of a job, else
-from the table that comes with the set. Cores are those of the profile ``pegasus: {cores: n}``.
+The format has no run times: they are read from ``metadata: {runtime: seconds}`` of a job, otherwise
+from the table of the set. Cores are those of the profile ``pegasus: {cores: n}``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MIB = 1024 * 1024
 
 
 def read_pegasus(text: str, where: str, runtimes: Runtimes) -> Workflow:
-    """The workflow of a Pegasus 5 document; InputError names the job and what is missing."""
+    """Read the workflow of a Pegasus 5 document; InputError names the job and the missing item."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError(f"is no YAML: {error}".replace("\n", " "), where=where) from error
+        raise InputError(f"is not valid YAML: {error}".replace("\n", " "), where=where) from error
     jobs = document.get("jobs") if isinstance(document, Mapping) else None
     if not isinstance(jobs, list) or not all(isinstance(job, Mapping) for job in jobs):
         raise InputError("has no list of jobs", where=where)
@@ -35,16 +35,16 @@ def read_pegasus(text: str, where: str, runtimes: Runtimes) -> Workflow:
 
 
 def _parents(document: Mapping[str, Any], where: str) -> dict[str, list[str]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    results: defaultdict[str, list[str]] = defaultdict(list)
     for entry in document.get("jobDependencies") or ():
         try:
             for child in entry["children"]:
-                found[str(child)].append(str(entry["id"]))
+                results[str(child)].append(str(entry["id"]))
         except (TypeError, KeyError) as error:
             raise InputError(
                 "every entry needs an id and children", where=f"{where}: jobDependencies"
             ) from error
-    return found
+    return results
 
 
 def _task(
@@ -87,8 +87,8 @@ def _task(
     )
 
 
-def _number(given: Any, place: str) -> float:
+def _number(value: Any, place: str) -> float:
     try:
-        return float(given)
+        return float(value)
     except (TypeError, ValueError) as error:
-        raise InputError(f"'{given}' is no number", where=place) from error
+        raise InputError(f"'{value}' is not a number", where=place) from error

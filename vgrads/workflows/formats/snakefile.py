@@ -1,8 +1,8 @@
-"""A Snakefile as a workflow: Snakemake itself says what it would run; nothing of it is run.
+"""A Snakefile as a workflow: Snakemake itself determines the jobs; none of them is run.
 
-Snakemake is asked in a process of its own, with its own interpreter: it changes much of the process
-that it lives in, and often has an environment of its own. A Snakefile is a program: asking
-Snakemake executes what stands outside its rules.
+Snakemake is called in a separate process, with its own interpreter: it changes much of its process,
+and often has a separate environment. A Snakefile is a program: Snakemake executes the code outside
+its rules.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ INTERPRETER = "VGRADS_SNAKEMAKE"
 _CHILD = Path(__file__).with_name("snakemake_child.py")
 _PATIENCE_S = 1800.0
 _INSTALL = (
-    "install it in an environment of its own (python -m venv smk; smk/bin/pip install "
+    "install it in a separate environment (python -m venv smk; smk/bin/pip install "
     "snakemake) and put its "
     f"'snakemake' on the PATH, or name its Python: {INTERPRETER}=smk/bin/python"
 )
 
 
 def read_snakefile(path: Path, runtimes: Runtimes, config: Path | None = None) -> Workflow:
-    """What Snakemake would run now, as it would in the Snakefile's folder, or above it where that
-    is ``workflow``.
+    """Return the jobs that Snakemake would run now, as started in the Snakefile's folder, or above
+    it if that is ``workflow``.
 
-    Jobs that are done are not among its tasks. ``config``: a configuration file beside those that
-    it names. InputError where there is no Snakemake, or Snakemake's own words where it refuses.
+    Completed jobs are not among its tasks. ``config``: a configuration file in addition to those
+    that it names. InputError if there is no Snakemake, or with Snakemake's message if it rejects
+    the file.
     """
     path = path.absolute()
     if config is not None and not config.is_file():
@@ -47,7 +48,7 @@ def read_snakefile(path: Path, runtimes: Runtimes, config: Path | None = None) -
     tasks = _ask(command + ([str(config.absolute())] if config else []), folder, str(path))
     if not tasks:
         raise InputError(
-            "nothing is to be run: all its outputs are there, or its rules are local",
+            "nothing to be done: all outputs are present, or all rules are local",
             where=str(path),
         )
     name = folder.name if path.stem.lower() == "snakefile" else path.stem
@@ -57,21 +58,23 @@ def read_snakefile(path: Path, runtimes: Runtimes, config: Path | None = None) -
 
 
 def _interpreter(where: str) -> str:
-    """The Python that has Snakemake: the one that is named, else the one beside the command
+    """Return the Python with Snakemake: the configured one, otherwise the one of the command
     ``snakemake``."""
     named = os.environ.get(INTERPRETER)
     if named:
         if shutil.which(named) is None:
             raise InputError(
-                f"'{named}' is no program", where=INTERPRETER, fix="the Python that has snakemake"
+                f"'{named}' is not an executable",
+                where=INTERPRETER,
+                fix="name the Python interpreter that has snakemake",
             )
         return named
-    beside = Path(sys.executable).with_name("snakemake")
-    program = str(beside) if beside.is_file() else shutil.which("snakemake")
+    overrides = Path(sys.executable).with_name("snakemake")
+    program = str(overrides) if overrides.is_file() else shutil.which("snakemake")
     python = Path(program).resolve().with_name("python3") if program else None
     if python is None or not python.is_file():
         raise InputError(
-            "Snakemake is not here, which alone can read it", where=where, fix=_INSTALL
+            "only Snakemake can read it, and Snakemake is not installed", where=where, fix=_INSTALL
         )
     return str(python)
 
@@ -90,29 +93,29 @@ def _ask(command: Sequence[str], folder: Path, where: str) -> list[dict[str, Any
         )
     except subprocess.TimeoutExpired:
         raise InputError(
-            f"Snakemake has not read it within {_PATIENCE_S:.0f} s", where=where
+            f"Snakemake did not read it within {_PATIENCE_S:.0f} s", where=where
         ) from None
     except OSError as error:
-        raise InputError(f"Snakemake cannot be asked: {error}", where=where) from error
+        raise InputError(f"Snakemake cannot be run: {error}", where=where) from error
     try:
-        told = json.loads(done.stdout)
+        message = json.loads(done.stdout)
     except ValueError:
         raise _died(done, where) from None
-    if "error" in told:
-        raise _said(str(told["error"]), where)
-    return list(told["tasks"])
+    if "error" in message:
+        raise _snakemake_error(str(message["error"]), where)
+    return list(message["tasks"])
 
 
-def _said(error: str, where: str) -> InputError:
-    """Snakemake's own words; of what it had none for, the last line."""
-    lines = [line for line in error.splitlines() if line.strip()] or ["no word"]
+def _snakemake_error(error: str, where: str) -> InputError:
+    """Return Snakemake's error message; without one, the last line."""
+    lines = [line for line in error.splitlines() if line.strip()] or ["no error message"]
     first, *more = lines[-1:] if lines[0].startswith("Traceback") else lines
-    return InputError(f"Snakemake says: {first}", tuple(more), where=where)
+    return InputError(f"Snakemake reports: {first}", tuple(more), where=where)
 
 
 def _died(done: subprocess.CompletedProcess[str], where: str) -> InputError:
-    """Why there is no answer, as far as the last line tells."""
-    last = (done.stderr.strip().splitlines() or ["no word"])[-1][:400]
+    """Return why there is no output, from the last line."""
+    last = (done.stderr.strip().splitlines() or ["no error message"])[-1][:400]
     if "No module named 'snakemake" in last:
         return InputError(
             f"{done.args[0]} has no snakemake ≥ 9 ({last})", where=where, fix=_INSTALL
@@ -120,15 +123,18 @@ def _died(done: subprocess.CompletedProcess[str], where: str) -> InputError:
     return InputError(f"Snakemake ended with exit code {done.returncode}: {last}", where=where)
 
 
-def _task(told: Mapping[str, Any], runtimes: Runtimes) -> Task:
+def _task(payload: Mapping[str, Any], runtimes: Runtimes) -> Task:
     times = timed(
-        runtimes, (told["id"], told["kind"]), told.get("runtime_s"), told[ABOUT]["limit_s"]
+        runtimes,
+        (payload["id"], payload["kind"]),
+        payload.get("runtime_s"),
+        payload[ABOUT]["limit_s"],
     )
     return Task(
-        id=told["id"],
-        kind=told["kind"],
-        procs=told["procs"],
-        memory_mib=told["memory_mib"],
-        parents=tuple(told["parents"]),
+        id=payload["id"],
+        kind=payload["kind"],
+        procs=payload["procs"],
+        memory_mib=payload["memory_mib"],
+        parents=tuple(payload["parents"]),
         **times,
     )

@@ -1,12 +1,12 @@
-"""Ask Snakemake what a Snakefile would run, and print it as JSON. Runs in Snakemake's own
+"""Print the jobs of a Snakefile, as Snakemake determines them, as JSON. Runs in Snakemake's own
 interpreter, as a file.
 
-``python -P snakemake_child.py SNAKEFILE [CONFIGFILE]`` goes Snakemake's way up to where jobs are
-handed to an executor, with an executor that writes them down and runs nothing; so threads,
-resources, groups and local rules are what ``snakemake --executor vgrads`` would get. Works in the
-folder where it is started, in which Snakemake keeps its ``.snakemake``. One line of JSON goes to
-the standard output, ``{"tasks": …}`` or ``{"error": …}``; whatever the Snakefile itself prints goes
-to the standard error.
+``python -P snakemake_child.py SNAKEFILE [CONFIGFILE]`` executes Snakemake up to the point where
+jobs are passed to an executor, with an executor that records them and runs nothing; so threads,
+resources, groups and local rules are those of ``snakemake --executor vgrads``. It works in the
+folder where it is started, in which Snakemake keeps its ``.snakemake``. One line of JSON is written
+to standard output, ``{"tasks": …}`` or ``{"error": …}``; output of the Snakefile itself goes to
+standard error.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import types
 from pathlib import Path
 from typing import Any
 
-_MANY = 2**31  # more jobs at once than there are: nothing is held back
+_MANY = 2**31  # more jobs at once than exist: none is held back
 _NAME = "vgrads-ask"
 
 
-class _Seen(BaseException):
-    """All that was asked is known; no Exception, so that nobody on the way takes it for an
+class _GraphComplete(BaseException):
+    """The graph is complete; not derived from Exception, so that no handler treats it as an
     error."""
 
 
 def ask(snakefile: str, config: str | None) -> dict[str, Any]:
-    """The tasks of a Snakefile, or what Snakemake says against it."""
+    """Return the tasks of a Snakefile, or Snakemake's error message."""
     from snakemake import api, exceptions  # noqa: PLC0415 a missing Snakemake is told by its ImportError
     from snakemake.settings import types as settings  # noqa: PLC0415
 
@@ -49,19 +49,19 @@ def ask(snakefile: str, config: str | None) -> dict[str, Any]:
             workflow.dag().execute_workflow(
                 executor=_NAME, execution_settings=settings.ExecutionSettings(lock=False)
             )
-        except _Seen:
+        except _GraphComplete:
             return {"tasks": tasks}
         except Exception as error:
             begun = getattr(
                 workflow, "_workflow_store", None
-            )  # it knows the lines of the Snakefile
+            )  # it has the line numbers of the Snakefile
             lines = getattr(begun, "linemaps", {})
             return {"error": exceptions.format_exception_to_string(error, lines)}
     return {"tasks": tasks}
 
 
 def _register(tasks: list[dict[str, Any]]) -> None:
-    """Make an executor known that puts its jobs into ``tasks`` as soon as the DAG is there, and
+    """Register an executor that puts its jobs into ``tasks`` as soon as the DAG is complete, and
     ends."""
     from snakemake_interface_executor_plugins.executors.base import AbstractExecutor  # noqa: PLC0415
     from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry  # noqa: PLC0415
@@ -71,7 +71,7 @@ def _register(tasks: list[dict[str, Any]]) -> None:
 
     def begin(_: object, workflow: Any, _logger: object) -> None:
         tasks.extend(tasks_of(workflow.dag))
-        raise _Seen
+        raise _GraphComplete
 
     plugin: Any = types.ModuleType(_NAME)
     nothing = dict.fromkeys(AbstractExecutor.__abstractmethods__)  # it ends before any is called
@@ -83,8 +83,8 @@ def _register(tasks: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    answer = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
-    told = ask(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)
-    with os.fdopen(answer, "w") as out:
-        json.dump(told, out)
+    answer = ask(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)
+    with os.fdopen(output, "w") as out:
+        json.dump(answer, out)

@@ -1,10 +1,10 @@
 """A Snakemake DAG as plain dictionaries in the shape of
 :class:`vgrads.workflows.sets.TaskDocument`.
 
-Runs inside Snakemake's own interpreter, where the rest of vgrads need not be, so this file imports
-the standard library alone and is shipped as it is. Nothing of Snakemake is imported either: jobs
-are taken as its executor interface describes them
-(https://snakemake.github.io/snakemake-plugin-catalog), what ``dag`` has beyond that is said below.
+Runs inside Snakemake's own interpreter, which need not have the rest of vgrads, so this file
+imports only the standard library and is shipped unchanged. It does not import Snakemake either:
+jobs are used as its executor interface describes them
+(https://snakemake.github.io/snakemake-plugin-catalog); further members of ``dag`` are listed below.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 SnakemakeDag = Any
-"""Of :mod:`snakemake.dag`, in the interpreter of Snakemake, which ours need not have."""
+"""Type of :mod:`snakemake.dag`, in Snakemake's interpreter; ours need not have it."""
 SnakemakeJob = Any
-"""Of :mod:`snakemake.jobs`: a job, or a group of jobs."""
+"""Type of :mod:`snakemake.jobs`: a job, or a group of jobs."""
 
 ABOUT = "snakemake"
-"""The key of what a :class:`vgrads.workflows.sets.TaskDocument` has no field for; drop it to get
-one."""
+"""Key of data without a field in :class:`vgrads.workflows.sets.TaskDocument`; remove it to get one.
+"""
 
 _MIB_OF_MB = 1e6 / 2**20
 _ODD = re.compile(r"[^A-Za-z0-9_+=.-]+")
-_PLAIN = re.compile(r"[A-Za-z0-9_+.-]+")  # no '=': such values keep apart from names of wildcards
+_PLAIN = re.compile(r"[A-Za-z0-9_+.-]+")  # no '=', to distinguish values from wildcard names
 _LONGEST = 150
 _LONGEST_KIND = 200
-_MOST_PROCS = 100_000_000  # sys.maxsize stands for "all" with Snakemake
+_MOST_PROCS = 100_000_000  # Snakemake uses sys.maxsize for "all"
 
 
 def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
-    """All jobs that are still to be run, as tasks; what they need of finished and of local jobs is
-    gone.
+    """Return all jobs that are still to be run, as tasks; dependencies on finished jobs are
+    removed.
 
-    Jobs that never reach an executor (``all``, ``localrules``) are left out, their edges are passed
-    through. A group is one task. Every dictionary has id, kind, procs, memory_mib and parents;
-    runtime_s only where the user states it (``resources: vgrads_s``). Under :data:`ABOUT` stand
-    ``limit_s`` (``runtime``, which is when a job is stopped and no estimate; None: no limit),
-    ``gpus`` and ``checkpoint`` (more tasks become known when it has ended).
+    Jobs that never reach an executor (``all``, ``localrules``) are omitted, and their edges are
+    connected. A group is one task. Every dictionary has id, kind, procs, memory_mib and parents;
+    runtime_s only if the user states it (``resources: vgrads_s``). :data:`ABOUT` has ``limit_s``
+    (``runtime``, at which a job is stopped, not an estimate; None: no limit), ``gpus`` and
+    ``checkpoint`` (more tasks become known when it has ended).
 
-    Of ``dag``: ``needrun_jobs()``, ``dependencies`` and, where there are groups,
+    Used of ``dag``: ``needrun_jobs()``, ``dependencies`` and, if there are groups,
     ``get_job_group(job)``.
     """
     waiting = list(dag.needrun_jobs())
     group_of = getattr(dag, "get_job_group", lambda _: None)
     units = {job: group_of(job) or job for job in waiting}
-    ids: dict[Any, str] = {}  # of units; a group's members all lead to it
+    ids: dict[Any, str] = {}  # of units; all members of a group have the same
     for unit in units.values():
         if unit not in ids and not _local(unit):
             ids[unit] = task_id(unit)
@@ -58,18 +58,18 @@ def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
     for job, unit in units.items():
         if unit in ids:
             own = ids[unit]
-            found = _parents(dag, job, units, ids, through)
-            parents[own].update((name, None) for name in found if name != own)
-    found_tasks = [_task(unit, name, sorted(parents[name])) for unit, name in ids.items()]
-    return sorted(found_tasks, key=lambda task: str(task["id"]))  # Snakemake keeps them in sets
+            texts = _parents(dag, job, units, ids, through)
+            parents[own].update((name, None) for name in texts if name != own)
+    matching_tasks = [_task(unit, name, sorted(parents[name])) for unit, name in ids.items()]
+    return sorted(matching_tasks, key=lambda task: str(task["id"]))  # Snakemake stores them in sets
 
 
 def task_id(job: SnakemakeJob) -> str:
-    """The name of a job's task: its rule and wildcards; the same at every start, which
-    ``job.jobid`` is not.
+    """Return the name of a job's task: its rule and wildcards; the same at every start, unlike
+    ``job.jobid``.
 
-    Where wildcards have characters that are safe in no file name, or are long, a digest of them
-    tells jobs apart. A group is called after the last of its jobs: others of it may be done, or
+    If wildcards have characters that are unsafe in file names, or are long, a digest of them
+    distinguishes jobs. A group is named after the last of its jobs: others of it may be done, or
     join it, before a next start.
     """
     if job.is_group():
@@ -78,26 +78,26 @@ def task_id(job: SnakemakeJob) -> str:
     name = ".".join([str(job.rule.name), *(f"{key}={value}" for key, value in wildcards.items())])
     if len(name) <= _LONGEST and all(map(_PLAIN.fullmatch, wildcards.values())):
         return name
-    told = json.dumps([str(job.rule.name), wildcards], sort_keys=True)
-    return f"{_ODD.sub('_', name)[:_LONGEST]}.{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+    text = json.dumps([str(job.rule.name), wildcards], sort_keys=True)
+    return f"{_ODD.sub('_', name)[:_LONGEST]}.{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def notes_of(tasks: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What a plan of these tasks does not cover."""
+    """Return limitations of a plan of these tasks."""
     open_ = sorted(str(task["kind"]) for task in tasks if task[ABOUT]["checkpoint"])
     if not open_:
         return ()
     named = f"checkpoint {open_[0]}" + (f" and {len(open_) - 1} more" if len(open_) > 1 else "")
     return (
         (
-            f"covers only what is known before {named} has ended: which jobs follow, nobody "
-            "knows until then"
+            f"covers only the jobs known before {named} has ended; the jobs that follow are not "
+            "known until then"
         ),
     )
 
 
 def _local(unit: SnakemakeJob) -> bool:
-    """True for what Snakemake runs itself, beside the executor."""
+    """True for jobs that Snakemake runs itself, without the executor."""
     return bool(unit.is_local)
 
 
@@ -108,14 +108,22 @@ def _parents(
     ids: Mapping[Any, str],
     through: dict[Any, tuple[str, ...]],
 ) -> Iterable[str]:
-    """Tasks that a job needs, in place of local ones what those need; ``through`` remembers that of
-    local ones."""
-    needed = [one for one in dag.dependencies[job] if one in units]
-    open_ = [one for one in needed if units[one] not in ids and one not in through]
+    """Return the tasks that a job needs, with local jobs replaced by their own parents; ``through``
+    caches those of local jobs."""
+    needed = [dependency for dependency in dag.dependencies[job] if dependency in units]
+    open_ = [
+        dependency
+        for dependency in needed
+        if units[dependency] not in ids and dependency not in through
+    ]
     while open_:  # no recursion: a chain of local rules may be long
         last = open_[-1]
-        before = [one for one in dag.dependencies[last] if one in units]
-        missing = [one for one in before if units[one] not in ids and one not in through]
+        before = [dependency for dependency in dag.dependencies[last] if dependency in units]
+        missing = [
+            dependency
+            for dependency in before
+            if units[dependency] not in ids and dependency not in through
+        ]
         if missing:
             open_.extend(missing)
             continue
@@ -129,11 +137,11 @@ def _names(
     ids: Mapping[Any, str],
     through: Mapping[Any, tuple[str, ...]],
 ) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    xes: dict[str, None] = {}
     for job in jobs:
         unit = units[job]
-        found.update(dict.fromkeys((ids[unit],) if unit in ids else through[job]))
-    return tuple(found)
+        xes.update(dict.fromkeys((ids[unit],) if unit in ids else through[job]))
+    return tuple(xes)
 
 
 def _task(unit: SnakemakeJob, name: str, parents: Iterable[str]) -> dict[str, Any]:
@@ -158,7 +166,7 @@ def _task(unit: SnakemakeJob, name: str, parents: Iterable[str]) -> dict[str, An
 
 
 def _kind(unit: SnakemakeJob) -> str:
-    """What is alike in tasks that are learned from together."""
+    """Return the kind of tasks whose run times are learned together."""
     if not unit.is_group():
         return str(unit.rule.name)
     rules = sorted({str(job.rule.name) for job in unit.jobs})
@@ -166,23 +174,23 @@ def _kind(unit: SnakemakeJob) -> str:
 
 
 def _stated_s(unit: SnakemakeJob) -> float | None:
-    """Seconds that the user states; of a group layer after layer, as Snakemake folds
+    """Return the seconds that the user states; for a group layer by layer, as Snakemake combines
     ``runtime``."""
     if not unit.is_group():
         return _number(unit.resources.get("vgrads_s"))
     total = 0.0
     for layer in unit.toposorted:
-        known = [_number(job.resources.get("vgrads_s")) for job in layer]
-        stated = [seconds for seconds in known if seconds is not None]
-        if len(stated) < len(known):
+        existing = [_number(job.resources.get("vgrads_s")) for job in layer]
+        stated = [seconds for seconds in existing if seconds is not None]
+        if len(stated) < len(existing):
             return None
         total += max(stated)
     return total
 
 
 def _number(value: object) -> float | None:
-    """A resource as a number; None for none, for ``<TBD>`` (known only when inputs are there) and
-    for words."""
+    """Return a resource as a number; None if missing, for ``<TBD>`` (known only when inputs exist)
+    and for text."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None

@@ -1,7 +1,7 @@
 """WfFormat 1.3 to 1.5 (WfCommons): workflows recorded from real runs, as JSON.
 
-Read by our own code, because the library fetches its schema from the network. 1.5 keeps structure
-and execution apart; before, each task carried both, and tasks referred to each other by name.
+Read by code of vgrads, because the library downloads its schema. 1.5 separates structure and
+execution; before, each task had both, and tasks referred to each other by name.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from vgrads.workflows.task import UNSTATED, Task
 MIB = 1024 * 1024
 Json = Mapping[str, Any]
 _SHELL = ["/bin/sh", "-c"]
+_MOST = 1e18
 
 
 def read_wfformat(document: Json, where: str) -> Workflow:
-    """The workflow of a parsed WfFormat document."""
+    """Read the workflow of a parsed WfFormat document."""
     body = document.get("workflow")
     if not isinstance(body, Mapping):
         raise InputError("no field 'workflow'", where=where)
@@ -38,7 +39,7 @@ def read_wfformat(document: Json, where: str) -> Workflow:
 
 
 def _read_split(body: Json, name: str, where: str) -> Workflow:
-    """WfFormat 1.5: ``specification`` and ``execution``."""
+    """Read WfFormat 1.5: ``specification`` and ``execution``."""
     executed = {str(t["id"]): t for t in body.get("execution", {}).get("tasks", [])}
     tasks = [
         _task(
@@ -58,7 +59,7 @@ def _read_split(body: Json, name: str, where: str) -> Workflow:
 
 
 def _read_joined(body: Json, name: str, where: str) -> Workflow:
-    """WfFormat 1.3 and 1.4: one list of tasks, files written into each."""
+    """Read WfFormat 1.3 and 1.4: one list of tasks, with the files in each."""
     tasks, sizes = [], {}
     listed = body.get("tasks") or body.get("jobs") or []
     ids = {str(t["name"]): str(t.get("id", t["name"])) for t in listed}
@@ -82,8 +83,8 @@ def _file_name(file: Json) -> str:
 
 
 def _as_name(recorded: object) -> str:
-    """A file as recorded; where that is a place on the machine of then, the same below a task's
-    folder."""
+    """Return a file name as recorded; an absolute path of the recording machine becomes a path
+    below a task's folder."""
     return str(recorded).lstrip("/")
 
 
@@ -101,7 +102,7 @@ def _task(
         if category is None
         else str(category),
         runtime_s=UNSTATED if runtime is None else float(runtime),
-        procs=max(1, round(float(run.get("coreCount", run.get("cores")) or 1))),
+        procs=max(1, round(_number(run.get("coreCount", run.get("cores")), task_id, where))),
         parents=tuple(dict.fromkeys(str(p) for p in spec.get("parents", ()))),
         command=command,
         inputs=inputs,
@@ -120,8 +121,8 @@ def _command(command: object) -> str:
 
 
 def _command_json(command: str) -> dict[str, Any]:
-    """Program and arguments; of what only a shell understands the shell, as which it would run
-    anyway."""
+    """Return program and arguments; for a command that needs a shell, the shell, as which it would
+    run anyway."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -132,15 +133,20 @@ def _command_json(command: str) -> dict[str, Any]:
 
 
 def _mib(size_bytes: Any, what: str, where: str) -> float:
-    size = float(size_bytes or 0)
-    if size < 0:
-        raise InputError(f"{what} has the size {size_bytes}", where=where)
-    return size / MIB
+    return _number(size_bytes, what, where) / MIB
+
+
+def _number(value: Any, what: str, where: str) -> float:
+    """Return a recorded number of bytes or processors, 0 for none."""
+    number = float(value or 0)
+    if not 0 <= number <= _MOST:  # also for nan
+        raise InputError(f"{what}: {value} is not a number from 0 to {_MOST:g}", where=where)
+    return number
 
 
 def write_wfformat(workflow: Workflow) -> dict[str, Any]:
-    """The workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same back, but for
-    doubts of run times."""
+    """Return the workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same, except
+    for uncertainty of run times."""
     stated = all(task.stated for task in workflow.tasks.values())
     return {
         "name": workflow.name,
@@ -184,8 +190,10 @@ def _run_json(task: Task) -> dict[str, Any]:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """JSON, with the line of what is wrong."""
+    """Parse JSON; InputError names the line of an error."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"is no JSON: {error.msg} in line {error.lineno}", where=where) from error
+        raise InputError(
+            f"is not valid JSON: {error.msg} in line {error.lineno}", where=where
+        ) from error

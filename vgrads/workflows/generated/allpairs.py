@@ -1,4 +1,4 @@
-"""All-Pairs: M[i,j] = F(A[i], B[j]), in blocks of cells; where F is symmetric, one half of them.
+"""All-Pairs: M[i,j] = F(A[i], B[j]), in blocks of cells; if F is symmetric, one half of them.
 
 L. Yu, PhD thesis, University of Notre Dame 2013, section 3.1
 (:mod:`vgrads.workflows.generated.wavefront`).
@@ -16,7 +16,7 @@ from typing import Any
 class AllPairs:
     """A grid of ``rows`` × ``cols`` blocks, all ready at once, numbered row by row.
 
-    ``half``: of a square grid only blocks on and right of the diagonal are there, numbered without
+    ``half``: of a square grid only blocks on and right of the diagonal exist, numbered without
     gaps.
     """
 
@@ -26,23 +26,23 @@ class AllPairs:
 
     @property
     def size(self) -> int:
-        """How many blocks."""
+        """Number of blocks."""
         return self.rows * (self.rows + 1) // 2 if self.half else self.rows * self.cols
 
     def first(self) -> range:
-        """All."""
+        """Return all blocks."""
         return range(self.size)
 
     def after(self, _task: int, _done: Callable[[int], bool]) -> tuple[int, ...]:
-        """Nothing."""
+        """Return nothing."""
         return ()
 
     def needs(self, _task: int) -> tuple[int, ...]:
-        """Nothing."""
+        """Return nothing."""
         return ()
 
     def place(self, task: int) -> tuple[int, int]:
-        """Row and column of a block."""
+        """Return row and column of a block."""
         if not self.half:
             return divmod(task, self.cols)
         left = self.size - 1 - task  # counted from the end, rows have 1, 2, 3, … blocks
@@ -51,5 +51,5 @@ class AllPairs:
         return row, self.rows - 1 - (left - row_from_end * (row_from_end + 1) // 2)
 
     def as_json(self) -> dict[str, Any]:
-        """Itself as plain values."""
+        """Return the grid as plain values."""
         return {"kind": "allpairs", "rows": self.rows, "cols": self.cols, "half": self.half}

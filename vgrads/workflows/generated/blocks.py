@@ -1,5 +1,5 @@
-"""Cells in blocks: which cells a task of All-Pairs or Wavefront is, and how large a block should
-be."""
+"""Blocks of cells: the cells of a task of All-Pairs or Wavefront, and the choice of the block
+size."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from vgrads.workflows.generated.allpairs import AllPairs
 from vgrads.workflows.generated.wavefront import Wavefront
 
 MOST_S = 60.0
-"""Of a block of more than one cell: so much is lost at most where a host is."""
+"""Maximum run time of a block of more than one cell: the most that is lost with a node."""
 MOST_CELLS = 250_000
 MOST_SIDE = 1000
-"""Items of a side of a block: each is an input file."""
+"""Maximum items of a side of a block: each is an input file."""
 DISPATCH_S = 0.1
-"""What a block costs beside its cells: an exchange, a Python that begins, its result on the
-disk."""
+"""Overhead of a block: an exchange, the start of Python, its result on the disk."""
 
 
 class Area(NamedTuple):
-    """Cells from row ``top`` up to ``bottom`` and from column ``left`` up to ``right``, the last
-    ones left out."""
+    """Cells from row ``top`` to ``bottom`` and from column ``left`` to ``right``, excluding the
+    last ones."""
 
     top: int
     bottom: int
@@ -32,7 +31,7 @@ class Area(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Grid:
+class BlockGrid:
     """``rows`` × ``cols`` cells in blocks of ``high`` × ``wide``, those at the far edges smaller.
 
     ``half``: of All-Pairs only the cells on and right of the diagonal; blocks are square then.
@@ -55,7 +54,7 @@ class Grid:
 
     @property
     def cells(self) -> int:
-        """How many cells."""
+        """Number of cells."""
         return self.rows * (self.rows + 1) // 2 if self.half else self.rows * self.cols
 
     def _place(self, task: int) -> tuple[int, int]:
@@ -63,39 +62,39 @@ class Grid:
         return order.place(task) if isinstance(order, AllPairs) else divmod(task, order.cols)
 
     def area(self, task: int) -> Area:
-        """The cells of a block."""
+        """Return the area of a block."""
         row, col = self._place(task)
         top, left = row * self.high, col * self.wide
         bottom, right = min(self.rows, top + self.high), min(self.cols, left + self.wide)
         return Area(top, bottom, left, right)
 
     def count(self, task: int) -> int:
-        """How many cells a block has."""
+        """Return the number of cells of a block."""
         top, bottom, left, right = self.area(task)
         side = bottom - top
         return side * (side + 1) // 2 if self.half and top == left else side * (right - left)
 
     def inside(self, task: int) -> Iterator[tuple[int, int]]:
-        """The cells of a block in the order in which their values are kept: row by row."""
+        """Return the cells of a block in the order in which their values are stored: row by row."""
         area = self.area(task)
         for row in range(area.top, area.bottom):
             for col in range(max(row, area.left) if self.half else area.left, area.right):
                 yield row, col
 
     def as_json(self) -> dict[str, Any]:
-        """Itself as plain values."""
+        """Return the grid as plain values."""
         return asdict(self)
 
 
-def block_of(cells: Grid, cell_s: float, places: int, most_side: int = MOST_SIDE) -> int:
-    """The side of a square block, in cells: the one that is expected to end first on ``places``
-    processors where a cell takes ``cell_s``; of those within a hundredth of it the largest, for the
-    fewer blocks the better.
+def block_of(cells: BlockGrid, cell_s: float, places: int, most_side: int = MOST_SIDE) -> int:
+    """Return the side of a square block, in cells: the one with the earliest expected end on
+    ``places`` processors if a cell takes ``cell_s``; of those within a hundredth of it the largest,
+    because fewer blocks are better.
 
-    ``cells``: what there is to do, its blocks are not looked at; ``most_side``: where items are
-    large, so many of them fit into memory. Blocks of All-Pairs run in waves; a Wavefront goes by
-    anti-diagonals of 1, 2, 3, … blocks, each in whole rounds (Yu 2013, section 3.4, with the rest
-    of a grid that a block does not divide).
+    ``cells``: the work, whose current blocks are ignored; ``most_side``: number of items that fit
+    into memory if they are large. Blocks of All-Pairs run in waves; a Wavefront proceeds by
+    anti-diagonals of 1, 2, 3, … blocks, each in whole rounds (Yu 2013, section 3.4, including the
+    rest of a grid that a block does not divide).
     """
     by_time = int((MOST_S / max(cell_s, 1e-9)) ** 0.5)
     most = max(1, min(most_side, max(cells.rows, cells.cols), int(MOST_CELLS**0.5), by_time))
@@ -105,7 +104,7 @@ def block_of(cells: Grid, cell_s: float, places: int, most_side: int = MOST_SIDE
     return max(side for side in sides if expected[side] <= 1.01 * best)
 
 
-def _expected_s(cells: Grid, side: int, cell_s: float, places: int) -> float:
+def _expected_s(cells: BlockGrid, side: int, cell_s: float, places: int) -> float:
     each_s = side * side * cell_s + DISPATCH_S
     order = replace(cells, high=side, wide=side).order
     if isinstance(order, AllPairs):

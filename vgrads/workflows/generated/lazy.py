@@ -1,7 +1,8 @@
-"""Workflows whose tasks are not written down: a rule says which become ready when one has ended.
+"""Workflows whose tasks are not listed: a rule determines the tasks that become ready when a task
+has ended.
 
 A million cells of a Wavefront are a rule and three bytes each (:mod:`vgrads.dispatch.core.tasks`),
-no dictionary of tasks.
+not a dictionary of tasks.
 """
 
 from __future__ import annotations
@@ -15,39 +16,37 @@ from vgrads.workflows.generated.wavefront import Wavefront
 
 
 class Lazy(Protocol):
-    """Tasks from 0 to ``size - 1`` and the rule between them: frozen, and the same answer to the
-    same question."""
+    """Tasks from 0 to ``size - 1`` and the rule between them: frozen and deterministic."""
 
     @property
     def size(self) -> int:
-        """How many tasks there are."""
+        """Number of tasks."""
 
     def first(self) -> Iterable[int]:
-        """What is ready at the beginning."""
+        """Return the tasks that are ready at the beginning."""
 
     def after(self, task: int, done: Callable[[int], bool], /) -> Iterable[int]:
-        """What became ready because ``task`` succeeded; ``done``: whether a task has, this one
-        included.
+        """Return the tasks that became ready because ``task`` succeeded; ``done``: whether a task
+        has, including this one.
 
-        A task is told of when the last one that it needs ends; where several end together, perhaps
-        more than once.
+        A task is returned when the last one that it needs ends; possibly more than once if several
+        end together.
         """
 
     def needs(self, task: int, /) -> Iterable[int]:
-        """What must have succeeded before a task is ready, as far as it follows from nothing
-        else."""
+        """Return the direct dependencies of a task, without those that follow from others."""
 
     def as_json(self) -> Mapping[str, Any]:
-        """Itself as plain values, for :func:`lazy_of`."""
+        """Return the workflow as plain values, for :func:`lazy_of`."""
 
 
 _KINDS: Mapping[str, Callable[..., Lazy]] = {"wavefront": Wavefront, "allpairs": AllPairs}
 
 
 def lazy_of(described: Mapping[str, Any]) -> Lazy:
-    """The workflow that ``as_json`` described; InputError for what describes none."""
+    """Return the workflow that ``as_json`` described; InputError for an invalid description."""
     fields = dict(described)
     try:
         return _KINDS[fields.pop("kind")](**fields)
     except (KeyError, TypeError) as error:
-        raise InputError(f"describes no lazy workflow: {error!r}", where="order") from error
+        raise InputError(f"does not describe a lazy workflow: {error!r}", where="order") from error

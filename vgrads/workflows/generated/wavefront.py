@@ -14,35 +14,35 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Wavefront:
     """A grid of ``rows`` × ``cols`` blocks; block (i, j) is task i·cols + j. It is ready when the
-    one above and the one to the left are done; then the one between these is."""
+    blocks above and to the left are done; the diagonal one is then done as well."""
 
     rows: int
     cols: int
 
     @property
     def size(self) -> int:
-        """How many blocks."""
+        """Number of blocks."""
         return self.rows * self.cols
 
     def first(self) -> tuple[int, ...]:
-        """The corner."""
+        """Return the corner."""
         return (0,) if self.size else ()
 
     def after(self, task: int, done: Callable[[int], bool]) -> list[int]:
-        """Of the block below and the one to the right those whose other neighbour is done."""
-        cols, found = self.cols, []
+        """Return the blocks below and to the right whose other neighbour is done."""
+        cols, result = self.cols, []
         col, below = task % cols, task + cols
         if below < self.rows * cols and (col == 0 or done(below - 1)):
-            found.append(below)
+            result.append(below)
         if col + 1 < cols and (task < cols or done(task + 1 - cols)):
-            found.append(task + 1)
-        return found
+            result.append(task + 1)
+        return result
 
     def needs(self, task: int) -> list[int]:
-        """The block above and the one to the left."""
+        """Return the block above and the one to the left."""
         above = [task - self.cols] if task >= self.cols else []
         return above + ([task - 1] if task % self.cols else [])
 
     def as_json(self) -> dict[str, Any]:
-        """Itself as plain values."""
+        """Return the grid as plain values."""
         return {"kind": "wavefront", "rows": self.rows, "cols": self.cols}

@@ -122,7 +122,7 @@
       const width = this.view[1] - this.view[0];
       if (at < this.view[0] || at > this.view[1]) this.setView(at - width / 2, at + width / 2);
       this.scroll = clamp(this.tops.get(bar.item.slot).top - this.height / 2, 0, 1e9);
-      this.canvas.setAttribute("aria-label", this.told(bar).replaceAll("\n", ", "));
+      this.canvas.setAttribute("aria-label", this.describe(bar).replaceAll("\n", ", "));
     }
 
     focused() { return this.parts[this.parts.length - 1].bars[this.focus]; }
@@ -153,7 +153,7 @@
       const ends = parts.flatMap(p => [...p.lanes.map(l => l.end), ...p.bars.map(b => b.end)]);
       this.end = Math.max(data.deadline_s, data.now_s ?? 0, ...ends, 1) * 1.02;
       this.makeScale();
-      this.seen = horizon(data, parts);
+      this.horizon_s = horizon(data, parts);
       const widest = Math.max(1, ...data.slots.map(s => s.procs)), all = data.slots.reduce((sum, s) => sum + s.procs, 0) * parts.length;
       this.per = clamp(Math.min(74 / widest, (this.most() - TOP - FOOT - data.slots.length * GAP) / Math.max(1, all)), 1, 26);
       this.tops = new Map();
@@ -202,7 +202,7 @@
 
     inner() { return Math.max(60, this.canvas.clientWidth - this.left - 12); }
     x(t) { return this.left + (this.u(t) - this.view[0]) / (this.view[1] - this.view[0]) * this.inner(); }
-    fit() { this.view = [0, this.whole ? this.total : Math.min(this.total, this.u(this.seen))]; this.fitted = true; }
+    fit() { this.view = [0, this.whole ? this.total : Math.min(this.total, this.u(this.horizon_s))]; this.fitted = true; }
 
     setView(from, to) {
       const width = clamp(to - from, this.total / 5000, this.total);
@@ -243,7 +243,7 @@
       return this.hits.find(h => h.lane && y >= h.y && y <= h.y + h.h)?.lane;
     }
 
-    told(thing) {
+    describe(thing) {
       if (thing.slot) {
         const s = thing.slot, seen = s.actual || {};
         return [`${s.id} (${s.kind}, ${s.procs} processors)`, `asked for at ${duration(s.submit_s)}, needed from ${duration(s.start_s)}`,
@@ -264,7 +264,7 @@
       this.join(thing && thing.item ? thing.item.workflow + "/" + thing.item.task : null);
       this.canvas.style.cursor = thing && thing.item ? "pointer" : "grab";
       if (!thing) return;
-      this.tip.textContent = this.told(thing);
+      this.tip.textContent = this.describe(thing);
       const right = x > this.canvas.clientWidth * 0.65;
       this.tip.style.left = right ? "" : x + 14 + "px";
       this.tip.style.right = right ? this.canvas.clientWidth - x + 14 + "px" : "";
@@ -273,7 +273,7 @@
 
     async explain(thing) {
       if (!thing) { this.detail.textContent = ""; return; }
-      let text = this.told(thing);
+      let text = this.describe(thing);
       if (thing.item && this.options.why) {
         this.detail.textContent = text;
         const why = await this.options.why(thing.item);

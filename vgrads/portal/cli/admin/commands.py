@@ -11,14 +11,16 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.options import AsJson, SiteName, Sites, answer_with, app
 from vgrads.portal.cli.sites.commands import sites_app
 
-token_app = typer.Typer(name="token", help="Who may use the service.", no_args_is_help=True)
+token_app = typer.Typer(
+    name="token", help="Manage the access tokens of the service.", no_args_is_help=True
+)
 db_app = typer.Typer(
-    name="db", help="The database: its version, backups, what is old.", no_args_is_help=True
+    name="db", help="Manage the database: schema version, backup, pruning.", no_args_is_help=True
 )
 for group in (token_app, db_app):
     app.add_typer(group)
 
-Expires = Annotated[str, typer.Option("--expires", help="How long it opens anything, e.g. 30d.")]
+Expires = Annotated[str, typer.Option("--expires", help="Validity of the token, e.g. 30d.")]
 
 
 @token_app.command(
@@ -31,38 +33,39 @@ def create_token(
         typer.Option("--scope", help="read, submit (read and run own sets), operate (everything)."),
     ] = ["submit"],  # noqa: B006  # typer's way
     expires: Expires = "90d",
-    name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Purpose of the token.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a token. It is shown once: only its digest is kept."""
+    """Create a token. It is shown once: only its digest is stored."""
     from vgrads.kernel.units import parse_duration
-    from vgrads.portal.records.access import Access
+    from vgrads.portal.records.access import AccessControl
     from vgrads.portal.records.store import Store
 
     with Store() as store:
-        secret, row = Access(store.engine).create(
+        secret, row = AccessControl(store.engine).create(
             user, scope, parse_duration(expires, "--expires"), name
         )
-    told = {
+    payload = {
         "id": row.id,
         "user": user,
         "scopes": row.scopes.split(),
         "expires_s": row.expires_s,
         "token": secret,
     }
-    answer_with(as_json, told, lambda: f"{secret}\n(id {row.id}; it is not shown again)")
+    answer_with(as_json, payload, lambda: f"{secret}\n(id {row.id}; it is not shown again)")
 
 
 @token_app.command("list", epilog="Example: `vgrads token list`")
 def list_tokens(as_json: AsJson = False) -> None:
-    """Tokens and until when they open anything."""
+    """List tokens and their expiry."""
     from vgrads.portal.cli.admin.tables import tokens_table
-    from vgrads.portal.records.access import Access
+    from vgrads.portal.records.access import AccessControl
     from vgrads.portal.records.store import Store
 
     with Store() as store:
         rows = [
-            row.model_dump(exclude={"digest", "session"}) for row in Access(store.engine).tokens()
+            row.model_dump(exclude={"digest", "session"})
+            for row in AccessControl(store.engine).tokens()
         ]
     answer_with(as_json, {"tokens": rows}, lambda: tokens_table(rows))
 
@@ -71,62 +74,75 @@ def list_tokens(as_json: AsJson = False) -> None:
 def revoke_token(
     token_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
 ) -> None:
-    """End a token, and the sessions of its user."""
-    from vgrads.portal.records.access import Access
+    """Revoke a token, and end the sessions of its user."""
+    from vgrads.portal.records.access import AccessControl
     from vgrads.portal.records.store import Store
 
     with Store() as store:
-        if not Access(store.engine).revoke(token_id):
-            raise InputError(f"no token '{token_id}'", where="ID", fix="vgrads token list")
-    typer.echo("revoked; a service that runs forgets it within seconds")
+        if not AccessControl(store.engine).revoke(token_id):
+            raise InputError(
+                f"no token '{token_id}'", where="ID", fix="list tokens with 'vgrads token list'"
+            )
+    typer.echo("revoked; a running service rejects it within seconds")
 
 
 @sites_app.command("open", epilog="Example: `vgrads sites open build ann`")
 def open_site(
     site: SiteName,
     user: Annotated[str, typer.Argument(metavar="USER", show_default=False)],
-    close: Annotated[bool, typer.Option("--close", help="Take it back.")] = False,
+    close: Annotated[
+        bool, typer.Option("--close", help="Close the site for the user again.")
+    ] = False,
     sites: Sites = None,
 ) -> None:
-    """Let a user's tasks run on a real site, under the account that the service has there."""
-    from vgrads.portal.records.access import Access
-    from vgrads.portal.records.sites import choose_catalog
+    """Allow a user's tasks to run on a real site, under the account of the service there."""
+    from vgrads.portal.records.access import AccessControl
+    from vgrads.portal.records.reading.sites import choose_catalog
     from vgrads.portal.records.store import Store
 
     with Store() as store:
-        access = Access(store.engine)
+        access = AccessControl(store.engine)
         if not close:
-            choose_catalog(sites).site(site)  # a typo would open nothing, silently
+            choose_catalog(sites).site(site)  # a typo would have no effect, without an error
             access.grant(site, user)
         elif not access.withdraw(site, user):
             raise InputError(f"site '{site}' was not open for '{user}'", where="SITE")
     typer.echo(f"{site} is {'closed' if close else 'open'} for {user}")
 
 
-@db_app.command("upgrade", epilog="Example: `vgrads db upgrade`; down: `vgrads db upgrade 0001`")
+@db_app.command(
+    "upgrade", epilog="Example: `vgrads db upgrade`; to downgrade: `vgrads db upgrade 0001`"
+)
 def upgrade(
     version: Annotated[str, typer.Argument(metavar="[VERSION]")] = "head",
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="Default: VGRADS_DB, or yours.")
+        str | None,
+        typer.Option(
+            "--db", metavar="URL", help="Database. Default: VGRADS_DB, or the database of the user."
+        ),
     ] = None,
     lose_data: Annotated[
         bool,
-        typer.Option("--lose-data", help="Go down also where that loses data; after a copy of it."),
+        typer.Option(
+            "--lose-data",
+            help="Also downgrade where that loses data; a copy of the database is made first.",
+        ),
     ] = False,
 ) -> None:
-    """Bring the database to a version (default: this one's). Every command does so by itself when
-    it must."""
+    """Migrate the database to a version (default: this one's). Every command does so by itself when
+    needed."""
     from vgrads.portal.records.database import open_engine
-    from vgrads.portal.records.migrate import HEAD, current, losses, move
-    from vgrads.portal.records.upkeep import back_up_beside
+    from vgrads.portal.records.migrate import current, losses, move
+    from vgrads.portal.records.reading.reader import HEAD
+    from vgrads.portal.records.upkeep import back_up_before_upgrade
 
     engine = open_engine(db)
-    wanted = HEAD if version == "head" else version
+    target = HEAD if version == "head" else version
     try:
-        if lose_data and losses(engine, wanted):
-            typer.echo(f"a copy of the database as it was: {back_up_beside(db, wanted)}")
-        move(engine, wanted, lose_data)
-        typer.echo(f"the database is of version {current(engine)}")
+        if lose_data and losses(engine, target):
+            typer.echo(f"copy of the previous database: {back_up_before_upgrade(db, target)}")
+        move(engine, target, lose_data)
+        typer.echo(f"the database has version {current(engine)}")
     finally:
         engine.dispose()
 
@@ -135,10 +151,13 @@ def upgrade(
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="Default: VGRADS_DB, or yours.")
+        str | None,
+        typer.Option(
+            "--db", metavar="URL", help="Database. Default: VGRADS_DB, or the database of the user."
+        ),
     ] = None,
 ) -> None:
-    """Copy an SQLite database while it is in use. For PostgreSQL there is pg_dump."""
+    """Back up an SQLite database while it is in use. For PostgreSQL use pg_dump."""
     from vgrads.portal.records.upkeep import back_up
 
     back_up(db, file)
@@ -148,14 +167,18 @@ def backup(
 @db_app.command("prune", epilog="Example: `vgrads db prune --keep 180d --history-keep 1000d`")
 def prune(
     keep: Annotated[
-        str, typer.Option("--keep", help="Remove sets that ended longer ago, with their runs.")
+        str,
+        typer.Option(
+            "--keep", help="Remove sets that ended longer ago than this, with their runs."
+        ),
     ] = "",
     history_keep: Annotated[
-        str, typer.Option("--history-keep", help="Remove older jobs of histories.")
+        str,
+        typer.Option("--history-keep", help="Remove jobs of histories that are older than this."),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Remove what is old; expired tokens and keys in any case."""
+    """Remove old records; expired tokens and keys in any case."""
     from vgrads.kernel.units import parse_duration
     from vgrads.portal.records.retention import prune as prune_now
     from vgrads.portal.records.store import Store
@@ -171,11 +194,13 @@ def prune(
 
 @db_app.command("audit", epilog="Example: `vgrads db audit --user ann`")
 def audit(
-    user: Annotated[str | None, typer.Option("--user", help="Of one user only.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Show only the entries of this user.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Who changed what over HTTP, newest first."""
+    """List changes made over HTTP and their users, newest first."""
     from vgrads.portal.cli.admin.tables import audit_table
     from vgrads.portal.records.store import Store
     from vgrads.portal.records.upkeep import audit_rows

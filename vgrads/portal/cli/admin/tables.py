@@ -1,4 +1,4 @@
-"""What the operator's commands show: tokens, the audit log."""
+"""Output of the operator's commands: tokens, the audit log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def tokens_table(rows: Sequence[Json]) -> Table:
-    """Tokens for a person."""
+    """Return the table of tokens."""
     heads = ("id", "user", "scopes", "for", "expires (UTC)")
     return _table(
         heads, [(r["id"], r["user"], r["scopes"], r["name"], _when(r["expires_s"])) for r in rows]
@@ -33,7 +33,7 @@ def tokens_table(rows: Sequence[Json]) -> Table:
 
 
 def audit_table(rows: Sequence[Json]) -> Table:
-    """The audit log for a person."""
+    """Return the table of the audit log."""
     heads = ("when (UTC)", "user", "from", "action", "what", "answer")
     cells = [
         (_when(r["at_s"]), r["user"], r["address"], r["action"], r["object"], str(r["status"]))

@@ -1,4 +1,4 @@
-"""Commands that carry bags out: ``vgrads bags run``, ``status``, ``resume``, ``cancel``, ``logs``,
+"""Commands that run bags: ``vgrads bags run``, ``status``, ``resume``, ``cancel``, ``logs``,
 ``explain``."""
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from vgrads.portal.cli.bags.group import bags_app
 from vgrads.portal.cli.options import AsJson, Service, Sites, answer_with, make_console
 
 BagId = Annotated[
-    str, typer.Argument(metavar="BAG", help="Id of a bag, as `bags status` lists it.")
+    str, typer.Argument(metavar="BAG", help="Id of a bag, as listed by `bags status`.")
 ]
 Order = Annotated[
     str,
     typer.Option(
-        "--policy", help="Whose tasks are next: fair-share (between owners), or next-available."
+        "--policy", help="Order between bags: fair-share (between owners), or next-available."
     ),
 ]
 
@@ -26,7 +26,7 @@ Contact = Annotated[
     typer.Option(
         "--contact",
         help=(
-            "Under which names hosts of pools find this machine, for bags with `hosts: "
+            "Names under which agents of pools reach this machine, for bags with `hosts: "
             "{guests: true}`."
         ),
     ),
@@ -44,7 +44,7 @@ def run(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE.yaml…", help="Bags: a command template and its parameters each."
+            metavar="FILE.yaml…", help="Bag files, each with a command template and its parameters."
         ),
     ],
     sites: Sites = None,
@@ -53,12 +53,12 @@ def run(
     contact: Contact = "",
     as_json: AsJson = False,
 ) -> None:
-    """Run bags of independent tasks: hosts come, tasks stream out, results come in, hosts go.
+    """Run bags of independent tasks: request nodes, assign tasks, collect results, release nodes.
     Default: on this machine."""
     from vgrads.portal.cli.bags.run import HowToWork, run_bags
 
     how = HowToWork(
-        sites=sites, policy=_known(policy), service=service, contact=contact, as_json=as_json
+        sites=sites, policy=_check_policy(policy), service=service, contact=contact, as_json=as_json
     )
     raise typer.Exit(run_bags(files, how))
 
@@ -72,19 +72,19 @@ def resume(
     contact: Contact = "",
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a bag whose dispatcher was interrupted or killed; hosts that worked on meanwhile
-    are believed."""
+    """Resume a bag whose dispatcher was interrupted or killed. Agents that kept running reconnect,
+    and their results are accepted."""
     from vgrads.portal.cli.bags.run import HowToWork, resume_bags
 
     how = HowToWork(
-        sites=sites, policy=_known(policy), service=service, contact=contact, as_json=as_json
+        sites=sites, policy=_check_policy(policy), service=service, contact=contact, as_json=as_json
     )
     raise typer.Exit(resume_bags(bag, how))
 
 
 @bags_app.command("cancel", epilog="Example: `vgrads bags cancel BAG`")
 def cancel(bag: BagId, sites: Sites = None) -> None:
-    """Drop what has not ended of a bag, and give its hosts back."""
+    """Cancel the remaining tasks of a bag, and release its nodes."""
     from vgrads.portal.cli.bags.run import HowToWork, cancel_bag
 
     make_console().print(cancel_bag(bag, HowToWork(sites=sites)))
@@ -96,18 +96,17 @@ def cancel(bag: BagId, sites: Sites = None) -> None:
 def status(
     bag: Annotated[
         str | None,
-        typer.Argument(metavar="BAG", help="One bag; all of them without.", show_default=False),
+        typer.Argument(metavar="BAG", help="Id of a bag. Default: all bags.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How bags stand."""
-    from vgrads.portal.cli.bags.run import bags_table, status_json
-    from vgrads.portal.records.bags import Bags
-    from vgrads.portal.records.store import Store
+    """Show the status of bags."""
+    from vgrads.portal.cli.bags.status_text import bags_table, status_json
+    from vgrads.portal.records.reading.bags import get_bag, newest_bags
+    from vgrads.portal.records.reading.reader import open_reader
 
-    with Store() as store:
-        bags = Bags(store.engine)
-        rows = bags.newest() if bag is None else [bags.get(bag)]
+    with open_reader() as reader:
+        rows = newest_bags(reader) if bag is None else [get_bag(reader, bag)]
     answer_with(as_json, {"bags": [status_json(row) for row in rows]}, lambda: bags_table(rows))
 
 
@@ -117,12 +116,14 @@ def status(
 def logs(
     bag: BagId,
     task: Annotated[
-        list[int] | None, typer.Option("--task", min=0, help="Only this task; may be given again.")
+        list[int] | None, typer.Option("--task", min=0, help="Show only this task. Repeatable.")
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what went wrong.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Show only failed attempts.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document per line.")
+    ] = False,
 ) -> None:
-    """What tasks printed, and how each attempt ended."""
+    """Show the output of tasks, and the result of each attempt."""
     from vgrads.portal.cli.bags.run import show_logs
 
     show_logs(bag, task or (), failed, as_json)
@@ -138,21 +139,22 @@ def logs(
 def invite(
     bag: BagId,
     name: Annotated[
-        str, typer.Option("--name", help="What the hosts that use it are called together.")
+        str,
+        typer.Option("--name", help="Common name of the agents that are started with this script."),
     ] = "guests",
     contact: Annotated[
-        str, typer.Option("--contact", help="Under which they find this machine.")
+        str, typer.Option("--contact", help="Address under which the agents reach this machine.")
     ] = "",
 ) -> None:
-    """Print a script that brings a machine to the bag's dispatcher, for bags with `hosts: {guests:
-    true}`. It holds a key."""
-    from vgrads.api.bags.guests import invitation
-    from vgrads.portal.jobs.bags import dispatcher_folder
-    from vgrads.portal.records.bags import Bags
-    from vgrads.portal.records.store import Store
+    """Print a script that connects a machine to the bag's dispatcher as an ad-hoc agent, for bags
+    with `hosts: {guests: true}`. It contains a key."""
+    from vgrads.api.bags.ad_hoc_agents import invitation
+    from vgrads.api.config import dispatcher_folder
+    from vgrads.portal.records.reading.bags import get_bag
+    from vgrads.portal.records.reading.reader import open_reader
 
-    with Store() as store:
-        row = Bags(store.engine).get(bag)
+    with open_reader() as reader:
+        row = get_bag(reader, bag)
     typer.echo(
         invitation(dispatcher_folder(row.dispatcher), row.dispatcher, name, contact), nl=False
     )
@@ -165,31 +167,34 @@ def invite(
 def explain(
     bag: BagId,
     task: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of the task.")],
-    host: Annotated[str, typer.Option("--host", help="Only why this host does not have it.")] = "",
+    host: Annotated[
+        str, typer.Option("--host", help="Explain only why this agent does not have the task.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Why a task of a bag stands where it stands, and why hosts do not have it: slot, expression,
+    """Explain the state of a task of a bag, and why agents do not get it: policy slot, expression,
     values."""
     from rich.text import Text
 
     from vgrads.portal.cli.bags.run import explain_task
 
-    told = explain_task(bag, task, host)
+    payload = explain_task(bag, task, host)
     lines = [
-        f"task {told['task']}: {told.get('state', 'waits')}",
-        f"$ {told['command']}",
-        *told["reasons"],
-        *(line for one in told.get("hosts", ()) for line in _of_host(one)),
+        f"task {payload['task']}: {payload.get('state', 'waits')}",
+        f"$ {payload['command']}",
+        *payload["reasons"],
+        *(line for item in payload.get("hosts", ()) for line in _of_host(item)),
     ]
-    answer_with(as_json, told, lambda: Text("\n".join(lines)))
+    answer_with(as_json, payload, lambda: Text("\n".join(lines)))
 
 
-def _of_host(told: dict[str, Any]) -> list[str]:
-    """Why a host does not have a task."""
+def _of_host(payload: dict[str, Any]) -> list[str]:
+    """Explain why an agent does not get a task."""
     lines = [
-        f"{told['host']} of {told['site']}:" + ("" if told["why"] else " may have it, in its turn")
+        f"{payload['host']} of {payload['site']}:"
+        + ("" if payload["why"] else " may get the task in its turn")
     ]
-    for reason in told["why"]:
+    for reason in payload["why"]:
         lines.append(f"  {reason['words']}")
         if reason["slot"]:
             values = ", ".join(f"{name} = {value}" for name, value in reason["values"].items())
@@ -202,7 +207,7 @@ def _of_host(told: dict[str, Any]) -> list[str]:
 
 @bags_app.command("schema", epilog="Example: `vgrads bags schema`")
 def schema() -> None:
-    """The JSON Schema of a bag's file, for editors and programs that write bags."""
+    """Print the JSON Schema of a bag's file, for editors and programs that write bags."""
     import json
 
     from vgrads.dispatch.document import BagDocument
@@ -210,14 +215,14 @@ def schema() -> None:
     typer.echo(json.dumps(BagDocument.model_json_schema(), indent=2))
 
 
-def _known(policy: str) -> str:
+def _check_policy(policy: str) -> str:
     from vgrads.bags.choice import POLICIES
     from vgrads.kernel.errors import InputError
 
     if policy not in POLICIES:
         raise InputError(
-            f"'{policy}' is no dispatch policy",
+            f"unknown policy '{policy}'",
             where="--policy",
-            fix=f"one of {', '.join(POLICIES)}",
+            fix=f"choose one of {', '.join(POLICIES)}",
         )
     return policy

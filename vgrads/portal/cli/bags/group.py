@@ -1,29 +1,31 @@
-"""The group ``vgrads bags``: its own commands, and those that are registered by entry point."""
+"""The group ``vgrads bags``: its own commands, and commands registered by entry point."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from vgrads.api.shell import Shell
 from vgrads.portal.cli.options import answer_with, app
-from vgrads.portal.cli.terminal import console, print_warnings
+
+if TYPE_CHECKING:
+    from vgrads.api.command_context import CommandContext
 
 
 class Registered(TyperGroup):
-    """Commands of ours, then those of others; the entry points are read only where ours are not
-    enough.
+    """The group's own commands, then registered ones; the entry points are read only where the own
+    commands do not suffice.
 
-    Contexts and commands are Click's, which newer versions of Typer bring under another name.
+    Contexts and commands are Click's, which newer versions of Typer contain under another name.
     """
 
     @cached_property
     def _others(self) -> TyperGroup:
+        from importlib.metadata import entry_points
+
         (point,) = entry_points(group="vgrads.commands", name="bags")
         return get_group(point.load())
 
@@ -38,10 +40,12 @@ class Registered(TyperGroup):
         return self._others.get_command(ctx, cmd_name)
 
 
-def _shell() -> Shell:
+def _shell() -> CommandContext:
+    from vgrads.api.command_context import CommandContext
+    from vgrads.portal.cli.terminal import console, print_warnings
     from vgrads.portal.records.sites import resolve_history
 
-    return Shell(
+    return CommandContext(
         history=resolve_history,
         answer=answer_with,
         warn=lambda warnings: print_warnings(console(stderr=True), warnings),
@@ -51,7 +55,7 @@ def _shell() -> Shell:
 bags_app = typer.Typer(
     name="bags",
     cls=Registered,
-    help="Bags of tasks: run them, and study how they are scheduled.",
+    help="Run bags of tasks, and simulate their scheduling.",
     no_args_is_help=True,
 )
 app.add_typer(bags_app)

@@ -1,5 +1,5 @@
-"""Commands for work that is generated as it goes: ``vgrads allpairs``, ``vgrads wavefront``,
-``vgrads matrix``."""
+"""Commands for matrices of generated tasks: ``vgrads allpairs``, ``vgrads wavefront``, ``vgrads
+matrix``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Words = Annotated[
         metavar="FUNCTION…",
         show_default=False,
         help=(
-            "An executable and its own arguments: called with the files of a cell behind them, "
-            "it prints the value. Put -- before it where its arguments begin with -."
+            "An executable with its arguments. It is called with the files of a cell appended to "
+            "the arguments, and prints the value. Put -- before it if its arguments begin with -."
         ),
     ),
 ]
@@ -30,16 +30,16 @@ Library = Annotated[
     typer.Option(
         "--library",
         metavar="F.so",
-        help="A shared library with F instead (docs/matrix.md: its signature).",
+        help="Use F of a shared library instead (signature: docs/matrix.md).",
     ),
 ]
-Symbol = Annotated[str, typer.Option("--symbol", help="The function's name in --library.")]
+Symbol = Annotated[str, typer.Option("--symbol", help="Name of the function in --library.")]
 Python = Annotated[
     str | None,
     typer.Option(
         "--python",
         metavar="FILE.py:NAME",
-        help="A Python function of bytes instead; or MODULE:NAME where hosts have it.",
+        help="Use a Python function of bytes instead; or MODULE:NAME if the nodes have the module.",
     ),
 ]
 Matrix = Annotated[
@@ -48,14 +48,15 @@ Matrix = Annotated[
         "--matrix",
         metavar="FILE",
         help=(
-            "Where results are kept, and found again by the same command. Default: "
+            "File for the results; the same command continues from it. Default: "
             "allpairs.matrix or wavefront.matrix."
         ),
         show_default=False,
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Also write results as lines.")
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Also write the results as lines of text."),
 ]
 Block = Annotated[
     int | None,
@@ -63,24 +64,27 @@ Block = Annotated[
         "--block",
         min=1,
         max=5000,
-        help="Cells of a side of a block. Default: by what F takes.",
+        help="Cells per side of a block. Default: chosen by the run time of F.",
         show_default=False,
     ),
 ]
 Procs = Annotated[
-    int, typer.Option("--procs", min=1, help="Processors of a block: so many cells of it at once.")
+    int,
+    typer.Option(
+        "--procs", min=1, help="Processors of a block: number of cells that it computes at once."
+    ),
 ]
 More = Annotated[
     list[Path] | None,
     typer.Option(
         "--input",
         metavar="FILE",
-        help="Another file that F reads, by its name; may be given again.",
+        help="Another file that F reads, by its name. Repeatable.",
     ),
 ]
 Retries = Annotated[
     int,
-    typer.Option("--retries", min=0, max=100, help="How often a block that failed is tried again."),
+    typer.Option("--retries", min=0, max=100, help="Number of retries of a failed block."),
 ]
 
 
@@ -106,7 +110,7 @@ def allpairs(
     symbol: Symbol = "compare",
     python: Python = None,
     symmetric: Annotated[
-        bool, typer.Option("--symmetric", help="F(x, y) = F(y, x), and A is B: compute one half.")
+        bool, typer.Option("--symmetric", help="Compute one half: F(x, y) = F(y, x), and A is B.")
     ] = False,
     matrix: Matrix = None,
     out: Out = None,
@@ -118,15 +122,15 @@ def allpairs(
     as_json: AsJson = False,
 ) -> None:
     """Compute F(A[i], B[j]) for all pairs of items, in blocks, on this machine or on the sites of
-    --sites. The same command again goes on where it was interrupted."""
-    from vgrads.api.bags.matrices import Problem, items_of
+    --sites. The same command resumes an interrupted run."""
+    from vgrads.api.bags.matrices import MatrixProblem, items_of
     from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
     from vgrads.portal.cli.bags.run import HowToWork
 
     left, right = items_of(a), items_of(b)
     if symmetric and [path for _, path in left] != [path for _, path in right]:
         raise InputError("A and B are not the same items", where="--symmetric")
-    problem = Problem(
+    problem = MatrixProblem(
         kind="allpairs",
         rows=len(left),
         cols=len(right),
@@ -175,13 +179,13 @@ def wavefront(
     width: Annotated[
         int | None,
         typer.Option(
-            "-W", min=1, help="Cells along x. Default: as far as the edge goes.", show_default=False
+            "-W", min=1, help="Cells along x. Default: the length of the edge.", show_default=False
         ),
     ] = None,
     height: Annotated[
         int | None,
         typer.Option(
-            "-H", min=1, help="Cells along y. Default: as far as the edge goes.", show_default=False
+            "-H", min=1, help="Cells along y. Default: the length of the edge.", show_default=False
         ),
     ] = None,
     matrix: Matrix = None,
@@ -194,13 +198,13 @@ def wavefront(
     as_json: AsJson = False,
 ) -> None:
     """Compute R[x,y] = F(R[x−1,y], R[x,y−1], R[x−1,y−1]) from its edges, in blocks, on this machine
-    or on the sites of --sites. The same command again goes on where it was interrupted."""
-    from vgrads.api.bags.matrices import Problem, border_of
+    or on the sites of --sites. The same command resumes an interrupted run."""
+    from vgrads.api.bags.matrices import MatrixProblem, border_of
     from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
     from vgrads.portal.cli.bags.run import HowToWork
 
     rows, cols, border = border_of(edges, x, y, width, height)
-    problem = Problem(
+    problem = MatrixProblem(
         kind="wavefront",
         rows=rows,
         cols=cols,
@@ -228,8 +232,7 @@ def matrix_(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Print what a matrix file holds: a line for each cell that is done; with --json how it
-    stands."""
+    """Print a matrix file: a line for each computed cell; with --json its status."""
     from vgrads.portal.cli.bags.matrix_run import show
 
     show(file, as_json)
@@ -240,9 +243,11 @@ def _function(
 ) -> Function:
     from vgrads.api.bags import matrices
 
-    if sum(bool(given) for given in (words, library, python)) > 1:
+    if sum(bool(values) for values in (words, library, python)) > 1:
         raise InputError(
-            "is given twice", where="FUNCTION", fix="one of an executable, --library and --python"
+            "is given twice",
+            where="FUNCTION",
+            fix="give one of an executable, --library and --python",
         )
     if library is not None:
         return matrices.library(library, symbol)
@@ -251,7 +256,7 @@ def _function(
             raise InputError(
                 "a Python function runs on one processor of a block",
                 where="--procs",
-                fix="leave it out: blocks run beside each other",
+                fix="remove the option: blocks run in parallel",
             )
         return matrices.python(python)
     return matrices.program(words or [])

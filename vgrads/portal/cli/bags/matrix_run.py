@@ -1,4 +1,4 @@
-"""A matrix at a terminal: measure F, choose blocks, carry them out, go on where a run ended."""
+"""Matrix commands: measure F, choose blocks, run them, resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -9,30 +9,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.bags.matrices import Digests, Problem, about, check_same, lay_out, lines_of, measure
-from vgrads.api.bags.places import places_of
+from vgrads.api.bags.matrices import (
+    Digests,
+    MatrixProblem,
+    about,
+    check_same,
+    lay_out,
+    lines_of,
+    measure,
+)
+from vgrads.api.bags.sites import places_of
+from vgrads.api.config import dispatcher_folder
+from vgrads.api.queues.sites import this_machine
 from vgrads.api.wiring import all_simulated
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.block_files import is_of_blocks
 from vgrads.dispatch.storage.journal import look
-from vgrads.dispatch.storage.kept import is_worked_on, read_latest
 from vgrads.dispatch.storage.matrix_store import MatrixStore
+from vgrads.dispatch.storage.status import is_worked_on, read_latest
 from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.bags.run import HowToWork, work_on
 from vgrads.portal.cli.terminal import console
-from vgrads.portal.jobs.bags import dispatcher_folder, resumable, submit
-from vgrads.portal.records.bags import Bags
-from vgrads.portal.records.sites import choose_catalog, this_machine
+from vgrads.portal.jobs.bags import resumable, submit
+from vgrads.portal.records.bags import BagStore
+from vgrads.portal.records.reading.bags import BagEntry
+from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store, new_id
-from vgrads.portal.records.tables import BagRow
 from vgrads.vgrid.catalog import Catalog
-from vgrads.workflows.generated.blocks import Grid, block_of
+from vgrads.workflows.generated.blocks import BlockGrid, block_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class HowToCompute:
-    """Options of both commands. ``block``: cells of a side, None: chosen by what F takes."""
+    """Options of both commands. ``block``: cells of a side, None: chosen by the time of F."""
 
     matrix: Path
     out: Path | None
@@ -41,22 +51,19 @@ class HowToCompute:
     work: HowToWork
 
 
-def compute(problem: Problem, how: HowToCompute) -> int:
-    """Compute what a matrix file lacks; the exit code."""
+def compute(problem: MatrixProblem, how: HowToCompute) -> int:
+    """Compute the missing cells of a matrix file; return the exit code."""
     catalog = choose_catalog(how.work.sites) if how.work.sites else this_machine()
     digests = Digests.of(problem)
     simulated = all_simulated(catalog.sites)
     fresh = simulated or not how.matrix.exists() or not how.matrix.stat().st_size
     grid, cell_s = (
-        _chosen(problem, digests, how, catalog) if fresh else _known(problem, digests, how)
+        _chosen(problem, digests, how, catalog) if fresh else _measured(problem, digests, how)
     )
     if simulated:
-        _say(
+        _print(
             how,
-            (
-                "All sites are simulated: time passes, nothing is computed, and no matrix file "
-                "is written."
-            ),
+            ("All sites are simulated: nothing is computed, and no matrix file is written."),
         )
         return _carry_out(problem, digests, grid, cell_s, how, catalog)
     began = about(problem, digests, grid, cell_s)
@@ -74,11 +81,11 @@ def compute(problem: Problem, how: HowToCompute) -> int:
 
 
 def _chosen(
-    problem: Problem, digests: Digests, how: HowToCompute, catalog: Catalog
-) -> tuple[Grid, float]:
+    problem: MatrixProblem, digests: Digests, how: HowToCompute, catalog: Catalog
+) -> tuple[BlockGrid, float]:
     measured = measure(problem, digests)
     hosts = places_of(catalog, [_document(problem, how, measured.cell_s)])
-    places = max(1, sum(place.limits.most * (place.procs // problem.procs) for place in hosts))
+    places = max(1, sum(site.limits.most * (site.procs // problem.procs) for site in hosts))
     cell_s = measured.cell_s / problem.procs
     side = how.block or block_of(problem.grid(1), cell_s, places, problem.most_side)
     grid = problem.grid(side)
@@ -87,22 +94,25 @@ def _chosen(
         if measured.more
         else f"{measured.cell_s * 1000:,.3g} ms"
     )
-    _say(
+    _print(
         how,
         (
-            f"F takes {takes} a cell here ({measured.cells} measured): {grid.cells:,} cells in "
+            f"F takes {takes} per cell here ({measured.cells} measured): {grid.cells:,} cells in "
             f"{grid.order.size:,} blocks of {grid.high} × {grid.wide}"
         ),
     )
     return grid, measured.cell_s
 
 
-def _known(problem: Problem, digests: Digests, how: HowToCompute) -> tuple[Grid, float]:
-    """The blocks of a matrix file that was begun; InputError where it is of something else."""
+def _measured(
+    problem: MatrixProblem, digests: Digests, how: HowToCompute
+) -> tuple[BlockGrid, float]:
+    """Return the blocks of an existing matrix file. Raise InputError where it has another
+    description."""
     with closing(MatrixStore(how.matrix)) as store:
         check_same(store, about(problem, digests, store.grid, 0.0)["what"])
         grid = store.grid
-        _say(
+        _print(
             how,
             (
                 f"{how.matrix} has {store.done:,} of {grid.cells:,} cells, in "
@@ -110,18 +120,18 @@ def _known(problem: Problem, digests: Digests, how: HowToCompute) -> tuple[Grid,
             ),
         )
         if how.block not in (None, grid.high):
-            _say(how, f"--block {how.block} is not looked at: a matrix keeps its blocks")
+            _print(how, f"--block {how.block} is ignored: a matrix keeps its blocks")
         return grid, float(store.about["cell_s"])
 
 
-def _unfinished(bag_id: str, matrix: Path) -> list[BagRow]:
-    """The bag that worked on a matrix file last, where it can go on; InputError where it is at
-    work."""
+def _unfinished(bag_id: str, matrix: Path) -> list[BagEntry]:
+    """Return the last bag that worked on a matrix file, where it can be resumed. Raise InputError
+    where it is running."""
     if not bag_id:
         return []
     with Store() as records:
         try:
-            row = Bags(records.engine).get(bag_id)
+            row = BagStore(records.engine).get(bag_id)
         except InputError:
             return []
         folder = dispatcher_folder(row.dispatcher)
@@ -133,28 +143,30 @@ def _unfinished(bag_id: str, matrix: Path) -> list[BagRow]:
             return []
         try:
             return list(resumable(records, bag_id))
-        except InputError:  # it is over: what failed is tried again in a new one
+        except InputError:  # terminal: failed blocks are retried in a new bag
             return []
 
 
-def _has_all(folder: Path, row: BagRow, matrix: Path) -> bool:
-    """Is everything in the matrix that the bag's journal says is done? An older copy of the file
-    lacks some."""
+def _has_all(folder: Path, row: BagEntry, matrix: Path) -> bool:
+    """Return True where the matrix contains all blocks that the bag's journal records as done. An
+    older copy of the file lacks some."""
     bag = look(folder / "journal").bags.get(row.number)
     with closing(MatrixStore(matrix)) as store:
         status = bag.tasks.status if bag is not None else ()
         return all(kind != DONE or store.has(task) for task, kind in enumerate(status))
 
 
-def _go_on(rows: list[BagRow], how: HowToCompute, catalog: Catalog) -> int:
+def _go_on(rows: list[BagEntry], how: HowToCompute, catalog: Catalog) -> int:
     with Store() as records:
-        return _told(work_on(records, rows[0].dispatcher, catalog, rows, how.work), rows[0], how)
+        return _print_outcome(
+            work_on(records, rows[0].dispatcher, catalog, rows, how.work), rows[0], how
+        )
 
 
 def _carry_out(
-    problem: Problem,
+    problem: MatrixProblem,
     digests: Digests,
-    grid: Grid,
+    grid: BlockGrid,
     cell_s: float,
     how: HowToCompute,
     catalog: Catalog,
@@ -167,14 +179,14 @@ def _carry_out(
         if not all_simulated(catalog.sites):
             with closing(MatrixStore(how.matrix, write=True)) as store:
                 store.note_run(row.id)
-        return _told(work_on(records, dispatcher, catalog, [row], how.work), row, how)
+        return _print_outcome(work_on(records, dispatcher, catalog, [row], how.work), row, how)
 
 
-_LEAST_S = 1e-3  # that a block is said to take
+_LEAST_S = 1e-3  # least stated run time of a block
 
 
-def _document(problem: Problem, how: HowToCompute, alone_s: float) -> BagDocument:
-    """The rules of the bag; ``alone_s``: what a block takes on one processor."""
+def _document(problem: MatrixProblem, how: HowToCompute, alone_s: float) -> BagDocument:
+    """Return the rules of the bag; ``alone_s``: time of a block on one processor."""
     return BagDocument(
         name=how.matrix.name,
         command="block",
@@ -184,11 +196,11 @@ def _document(problem: Problem, how: HowToCompute, alone_s: float) -> BagDocumen
     )
 
 
-def _told(code: int, row: BagRow, how: HowToCompute) -> int:
-    """What went wrong last, in the words of the block that it went wrong in."""
+def _print_outcome(code: int, row: BagEntry, how: HowToCompute) -> int:
+    """Print the last error, as reported by its block."""
     wrong = read_latest(dispatcher_folder(row.dispatcher), row.number)["wrong"] if code else []
     for text in {end["text"].strip() for end in wrong[:3]}:
-        _say(how, text)
+        _print(how, text)
     return code
 
 
@@ -197,7 +209,7 @@ def _conclude(how: HowToCompute) -> int:
         if how.out is not None:
             with how.out.open("w") as file:
                 file.writelines(lines_of(store))
-        _say(
+        _print(
             how,
             f"{how.matrix}: {store.done:,} of {store.grid.cells:,} cells"
             + (
@@ -209,20 +221,20 @@ def _conclude(how: HowToCompute) -> int:
     return 0
 
 
-def _say(how: HowToCompute, text: str) -> None:
+def _print(how: HowToCompute, text: str) -> None:
     console(stderr=how.work.as_json).print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def show(path: Path, as_json: bool) -> None:
-    """Print a matrix file: its cells as lines, or how it stands as JSON."""
+    """Print a matrix file: its cells as lines, or its status as JSON."""
     with closing(MatrixStore(path)) as store:
         if as_json:
-            sys.stdout.write(json.dumps(_standing(store)) + "\n")
+            sys.stdout.write(json.dumps(_status_of(store)) + "\n")
         else:
             sys.stdout.writelines(lines_of(store))
 
 
-def _standing(store: MatrixStore) -> dict[str, Any]:
+def _status_of(store: MatrixStore) -> dict[str, Any]:
     what = store.about["what"]
     return {
         **what,

@@ -1,1 +1,1 @@
-"""Commands that plan, run and look at sets."""
+"""Commands that plan, run and show sets."""

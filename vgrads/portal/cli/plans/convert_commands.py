@@ -1,4 +1,4 @@
-"""The command ``vgrads convert``: a workflow in another form."""
+"""The command ``vgrads convert``: convert a workflow to another format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def convert(
     out: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="FILE.json: WfFormat 1.5. FILE.yaml: a set.", show_default=False
+            metavar="OUT", help="FILE.json (WfFormat 1.5) or FILE.yaml (a set).", show_default=False
         ),
     ],
     to: Annotated[
@@ -39,25 +39,25 @@ def convert(
         typer.Option(
             "--to",
             metavar="FORM",
-            help="wfformat or set, whatever OUT is called.",
+            help="Output format, wfformat or set, regardless of the name of OUT.",
             show_default=False,
         ),
     ] = None,
     deadline: Deadline = None,
     inputs: Inputs = None,
 ) -> None:
-    """Write a workflow of any known format as WfFormat 1.5, or as a set of one with its tasks
-    inline."""
+    """Convert a workflow of any supported format to WfFormat 1.5, or to a set of one workflow with
+    its tasks inline."""
     from vgrads.kernel.errors import InputError
     from vgrads.kernel.files import write_text
     from vgrads.portal.cli.terminal import console, print_warnings
     from vgrads.workflows.formats.convert import converted, form_of
-    from vgrads.workflows.sets import Beside
+    from vgrads.workflows.sets import SetOverrides
 
     form = form_of(out, to)
     if out.exists() and source.exists() and out.samefile(source):
-        raise InputError("is the file that is read", where=str(out), fix="give it another name")
-    text, notes = converted(source, form, Beside(deadline=deadline, inputs=inputs))
+        raise InputError("is the input file", where=str(out), fix="choose another name")
+    text, notes = converted(source, form, SetOverrides(deadline=deadline, inputs=inputs))
     write_text(out, text)
     print_warnings(console(stderr=True), notes)
     console().print(f"wrote {out}", highlight=False, markup=False)

@@ -1,5 +1,4 @@
-"""A run as a person follows it: a line for what happened, and where somebody looks, one that always
-says how it stands."""
+"""Progress of a run on the command line: a line for each event, and on a terminal a status line."""
 
 from __future__ import annotations
 
@@ -15,64 +14,64 @@ from rich.live import Live
 from rich.text import Text
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.book import Book
-from vgrads.execmgr.core.endings import workflows_done
+from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.remainder import progress_of
 from vgrads.execmgr.core.states import (
-    AskedAgain,
     Cancelled,
-    CopyEnded,
-    CopyState,
     Event,
     Replanned,
+    ReplicaEnded,
+    ReplicaState,
     RunState,
     SiteSilent,
-    SlotNews,
+    SlotRequestedAgain,
+    SlotUpdate,
 )
 from vgrads.kernel.units import format_duration
-from vgrads.planner.replan import Outlook, given_not_yet, promise_now
+from vgrads.planner.replan import Outlook, conditional_curve, promise_now
 
-_AGAIN_S, _MOST_SHARE = 5.0, 20.0  # between looks ahead, and how much longer than one takes
-_MOST_LATER = 3  # slots told one by one
+_AGAIN_S, _MOST_SHARE = 5.0, 20.0  # between forecasts, and the interval in forecast lengths
+_MOST_LATER = 3  # slots listed one by one
 _PENDING = (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
 
 
 class RunReporter:
-    """Turns the steps of a run into lines: slots that come and go, workflows done, what went
-    wrong."""
+    """Reports the steps of a run as lines: slots that start and end, finished workflows, errors."""
 
-    def __init__(self, out: Console, book: Book) -> None:
+    def __init__(self, out: Console, execution: ExecutionPlan) -> None:
         self._console = out
         self._done: set[str] = set()
         self._version = 0
-        self._tasks = len({p.task_key for p in book.plan.placements})
+        self._tasks = len({p.task_key for p in execution.plan.placements})
 
-    def __call__(self, book: Book, state: RunState, events: list[Event]) -> None:
+    def __call__(self, execution: ExecutionPlan, state: RunState, events: list[Event]) -> None:
         for event in events:
-            if isinstance(event, SlotNews):
-                self._slot(book, event)
-            elif isinstance(event, CopyEnded):
-                self._copy(book, event, state)
+            if isinstance(event, SlotUpdate):
+                self._slot(execution, event)
+            elif isinstance(event, ReplicaEnded):
+                self._replica(execution, event, state)
             elif isinstance(event, Replanned):
-                verb = "planned anew" if event.version > self._version else "the planner was asked"
+                verb = "planned again" if event.version > self._version else "the planner ran"
                 self._version = event.version
                 self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
-            elif isinstance(event, AskedAgain):
+            elif isinstance(event, SlotRequestedAgain):
                 self._line(event.at_s, f"slot {event.slot} {event.reason}", "yellow")
             elif isinstance(event, SiteSilent):
-                self._line(event.at_s, f"{event.reason}; asked again later", "yellow")
+                self._line(event.at_s, f"{event.reason}; the site is queried again later", "yellow")
             elif isinstance(event, Cancelled):
                 self._line(event.at_s, f"stopping: {event.reason}", "yellow")
 
-    def _slot(self, book: Book, news: SlotNews) -> None:
+    def _slot(self, execution: ExecutionPlan, news: SlotUpdate) -> None:
         if news.state == SlotState.QUEUED and news.reason:
-            use = book.uses[news.slot]
-            asked = f"{use.slot.procs} processors for {format_duration(book.held_s(news.slot))}"
-            found = expected_s(book, news.slot, news.at_s, news.at_s)
-            when = f", expected in {format_duration(found)}" if found is not None else ""
+            use = execution.uses[news.slot]
+            duration = format_duration(execution.slot_duration_s(news.slot))
+            size = f"{use.slot.procs} processors for {duration}"
+            value = expected_s(execution, news.slot, news.at_s, news.at_s)
+            when = f", expected in {format_duration(value)}" if value is not None else ""
             self._line(
                 news.at_s,
-                f"slot {news.slot}: submitted as {news.reason} ({asked}), pending{when}",
+                f"slot {news.slot}: submitted as {news.reason} ({size}), pending{when}",
                 "",
             )
         elif news.state == SlotState.READY:
@@ -80,31 +79,31 @@ class RunReporter:
         elif news.state == SlotState.FAILED:
             self._line(news.at_s, f"slot {news.slot} failed: {news.reason}", "red")
             if news.permanent:
-                site = book.uses[news.slot].slot.site
+                site = execution.uses[news.slot].slot.site
                 self._line(
                     news.at_s,
-                    "that is no bad luck: its queue is asked no more in this run, and "
+                    "this is a permanent error: the queue is not used again in this run, and "
                     "nothing is learned from it; "
-                    f"mend the entry of '{site}' and try 'vgrads sites check'",
+                    f"correct the entry of '{site}' and try 'vgrads sites check'",
                     "yellow",
                 )
 
-    def _copy(self, book: Book, event: CopyEnded, state: RunState) -> None:
-        workflow, task, copy = event.key
+    def _replica(self, execution: ExecutionPlan, event: ReplicaEnded, state: RunState) -> None:
+        workflow, task, replica = event.key
         if not event.ok:
             self._line(
-                event.at_s, f"{workflow}: {task} (copy {copy}) failed: {event.reason}", "red"
+                event.at_s, f"{workflow}: {task} (replica {replica}) failed: {event.reason}", "red"
             )
             if event.key[:2] in state.faulty:
                 self._line(
                     event.at_s,
-                    "that twice is the task's own fault: it is not tried again",
+                    "the task fails by itself, whatever its slot: it is not retried",
                     "yellow",
                 )
-        tasks = book.snapshot.workflow_by_name[workflow].tasks
+        tasks = execution.snapshot.workflow_by_name[workflow].tasks
         if workflow not in self._done and all((workflow, name) in state.done for name in tasks):
             self._done.add(workflow)
-            late = event.at_s > book.plan.deadline_s
+            late = event.at_s > execution.plan.deadline_s
             share = f"{len(state.done)}/{self._tasks} tasks"
             self._line(
                 event.at_s,
@@ -118,50 +117,56 @@ class RunReporter:
         )
 
 
-def later(book: Book, passed_s: float) -> list[str]:
-    """Slots that the plan asks for later than now: without a word of it a run seems to hang."""
-    waits = sorted((u.submit_s, u.slot.id) for u in book.uses.values() if u.submit_s > passed_s)
-    told = [
-        f"slot {slot}: is asked for at {format_duration(at_s)}, as planned"
+def later(execution: ExecutionPlan, elapsed_s: float) -> list[str]:
+    """Return the slots that the plan requests later than now: without a line about them a run seems
+    to hang."""
+    waits = sorted(
+        (u.submit_s, u.slot.id) for u in execution.uses.values() if u.submit_s > elapsed_s
+    )
+    lines = [
+        f"slot {slot}: will be requested at {format_duration(at_s)}, as planned"
         for at_s, slot in waits[:_MOST_LATER]
     ]
     more = len(waits) - _MOST_LATER
-    return [*told, f"{more} more slots are asked for after that"] if more > 0 else told
+    return [*lines, f"{more} more slots are requested after that"] if more > 0 else lines
 
 
-def expected_s(book: Book, slot: str, asked_s: float, now_s: float) -> float | None:
-    """Seconds until a slot that is asked for is as likely there as not; None where that is not to
-    be expected."""
-    curve = given_not_yet(book.uses[slot].slot.curve, now_s - asked_s)
-    found = float(curve.ready_at(0.5 * curve.best)) if curve.best > 0 else float("inf")
-    return max(0.0, found) if found < float("inf") else None
+def expected_s(
+    execution: ExecutionPlan, slot: str, requested_s: float, now_s: float
+) -> float | None:
+    """Return the seconds until a requested slot has started with probability one half; None where
+    that is not to be expected."""
+    curve = conditional_curve(execution.uses[slot].slot.curve, now_s - requested_s)
+    value = float(curve.ready_at(0.5 * curve.best)) if curve.best > 0 else float("inf")
+    return max(0.0, value) if value < float("inf") else None
 
 
 @dataclass
-class _Standing:
-    """What was told last of a run, and what a look ahead has found."""
+class _RunProgress:
+    """The last report of a run, and the result of the last forecast."""
 
-    book: Book
+    execution: ExecutionPlan
     state: RunState | None = None
     outlook: Outlook | None = None
-    heard: float = 0.0  # by the monotonic clock
+    last_message_s: float = 0.0  # by the monotonic clock
 
 
 class LiveLine:
-    """One line that always says how the run stands; looks ahead in a thread of its own, and not too
-    often.
+    """A status line of the run; computes forecasts in its own thread, at intervals.
 
-    ``speed``: seconds of the run in one of ours, for its time goes on between two events.
+    ``speed``: seconds of the run per real second, since its time advances between two events.
     """
 
-    def __init__(self, out: Console, book: Book, began: datetime, speed: float = 1.0) -> None:
-        self._standing, self._began, self._console = _Standing(book), began, out
+    def __init__(
+        self, out: Console, execution: ExecutionPlan, began: datetime, speed: float = 1.0
+    ) -> None:
+        self._progress, self._began, self._console = _RunProgress(execution), began, out
         self._speed = speed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_ahead, daemon=True)
 
-    def __call__(self, book: Book, state: RunState, _: list[Event]) -> None:
-        self._standing = _Standing(book, state, self._standing.outlook, time.monotonic())
+    def __call__(self, execution: ExecutionPlan, state: RunState, _: list[Event]) -> None:
+        self._progress = _RunProgress(execution, state, self._progress.outlook, time.monotonic())
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -181,66 +186,82 @@ class LiveLine:
     def _look_ahead(self) -> None:
         pause_s = 0.0
         while not self._stop.wait(pause_s):
-            begin, seen = time.monotonic(), self._standing
-            if seen.state is not None:
-                progress = progress_of(seen.book, seen.state)
-                self._standing.outlook = promise_now(seen.book.plan, seen.book.snapshot, progress)
-            pause_s = max(_AGAIN_S if seen.state else 0.5, _MOST_SHARE * (time.monotonic() - begin))
+            begin, progress = time.monotonic(), self._progress
+            if progress.state is not None:
+                execution = progress.execution
+                self._progress.outlook = promise_now(
+                    execution.plan,
+                    execution.snapshot,
+                    progress_of(execution, progress.state),
+                )
+            pause_s = max(
+                _AGAIN_S if progress.state else 0.5, _MOST_SHARE * (time.monotonic() - begin)
+            )
 
     def _text(self) -> Text:
-        seen = self._standing
-        if seen.state is None:
-            passed_s = (datetime.now().astimezone() - self._began).total_seconds()
-            told = f"{format_duration(passed_s)} · due {_due(seen.book, self._began)} · beginning"
+        progress = self._progress
+        if progress.state is None:
+            elapsed_s = (datetime.now().astimezone() - self._began).total_seconds()
+            due = _due(progress.execution, self._began)
+            text = f"{format_duration(elapsed_s)} · due {due} · starting"
         else:
-            now_s = seen.state.now_s + (time.monotonic() - seen.heard) * self._speed
-            parts = standing_parts(seen.book, seen.state, now_s, seen.outlook, self._began)
-            told = fitting(parts, self._console.width - 1)
-        return Text(told, style="bold", overflow="ellipsis", no_wrap=True)
+            now_s = (
+                progress.state.now_s + (time.monotonic() - progress.last_message_s) * self._speed
+            )
+            parts = status_parts(
+                progress.execution, progress.state, now_s, progress.outlook, self._began
+            )
+            text = fitting(parts, self._console.width - 1)
+        return Text(text, style="bold", overflow="ellipsis", no_wrap=True)
 
 
-def standing_parts(
-    book: Book, state: RunState, now_s: float, outlook: Outlook | None, began: datetime
+def status_parts(
+    execution: ExecutionPlan,
+    state: RunState,
+    now_s: float,
+    outlook: Outlook | None,
+    began: datetime,
 ) -> list[str]:
-    """How a run stands ``now_s`` seconds after its beginning, the weightiest first."""
-    copies = [record.state for record in state.copies.values()]
-    tasks = len({p.task_key for p in book.plan.placements})
-    parts = [format_duration(now_s), f"due {_due(book, began)}"]
+    """Return the status of a run ``now_s`` seconds after its start, the most important part
+    first."""
+    replicas = [record.state for record in state.replicas.values()]
+    tasks = len({p.task_key for p in execution.plan.placements})
+    parts = [format_duration(now_s), f"due {_due(execution, began)}"]
     if outlook is not None:
         parts.append(f"promise now {outlook.probability:.2f}")
     parts += [
-        f"{len(workflows_done(book, state))} of {book.plan.needed} workflows",
-        *_slots(book, state, now_s),
-        f"tasks {len(state.done)}/{tasks}, {copies.count(CopyState.RUNNING)} running",
+        f"{len(workflows_done(execution, state))} of {execution.plan.needed} workflows",
+        *_slots(execution, state, now_s),
+        f"tasks {len(state.done)}/{tasks}, {replicas.count(ReplicaState.RUNNING)} running",
     ]
     if outlook is not None and outlook.end_s is not None:
         parts.append(f"expected end {(began + timedelta(seconds=outlook.end_s)):%H:%M}")
     return parts
 
 
-def _due(book: Book, began: datetime) -> str:
-    return f"{began + timedelta(seconds=book.plan.deadline_s):%H:%M}"
+def _due(execution: ExecutionPlan, began: datetime) -> str:
+    return f"{began + timedelta(seconds=execution.plan.deadline_s):%H:%M}"
 
 
 def fitting(parts: Sequence[str], width: int) -> str:
-    """As many parts in a line as there is room for; never none."""
-    kept, *more = parts
+    """Return as many parts as fit into a line, at least one."""
+    first, *more = parts
     for part in more:
-        longer = f"{kept} · {part}"
+        longer = f"{first} · {part}"
         if len(longer) <= width:
-            kept = longer
-    return kept
+            first = longer
+    return first
 
 
-def _slots(book: Book, state: RunState, now_s: float) -> list[str]:
+def _slots(execution: ExecutionPlan, state: RunState, now_s: float) -> list[str]:
     ready = sum(record.state == SlotState.READY for record in state.slots.values())
     pending = [
-        (s, r) for s, r in state.slots.items() if r.state in _PENDING and r.asked_s is not None
+        (s, r) for s, r in state.slots.items() if r.state in _PENDING and r.requested_s is not None
     ]
-    told = [f"{ready} slots ready"] if ready else []
+    lines = [f"{ready} slots ready"] if ready else []
     if pending:
-        waits = [expected_s(book, s, r.asked_s or 0.0, now_s) for s, r in pending]
+        waits = [expected_s(execution, s, r.requested_s or 0.0, now_s) for s, r in pending]
         soonest = min((w for w in waits if w is not None), default=None)
         when = f", the first in {format_duration(soonest)}" if soonest is not None else ""
-        told.append(f"{len(pending)} pending{when}")
-    return told
+        lines.append(f"{len(pending)} pending{when}")
+    return lines

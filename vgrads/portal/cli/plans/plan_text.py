@@ -1,4 +1,4 @@
-"""Plans and promises as a person reads them on the terminal."""
+"""Plans and promises as text for the terminal."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from vgrads.api.plans.execution import Outcome
+from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.runtimes import source_text
 from vgrads.kernel.units import format_duration, format_usd
-from vgrads.planner.plan import Plan, Relaxation
+from vgrads.planner.plan import Plan
 from vgrads.workflows.spread import RuntimeSpread
 
 _MOST_NAMED = 3
 
 
 def print_plan(out: Console, plan: Plan) -> None:
-    """The slots that a plan uses, what each phase gained, the promise."""
+    """Print the slots that a plan uses, the gain of each phase, the promise."""
     if plan.uses:
         table = Table(title=f"Slots for '{plan.set_name}'", title_justify="left", box=SIMPLE_HEAD)
-        for name in ("slot", "procs", "ask at", "from", "until", "prob.", "cost", "tasks"):
+        for name in ("slot", "procs", "submit at", "from", "until", "prob.", "cost", "tasks"):
             table.add_column(
                 name,
                 justify="left" if name == "slot" else "right",
@@ -55,15 +55,16 @@ def print_plan(out: Console, plan: Plan) -> None:
 
 
 def done_sentence(plan: Plan) -> str:
-    """What need not be done, since when."""
-    runs = list(dict.fromkeys(one.run for one in plan.done))
+    """Return a sentence about tasks that are already done, and since when."""
+    runs = list(dict.fromkeys(done.run for done in plan.done))
     since = ", ".join(runs[:_MOST_NAMED]) + (" and others" if len(runs) > _MOST_NAMED else "")
     tasks = "1 task is" if len(plan.done) == 1 else f"{len(plan.done)} tasks are"
     return f"{tasks} up to date (done in {since}) and not run again; --rerun runs everything."
 
 
 def _print_run_times(out: Console, plan: Plan) -> None:
-    """What the run times of each kind of task rest on; nothing where all are as stated."""
+    """Print the evidence for the run times of each kind of task; nothing where all are as
+    stated."""
     if all(entry["source"] == "stated" for entry in plan.run_times):
         return
     table = Table(title="Run times", title_justify="left", box=SIMPLE_HEAD)
@@ -83,47 +84,41 @@ def _print_run_times(out: Console, plan: Plan) -> None:
 
 
 def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
-    """Which tasks to try out first."""
+    """Print the tasks to try out first."""
     if not tried:
-        out.print("No run is worth trying first: nothing is doubtful that tasks of one kind share.")
+        out.print(
+            "No pilot run is recommended: no kind of task has an uncertain run time that its "
+            "tasks share."
+        )
         return
     table = Table(
-        title="To try out first, on inputs a tenth as large", title_justify="left", box=SIMPLE_HEAD
+        title="Recommended pilot runs, on inputs one tenth as large",
+        title_justify="left",
+        box=SIMPLE_HEAD,
     )
-    for name in ("kind", "tasks", "doubt", "one run takes"):
+    for name in ("kind", "tasks", "doubt", "run time"):
         table.add_column(name, justify="left" if name == "kind" else "right")
-    for one in tried:
+    for item in tried:
         table.add_row(
-            one["kind"],
-            str(one["tasks"]),
-            format_duration(one["doubt_s"]),
-            f"about {format_duration(one['pilot_s'])}",
+            item["kind"],
+            str(item["tasks"]),
+            format_duration(item["doubt_s"]),
+            f"about {format_duration(item['pilot_s'])}",
         )
     out.print(table)
 
 
-def relaxation_text(found: Relaxation) -> str:
-    """A change that would do, in words."""
-    amount = (
-        format_duration(found.amount) if found.unit == "s" else f"{found.amount:g} {found.unit}"
-    )
-    return (
-        f"{found.change} (by {amount}; promise {found.probability:.3f}, "
-        f"{format_usd(found.cost_usd)})"
-    )
-
-
 def promise_sentence(plan: Plan) -> str:
-    """What is promised, or why nothing can be."""
-    goal = f"{plan.needed} or more of the workflows by {format_duration(plan.deadline_s)}"
+    """Return the promise as a sentence, or why there is none."""
+    goal = f"at least {plan.needed} workflows within {format_duration(plan.deadline_s)}"
     if plan.done and not plan.placements:
         return "Nothing is left to be done."
     if not plan.feasible:
         return f"Cannot promise {goal}: {plan.lacking}."
     promise = plan.promise
-    short = "" if plan.kept_as_asked else f" (less than the {plan.asked_probability} asked for)"
+    short = "" if plan.meets_request else f" (less than the requested {plan.requested_probability})"
     weak = sorted({f"{u.slot.shared}: {u.slot.basis}" for u in plan.uses if u.slot.basis})
-    rests = f" It rests on no history of waits ({'; '.join(weak)})." if weak else ""
+    rests = f" It uses no history of waits ({'; '.join(weak)})." if weak else ""
     return (
         f"Promise: {goal} with probability {promise.probability:.3f} ± "
         f"{promise.standard_error:.3f}{short}, "
@@ -132,34 +127,34 @@ def promise_sentence(plan: Plan) -> str:
 
 
 def _expected(plan: Plan) -> str:
-    """What is really used, on average, where that is known."""
+    """Return the expected actual usage, where known."""
     if plan.expected_hours <= 0:
         return ""
-    hours = f"{plan.expected_hours:.1f} processor-hours held"
+    hours = f"{plan.expected_hours:.1f} processor-hours reserved"
     if plan.expected_usd > sum(use.cost_usd for use in plan.uses):
         return f" on average ({hours})"
     usd = f"{format_usd(plan.expected_usd)}, " if plan.cost_usd > 0 else ""
     return f" at most (on average {usd}{hours})"
 
 
-def outcome_sentence(outcome: Outcome) -> str:
-    """What was promised, with which probability, and what happened: one sentence."""
-    plan = outcome.book.plan
+def outcome_sentence(outcome: RunOutcome) -> str:
+    """Return one sentence with the promise, its probability, and the outcome."""
+    plan = outcome.execution.plan
     if plan.done and not plan.placements:
         return "Nothing was left to be done."
-    wanted = outcome.book.snapshot.wanted
-    total = len(wanted.workflows)
+    workflow_set = outcome.execution.snapshot.workflow_set
+    total = len(workflow_set.workflows)
     last = sorted(t for t in outcome.done.values() if t <= plan.deadline_s)
     when = f", the last of them after {format_duration(last[-1])}" if last else ""
     cancelled = (
         f"it was cancelled ({outcome.state.cancelled})" if outcome.verdict == "cancelled" else ""
     )
-    held = cancelled or f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}"
-    whole = len({one.workflow for one in plan.done} - {w.name for w in wanted.workflows})
+    verdict = cancelled or f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}"
+    whole = len({done.workflow for done in plan.done} - {w.name for w in workflow_set.workflows})
     before = f" ({whole} more were done before)" if whole else ""
     return (
         f"Promised {plan.needed} of {total} workflows{before} within "
         f"{format_duration(plan.deadline_s)} with probability "
         f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
-        f"{held}."
+        f"{verdict}."
     )

@@ -1,91 +1,106 @@
-"""Planning and looking from the command line: files in, charts and rows out."""
+"""Planning from the command line: reads files, writes charts and rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from vgrads.api.plans.answers import plan_json, planned_gantt
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.runtimes import NOTHING
-from vgrads.api.plans.runtimes import told as guesses
-from vgrads.api.plans.up_to_date import up_to_date
-from vgrads.api.queues.first_words import refusals, told
-from vgrads.api.queues.histories import Instant
+from vgrads.api.plans.runtimes import describe_basis as guesses
+from vgrads.api.plans.up_to_date import up_to_date, without_tasks
+from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.log_queues import changed_defaults
+from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
 from vgrads.kernel.documents import load_mapping
-from vgrads.kernel.errors import InfeasibleError, InputError
-from vgrads.kernel.files import write_bytes
-from vgrads.kernel.units import parse_duration, parse_probability
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import parse_probability
 from vgrads.planner.explain import explain
 from vgrads.planner.make import STANDARD, Options
 from vgrads.planner.policies import check_rule, make_pipeline
-from vgrads.portal.charts.exports import export, format_of, reasons_of
-from vgrads.portal.cli.plans.plan_text import relaxation_text
+from vgrads.portal.charts.exports import reasons_of, write_chart
 from vgrads.portal.cli.terminal import busy, console, print_warnings
 from vgrads.portal.records.earlier import runs_of_name
-from vgrads.portal.records.sites import choose_catalog, past_acquisitions, past_run_times
+from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
+from vgrads.portal.records.sites import past_run_times
 from vgrads.portal.records.store import Store
-from vgrads.workflows.sets import NOTHING_BESIDE, Beside, load_set
+from vgrads.vgrid.catalog import Catalog
+from vgrads.workflows.sets import NO_OVERRIDES, SetOverrides, WorkflowSet, load_set
 
 
 @dataclass(frozen=True, kw_only=True)
 class HowToPlan:
-    """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their
-    file states; ``asked``: how sure the promise must be, instead of what the set says; ``rerun``:
-    plan also what is done already."""
+    """Options of a plan. ``learned``: correct the sites' descriptions by observations of earlier
+    runs; ``probability``: required probability of the promise, in place of the set's; ``rerun``:
+    plan also tasks that are already done; ``again``: plan these, and those that depend on them."""
 
     seed: int = 0
     learned: bool = True
     options: Options = STANDARD
-    asked: float | None = None
+    probability: float | None = None
     rerun: bool = False
+    again: tuple[str, ...] = ()
 
 
 def level_of(text: str | None) -> float | None:
-    """How sure a promise must be, as it was said; InputError for a probability that is none."""
+    """Parse the required probability of a promise. Raise InputError for an invalid one."""
     if text is None:
         return None
     if text in ("joint", "paper"):
         raise InputError(
-            "is a number", where="--probability", fix=f"--reckon {text} chooses the rule"
+            "must be a number",
+            where="--probability",
+            fix=f"to select the rule, use --promise-model {text}",
         )
     return parse_probability(text, "--probability")
 
 
 def plan_file(
-    set_file: Path, sites: Path | None, at: Instant, how: HowToPlan, beside: Beside = NOTHING_BESIDE
+    set_file: Path,
+    sites: Path | None,
+    at: Instant,
+    how: HowToPlan,
+    overrides: SetOverrides = NO_OVERRIDES,
 ) -> Planned:
-    """Plan the set in a file against the sites given, named by the set, of the database, or
-    embedded.
+    """Plan the set in a file for the sites given, named by the set, of the database, or embedded.
 
-    ``beside``: what is said beside the file; with a deadline it may be a workflow's.
+    ``overrides``: options that override the file; with a deadline the file may be a workflow's.
 
-    InputError for an unknown policy or rule comes before anything is read.
+    InputError for an unknown planning policy or rule is raised before any file is read.
     """
     make_pipeline(how.options.policy)
     check_rule(how.options.probability)
-    wanted, named = load_set(set_file, beside=beside)
-    if how.asked is not None:
-        wanted = replace(wanted, probability=how.asked)
+    workflow_set, named = load_set(set_file, overrides=overrides)
+    if how.probability is not None:
+        workflow_set = replace(workflow_set, probability=how.probability)
     file = sites or (Path(named) if named else None)
-    catalog = choose_catalog(file)
+    return plan_here(workflow_set, choose_catalog(file), file, at, how)
+
+
+def plan_here(
+    workflow_set: WorkflowSet, catalog: Catalog, file: Path | None, at: Instant, how: HowToPlan
+) -> Planned:
+    """Plan a set, show progress, print warnings. ``file``: of the sites, for these warnings."""
     out = console(stderr=True)
     with busy(out, "planning") as doing:
-        seen = past_acquisitions() if how.learned else ()
+        observed = past_acquisitions() if how.learned else ()
         run_times = past_run_times() if how.learned else NOTHING
-        grid = open_grid(catalog, at, notify=doing, seen=seen, run_times=run_times)
-        doing("looking for what is done already")
-        done = () if how.rerun else up_to_date(wanted, catalog, runs_of_name(wanted.name))
+        grid = open_grid(catalog, at, notify=doing, observed=observed, run_times=run_times)
+        doing("looking for tasks that are up to date")
+        done = (
+            () if how.rerun else up_to_date(workflow_set, catalog, runs_of_name(workflow_set.name))
+        )
+        done = without_tasks(done, workflow_set, how.again)
         doing("planning")
-        planned = plan_set(wanted, grid, how.seed, how.options, done)
+        planned = plan_set(workflow_set, grid, how.seed, how.options, done)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     print_warnings(out, changed_defaults(catalog))
-    print_warnings(out, told(grid.words, file))
+    print_warnings(out, describe_priors(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))
     print_warnings(out, planned.plan.notes)
     if planned.plan.feasible:
@@ -93,27 +108,8 @@ def plan_file(
     return planned
 
 
-def refuse(planned: Planned, set_file: Path) -> NoReturn:
-    """Exit 3 with what is lacking and what would do."""
-    plan = planned.plan
-    would = "; ".join(map(relaxation_text, plan.relaxations))
-    ways = (
-        f"any of these would do: {would}"
-        if would
-        else (
-            "no fewer workflows and no later deadline that was tried reaches "
-            f"{plan.asked_probability} by itself"
-        )
-    )
-    raise InfeasibleError(
-        f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
-        lacking=f"{plan.lacking}; {ways}",
-        where=str(set_file),
-    )
-
-
 def explain_task(plan: str, task: str) -> dict[str, Any]:
-    """Why a task stands where it does: in a plan's JSON file, or a set or run of the database."""
+    """Explain the placement of a task: of a plan's JSON file, or a set or run of the database."""
     file = Path(plan)
     if file.is_file():
         document = load_mapping(file)
@@ -122,61 +118,45 @@ def explain_task(plan: str, task: str) -> dict[str, Any]:
             set_id = store.get_run(plan).set_id if plan.startswith("run-") else plan
             row = store.get_set(set_id)
         if row is None:
-            raise InputError(f"no file and no set or run '{plan}'", where="PLAN")
+            raise InputError(f"no file, set or run is named '{plan}'", where="PLAN")
         document = json.loads(row.plan)
     if "placements" not in document or "slots" not in document:
-        raise InputError("is no plan; write one with 'vgrads plan SET --json'", where=plan)
+        raise InputError("is not a plan; write one with 'vgrads plan SET --json'", where=plan)
     return explain(document, task)
 
 
 def run_study(name: str, arguments: Sequence[str]) -> None:
-    """Hand over to a study that is installed under a name; without one, or with a wrong one, list
-    them."""
-    known = {point.name: point for point in entry_points(group="vgrads.studies")}
+    """Run an installed study by name; without a name, or with a wrong one, list them."""
+    existing = {point.name: point for point in entry_points(group="vgrads.studies")}
     if name in ("--help", "-h"):
         console().print(
-            f"vgrads study NAME [options]; studies: {', '.join(sorted(known))}. Each has --help.",
+            f"vgrads study NAME [options]; studies: {', '.join(sorted(existing))}. "
+            "Each has --help.",
             highlight=False,
         )
         return
-    if name not in known:
+    if name not in existing:
         raise InputError(
-            f"no study '{name}'", where="NAME", fix=f"one of {', '.join(sorted(known))}"
+            f"unknown study '{name}'",
+            where="NAME",
+            fix=f"choose one of {', '.join(sorted(existing))}",
         )
-    known[name].load()(list(arguments))
-
-
-def parse_speed(text: str) -> float | None:
-    """``max`` → None, else virtual seconds a real second."""
-    if text == "max":
-        return None
-    speed = parse_duration(text, "--speed")
-    if speed <= 0:
-        raise InputError("must be above 0, or 'max'", where="--speed")
-    return speed
+    existing[name].load()(list(arguments))
 
 
 def write_gantt(path: Path, planned: Planned) -> None:
-    """The chart of a plan."""
+    """Write the chart of a plan."""
     reasons = reasons_of(plan_json(planned.plan))
-    draw_gantt(path, planned_gantt(planned), "Planned, not run.", reasons)
+    write_chart(path, planned_gantt(planned), "Planned, not run.", reasons)
 
 
 def draw_run(run_id: str, path: Path) -> None:
-    """The chart of a run in the database."""
+    """Draw the chart of a run in the database."""
     with Store() as store:
         row = store.get_run(run_id)
         planned = store.get_set(row.set_id)
     gantt = json.loads(row.gantt)
     if not gantt:
-        raise InputError(f"'{run_id}' has no chart yet; it is {row.state}")
+        raise InputError(f"run '{run_id}' has no chart yet; its state is {row.state}")
     reasons = reasons_of(json.loads(planned.plan)) if planned else None
-    draw_gantt(path, gantt, f"The promise was {row.state}.", reasons)
-
-
-def draw_gantt(
-    path: Path, gantt: Mapping[str, Any], sentence: str, reasons: Mapping[str, str] | None = None
-) -> None:
-    """A page; with the ending ``.svg``, ``.png`` or ``.pdf`` the chart alone, with ``.json`` a
-    trace."""
-    write_bytes(path, export(gantt, format_of(path.name), sentence, reasons))
+    write_chart(path, gantt, f"The promise was {row.state}.", reasons)

@@ -1,15 +1,14 @@
-"""Runs from the command line: carried out here, resumed, cancelled, told to a person and to a
+"""Runs from the command line: run here, resumed, cancelled, reported to the user and to a
 webhook."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,20 +17,21 @@ from rich.console import Console
 
 from vgrads.api.config import run_folder
 from vgrads.api.plans.answers import outcome_json, plan_json, run_gantt
-from vgrads.api.plans.execution import Outcome, RunOptions
+from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned
-from vgrads.api.queues.histories import Instant
+from vgrads.api.plans.results_folder import exclusive
+from vgrads.api.plans.run_setup import RunOptions
+from vgrads.api.queues.history_files import Instant
 from vgrads.api.wiring import any_real
-from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import Event, RunState
 from vgrads.execmgr.runner import Watcher
 from vgrads.execmgr.tasks.folder import make_room
 from vgrads.kernel.errors import InputError
-from vgrads.portal.charts.exports import reasons_of
+from vgrads.portal.charts.exports import reasons_of, write_chart
 from vgrads.portal.cli.plans.live import LiveLine, RunReporter, later
 from vgrads.portal.cli.plans.plan_text import outcome_sentence, print_plan
-from vgrads.portal.cli.plans.planning import draw_gantt
-from vgrads.portal.cli.plans.run_text import held_slots, name_troubles
+from vgrads.portal.cli.plans.run_text import name_troubles, open_slots
 from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.runs import ask_to_stop, create_run, go_on, take_over, tidy, unended
 from vgrads.portal.jobs.webhook import Webhook
@@ -40,11 +40,11 @@ from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store, new_id
 from vgrads.workflows.sets import WorkflowSet
 
-_SECOND_S = 5.0  # in which a second Ctrl-C is waited for
+_SECOND_S = 5.0  # time for a second Ctrl-C
 
 
 @dataclass(frozen=True, kw_only=True)
-class HowToRun:
+class RunChoices:
     """Options of a run from the command line."""
 
     speed: float | None
@@ -58,19 +58,19 @@ class HowToRun:
     replan: bool = True
 
 
-def run_here(planned: Planned, how: HowToRun) -> Outcome:
-    """Execute a plan in this process, keep it in the database, say how it ended."""
+def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
+    """Run a plan in this process, store it in the database, report the outcome."""
     out = console(stderr=how.as_json)
     _webhook_secret(how)
-    if planned.wanted.released:
-        why = "its tasks are released one by one, which nobody can do here"
-        raise InputError(why, where="released", fix="hand it over to a service: vgrads serve")
+    if planned.workflow_set.released:
+        why = "the tasks of this set are released one by one, which needs a service"
+        raise InputError(why, where="released", fix="submit the set to a service: vgrads serve")
     print_plan(out, planned.plan)
     chosen = how.folder.resolve() if how.folder else None
-    with Store() as store, _alone_in(chosen):
+    with Store() as store, exclusive(chosen, f"--out {chosen}"):
         if chosen is not None:
             refuse_unfinished(store, chosen)
-            make_room(chosen, planned.snapshot.wanted.workflows)
+            make_room(chosen, planned.snapshot.workflow_set.workflows)
         run_id = new_id("run")
         folder = chosen or run_folder(run_id).resolve()
         options = RunOptions(
@@ -86,12 +86,12 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
         real = any_real(planned.grid.catalog, planned.plan)
         pace = 1.0 if real else how.speed
         with (
-            _told(how, run_id, out) as told,
+            _webhooks(how, run_id, out) as webhooks,
             _interruptible(store, run_id, how, out),
-            following(out, new.book, 0.0, pace) as watchers,
+            following(out, new.execution, 0.0, pace) as watchers,
         ):
-            outcome = new.execute(_Watch([*watchers, *told]))
-            for hook in told:
+            outcome = new.execute(_Watch([*watchers, *webhooks]))
+            for hook in webhooks:
                 hook.outcome = outcome_json(outcome)
         _conclude(outcome, options, how, out, real)
         name_troubles(outcome, new.record, options.folder, out)
@@ -100,75 +100,52 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
 
 @dataclass
 class _Watch:
-    """A run's watchers as one."""
+    """Several watchers of a run as one."""
 
     watchers: list[Watcher]
 
-    def __call__(self, book: Book, state: RunState, events: list[Event]) -> None:
+    def __call__(self, execution: ExecutionPlan, state: RunState, events: list[Event]) -> None:
         for watch in self.watchers:
-            watch(book, state, events)
+            watch(execution, state, events)
 
 
-def _webhook_secret(how: HowToRun) -> str:
-    """What both ends of the webhook know; InputError where one is wanted and nothing is known."""
+def _webhook_secret(how: RunChoices) -> str:
+    """Return the shared secret of the webhook. Raise InputError where a webhook is requested
+    without one."""
     secret = os.environ.get("VGRADS_WEBHOOK_SECRET", "")
     if how.webhook and not secret:
         raise InputError(
-            "VGRADS_WEBHOOK_SECRET is not set", where="--webhook", fix="both ends must know it"
+            "VGRADS_WEBHOOK_SECRET is not set",
+            where="--webhook",
+            fix="set it to the secret that the receiver of the webhook uses",
         )
     return secret
 
 
 @contextmanager
 def following(
-    out: Console, book: Book, passed_s: float, pace: float | None
+    out: Console, execution: ExecutionPlan, elapsed_s: float, pace: float | None
 ) -> Iterator[list[Watcher]]:
-    """Lines for what happens; where a person looks, one that says how the run stands.
+    """Print lines for events; on a terminal, also a status line.
 
-    ``pace``: seconds of the run in one of ours; None where it is over too soon to be looked at.
+    ``pace``: seconds of the run per real second; None where it ends too soon to be watched.
     """
-    reporter = RunReporter(out, book)
-    for line in later(book, passed_s) if pace is not None else ():
+    reporter = RunReporter(out, execution)
+    for line in later(execution, elapsed_s) if pace is not None else ():
         out.print(f"            {line}")
     if pace is None or not out.is_terminal:
         yield [reporter]
         return
-    shown = LiveLine(out, book, datetime.now().astimezone() - timedelta(seconds=passed_s), pace)
+    shown = LiveLine(
+        out, execution, datetime.now().astimezone() - timedelta(seconds=elapsed_s), pace
+    )
     with shown.shown():
         yield [shown, reporter]
 
 
 @contextmanager
-def _alone_in(folder: Path | None) -> Iterator[None]:
-    """InputError where another run works in a folder that its user chose."""
-    if folder is None:
-        yield
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise InputError(f"cannot be used: {error.strerror}", where=f"--out {folder}") from error
-    try:
-        with suppress(OSError):  # of file systems that have no such locks
-            _lock(held, folder)
-        yield
-    finally:
-        os.close(held)
-
-
-def _lock(held: int, folder: Path) -> None:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise InputError(
-            "another run works there", where=f"--out {folder}", fix="choose another folder"
-        ) from error
-
-
-@contextmanager
-def _told(how: HowToRun, run_id: str, out: Console) -> Iterator[list[Webhook]]:
-    """The webhook where one is wanted; its secret is ``VGRADS_WEBHOOK_SECRET``."""
+def _webhooks(how: RunChoices, run_id: str, out: Console) -> Iterator[list[Webhook]]:
+    """Return the webhook where one is requested; its secret is ``VGRADS_WEBHOOK_SECRET``."""
     if not how.webhook:
         yield []
         return
@@ -178,30 +155,36 @@ def _told(how: HowToRun, run_id: str, out: Console) -> Iterator[list[Webhook]]:
     finally:
         hook.close()
         if hook.undelivered:
-            out.print(f"webhook: {hook.undelivered} messages were not taken", style="yellow")
+            out.print(f"webhook: {hook.undelivered} messages were not delivered", style="yellow")
 
 
 @contextmanager
-def _interruptible(store: Store, run_id: str, how: HowToRun, out: Console) -> Iterator[None]:
-    """After Ctrl-C, say what is still held and how to go on; a second one gives all of it back."""
+def _interruptible(store: Store, run_id: str, how: RunChoices, out: Console) -> Iterator[None]:
+    """After Ctrl-C, report what is still held and how to resume; a second one releases all of
+    it."""
     try:
         yield
     except KeyboardInterrupt:
-        held = held_slots(RunRecord(store.engine, run_id))
-        for line in held:
-            out.print(f"  still held: {line}", style="yellow", highlight=False, markup=False)
+        reserved = open_slots(RunRecord(store.engine, run_id))
+        for line in reserved:
+            out.print(f"  still reserved: {line}", style="yellow", highlight=False, markup=False)
         out.print(
             (
-                f"interrupted: 'vgrads resume {run_id}' goes on, 'vgrads cancel {run_id}' "
-                "gives everything back"
+                f"interrupted: 'vgrads resume {run_id}' continues the run, 'vgrads cancel "
+                f"{run_id}' "
+                "releases all slots"
             )
-            + (f"; Ctrl-C once more within {_SECOND_S:.0f} s does so now" if held else ""),
+            + (
+                f"; press Ctrl-C again within {_SECOND_S:.0f} s to release them now"
+                if reserved
+                else ""
+            ),
             style="bold yellow",
             highlight=False,
             markup=False,
             soft_wrap=True,
         )
-        if held and _second_interrupt():
+        if reserved and _second_interrupt():
             cancel_run(run_id, how)
         raise
 
@@ -214,10 +197,12 @@ def _second_interrupt() -> bool:
     return False
 
 
-def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = None) -> Outcome:
-    """Go on with a run whose manager is gone; with ``stop``, only to give everything back.
+def resume_here(
+    run_id: str, how: RunChoices, stop: str = "", until: int | None = None
+) -> RunOutcome:
+    """Resume a run whose manager is gone; with ``stop``, only release everything.
 
-    ``until``: as if only the events of its journal before this one had happened.
+    ``until``: use only the events of its journal before this one.
     """
     out = console(stderr=how.as_json)
     with Store() as store:
@@ -225,13 +210,15 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = 
         record = RunRecord(store.engine, run_id)
         taken = take_over(store, record, stop, until)
         if taken.replayed and not taken.stop:
-            out.print("simulated sites end with their manager: played again from the beginning")
+            out.print(
+                "simulated sites end with their manager: the run starts again from the beginning"
+            )
         begun, options = taken.begun, taken.begun.setup.options
         pace = None if taken.replayed or taken.stop else 1.0
-        book = begun.books[0 if taken.replayed else begun.state.version]
+        execution = begun.executions[0 if taken.replayed else begun.state.version]
         with (
             _interruptible(store, run_id, how, out),
-            following(out, book, begun.passed_s, pace) as watchers,
+            following(out, execution, begun.elapsed_s, pace) as watchers,
         ):
             outcome = go_on(store, record, taken, _Watch(watchers))
         _conclude(outcome, options, how, out, not taken.replayed)
@@ -239,35 +226,36 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = 
     return outcome
 
 
-def cancel_run(run_id: str, how: HowToRun) -> str:
-    """Stop a run: ask its manager, or where there is none, give everything back from here."""
+def cancel_run(run_id: str, how: RunChoices) -> str:
+    """Cancel a run: by request to its manager, or where there is none, by releasing everything from
+    here."""
     with Store() as store:
         unended(store, run_id)
         done = ask_to_stop(store, run_id, "cancelled by command")
     if done:
         return done
     resume_here(run_id, how, stop="cancelled by command")
-    return "cancelled; everything was given back"
+    return "cancelled; all slots were released"
 
 
 def _conclude(
-    outcome: Outcome, options: RunOptions, how: HowToRun, out: Console, real: bool
+    outcome: RunOutcome, options: RunOptions, how: RunChoices, out: Console, real: bool
 ) -> None:
     sentence = outcome_sentence(outcome)
     tidy(outcome, options, how.keep)
     if how.gantt:
-        reasons = reasons_of(plan_json(outcome.book.plan))
-        draw_gantt(how.gantt, run_gantt(outcome), sentence, reasons)
+        reasons = reasons_of(plan_json(outcome.execution.plan))
+        write_chart(how.gantt, run_gantt(outcome), sentence, reasons)
         out.print(f"Gantt chart: {how.gantt}", highlight=False)
     if options.folder.is_dir():
         out.print(f"Results: {options.folder}", highlight=False)
     if how.as_json:
-        document = plan_json(outcome.book.plan) | {
+        document = plan_json(outcome.execution.plan) | {
             "run": options.run_id,
             "outcome": outcome_json(outcome),
         }
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
-    if not real and _has_commands(outcome.book.snapshot.wanted):
+    if not real and _has_commands(outcome.execution.snapshot.workflow_set):
         out.print(
             (
                 "All sites are simulated: no command was run. '--sites here' runs them on this "
@@ -279,10 +267,12 @@ def _conclude(
     out.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
 
 
-def _has_commands(wanted: WorkflowSet) -> bool:
-    return any(task.command for workflow in wanted.workflows for task in workflow.tasks.values())
+def _has_commands(workflow_set: WorkflowSet) -> bool:
+    return any(
+        task.command for workflow in workflow_set.workflows for task in workflow.tasks.values()
+    )
 
 
-def exit_code_of(outcome: Outcome) -> int:
-    """0 kept, 1 broken, 5 cancelled."""
+def exit_code_of(outcome: RunOutcome) -> int:
+    """Return 0 kept, 1 broken, 5 cancelled."""
     return {"kept": 0, "broken": 1, "cancelled": 5}[outcome.verdict]

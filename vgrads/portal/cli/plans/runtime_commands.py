@@ -1,4 +1,4 @@
-"""The commands ``vgrads runtimes …``: what is known of how long tasks take."""
+"""The commands ``vgrads runtimes …``: learned run times of tasks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from vgrads.portal.cli.options import AsJson, Sites, answer_with, app
+from vgrads.portal.cli.options import AsJson, Sites, answer_with, app, diagram_file
 
 runtimes_app = typer.Typer(
-    help="Run times that nobody has to state: learned from what ran before.", no_args_is_help=True
+    help="Run times that are learned from earlier runs instead of being stated.",
+    no_args_is_help=True,
 )
 app.add_typer(runtimes_app, name="runtimes")
 _Map = Annotated[
@@ -19,7 +20,7 @@ _Map = Annotated[
     typer.Option(
         "--map",
         metavar="KIND=KIND",
-        help="Rename a kind, or WORKFLOW/KIND, as it is read. Repeatable.",
+        help="Rename a kind of task, or WORKFLOW/KIND, while reading. Repeatable.",
         show_default=False,
     ),
 ]
@@ -49,74 +50,75 @@ def learn(
         str,
         typer.Option(
             "--machine",
-            help="The site or machine where all of it ran, where the files do not tell.",
+            help="Site or machine where all tasks ran, if the files do not name it.",
         ),
     ] = "",
     workflow: Annotated[
-        str, typer.Option("--workflow", help="The workflow that all of it belongs to.")
+        str, typer.Option("--workflow", help="Workflow to which all tasks belong.")
     ] = "",
     mapping: _Map = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn run times from files that workflow systems and schedulers left behind. Learning one
-    twice adds nothing."""
+    """Learn run times from files of workflow systems and schedulers. Learning a file twice adds
+    nothing."""
     from vgrads.kernel.errors import InputError
     from vgrads.portal.records.runtimes import RunTimeRecords
     from vgrads.portal.records.store import Store
-    from vgrads.runtimes.known import mapped
+    from vgrads.runtimes.task_history import mapped
     from vgrads.traces.task_files import read_task_records
 
     names = {}
     for word in mapping or ():
         old, equals, new = word.partition("=")
         if not (old and equals and new):
-            raise InputError(f"'{word}' is not KIND=KIND", where="--map")
+            raise InputError(f"'{word}' does not have the form KIND=KIND", where="--map")
         names[old] = new
     read = [(path, read_task_records(path, machine, workflow)) for path in files]
-    records = [record for _, one in read for record in mapped(one.records, names)]
+    records = [record for _, item in read for record in mapped(item.records, names)]
     with Store() as store:
-        added, known = RunTimeRecords(store.engine).learn(records)
+        added, existing = RunTimeRecords(store.engine).learn(records)
     kinds: dict[str, int] = {}
     for record in records:
         kinds[record.kind] = kinds.get(record.kind, 0) + 1
-    told = {
+    payload = {
         "files": [
             {
                 "file": str(path),
-                "format": one.format,
-                "records": len(one.records),
-                "skipped": dict(one.skipped),
+                "format": item.format,
+                "records": len(item.records),
+                "skipped": dict(item.skipped),
             }
-            for path, one in read
+            for path, item in read
         ],
         "new": added,
-        "known": known,
+        "present": existing,
+        "known": existing,  # the name in 0.2
         "kinds": kinds,
     }
-    answer_with(as_json, told, lambda: _learned(told))
+    answer_with(as_json, payload, lambda: _learned(payload))
 
 
-def _learned(told: Mapping[str, Any]) -> None:
+def _learned(payload: Mapping[str, Any]) -> None:
     from vgrads.portal.cli.terminal import console
 
     out = console()
-    for one in told["files"]:
-        left = ", ".join(f"{count} {why}" for why, count in sorted(one["skipped"].items()))
+    for item in payload["files"]:
+        left = ", ".join(f"{count} {why}" for why, count in sorted(item["skipped"].items()))
         out.print(
-            f"{one['file']}: {one['records']} records ({one['format']})"
+            f"{item['file']}: {item['records']} records ({item['format']})"
             + (f"; not used: {left}" if left else ""),
             highlight=False,
         )
     out.print(
-        f"{told['new']} new of {len(told['kinds'])} kinds; {told['known']} records are known",
+        f"{payload['new']} new of {len(payload['kinds'])} kinds; "
+        f"{payload['present']} records are stored",
         highlight=False,
     )
 
 
 @runtimes_app.command("list", epilog="Example: `vgrads runtimes list --json`")
 def list_kinds(as_json: AsJson = False) -> None:
-    """Kinds of tasks that something is known of: how long one takes, how surely, from how many
-    runs."""
+    """List the kinds of tasks with learned run times: run time, interval, number of runs."""
     from vgrads.api.plans.run_time_answers import kinds_json
     from vgrads.portal.records.sites import past_run_times
 
@@ -133,29 +135,29 @@ def show(
             "--plot",
             "-o",
             metavar="FILE.svg",
-            help="Run times against input size, also as .png or .pdf.",
+            help="Write a diagram of run times against input size (.svg, .png or .pdf).",
+            callback=diagram_file,
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is known of one kind of task: its records, machines, and what is predicted by input
-    size."""
+    """Show the records of one kind of task: runs, machines, and predictions by input size."""
     from vgrads.api.plans.run_time_answers import kind_json
     from vgrads.portal.charts.run_time_chart import write_run_time_chart
     from vgrads.portal.cli.terminal import console
     from vgrads.portal.records.sites import past_run_times
 
-    known = past_run_times()
-    told = kind_json(known, kind)
+    run_times = past_run_times()
+    payload = kind_json(run_times, kind)
     if plot is not None:
-        write_run_time_chart(told, plot)
+        write_run_time_chart(payload, plot)
 
     def words() -> None:
-        console().print(told["sentence"], highlight=False)
-        console().print(_table(told["machines"]), highlight=False)
+        console().print(payload["sentence"], highlight=False)
+        console().print(_table(payload["machines"]), highlight=False)
 
-    answer_with(as_json, told, words)
+    answer_with(as_json, payload, words)
 
 
 @runtimes_app.command("predict", epilog="Example: `vgrads runtimes predict data/lead-set.yaml`")
@@ -164,14 +166,17 @@ def predict(
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is predicted for the tasks of a set, by kind, and what that rests on."""
+    """Predict the run times of a set's tasks, by kind, with the evidence."""
     from vgrads.api.plans.run_time_answers import predictions_json
-    from vgrads.portal.records.sites import choose_catalog, past_run_times
-    from vgrads.workflows.sets import Beside, load_set
+    from vgrads.portal.records.reading.sites import choose_catalog
+    from vgrads.portal.records.sites import past_run_times
+    from vgrads.workflows.sets import SetOverrides, load_set
 
-    wanted, named = load_set(set_file, beside=Beside(deadline="1d"))  # no deadline counts here
+    workflow_set, named = load_set(
+        set_file, overrides=SetOverrides(deadline="1d")
+    )  # no deadline applies here
     catalog = choose_catalog(sites or (Path(named) if named else None))
-    rows = predictions_json(wanted, past_run_times(), catalog)
+    rows = predictions_json(workflow_set, past_run_times(), catalog)
     answer_with(as_json, {"kinds": rows}, lambda: _table(rows))
 
 
@@ -180,32 +185,32 @@ def forget(
     kind: Annotated[str, typer.Argument(metavar="TASK", help="A kind of task.")],
     as_json: AsJson = False,
 ) -> None:
-    """Drop what is known of a kind of task."""
+    """Delete the records of a kind of task."""
     from vgrads.portal.cli.terminal import console
     from vgrads.portal.records.runtimes import RunTimeRecords
     from vgrads.portal.records.store import Store
 
     with Store() as store:
         count = RunTimeRecords(store.engine).forget(kind)
-    told = {"kind": kind, "forgotten": count}
+    payload = {"kind": kind, "forgotten": count}
     answer_with(
         as_json,
-        told,
-        lambda: console().print(f"{count} records of {kind} forgotten", highlight=False),
+        payload,
+        lambda: console().print(f"{count} records of {kind} deleted", highlight=False),
     )
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:
-    """Rows as a table; seconds as people say them."""
+    """Return rows as a table; seconds in readable units."""
     from vgrads.kernel.units import format_duration
     from vgrads.portal.cli.terminal import rows_under
 
     if not rows:
-        return "nothing is known yet; vgrads runtimes learn FILE"
+        return "no run times are recorded yet; add some with 'vgrads runtimes learn FILE'"
     table = rows_under(*(name.removesuffix("_s").replace("_", " ") for name in rows[0]))
     for row in rows:
-        told = (
+        message = (
             format_duration(value) if name.endswith("_s") else value for name, value in row.items()
         )
-        table.add_row(*("–" if value is None else str(value) for value in told))
+        table.add_row(*("–" if value is None else str(value) for value in message))
     return table

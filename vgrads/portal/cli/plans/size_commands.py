@@ -1,4 +1,4 @@
-"""The command ``vgrads size``: how many hosts should this work hold?"""
+"""The command ``vgrads size``: the number of nodes for a piece of work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vgrads.portal.cli.options import AsJson, answer_with, app
+from vgrads.portal.cli.options import AsJson, answer_with, app, diagram_file
 
 _Set = Annotated[
     Path | None,
@@ -22,7 +22,8 @@ _Picture = Annotated[
         "--picture",
         "-o",
         metavar="FILE.svg",
-        help="Time and cost against hosts, also as .png or .pdf.",
+        help="Write a diagram of time and cost against the number of nodes (.svg, .png or .pdf).",
+        callback=diagram_file,
         show_default=False,
     ),
 ]
@@ -42,7 +43,7 @@ def size(
         typer.Option(
             "--wavefront",
             metavar="N[xM]",
-            help="Instead: a Wavefront of so many cells.",
+            help="Instead of SET: a Wavefront with this number of cells.",
             show_default=False,
         ),
     ] = None,
@@ -51,119 +52,122 @@ def size(
         typer.Option(
             "--allpairs",
             metavar="N[xM]",
-            help="Instead: All-Pairs of so many items.",
+            help="Instead of SET: All-Pairs with this number of items.",
             show_default=False,
         ),
     ] = None,
-    cell: Annotated[str, typer.Option("--cell", help="How long a cell takes.")] = "1s",
+    cell: Annotated[str, typer.Option("--cell", help="Run time of a cell.")] = "1s",
     procs: Annotated[
-        int, typer.Option("--procs", min=1, max=100_000, help="Processors of a host.")
+        int, typer.Option("--procs", min=1, max=100_000, help="Processors of a node.")
     ] = 1,
     most: Annotated[
-        int, typer.Option("--most", min=1, max=100_000, help="Hosts that are looked at.")
+        int, typer.Option("--most", min=1, max=100_000, help="Largest number of nodes to consider.")
     ] = 256,
     price: Annotated[
-        float, typer.Option("--price", min=0.0, help="Dollars an hour, of a host.")
+        float, typer.Option("--price", min=0.0, help="Price of a node, in dollars per hour.")
     ] = 0.0,
     billing: Annotated[
-        str, typer.Option("--billing", help="Begun periods are paid whole; 0s: by the second.")
+        str,
+        typer.Option(
+            "--billing",
+            help="Billing period; a started period is charged in full. 0s: billing by the second.",
+        ),
     ] = "0s",
-    wait: Annotated[str, typer.Option("--wait", help="Until hosts come.")] = "0s",
+    wait: Annotated[str, typer.Option("--wait", help="Time until the nodes are available.")] = "0s",
     dispatch: Annotated[
-        str, typer.Option("--dispatch", help="Until a task begins at a host that is there.")
+        str, typer.Option("--dispatch", help="Time until a task starts on an available node.")
     ] = "0s",
     capacity: Annotated[
         float | None,
         typer.Option(
             "--capacity",
             min=0.01,
-            help="Processors that the manager can keep busy (vgrads pool status tells).",
+            help="Processors that the manager can keep busy (shown by vgrads pool status).",
             show_default=False,
         ),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option("--deadline", help="Default: of the set.", show_default=False)
+        str | None,
+        typer.Option(
+            "--deadline", help="Deadline of the work. Default: that of the set.", show_default=False
+        ),
     ] = None,
     picture: _Picture = None,
     as_json: AsJson = False,
 ) -> None:
-    """How long work takes on how many hosts, what that costs, and which number is the right one."""
-    from vgrads.api.bags.sizes import Question, matrix_work, size, work_of
+    """Show time and cost of work by the number of nodes, and recommend a number."""
+    from vgrads.api.bags.sizes import SizeQuestion, matrix_work, size, work_of
     from vgrads.kernel.errors import InputError
     from vgrads.kernel.units import parse_duration
-    from vgrads.pool.models import Machines
-    from vgrads.pool.size import Price
+    from vgrads.pool.models import Resources
+    from vgrads.pool.size import AgentPrice
 
     def seconds(text: str, where: str) -> float:
         return parse_duration(text, where)
 
-    if sum(one is not None for one in (work, wavefront, allpairs)) != 1:
+    if sum(item is not None for item in (work, wavefront, allpairs)) != 1:
         raise InputError("give one of SET, --wavefront and --allpairs", where="size")
     wait_s = seconds(dispatch, "--dispatch")
-    question = Question(
+    question = SizeQuestion(
         procs=procs,
         most=most,
-        price=Price(usd_per_hour=price, billing_s=seconds(billing, "--billing")),
+        price=AgentPrice(usd_per_hour=price, billing_s=seconds(billing, "--billing")),
         dispatch_s=wait_s,
         wait_s=seconds(wait, "--wait"),
         capacity=capacity,
         deadline_s=None if deadline is None else seconds(deadline, "--deadline"),
     )
     if work is not None:
-        found = work_of(work, wait_s)
+        result = work_of(work, wait_s)
     else:
         kind, grid = ("wavefront", wavefront) if wavefront is not None else ("allpairs", allpairs)
-        machines = Machines(here=procs, hosts=most, cores=procs, dispatch_s=wait_s)
-        found = matrix_work(kind, str(grid), seconds(cell, "--cell"), machines)
-    told = size(found, question)
+        machines = Resources(here=procs, nodes=most, cores=procs, dispatch_s=wait_s)
+        result = matrix_work(kind, str(grid), seconds(cell, "--cell"), machines)
+    payload = size(result, question)
     if picture is not None:
-        _draw(told, picture)
-    answer_with(as_json, told, lambda: _table(told))
+        _draw(payload, picture)
+    answer_with(as_json, payload, lambda: _table(payload))
 
 
-def _draw(told: Mapping[str, Any], path: Path) -> None:
+def _draw(payload: Mapping[str, Any], path: Path) -> None:
     from vgrads.kernel.errors import InputError
     from vgrads.portal.charts.size_chart import write_size_chart
 
     if path.suffix not in (".svg", ".png", ".pdf"):
-        raise InputError(
-            f"'{path.name}' ends neither in .svg nor in .png nor in .pdf", where="--picture"
-        )
-    write_size_chart(told, path)
+        raise InputError(f"'{path.name}' does not end in .svg, .png or .pdf", where="--picture")
+    write_size_chart(payload, path)
 
 
-def _table(told: Mapping[str, Any]) -> Any:
+def _table(payload: Mapping[str, Any]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
     from vgrads.kernel.units import format_duration
     from vgrads.portal.cli.terminal import rows_under
 
-    table = rows_under(
-        "hosts", "time", "", "busy", "cost", "worth telling", title=str(told["work"])
-    )
+    table = rows_under("hosts", "time", "", "busy", "cost", "remark", title=str(payload["work"]))
     names: dict[int, list[str]] = {}
-    for name, one in told["worth"].items():
-        names.setdefault(one["hosts"], []).append(name)
-    longest_s = max(one["seconds"] for one in told["sizes"]) or 1.0
-    for one in told["sizes"]:
-        bar = "█" * max(1, round(24 * one["seconds"] / longest_s))
-        late = told["deadline_s"] is not None and one["seconds"] > told["deadline_s"]
-        cost = f"${one['cost_usd']:,.2f}" if one["cost_usd"] else "–"
-        said = ", ".join(names.get(one["hosts"], [])) or ("too late" if late else "")
+    for name, item in payload["worth"].items():
+        names.setdefault(item["hosts"], []).append(name)
+    longest_s = max(entry["seconds"] for entry in payload["sizes"]) or 1.0
+    for item in payload["sizes"]:
+        bar = "█" * max(1, round(24 * item["seconds"] / longest_s))
+        late = payload["deadline_s"] is not None and item["seconds"] > payload["deadline_s"]
+        cost = f"${item['cost_usd']:,.2f}" if item["cost_usd"] else "–"
+        text = ", ".join(names.get(item["hosts"], [])) or ("too late" if late else "")
         table.add_row(
-            str(one["hosts"]),
-            format_duration(one["seconds"]),
+            str(item["hosts"]),
+            format_duration(item["seconds"]),
             bar,
-            f"{one['efficiency']:.0%}",
+            f"{item['efficiency']:.0%}",
             cost,
-            said,
+            text,
         )
-    if told["how"]:
-        how = told["how"]
+    if payload["how"]:
+        how = payload["how"]
         words = (
-            f"{how['how']}, blocks of {how['block']}, {how['hosts']} hosts: "
+            f"{how['how']}, blocks of {how['block']}, {how['hosts']} nodes: "
             f"{format_duration(how['seconds'])}"
         )
-        return Group(table, Text(f"The models would do it {words}."))
+        return Group(table, Text(f"Configuration chosen by the models: {words}."))
     return table

@@ -1,5 +1,4 @@
-"""Runs as a list, and one of them whole, for a person. Few imports: asking how things stand must be
-quick."""
+"""Runs as a list, or one in detail, as text. Few imports: the status command must be fast."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ Json = dict[str, Any]
 
 
 def print_runs(out: Console, rows: Sequence[Json]) -> None:
-    """Runs as a table, and below it what asks for attention."""
+    """Print runs as a table, followed by those that need attention."""
     if not rows:
         out.print(
-            "no run yet: 'vgrads run SET' begins one, 'vgrads demo' shows it", highlight=False
+            "no runs yet: start one with 'vgrads run SET', or try 'vgrads demo'", highlight=False
         )
         return
     heads = ("run", "set", "state", "started", "due", "promise", "in time", "cost")
@@ -42,50 +41,52 @@ def print_runs(out: Console, rows: Sequence[Json]) -> None:
 
 
 def print_run(out: Console, row: Json) -> None:
-    """One run, whole."""
+    """Print one run in detail."""
     print_runs(out, [row])
     if "tasks" not in row:
         return
     out.print(_progress(row) + ".", highlight=False)
-    for line in row["held"]:
+    for line in row["slots"]:
         out.print(f"  holds {line}", highlight=False, markup=False)
-    for one in row["troubles"]:
+    for item in row["troubles"]:
         out.print(
-            f"  {one['workflow']}/{one['task']}: {one['reason']}",
+            f"  {item['workflow']}/{item['task']}: {item['reason']}",
             style="red",
             highlight=False,
             markup=False,
         )
-        for line in one["stderr"].splitlines()[-5:]:
+        for line in item["stderr"].splitlines()[-5:]:
             out.print(f"      {line}", highlight=False, markup=False)
-        if one["folder"]:
-            out.print(f"    all it printed: {one['folder']}", highlight=False, markup=False)
+        if item["folder"]:
+            out.print(f"    full output: {item['folder']}", highlight=False, markup=False)
     if row["troubles"]:
-        out.print(f"every attempt: vgrads logs {row['run']}", highlight=False)
+        out.print(f"all attempts: vgrads logs {row['run']}", highlight=False)
 
 
 def _progress(row: Json) -> str:
-    """What is done, and how sure the promise is now."""
+    """Return the progress, and the current probability of the promise."""
     tasks = row["tasks"]
-    told = f"{tasks['done']} of {tasks['of']} tasks and {row['workflows_done']} workflows are done"
+    text = f"{tasks['done']} of {tasks['of']} tasks and {row['workflows_done']} workflows are done"
     if tasks["before"] and not tasks["of"]:
         return f"nothing was left to be done: {tasks['before']} tasks were done by an earlier run"
     if tasks["before"]:
-        told += f"; {tasks['before']} more were done by an earlier run"
+        text += f"; {tasks['before']} more were done by an earlier run"
     if "promise_now" in row:
-        told += f"; the promise stands at {row['promise_now']:.3f} now"
+        text += f"; the current promise is {row['promise_now']:.3f}"
         if row["expected_end"]:
-            told += f", expected end {clock(row['expected_end'])}"
-    return told
+            text += f", expected end {clock(row['expected_end'])}"
+    return text
 
 
 def state_text(row: Json) -> str:
-    """How a run stands, and whether somebody looks after it."""
-    return f"{row['state']}, its manager is gone" if row["manager"] == "gone" else str(row["state"])
+    """Return the state of a run, and whether it has a manager."""
+    return (
+        f"{row['state']}, its manager has ended" if row["manager"] == "gone" else str(row["state"])
+    )
 
 
 def clock(instant: str | None) -> str:
-    """An RFC 3339 instant by the clock of whoever reads, with its zone."""
+    """Format an RFC 3339 instant in the reader's local time, with its zone."""
     if instant is None:
         return "–"
     return f"{datetime.fromisoformat(instant).astimezone():%Y-%m-%d %H:%M %Z}"

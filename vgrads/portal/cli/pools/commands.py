@@ -9,20 +9,20 @@ import typer
 
 from vgrads.portal.cli.options import AsJson, Service, Sites, answer_with, app
 
-pool_app = typer.Typer(
-    no_args_is_help=True, help="Hosts that several managers share: how many each gets, and why."
-)
+pool_app = typer.Typer(no_args_is_help=True, help="Pools of agents that several managers share.")
 app.add_typer(pool_app, name="pool")
 PoolFile = Annotated[
     Path,
     typer.Argument(
-        metavar="POOL.yaml", help="How many workers, shared how, from where.", show_default=False
+        metavar="POOL.yaml",
+        help="Description of the pool: number of workers, sizing policy and sites.",
+        show_default=False,
     ),
 ]
 PoolName = Annotated[
     str | None,
     typer.Argument(
-        metavar="POOL", help="A pool by name; without, the only one.", show_default=False
+        metavar="POOL", help="Name of a pool. Default: the only one.", show_default=False
     ),
 ]
 
@@ -37,57 +37,68 @@ PoolName = Annotated[
 def run(
     file: PoolFile, sites: Sites = None, service: Service = None, as_json: AsJson = False
 ) -> None:
-    """Lend hosts to whoever needs them until Ctrl-C: look at the managers, decide, ask sites for
-    what is missing."""
+    """Lease nodes to managers that need them until Ctrl-C: read their needs, decide, request
+    missing nodes from sites."""
     from vgrads.portal.cli.pools.run import run_pool
 
     raise typer.Exit(run_pool(file, sites, service, as_json))
 
 
 @pool_app.command("status", epilog="Examples: `vgrads pool status` · `vgrads pool status --json`")
-def status(service: Service = None, as_json: AsJson = False) -> None:
-    """Pools and managers: who needs how many, who has been given how many, what holds them back."""
+def status(
+    pool: Annotated[
+        str | None,
+        typer.Argument(metavar="POOL", help="Name of a pool. Default: all.", show_default=False),
+    ] = None,
+    service: Service = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show pools and managers: needs, assigned nodes, bottlenecks."""
     from vgrads.portal.cli.pools.ledger import ledger_of
-    from vgrads.portal.cli.pools.text import standing_tables
+    from vgrads.portal.cli.pools.run import select_pool
+    from vgrads.portal.cli.pools.text import status_tables
 
     with ledger_of(service) as ledger:
-        standing = ledger.read()
+        state = ledger.read()
+    pools, managers = list(state.pools), list(state.managers)
+    if pool is not None:
+        pools = [select_pool(pool, service)]
+        managers = [m for m in managers if m["name"] in pools[0].get("seen", ())]
     secret = ("key", "certificate", "contact", "slot")
-    told = {
-        "pools": list(standing.pools),
-        "managers": [{k: v for k, v in m.items() if k not in secret} for m in standing.managers],
+    payload = {
+        "pools": pools,
+        "managers": [{k: v for k, v in m.items() if k not in secret} for m in managers],
     }
-    answer_with(as_json, told, lambda: standing_tables(told))
+    answer_with(as_json, payload, lambda: status_tables(payload))
 
 
 @pool_app.command(
-    "decide", epilog="Example: `vgrads pool decide data/pool.yaml`, before it is run, or beside it"
+    "decide", epilog="Example: `vgrads pool decide data/pool.yaml`, before or while the pool runs"
 )
 def decide(file: PoolFile, service: Service = None, as_json: AsJson = False) -> None:
-    """What a pool would decide now for the managers that there are, and why; nothing is asked
-    for."""
+    """Show what a pool would decide now for the current managers, and why; nothing is requested."""
     from vgrads.portal.cli.pools.run import would_decide
     from vgrads.portal.cli.pools.text import decision_text
 
-    told = would_decide(file, service)
-    answer_with(as_json, told, lambda: decision_text(told))
+    payload = would_decide(file, service)
+    answer_with(as_json, payload, lambda: decision_text(payload))
 
 
 @pool_app.command(
     "explain", epilog="Examples: `vgrads pool explain` · `vgrads pool explain POOL --json`"
 )
 def explain(pool: PoolName = None, service: Service = None, as_json: AsJson = False) -> None:
-    """Why a running pool decided as it did: the numbers behind its last decision."""
-    from vgrads.portal.cli.pools.run import one_pool
+    """Explain the last decision of a running pool, with its numbers."""
+    from vgrads.portal.cli.pools.run import select_pool
     from vgrads.portal.cli.pools.text import decision_text
 
-    told: dict[str, Any] = one_pool(pool, service)
-    answer_with(as_json, told, lambda: decision_text(told))
+    payload: dict[str, Any] = select_pool(pool, service)
+    answer_with(as_json, payload, lambda: decision_text(payload))
 
 
 @pool_app.command("schema", epilog="Example: `vgrads pool schema`")
 def schema() -> None:
-    """The JSON Schema of a pool's file."""
+    """Print the JSON Schema of a pool's file."""
     import json
 
     from vgrads.api.pools.document import PoolDocument

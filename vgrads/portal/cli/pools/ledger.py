@@ -1,4 +1,4 @@
-"""Where a command finds the ledger of pools: at a service, or in this machine's database."""
+"""The ledger of pools for a command: at a service, or in this machine's database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from vgrads.api.pools.ledger import Ledger, Standing, standing_of
+from vgrads.api.pools.ledger import Ledger, LedgerEntries, ledger_entries
 from vgrads.portal.client import Client
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.store import Store
@@ -20,31 +20,31 @@ class ServiceLedger:
 
     client: Client
 
-    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> Standing:
-        """Say how a manager stands; what pools have decided."""
-        return standing_of([], self.client.publish("manager", name, entry)["pools"])
+    def publish_manager(self, name: str, entry: Mapping[str, Any]) -> LedgerEntries:
+        """Publish the state of a manager; return the pools' decisions."""
+        return ledger_entries([], self.client.publish("manager", name, entry)["pools"])
 
     def publish_pool(self, name: str, entry: Mapping[str, Any]) -> None:
-        """Say what a pool has decided."""
+        """Publish a pool's decision."""
         self.client.publish("pool", name, entry)
 
-    def read(self) -> Standing:
-        """How all stand that one may see."""
-        return standing_of(self.client.managers(), self.client.pools())
+    def read(self) -> LedgerEntries:
+        """Return all entries that the caller may read."""
+        return ledger_entries(self.client.managers(), self.client.pools())
 
     def withdraw(self, kind: str, name: str) -> None:
-        """Take an entry out."""
+        """Remove an entry."""
         self.client.withdraw(kind, name)
 
 
 def service_ledger(url: str) -> Ledger:
-    """The ledger of a service; ``VGRADS_TOKEN`` opens it."""
+    """Return the ledger of a service, authenticated by ``VGRADS_TOKEN``."""
     return ServiceLedger(Client(url, timeout_s=20.0, token=os.environ.get("VGRADS_TOKEN", "")))
 
 
 @contextmanager
 def ledger_of(service: str | None) -> Iterator[Ledger]:
-    """The ledger of a service, or of this machine's database."""
+    """Return the ledger of a service, or of this machine's database."""
     if service:
         yield service_ledger(service)
         return

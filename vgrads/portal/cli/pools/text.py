@@ -1,4 +1,4 @@
-"""How pools and their managers look at a terminal."""
+"""Pools and their managers as text for the terminal."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from vgrads.portal.cli.terminal import rows_under
 
 
 def pool_line(status: Mapping[str, Any]) -> str:
-    """How a pool that runs stands, in a line."""
+    """Return the status of a running pool as one line."""
     pools = status.get("pools") or {}
     shares = ", ".join(
         f"{name} {count}" for name, count in sorted(pools.get("decided", {}).items())
     )
     problem = status.get("problem") or pools.get("problem") or ""
     hosts = f"{status['host_count']} hosts" + (
-        f", {status['coming']} asked for" if status.get("coming") else ""
+        f", {status['coming']} requested" if status.get("coming") else ""
     )
     return "; ".join(filter(None, [hosts, f"decided: {shares or 'nobody needs any'}", problem]))
 
 
 def pool_table(status: Mapping[str, Any]) -> Table:
-    """The same as a table, a row for each manager."""
+    """Return the same as a table, a row for each manager."""
     table = Table(caption=Text(pool_line(status)), caption_justify="left")
-    for name in ("manager", "decided", "at work", "waiting for a host"):
+    for name in ("manager", "decided", "running", "waiting"):
         table.add_column(name, justify="left" if name == "manager" else "right")
     decided = (status.get("pools") or {}).get("decided", {})
     for bag in status["bags"]:
@@ -42,12 +42,12 @@ def pool_table(status: Mapping[str, Any]) -> Table:
     return table
 
 
-def standing_tables(told: Mapping[str, Any]) -> Group:
-    """All pools and managers of a ledger."""
+def status_tables(payload: Mapping[str, Any]) -> Group:
+    """Return tables of all pools and managers of a ledger."""
     pools = rows_under(
-        "pool", "policy", "decided", "running", "hosts", "asked for", "at most", title="Pools"
+        "pool", "policy", "decided", "running", "hosts", "requested", "maximum", title="Pools"
     )
-    for p in told["pools"]:
+    for p in payload["pools"]:
         pools.add_row(
             *map(
                 str,
@@ -67,40 +67,40 @@ def standing_tables(told: Mapping[str, Any]) -> Group:
         "waiting",
         "running",
         "processors",
-        "of pools",
-        "can use",
-        "held back by",
+        "leased from pools",
+        "capacity",
+        "bottleneck",
         title="Managers",
     )
-    for m in told["managers"]:
+    for m in payload["managers"]:
         can, by = can_use(m.get("capacity"))
-        lent = ", ".join(f"{pool} {procs}" for pool, procs in m["by_pool"].items() if pool)
+        leased = ", ".join(f"{pool} {procs}" for pool, procs in m["by_pool"].items() if pool)
         managers.add_row(
-            m["name"], str(m["waiting"]), str(m["running"]), str(m["procs"]), lent or "–", can, by
+            m["name"], str(m["waiting"]), str(m["running"]), str(m["procs"]), leased or "–", can, by
         )
     return Group(pools, managers)
 
 
 def can_use(capacity: Mapping[str, Any] | None) -> tuple[str, str]:
-    """A capacity with its interval, and what holds it back."""
+    """Return a capacity with its interval, and its bottleneck."""
     if not capacity:
         return "not known yet", ""
     low, value, high = (f"{float(capacity[key]):.4g}" for key in ("low", "value", "high"))
     return f"{value} ({low} to {high})", str(capacity["bottleneck"])
 
 
-def decision_text(told: Mapping[str, Any]) -> Text:
-    """A decision and its reasons."""
+def decision_text(payload: Mapping[str, Any]) -> Text:
+    """Return a decision and its reasons as text."""
     lines = [
         (
-            f"{told['name']} ({told['policy']}): {told['decided']} workers decided, at most "
-            f"{told['max_workers']}"
+            f"{payload['name']} ({payload['policy']}): {payload['decided']} workers decided, "
+            f"at most {payload['max_workers']}"
         )
     ]
-    lines += [f"  {name}: {count}" for name, count in sorted(told["decisions"].items())]
+    lines += [f"  {name}: {count}" for name, count in sorted(payload["decisions"].items())]
     lines += (
-        ["because", *(f"  {reason}" for reason in told["reasons"])]
-        if told["reasons"]
-        else ["no manager takes hosts of pools now"]
+        ["because", *(f"  {reason}" for reason in payload["reasons"])]
+        if payload["reasons"]
+        else ["no manager currently accepts agents of pools"]
     )
     return Text("\n".join(lines))

@@ -1,1 +1,1 @@
-"""Commands that ask a queue's history."""
+"""Commands that query a queue's history."""

@@ -1,4 +1,4 @@
-"""Commands that ask a queue's history: bound, probability, trajectory, backtest."""
+"""Commands that query a queue's history: bound, probability, trajectory, backtest."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from vgrads.portal.cli.options import (
     Walltime,
     answer_with,
     app,
+    diagram_file,
     instant_of,
 )
 
@@ -32,24 +33,24 @@ if TYPE_CHECKING:
 
 
 def _settings(
-    method: str, quantile: float, confidence: str, arrays: bool, known: bool = False
+    method: str, quantile: float, confidence: str, arrays: bool, existing: bool = False
 ) -> Any:
     from vgrads.qbets.predictor import Settings
 
     sure = parse_probability(confidence, "--confidence")
     return Settings(
-        method=method, quantile=quantile, confidence=sure, arrays=arrays, knows_user=known
+        method=method, quantile=quantile, confidence=sure, arrays=arrays, knows_user=existing
     )
 
 
-def _resolve(given: Path) -> tuple[Path, LogQueue]:
-    """The file behind HISTORY, and which queue of it is meant; the database is asked where there is
-    no such file."""
-    if given.is_file():
-        return given, None
+def _resolve(value: Path) -> tuple[Path, LogQueue]:
+    """Resolve HISTORY to a file and a queue in it; the database is searched where there is no such
+    file."""
+    if value.is_file():
+        return value, None
     from vgrads.portal.records.sites import resolve_history
 
-    return resolve_history(given)
+    return resolve_history(value)
 
 
 def _ask(
@@ -58,28 +59,28 @@ def _ask(
     settings: Any,
     procs: int,
 ) -> Any:
-    """What a history (path or SITE/QUEUE, queue, format, who asks) says at an instant, for jobs of
-    this width."""
+    """Query a history (path or SITE/QUEUE, queue, format, user) at an instant, for jobs of this
+    width."""
     from vgrads.api.queues import queries
     from vgrads.portal.cli.terminal import busy, console
 
-    given, queue, format_name, user = source
-    file, log_queue = _resolve(given)
-    chosen = queries.Source(
+    value, queue, format_name, user = source
+    file, log_queue = _resolve(value)
+    chosen = queries.HistorySource(
         file=file, queue=log_queue if queue is None else queue, format_name=format_name, user=user
     )
     what = "states of the queue" if settings.looks_at_state else "past waits"
     with busy(console(stderr=True), f"learning from {what}"):
-        asked = queries.ask_queue(chosen, instant_of(at), settings)
-    queries.refuse_too_wide(asked, procs)
-    return asked
+        query = queries.ask_queue(chosen, instant_of(at), settings)
+    queries.refuse_too_wide(query, procs)
+    return query
 
 
-def _as_it_is_now(asked: Any, history: Path) -> Any:
+def _with_live_queue(requested: Any, history: Path) -> Any:
     from vgrads.api.queues.live_queue import ask_live
-    from vgrads.portal.records.sites import stored_catalog
+    from vgrads.portal.records.reading.sites import stored_catalog
 
-    return ask_live(asked, stored_catalog(), str(history))
+    return ask_live(requested, stored_catalog(), str(history))
 
 
 @app.command(
@@ -90,7 +91,10 @@ def bound(
     procs: Procs = 1,
     walltime: Walltime = "1h",
     probability: Annotated[
-        str, typer.Option("--probability", "-p", help="Share of jobs that wait no longer.")
+        str,
+        typer.Option(
+            "--probability", "-p", help="Share of jobs that wait no longer than the bound."
+        ),
     ] = "0.95",
     confidence: Confidence = "0.95",
     queue: Queue = None,
@@ -100,17 +104,19 @@ def bound(
     live: Annotated[
         bool,
         typer.Option(
-            "--live", help="Ask the site for the queue as it is now (SITE/QUEUE with a driver)."
+            "--live",
+            help="Query the site for the current state of the queue (SITE/QUEUE with a driver).",
         ),
     ] = False,
     why: Annotated[
-        bool, typer.Option("--explain", help="Tell what in the state of the queue moved the bound.")
+        bool,
+        typer.Option("--explain", help="Show which features of the queue state changed the bound."),
     ] = False,
     user: User = None,
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """How long will a job wait at most? (GETBOUND)"""
+    """Print an upper bound on a job's wait. (GETBOUND)"""
     from vgrads.api.queues import queries
     from vgrads.api.queues.answers import bound_json
     from vgrads.portal.cli.queues import text as queue_text
@@ -122,24 +128,24 @@ def bound(
     settings = _settings(method, chance, confidence, arrays, user is not None)
     if live and (at or user or method != "state"):
         raise InputError(
-            "looks at the queue now, by its state and for anybody",
+            "uses the current state of the queue, with the method 'state' and without a user",
             where="--live",
             fix="leave --at, --user and --method away",
         )
-    asked = _ask((history, queue, format_name, user), at, settings, procs)
+    requested = _ask((history, queue, format_name, user), at, settings, procs)
     if live:
-        asked = _as_it_is_now(asked, history)
-    found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
-    document = bound_json(found, asked)
-    told = queries.explanation_of(asked, procs, wall_s, chance) if why else None
-    document |= {"explanation": told} if told else {}
+        requested = _with_live_queue(requested, history)
+    result = requested.forecast.bound(procs, wall_s, chance, settings.confidence)
+    document = bound_json(result, requested)
+    payload = queries.explanation_of(requested, procs, wall_s, chance) if why else None
+    document |= {"explanation": payload} if payload else {}
     answer_with(
         as_json,
         document,
         lambda: "\n".join(
             [
-                queue_text.bound_text(found, asked),
-                *([queue_text.explanation_text(told)] if told else []),
+                queue_text.bound_text(result, requested),
+                *([queue_text.explanation_text(payload)] if payload else []),
             ]
         ),
     )
@@ -162,16 +168,18 @@ def probability(
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """How surely does a job start within a time? (GETPROB)"""
+    """Print the probability that a job starts within a time. (GETPROB)"""
     from vgrads.api.queues.answers import probability_json
     from vgrads.portal.cli.queues import text as queue_text
 
     within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
     settings = _settings(method, 0.95, confidence, arrays, user is not None)
-    asked = _ask((history, queue, format_name, user), at, settings, procs)
-    chance = float(asked.forecast.probability(procs, wall_s, within_s, settings.confidence))
-    document = probability_json(asked, chance, within_s, len(asked.forecast.waits(procs, wall_s)))
-    answer_with(as_json, document, lambda: queue_text.probability_text(document, asked))
+    requested = _ask((history, queue, format_name, user), at, settings, procs)
+    chance = float(requested.forecast.probability(procs, wall_s, within_s, settings.confidence))
+    document = probability_json(
+        requested, chance, within_s, len(requested.forecast.waits(procs, wall_s))
+    )
+    answer_with(as_json, document, lambda: queue_text.probability_text(document, requested))
 
 
 @app.command(
@@ -183,16 +191,18 @@ def probability(
 def trajectory(
     history: History,
     start_by: Annotated[
-        str, typer.Option("--start-by", help="The job must be running then, e.g. 6h from now.")
+        str,
+        typer.Option("--start-by", help="Time by which the job must be running, e.g. 6h from now."),
     ],
     procs: Procs = 1,
     walltime: Walltime = "1h",
     probability: Annotated[
-        str, typer.Option("--probability", "-p", help="How surely it must be running.")
+        str,
+        typer.Option("--probability", "-p", help="Probability with which the job must be running."),
     ] = "0.9",
     confidence: Confidence = "0.95",
     step: Annotated[
-        str, typer.Option("--step", help="Distance of the instants that are tried.")
+        str, typer.Option("--step", help="Interval between the submission times that are tried.")
     ] = "30s",
     queue: Queue = None,
     at: At = None,
@@ -202,23 +212,25 @@ def trajectory(
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """When must a job be submitted to run by a given time? (VARQ)"""
+    """Print when a job must be submitted to run by a given time. (VARQ)"""
     from vgrads.api.queues import queries
     from vgrads.api.queues.answers import trajectory_json
     from vgrads.portal.cli.queues import text as queue_text
     from vgrads.vgrid.varq import Reservation
 
     settings = _settings(method, 0.95, confidence, arrays, user is not None)
-    wanted = Reservation(
+    reservation = Reservation(
         procs=procs,
         walltime_s=parse_duration(walltime, "--walltime"),
         start_by_s=parse_duration(start_by, "--start-by"),
         probability=parse_probability(probability, "--probability"),
         confidence=settings.confidence,
     )
-    asked = _ask((history, queue, format_name, user), at, settings, procs)
-    path = queries.walk(asked, wanted, parse_duration(step, "--step"))
-    answer_with(as_json, trajectory_json(path), lambda: queue_text.trajectory_text(path, wanted))
+    requested = _ask((history, queue, format_name, user), at, settings, procs)
+    path = queries.walk(requested, reservation, parse_duration(step, "--step"))
+    answer_with(
+        as_json, trajectory_json(path), lambda: queue_text.trajectory_text(path, reservation)
+    )
 
 
 @app.command(epilog="Example: `vgrads backtest logs/*.swf.gz --by queue --report backtest.html`")
@@ -229,53 +241,62 @@ def backtest(
     by: Annotated[
         str,
         typer.Option(
-            "--by", help="A predictor and a line per log or queue; or a line per cluster."
+            "--by", help="One predictor and one row per log or queue, or one row per cluster."
         ),
     ] = "log",
     probability: Annotated[
-        str, typer.Option("--probability", "-p", help="The quantile that is bounded.")
+        str, typer.Option("--probability", "-p", help="Quantile of the wait that is bounded.")
     ] = "0.95",
     confidence: Confidence = "0.95",
     method: Method = "state",
     size: Annotated[
         str | None,
         typer.Option(
-            "--size", help="Cluster by procs, time, product or backlog. Default: as the method."
+            "--size",
+            help="Feature by which jobs are clustered: procs, time, product or backlog. Default: "
+            "that of the method.",
         ),
     ] = None,
     arrays: ByArrays = True,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE.html", help="Write a page with pictures."),
+        typer.Option(
+            "--report",
+            metavar="FILE.html",
+            help="Write an HTML page with diagrams.",
+            callback=diagram_file,
+        ),
     ] = None,
     as_: Annotated[
         str,
         typer.Option(
             "--as",
             help=(
-                "asked: as a question knows the job, without its user. known: with the user "
-                "and what that one has in the queue."
+                "Information about each job. asked: as in a query, without its user. known: with "
+                "its user and the user's jobs in the queue."
             ),
         ),
     ] = "asked",
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Would the bounds have held? Replays histories, looking at nothing before its time."""
+    """Test bounds on past waits: replay histories, using no data before its time."""
     from vgrads.api.queues import backtests
     from vgrads.portal.cli.queues import text as queue_text
     from vgrads.portal.cli.terminal import progress_bar
 
     chance = parse_probability(probability, "--probability")
     if as_ not in ("asked", "known"):
-        raise InputError(f"'{as_}' is neither asked nor known", where="--as")
+        raise InputError(f"unknown value '{as_}'; choose asked or known", where="--as")
     settings = replace(_settings(method, chance, confidence, arrays, as_ == "known"), size=size)
     replays = [
-        backtests.Replay(path=path, by=by, settings=settings, format_name=format_name)
+        backtests.BacktestJob(path=path, by=by, settings=settings, format_name=format_name)
         for path in histories
     ]
-    with progress_bar("backtest") as told:
-        trials = [trial for found in backtests.backtest_all(replays, told) for trial in found]
+    with progress_bar("backtest") as callback:
+        trials = [
+            trial for results in backtests.backtest_all(replays, callback) for trial in results
+        ]
     rows = backtests.backtest_rows(trials, by)
     if report:
         from vgrads.portal.charts.backtest import write_report

@@ -1,1 +1,1 @@
-"""Commands of sites and what they offer."""
+"""Commands for sites and their offers."""

@@ -1,4 +1,4 @@
-"""Commands about sites: list, check, add, remove; and what they would offer."""
+"""Commands for sites: list, check, add, remove; and their offers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 sites_app = typer.Typer(
     name="sites",
-    help="Which sites are known, what they can do, what was seen of them.",
+    help="List, check and manage sites.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -36,7 +36,8 @@ SitesFile = Annotated[
     Path | None,
     typer.Argument(
         metavar="[SITES]",
-        help="Sites (TOML). Default: those of the database, else the embedded ones.",
+        help="Site description file (TOML). Default: the sites of the database, else the "
+        "embedded ones.",
         show_default=False,
     ),
 ]
@@ -44,10 +45,10 @@ SitesFile = Annotated[
 
 @sites_app.command("list", epilog="Example: `vgrads sites list data/sites.toml`")
 def list_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
-    """Sites with their queues, histories and prices, and what earlier runs saw of them."""
+    """List sites with their queues, histories and prices, and observations of earlier runs."""
     from vgrads.api.queues.sites import describe
     from vgrads.portal.cli.sites.tables import sites_table
-    from vgrads.portal.records.sites import choose_catalog, past_acquisitions
+    from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
 
     rows = describe(choose_catalog(sites), past_acquisitions())
     answer_with(as_json, {"sites": rows}, lambda: sites_table(rows))
@@ -59,10 +60,10 @@ def show(
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:
-    """What runs have seen of a site, queue by queue, beside what its description states."""
+    """Show the observations of runs at a site, queue by queue, next to its description."""
     from vgrads.api.queues.sites import describe
     from vgrads.portal.cli.sites.tables import learned_table
-    from vgrads.portal.records.sites import only_site, past_acquisitions
+    from vgrads.portal.records.reading.sites import only_site, past_acquisitions
 
     (row,) = describe(only_site(site, sites), past_acquisitions())
     answer_with(as_json, row, lambda: learned_table(row))
@@ -72,17 +73,22 @@ def show(
 def reset(
     site: SiteName,
     queue: Annotated[
-        str | None, typer.Option("--queue", "-q", help="Only what was seen of this queue.")
+        str | None,
+        typer.Option("--queue", "-q", help="Delete only the observations of this queue."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what runs have seen of a site: plans believe its description again."""
+    """Delete the observations of a site: plans use its description again."""
     from vgrads.portal.records.store import Store
 
     with Store() as store:
         count = store.forget_acquisitions(site, queue)
-    told = f"forgot how {count} slots of {site} fared" if count else f"nothing was seen of {site}"
-    answer_with(as_json, {"site": site, "queue": queue, "forgotten": count}, lambda: told)
+    text = (
+        f"deleted the observations of {count} slots of {site}"
+        if count
+        else f"no observations of {site}"
+    )
+    answer_with(as_json, {"site": site, "queue": queue, "forgotten": count}, lambda: text)
 
 
 @sites_app.command("check", epilog="Example: `vgrads sites check data/sites.toml`")
@@ -93,23 +99,23 @@ def check_sites(
         typer.Option(
             "--benchmark",
             help=(
-                "Also run a benchmark of about half a minute at each real site: run times "
-                "learned elsewhere are then told for it."
+                "Also run a benchmark of about 30 seconds at each real site, so that run times "
+                "learned elsewhere can be converted for it."
             ),
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reach every site and say what each can do; exit 4 if one cannot be used."""
-    from vgrads.api.queues.sites import check_all
+    """Connect to every site and report its capabilities; exit 4 if one cannot be used."""
+    from vgrads.api.queues.site_checks import check_all
     from vgrads.portal.cli.sites.tables import checks_table
-    from vgrads.portal.records.sites import choose_catalog
+    from vgrads.portal.records.reading.sites import choose_catalog
 
     catalog = choose_catalog(sites)
     rows = check_all(catalog)
     scores = _scores(catalog) if benchmark else None
-    told = {"sites": rows} | ({} if scores is None else {"scores": scores})
-    answer_with(as_json, told, lambda: checks_table(rows))
+    payload = {"sites": rows} | ({} if scores is None else {"scores": scores})
+    answer_with(as_json, payload, lambda: checks_table(rows))
     if scores is not None and not as_json:
         _print_scores(scores)
     if not all(row["usable"] for row in rows):
@@ -126,27 +132,30 @@ def _scores(catalog: Catalog) -> list[dict[str, Any]]:
 
 def _print_scores(scores: list[dict[str, Any]]) -> None:
     out = make_console()
-    for one in scores:
-        found = one["problem"] or f"cpu {one['cpu']:g}, disk {one['io']:g} (larger is faster)"
-        out.print(f"benchmark of {one['site']}: {found}", highlight=False)
+    for score in scores:
+        result = (
+            score["problem"] or f"cpu {score['cpu']:g}, disk {score['io']:g} (larger is faster)"
+        )
+        out.print(f"benchmark of {score['site']}: {result}", highlight=False)
     if not scores:
-        out.print("no real site to run a benchmark at", highlight=False)
+        out.print("no real site to run the benchmark", highlight=False)
 
 
 @sites_app.command("add", epilog="Example: `vgrads sites add mysites.toml`")
 def add(
-    sites: Annotated[Path, typer.Argument(metavar="SITES", help="Sites (TOML).")],
+    sites: Annotated[Path, typer.Argument(metavar="SITES", help="Site description file (TOML).")],
 ) -> None:
-    """Put the sites of a file into the database, with their histories; known names are replaced."""
+    """Add the sites of a file to the database, with their histories; existing names are
+    replaced."""
     from vgrads.portal.records.sites import add_sites
 
     names = add_sites(sites)
-    make_console().print(f"kept in the database: {', '.join(names)}", highlight=False)
+    make_console().print(f"stored in the database: {', '.join(names)}", highlight=False)
 
 
 @sites_app.command("remove", epilog="Example: `vgrads sites remove kittyhawk`")
 def remove(name: SiteName) -> None:
-    """Forget a site of the database."""
+    """Remove a site from the database."""
     from vgrads.portal.records.sites import remove_site
 
     remove_site(name)
@@ -157,25 +166,27 @@ def remove(name: SiteName) -> None:
 def sweep(
     sites: SitesFile = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Give them back; without it they are only listed.")
+        bool, typer.Option("--yes", help="Release the slots. Default: only list them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find jobs and instances of vgrads at real sites that no running run knows, and give them
-    back."""
+    """Find jobs and instances of vgrads at real sites that belong to no active run, and release
+    them."""
     from vgrads.portal.cli.sites.tables import leftovers_table
     from vgrads.portal.jobs import site_care
-    from vgrads.portal.records.sites import choose_catalog
+    from vgrads.portal.records.reading.sites import choose_catalog
 
     catalog = choose_catalog(sites)
     rows = site_care.find_leftovers(catalog)
     swept = site_care.sweep(catalog, rows) if yes else 0
-    answer_with(as_json, {"found": rows, "swept": swept}, lambda: leftovers_table(rows))
+    answer_with(
+        as_json, {"leftovers": rows, "found": rows, "swept": swept}, lambda: leftovers_table(rows)
+    )
     if not as_json:
         orphans = sum(row["orphan"] for row in rows)
-        hint = "" if yes or not orphans else "; --yes gives them back"
+        hint = "" if yes or not orphans else "; --yes releases them"
         make_console().print(
-            f"{orphans} belong to no running run of this database{hint}; given back: {swept}",
+            f"{orphans} belong to no running run of this database{hint}; released: {swept}",
             highlight=False,
         )
 
@@ -185,16 +196,17 @@ def queue(
     site: SiteName,
     sites: Sites = None,
     procs: Annotated[
-        int | None, typer.Option("--procs", "-n", min=1, help="Ask for the site's own forecast.")
+        int | None,
+        typer.Option("--procs", "-n", min=1, help="Query the start forecast of the site."),
     ] = None,
     walltime: Annotated[str, typer.Option("--walltime", "-w")] = "1h",
     as_json: AsJson = False,
 ) -> None:
-    """What waits and what runs at a batch site, and when it would itself start a job."""
+    """Show waiting and running jobs at a batch site, and its own forecast of a job's start."""
     from vgrads.api.queues.live_queue import look_into_queue
     from vgrads.kernel.units import parse_duration
     from vgrads.portal.cli.sites.tables import queue_table
-    from vgrads.portal.records.sites import only_site
+    from vgrads.portal.records.reading.sites import only_site
 
     job = (procs, parse_duration(walltime, "--walltime")) if procs else None
     answer = look_into_queue(only_site(site, sites), site, job)
@@ -205,19 +217,19 @@ def queue(
 def collect(
     site: Annotated[str, typer.Argument(metavar="SITE", help="A batch site of the database.")],
     since: Annotated[
-        str, typer.Option("--since", help="How far back the first collection goes.")
+        str, typer.Option("--since", help="Period that the first collection covers.")
     ] = "365d",
     as_json: AsJson = False,
 ) -> None:
-    """Bring a site's job accounting into the database; later calls fetch only what is new."""
+    """Import a site's job accounting into the database; later calls fetch only new records."""
     from vgrads.kernel.units import parse_duration
     from vgrads.portal.cli.sites.tables import collected_text
     from vgrads.portal.cli.terminal import progress_bar
     from vgrads.portal.jobs import site_care
 
-    with progress_bar(f"collecting from {site}") as told:
-        found = site_care.collect(site, parse_duration(since, "--since"), told)
-    answer_with(as_json, found, lambda: collected_text(found))
+    with progress_bar(f"collecting from {site}") as callback:
+        result = site_care.collect(site, parse_duration(since, "--since"), callback)
+    answer_with(as_json, result, lambda: collected_text(result))
 
 
 @app.command(epilog="Example: `vgrads offers data/storm.grid --gantt offers.html`")
@@ -226,7 +238,7 @@ def offers(
         Path,
         typer.Argument(
             metavar="REQUEST",
-            help="What nodes are wanted: YAML or JSON, or a text such as docs/requests.md shows.",
+            help="Requested nodes: YAML, JSON, or the text form described in docs/requests.md.",
             show_default=False,
         ),
     ],
@@ -237,8 +249,8 @@ def offers(
     gantt: Gantt = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which nodes can be had, when, how surely, at what cost? Exit 3 where not as surely as
-    asked."""
+    """Show available nodes, their start, probability and cost. Exit 3 where the requested
+    probability is not reached."""
     from vgrads.api.queues.offers import offer_json, refuse
     from vgrads.portal.cli.sites import offer_text
 

@@ -1,4 +1,4 @@
-"""Offers of nodes at the terminal: asked for, as a tree, as a chart in a file."""
+"""Offers of nodes on the command line: the query, the tree, the chart in a file."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from rich.text import Text
 from rich.tree import Tree
 
 from vgrads.api.plans.planning import open_grid
-from vgrads.api.queues.histories import Instant
+from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.offers import offer_gantt, offer_sentence
 from vgrads.kernel.files import write_text
 from vgrads.kernel.units import format_duration, format_usd
 from vgrads.portal.charts.gantt import render_html, render_svg, standalone_svg
 from vgrads.portal.cli.terminal import busy, console
-from vgrads.portal.records.sites import choose_catalog, past_acquisitions
+from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
 from vgrads.vgrid.procure import GridOffer, procure
 from vgrads.vgrid.request_file import load_request
 from vgrads.vgrid.tree import GridNode, grid_tree
 
 
 def ask(request: Path, sites: Path | None, at: Instant, seed: int, learned: bool) -> GridOffer:
-    """What the sites offer for the request in a file."""
-    wanted = load_request(request)
-    with busy(console(stderr=True), "asking all sites") as doing:
-        seen = past_acquisitions() if learned else ()
-        grid = open_grid(choose_catalog(sites), at, notify=doing, seen=seen)
-        return procure(grid.catalog, grid.known, wanted, seed)
+    """Return the sites' offers for the request in a file."""
+    required = load_request(request)
+    with busy(console(stderr=True), "querying all sites") as doing:
+        observed = past_acquisitions() if learned else ()
+        grid = open_grid(choose_catalog(sites), at, notify=doing, observed=observed)
+        return procure(grid.catalog, grid.knowledge, required, seed)
 
 
 def offer_text(offer: GridOffer) -> Lines:
-    """The tree, what was left out, and one sentence."""
+    """Return the tree, the omitted parts, and one sentence."""
     root = grid_tree(offer)
     tree = Tree(Text(root.name, "bold"))
     for site in root.children:
@@ -65,14 +65,15 @@ def _slot_text(node: GridNode) -> str:
     facts = node.facts
     cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
     return (
-        f"{node.name}: {_count(facts['nodes'], 'node')} for {facts['group']}, ask in "
+        f"{node.name}: {_count(facts['nodes'], 'node')} for {facts['group']}, submit in "
         f"{format_duration(facts['submit_s'])}, "
-        f"there in time with {facts['probability']:.3f}{cost}"
+        f"ready in time with probability {facts['probability']:.3f}{cost}"
     )
 
 
 def draw(path: Path, offer: GridOffer) -> None:
-    """The offered slots as a Gantt chart: a page, or with the ending ``.svg`` the chart alone."""
+    """Draw the offered slots as a Gantt chart: a page, or with the extension ``.svg`` the chart
+    alone."""
     gantt = offer_gantt(offer)
     page = (
         standalone_svg(render_svg(gantt))

@@ -1,4 +1,4 @@
-"""Sites, their queues and what of ours lies there, for a person."""
+"""Sites, their queues and our leftovers there, as text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Json = dict[str, Any]
 
 
 def sites_table(rows: Sequence[Json]) -> Table:
-    """Sites for a person."""
+    """Return the table of sites."""
     heads = (
         "site",
         "kind",
         "driver",
         "nodes",
         "queues and histories",
-        "ready after the grant",
-        "seen",
+        "boot time",
+        "observed slots",
     )
     table = rows_under(*heads)
     for row in rows:
@@ -41,38 +41,42 @@ def sites_table(rows: Sequence[Json]) -> Table:
             "\n".join(_node_text(row, node) for node in row["nodes"]),
             "\n".join(map(_queue_text, row["queues"])) or "–",
             span if binding["p95_s"] else "at once",
-            _seen_text(row["learned"]),
+            _observed_text(row["learned"]),
         )
     return table
 
 
-def _seen_text(learned: Sequence[Json]) -> str:
-    """Slots that runs asked for: how they fared."""
+def _observed_text(learned: Sequence[Json]) -> str:
+    """Return the observations of slots that runs requested."""
     parts = []
     for row in learned:
-        seen = row["seen"]
-        if seen["asked"]:
+        observed = row["observed"]
+        if observed["requested"]:
             where = f"{row['queue']}: " if len(learned) > 1 else ""
-            bad = "".join(f", {seen[what]} {what}" for what in ("refused", "broken") if seen[what])
-            parts.append(f"{where}{seen['asked']} asked for, {seen['ready']} ready{bad}")
+            bad = "".join(
+                f", {observed[what]} {what}" for what in ("refused", "broken") if observed[what]
+            )
+            parts.append(
+                f"{where}{observed['requested']} requested, {observed['ready']} ready{bad}"
+            )
     return "\n".join(parts) or "nothing"
 
 
 def learned_table(site: Json) -> Table:
-    """What runs have seen of one site, beside what its description states."""
+    """Return the observations of one site, next to its description."""
     heads = (
         "queue",
-        "slots asked for",
-        "granted at all",
-        "lives to its end",
-        "ready after the grant",
+        "slots requested",
+        "grant probability",
+        "survival probability",
+        "boot time",
     )
-    table = rows_under(*heads, title=f"Seen of '{site['name']}'")
+    table = rows_under(*heads, title=f"Observations of '{site['name']}'")
     for row in site["learned"]:
         binding, stated = row["binding"], row["stated"]
         table.add_row(
             row["queue"],
-            _seen_text([row]),
+            _observed_text([row]),
             f"{binding['acquire']:.3f} ({stated['acquire']:g} stated)",
             f"{binding['up']:.3f} ({stated['up']:g} stated)",
             f"{format_duration(binding['p50_s'])} ({format_duration(stated['boot_s'])} stated)",
@@ -97,7 +101,7 @@ def _queue_text(queue: Json) -> str:
         if stated:
             return (
                 f"{queue['name']}: no history; stated: starts within "
-                f"{format_duration(queue['stated_wait_s'])} with {stated}"
+                f"{format_duration(queue['stated_wait_s'])} with probability {stated}"
             )
         return f"{queue['name']}: no history, treated as unknown (probability 0)"
     return (
@@ -107,7 +111,7 @@ def _queue_text(queue: Json) -> str:
 
 
 def checks_table(rows: Sequence[Json]) -> Table:
-    """Checks for a person."""
+    """Return the table of checks."""
     table = rows_under("site", "driver", "usable", "can", "problem")
     for row in rows:
         usable = Text("yes", "green") if row["usable"] else Text("no", "red")
@@ -118,26 +122,26 @@ def checks_table(rows: Sequence[Json]) -> Table:
 
 
 def leftovers_table(rows: Sequence[Json]) -> Table:
-    """Leftovers for a person."""
-    table = rows_under("site", "what", "slot", "state", "since", "belongs to")
+    """Return the table of leftovers."""
+    table = rows_under("site", "what", "slot", "state", "since", "run")
     for row in rows:
         since = "–" if row["age_s"] is None else format_duration(row["age_s"])
-        known = row["run"] or "a running run"
-        owner = Text("no running run", "red") if row["orphan"] else Text(known)
+        existing = row["run"] or "a running run"
+        owner = Text("no running run", "red") if row["orphan"] else Text(existing)
         table.add_row(row["site"], row["handle"], row["slot"] or "–", row["state"], since, owner)
     return table
 
 
 def queue_table(answer: Json) -> Table:
-    """A queue for a person: sums for each queue."""
+    """Return the table of a queue: sums for each queue."""
     table = Table(box=SIMPLE_HEAD, title=_forecast_text(answer), title_justify="left")
     for title in (
         "queue",
         "waiting",
-        "their processors",
+        "processors waiting",
         "longest wait",
         "running",
-        "on processors",
+        "processors running",
     ):
         table.add_column(title, justify="left" if title == "queue" else "right")
     for name in sorted({j["queue"] for j in (*answer["waiting"], *answer["running"])}):
@@ -160,13 +164,14 @@ def _forecast_text(answer: Json) -> str:
         return ""
     seconds = answer["forecast_start_in_s"]
     if seconds is None:
-        return "The site does not say when such a job would start."
+        return "The site provides no start forecast for such a job."
     return (
-        f"The site expects such a job to start in {format_duration(seconds)}; that is no promise."
+        f"The site forecasts that such a job starts in {format_duration(seconds)}; this is "
+        "not a promise."
     )
 
 
-def collected_text(found: Json) -> str:
-    """A collection for a person."""
-    told = ", ".join(f"{row['queue']}: {row['jobs']} jobs" for row in found["queues"])
-    return f"{found['added']} new, {found['changed']} changed; {told}"
+def collected_text(result: Json) -> str:
+    """Return the result of a collection as text."""
+    text = ", ".join(f"{row['queue']}: {row['jobs']} jobs" for row in result["queues"])
+    return f"{result['added']} new, {result['changed']} changed; {text}"

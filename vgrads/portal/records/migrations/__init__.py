@@ -1,2 +1,1 @@
-"""The steps by which an older database becomes one of this version; run by
-:mod:`portal.migrate`."""
+"""The steps that migrate an older database to this version; run by :mod:`portal.migrate`."""

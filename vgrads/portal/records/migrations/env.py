@@ -1,5 +1,4 @@
-"""How Alembic runs the steps: over the connection that it is given, in that connection's
-transaction."""
+"""Alembic environment: runs the steps over the given connection, in its transaction."""
 
 from alembic import context
 from sqlmodel import SQLModel
@@ -11,6 +10,6 @@ assert tables.SetRow.metadata is SQLModel.metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=SQLModel.metadata,
-    transactional_ddl=False,  # the caller's transaction holds it all
+    transactional_ddl=False,  # all in the caller's transaction
 )
 context.run_migrations()

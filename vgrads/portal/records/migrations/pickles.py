@@ -1,9 +1,8 @@
-"""What vgrads 0.1 kept of plans and books: pickles, read into plain parts and written anew as
+"""Plans and execution plans stored by vgrads 0.1: pickles, read into plain parts and rewritten as
 documents.
 
-Nothing of this follows the code: the names of classes and fields are those of 0.1, whatever has
-become of them since. The reader knows plain data and these names, so a database that was tampered
-with can name nothing else.
+Independent of the current code: the names of classes and fields are those of 0.1. The reader
+accepts only plain data and these names, so a manipulated database cannot refer to anything else.
 """
 
 from __future__ import annotations
@@ -101,18 +100,18 @@ _PLAIN = {
     ("numpy.core.multiarray", "scalar"),
 }
 _MOVED = {"pathlib._local": "pathlib"}
-"""Where Python 3.13 says that its paths live."""
+"""Module of paths in Python 3.13."""
 
 
 class _Part:
-    """A value of 0.1: the lasting name of its kind, and its fields."""
+    """A value of 0.1: the permanent name of its kind, and its fields."""
 
     kind: ClassVar[str]
     names: ClassVar[tuple[str, ...]]
 
     def __setstate__(self, state: Any) -> None:
-        """Values with slots were pickled as a list, others as their namespace with what they
-        remembered."""
+        """Restore the fields: values with slots were pickled as a list, others as their namespace
+        including caches."""
         values = dict(zip(self.names, state, strict=True)) if isinstance(state, list) else state
         self.fields = {name: values[name] for name in self.names if name in values}
 
@@ -136,8 +135,8 @@ class _Unpickler(pickle.Unpickler):
 
 
 def as_document(body: bytes) -> bytes | None:
-    """A pickle of 0.1 as a document; None for what is none, or cannot be read: that stays as it
-    is."""
+    """Convert a pickle of 0.1 to a document; None for invalid or unreadable data, which stays
+    unchanged."""
     if body[:2] != _PICKLED:
         return None
     try:

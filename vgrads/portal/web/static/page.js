@@ -13,7 +13,7 @@
   }
 
   // A line chart: series of [x, y] in 0..1 on y, with names on the axes.
-  function lines(host, series, {xmax, xlabel, y2max, asked, mark}) {
+  function lines(host, series, {xmax, xlabel, y2max, requested, mark}) {
     const W = 460, H = 190, L = 46, B = 26, R = 44, ns = "http://www.w3.org/2000/svg";
     const svg = document.createElementNS(ns, "svg");
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
@@ -32,7 +32,7 @@
       if (y2max) add("text", {class: "label", x: W - R + 6, y: y(v) + 4}, "$" + (v * y2max).toFixed(0));
     }
     for (const v of [0, .5, 1]) add("text", {class: "label", x: x(v * xmax), y: H - 8, "text-anchor": "middle"}, xlabel(v * xmax));
-    if (asked != null) add("line", {class: "asked", x1: L, x2: W - R, y1: y(asked), y2: y(asked)});
+    if (requested != null) add("line", {class: "requested", x1: L, x2: W - R, y1: y(requested), y2: y(requested)});
     for (const {points, className, dots, steps} of series) {
       if (!points.length) continue;
       const drawn = steps ? points.flatMap(([a, b], i) => i ? [[a, points[i - 1][1]], [a, b]] : [[a, b]]) : points;
@@ -60,7 +60,7 @@
     for (const one of host.querySelectorAll("time[datetime]")) one.textContent = form.format(new Date(one.dateTime));
   }
 
-  // What costs something is asked about on the page; without scripts the link leads to a page that asks.
+  // What costs something is requested about on the page; without scripts the link leads to a page that asks.
   function confirmed(link, dialog) {
     link.addEventListener("click", async e => {
       e.preventDefault();
@@ -124,7 +124,7 @@
     const soon = () => { timer ??= setTimeout(refresh, 600); };
     const search = document.getElementById("find"), found = () => "?" + new URLSearchParams({find: search.find.value});
     const tasks = () => renew("tasks", `/sets/${main.dataset.set}/tasks${found()}`).catch(() => {});
-    const parts = () => Promise.all([renew("standing", `/sets/${main.dataset.set}/standing`).catch(() => {}), tasks()]);
+    const parts = () => Promise.all([renew("status", `/sets/${main.dataset.set}/status`).catch(() => {}), tasks()]);
     let typed = null;
     search.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(tasks, 250); });
     search.addEventListener("submit", e => { e.preventDefault(); tasks(); });
@@ -136,7 +136,7 @@
       lines(document.getElementById("promise"), [
         {points: found.points.map(p => [p.at_s, p.probability]), className: "line", dots: true},
         {points: found.points.map(p => [p.at_s, p.done / total]), className: "cost", steps: true},
-      ], {xmax: last, xlabel: vgrads.duration, asked: Number(main.dataset.asked)});
+      ], {xmax: last, xlabel: vgrads.duration, requested: Number(main.dataset.requested)});
     };
     const over = () => {
       document.getElementById("run").hidden = main.dataset.feasible !== "true";
@@ -164,27 +164,27 @@
 
   function whatIfPage() {
     const base = `/v1/workflow-sets/${main.dataset.set}`, form = document.getElementById("wishes");
-    const asked = Number(main.dataset.asked), most = Number(main.dataset.budget);
+    const requested = Number(main.dataset.requested), most = Number(main.dataset.budget);
     const wishes = () => {
       const values = {deadline: Number(form.deadline.value), fraction: `${form.needed.value}/${main.dataset.workflows}`};
       if (!form.unlimited.checked) values.budget_usd = Number(form.budget.value);
       return values;
     };
     const show = () => {
-      say("deadline-told", vgrads.duration(Number(form.deadline.value)));
-      say("needed-told", `${form.needed.value} of ${main.dataset.workflows}`);
-      say("budget-told", form.unlimited.checked ? "unlimited" : usd(Number(form.budget.value)));
+      say("deadline-text", vgrads.duration(Number(form.deadline.value)));
+      say("needed-text", `${form.needed.value} of ${main.dataset.workflows}`);
+      say("budget-text", form.unlimited.checked ? "unlimited" : usd(Number(form.budget.value)));
     };
     let round = 0, stop = null;
     const draw = async () => {
       const mine = ++round;
       stop?.abort();
       stop = new AbortController();
-      const told = document.getElementById("answer");
-      told.dataset.ready = "no";
-      const reckon = async values => ask(`${base}/what-if`, {method: "POST", body: JSON.stringify(values), signal: stop.signal});
+      const answer = document.getElementById("answer");
+      answer.dataset.ready = "no";
+      const compute = async values => ask(`${base}/what-if`, {method: "POST", body: JSON.stringify(values), signal: stop.signal});
       try {
-        const values = wishes(), here = await reckon(values);
+        const values = wishes(), here = await compute(values);
         say("probability", here.feasible ? percent(here.promise.probability) : "cannot be promised");
         say("cost", here.feasible ? usd(here.cost_usd) : "–");
         say("scheduled", here.feasible ? String(here.scheduled) : "0");
@@ -192,15 +192,15 @@
         const points = [], costs = [];
         const steps = 8;
         for (let i = 0; i <= steps; i++) {
-          const budget = most * i / steps, at = await reckon({...values, budget_usd: budget});
+          const budget = most * i / steps, at = await compute({...values, budget_usd: budget});
           if (mine !== round) return;
           points.push([budget, at.feasible ? at.promise.probability : 0]);
           costs.push([budget, at.feasible ? at.cost_usd / most : 0]);
           lines(document.getElementById("curve"), [{points: costs, className: "cost"}, {points, className: "line", dots: true}],
-            {xmax: most, xlabel: x => "$" + x.toFixed(0), y2max: most, asked,
+            {xmax: most, xlabel: x => "$" + x.toFixed(0), y2max: most, requested,
               mark: here.feasible ? [Math.min(most, values.budget_usd ?? most), here.promise.probability] : null});
         }
-        told.dataset.ready = "yes";
+        answer.dataset.ready = "yes";
       } catch (error) { if (error.name !== "AbortError") say("lacking", error.message); }
     };
     form.addEventListener("input", show);

@@ -14,7 +14,7 @@ _TEXTS = {
     "stop": "",
     "summary": "{}",
 }
-_FOUND = ("dispatcher", "owner", "state")
+_INDEXED = ("dispatcher", "owner", "state")
 
 
 def upgrade() -> None:
@@ -29,7 +29,7 @@ def upgrade() -> None:
         sa.Column("created", sa.DateTime(timezone=True), nullable=False),
         sa.Column("tasks", sa.Integer(), nullable=False),
     )
-    for name in _FOUND:
+    for name in _INDEXED:
         op.create_index(f"ix_bag_{name}", "bag", [name])
 
 

@@ -1,0 +1,76 @@
+"""Records the provenance of tasks (:mod:`vgrads.execmgr.tasks.provenance`) in a separate thread: no
+task waits for a digest.
+
+A record that is missing because the manager was killed or the disk is full only makes the next run
+repeat the task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+
+from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.folder import TaskFolder
+from vgrads.execmgr.tasks.helper_thread import HelperThread
+from vgrads.execmgr.tasks.provenance import (
+    RECORDS,
+    CompletedTask,
+    FileState,
+    can_stand,
+    fingerprints,
+    line_of,
+    recipe_of,
+    states_of,
+    trace,
+)
+from vgrads.planner.snapshot import ReplicaKey
+
+_log = logging.getLogger("vgrads.provenance")
+
+
+class ProvenanceRecorder:
+    """Reads the files of tasks at their start, and writes the records of those whose outputs
+    count."""
+
+    def __init__(self, folder: TaskFolder) -> None:
+        self._folder = folder
+        self._inputs: dict[tuple[ReplicaKey, int], Mapping[str, FileState]] = {}
+        self._helper = HelperThread("provenance", self._work)
+
+    def look(self, order: TaskOrder) -> None:
+        """Read the state of the files that count for an attempt, before it starts."""
+        if can_stand(order):
+            with suppress(OSError):
+                self._inputs[order.key, order.attempt] = states_of(self._folder.inputs.reads(order))
+
+    def put(self, order: TaskOrder) -> None:
+        """Record an attempt whose outputs are committed."""
+        if (order.key, order.attempt) in self._inputs:
+            self._helper.put(order)
+
+    def close(self) -> None:
+        """Finish the queued records."""
+        self._helper.close()
+
+    def _work(self, waiting: SimpleQueue[TaskOrder | None]) -> None:
+        while (order := waiting.get()) is not None:
+            try:
+                line = line_of(self._completed(order))
+                with (self._folder.run_folder / RECORDS).open("a") as records:
+                    records.write(line)
+            except OSError as error:
+                _log.info("task %s/%s will be run again: %s", *order.key[:2], error)
+
+    def _completed(self, order: TaskOrder) -> CompletedTask:
+        """Return the record of an attempt; OSError if a file is missing or changed."""
+        results, key = self._folder.results(order.key[0]), order.key[:2]
+        return CompletedTask(
+            key=key,
+            siblings=str(self._folder.set_folder),
+            recipe=recipe_of(order, order.environment, key),
+            reads=fingerprints(self._inputs.pop((order.key, order.attempt))),
+            outputs={name: trace(results / name) for name in order.outputs},
+        )

@@ -1,0 +1,130 @@
+"""Windows of slots and their placements as arrays: whole workflows are inserted, gaps used, in time
+or as early as possible.
+
+The inner loops of :mod:`vgrads.planner.placement.pack`: list scheduling with insertion (Topcuoglu,
+Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206) into given windows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vgrads.kernel.arrays import Bools, Floats, Ints, Records
+from vgrads.kernel.compiled import compiled
+from vgrads.kernel.profile import Steps, fit, use
+
+WINDOW = np.dtype(
+    [
+        ("begin_s", "f8"),
+        ("end_s", "f8"),
+        ("procs", "i8"),
+        ("speed", "f8"),
+        ("site", "i8"),
+        ("room_s", "f8"),
+    ]
+)
+TASK = np.dtype(
+    [("length_s", "f8"), ("procs", "i8"), ("kind", "i8"), ("parents_at", "i8"), ("rest_s", "f8")]
+)
+
+
+class Room(NamedTuple):
+    """Windows (:data:`WINDOW`), and a profile of each, one row each: see :class:`Steps`.
+
+    ``room_s``: remaining processor-seconds in a window.
+    """
+
+    windows: Records
+    times_s: Floats
+    used: Ints
+    heads: Ints
+
+
+class PlacementShape(NamedTuple):
+    """The tasks of a workflow in the order of placement, parents first; with one extra row.
+
+    ``rest_s``: minimum time after a task until its workflow ends; ``holds``: kind of task × window;
+    ``links``: latency and seconds per MiB, sites × sites.
+    """
+
+    tasks: Records
+    parents: Ints
+    mib: Floats
+    holds: Bools
+    links: Floats
+
+
+@compiled
+def earliest(room: Room, w: int, ready_s: float, length_s: float, procs: int) -> float:
+    """Return the first start at or after ``ready_s`` with room in a window; ``inf`` if there is
+    none."""
+    window = room.windows[w]
+    steps = Steps(room.times_s[w], room.used[w], room.heads[w])
+    return fit(steps, window.procs, max(ready_s, window.begin_s), length_s, procs, window.end_s)
+
+
+@compiled
+def occupy(room: Room, w: int, start_s: float, end_s: float, procs: int) -> None:
+    """Occupy processors of a window from start to end; a negative number releases them."""
+    if end_s > start_s:
+        use(Steps(room.times_s[w], room.used[w], room.heads[w]), start_s, end_s, procs)
+        room.windows[w].room_s -= (end_s - start_s) * procs
+
+
+@compiled
+def place(
+    room: Room, shape: PlacementShape, t: int, limit_s: float, starts_s: Floats, where: Ints
+) -> bool:
+    """Put a task into the first window in which it ends early enough for its successors to end by
+    the limit; if there is none, where it ends first. Return False if none has room."""
+    task, sites = shape.tasks[t], shape.links.shape[1]
+    ready_s = np.zeros(sites)
+    for n in range(task.parents_at, shape.tasks[t + 1].parents_at):
+        p = shape.parents[n]
+        at = room.windows[where[p]]
+        end_s = starts_s[p] + shape.tasks[p].length_s / at.speed
+        for site in range(sites):
+            moved_s = shape.links[0, at.site, site] + shape.mib[n] * shape.links[1, at.site, site]
+            ready_s[site] = max(ready_s[site], end_s + moved_s)
+    best_s, best = np.inf, -1
+    for w in range(len(room.windows)):
+        window = room.windows[w]
+        length_s = task.length_s / window.speed
+        able = shape.holds[task.kind, w] and window.room_s + 1e-6 >= length_s * task.procs
+        if able and max(ready_s[window.site], window.begin_s) + length_s < best_s - 1e-9:
+            start_s = earliest(room, w, ready_s[window.site], length_s, task.procs)
+            if start_s + length_s < best_s - 1e-9:
+                best_s, best, starts_s[t] = start_s + length_s, w, start_s
+                if best_s + task.rest_s <= limit_s:
+                    break
+    where[t] = best
+    if best >= 0:
+        occupy(
+            room,
+            best,
+            starts_s[t],
+            starts_s[t] + task.length_s / room.windows[best].speed,
+            task.procs,
+        )
+    return best >= 0
+
+
+@compiled
+def fill(room: Room, shape: PlacementShape, limit_s: float, starts_s: Floats, where: Ints) -> int:
+    """Place equal workflows, one row each, until the next has no room; return how many were placed.
+    −1: more steps are needed."""
+    count = len(shape.tasks) - 1
+    for row in range(len(starts_s)):
+        for t in range(count):
+            placed = place(room, shape, t, limit_s, starts_s[row], where[row])
+            if placed and room.heads[where[row, t], 0] + 2 >= room.times_s.shape[1]:
+                return -1
+            if not placed:
+                for m in range(t):
+                    w = where[row, m]
+                    end_s = starts_s[row, m] + shape.tasks[m].length_s / room.windows[w].speed
+                    occupy(room, w, starts_s[row, m], end_s, -shape.tasks[m].procs)
+                return row
+    return len(starts_s)

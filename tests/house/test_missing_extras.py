@@ -1,0 +1,158 @@
+"""Without the extras: one clear error, no traceback; everything else works."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import DATA
+from tests.logs import make_log
+from vgrads.kernel.extras import MODULES
+
+BLOCK = (
+    "import sys; sys.modules.update(dict.fromkeys({names!r})); "
+    "from vgrads.portal.main import main; main({arguments!r})"
+)
+
+
+@pytest.fixture
+def lean(tmp_path):
+    """Call the command line in a process that finds none of the packages of extras."""
+    names = [name for names in MODULES.values() for name in names if name != "requests"]
+    environment = {**os.environ, "VGRADS_HOME": str(tmp_path / "home")}
+
+    def call(*arguments, **variables):
+        return subprocess.run(
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                BLOCK.format(names=names, arguments=[str(a) for a in arguments]),
+            ],
+            cwd=tmp_path,
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+def refused(done, extra, code=2):
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+    assert f"pip install 'vgrads[{extra}]'" in done.stderr
+    assert "not installed" in done.stderr
+    return done.stderr
+
+
+def test_the_main_job_works_and_its_chart_as_svg(lean, tmp_path):
+    done = lean("demo")
+    assert done.returncode == 0, done.stderr
+    assert "KEPT" in done.stdout.splitlines()[-1]
+    assert (tmp_path / "gantt.html").stat().st_size > 10_000
+    run = next(word for word in lean("status", "--json").stdout.split('"') if word[:4] == "run-")
+    assert lean("gantt", run, "-o", "run.svg").returncode == 0
+    assert (tmp_path / "run.svg").read_text().startswith("<svg")
+    assert refused(lean("gantt", run, "-o", "run.png"), "plots").startswith("vgrads: run.png: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", DATA / "lead-storm.yaml", "--gantt", "plan.pdf"),
+        ("backtest", "any.swf", "--report", "page.html"),
+        ("size", DATA / "lead-storm.yaml", "--picture", "size.svg"),
+        ("runtimes", "show", "task", "--plot", "task.svg"),
+        ("bags", "fit", "any.swf", "--report", "page.html"),
+        ("study", "quality", "--picture", "quality.svg"),
+        ("study", "bounds", "--report", "page.html", "any.swf"),
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments[:2])),
+)
+def test_a_picture_that_needs_an_extra_is_refused_before_any_work(lean, arguments, tmp_path):
+    refused(lean(*arguments), "plots")
+    assert not [path for path in tmp_path.iterdir() if path.suffix in (".pdf", ".html", ".svg")]
+
+
+def test_a_policy_is_refused_with_its_place(lean, write):
+    bag = write("bag.yaml", "name: b\ncommands: ['true']\npolicy: {Rank: Host.Memory}\n")
+    message = refused(lean("bags", "run", bag), "policies")
+    assert f"{bag}: policy: a policy needs the extra 'policies'" in message
+    assert json.loads(lean("bags", "status", "--json").stdout)["bags"] == []
+
+
+def test_a_site_of_a_dask_cluster_names_its_extra(lean, write):
+    sites = write(
+        "sites.toml",
+        '[[site]]\nname = "lent"\nkind = "dedicated"\nprocs = 2\ndriver = "dask"\n'
+        '[site.access]\nendpoint = "tcp://127.0.0.1:9"\n',
+    )
+    done = lean("sites", "check", sites, "--json")
+    assert done.returncode == 4
+    assert "site lent: the driver 'dask' needs the extra 'dask'" in done.stdout
+    assert "pip install 'vgrads[dask]'" in done.stdout
+
+
+def test_settings_of_a_login_provider_name_their_extra(lean, write):
+    settings = write(
+        "vgrads.toml", '[oidc]\nissuer = "https://login.example"\nclient_id = "vgrads"\n'
+    )
+    assert "oidc: " in refused(lean("config", "check", "--config", settings), "oidc")
+    assert "oidc: " in refused(lean("serve", "--port", "0", "--config", settings), "oidc")
+
+
+def test_a_database_names_its_extra(lean):
+    url = "postgresql+psycopg://nobody@127.0.0.1:9/none"
+    assert "database URL: " in refused(lean("status", VGRADS_DB=url), "postgres")
+
+
+def test_the_pages_need_no_extra(lean, write, tmp_path):
+    """A set with its chart, a queue with the picture of its bounds; a picture as PNG is refused."""
+    log = make_log(3000, seed=1)
+    lines = [
+        f"{n + 1} {int(s)} {int(w)} 60 1 -1 -1 1 100 -1 1 1 1 1 1 1 -1 -1\n"
+        for n, (s, w) in enumerate(zip(log.submit_s, log.wait_s, strict=True))
+    ]
+    write("log.swf", "; UnixStartTime: 1000000000\n" + "".join(lines))
+    write(
+        "sites.toml",
+        '[[site]]\nname = "m"\nkind = "batch"\nprocs = 64\n'
+        '[[site.queue]]\nname = "q"\nhistory = "log.swf"\n',
+    )
+    code = """
+import sys; sys.modules.update(dict.fromkeys({names!r}))
+from pathlib import Path
+from fastapi.testclient import TestClient
+from vgrads.portal.records.store import Store
+from vgrads.portal.web.app import make_app
+from vgrads.vgrid.catalog import load_catalog
+
+page = {{"accept": "text/html"}}
+with Store() as store, TestClient(make_app(store, load_catalog(Path("sites.toml")))) as client:
+    print(client.get("/sites/m/q", headers=page).status_code)
+    print(client.get("/sites/m/q/record.svg").text[:4])
+    tasks = [{{"id": "a", "runtime_s": 60}}]
+    body = {{"name": "s", "deadline": "9d", "workflows": [{{"name": "w", "tasks": tasks}}]}}
+    made = client.post("/v1/workflow-sets", json=body).json()
+    chart = f"/v1/workflow-sets/{{made['id']}}/gantt?format="
+    shown = client.get(f"/sets/{{made['id']}}", headers=page).text
+    print("format=svg" in shown, "format=png" in shown, client.get(chart + "svg").status_code)
+    refused = client.get(chart + "png")
+    print(refused.status_code, refused.json()["detail"])
+"""
+    names = [name for names in MODULES.values() for name in names if name != "requests"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", code.format(names=names)],
+        cwd=tmp_path,
+        env={**os.environ, "VGRADS_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[:3] == ["200", "<svg", "True False 200"]
+    assert done.stdout.splitlines()[3].startswith("501 a chart as PNG needs the extra 'plots'")

@@ -1,0 +1,1 @@
+"""Tests of what protects users from each other."""

@@ -1,0 +1,256 @@
+"""Fetch a task's remote inputs and send its outputs: a program that runs with the task.
+
+``python -I staging.py fetch|send`` in the task's folder, which holds the list. It is part of the
+task's process, so it ends with the task. Files are streamed: none is held in memory, whatever its
+size. Fetched files stay in a folder of the run or the agent, for later tasks there that need them.
+Needs the standard library, Python 3.8 or newer; for s3 also fsspec and s3fs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import http.client
+import ipaddress
+import json
+import os
+import shutil
+import socket
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import IO, Any, Callable, Iterator
+from urllib.parse import unquote, urlsplit
+
+LIST = ".staging"
+"""File in a task's folder that lists the files to fetch and to send."""
+STAGED_MARK = ".staged"
+"""File in a task's folder with the error, and whether it may be temporary."""
+_CHUNK = 2**20
+_ANSWER_S = 30.0
+_TEMPORARY, _FAULT = 75, 65  # sysexits(3): a temporary failure, wrong data
+
+
+class Fault(Exception):
+    """A permanent error."""
+
+
+def main(what: str) -> int:
+    """Transfer all files; return the exit code."""
+    here = Path.cwd()
+    work = json.loads((here / LIST).read_text())
+    if not work.get("private", True):
+        urllib.request.install_opener(public_opener())
+    try:
+        for file in work[what]:
+            if what == "fetch":
+                _bring(here / file["name"], file, Path(work["kept"]).absolute())
+            else:
+                _take([Path(folder) / file["name"] for folder in work["folders"]], file)
+    except Fault as error:
+        return _print(here, str(error), _FAULT)
+    except Exception as error:  # libraries of a server's protocol may raise anything
+        return _print(
+            here, f"{file['url']}: {_words(error)}", _FAULT if _for_good(error) else _TEMPORARY
+        )
+    return 0
+
+
+def _print(here: Path, reason: str, code: int) -> int:
+    (here / STAGED_MARK).write_text(json.dumps({"reason": reason, "luck": code == _TEMPORARY}))
+    print(reason, file=sys.stderr)
+    return code
+
+
+def _for_good(error: Exception) -> bool:
+    """Return True where a retry would fail too: there is no such file, or no permission to read
+    it."""
+    if isinstance(error, urllib.error.HTTPError):
+        return 400 <= error.code < 500 and error.code not in (408, 425, 429)
+    return isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError))
+
+
+class NotPublic(Fault):
+    """The address of a server is not public."""
+
+
+def public_opener() -> urllib.request.OpenerDirector:
+    """Return an opener that connects to public addresses only, after redirects too; without a
+    proxy, which would resolve names itself."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _Http, _Https)
+
+
+def _connect_public(
+    where: tuple[str, int],
+    timeout_s: float | None = None,
+    source: tuple[str, int] | None = None,
+) -> socket.socket:
+    """Connect to the address that was checked: a name may have another one at the next question."""
+    failed: OSError = OSError(f"{where[0]} has no address")
+    for *_, address in socket.getaddrinfo(*where, type=socket.SOCK_STREAM):
+        number = ipaddress.ip_address(str(address[0]).partition("%")[0])
+        number = getattr(number, "ipv4_mapped", None) or number
+        if not number.is_global or number.is_multicast:
+            raise NotPublic(
+                f"{where[0]} has the address {number}, which is not public: the operator can allow "
+                "it with 'private_addresses = true' of the site"
+            )
+        try:
+            return socket.create_connection((str(address[0]), where[1]), timeout_s, source)
+        except OSError as error:
+            failed = error
+    raise failed
+
+
+class _HttpConnection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self._create_connection = _connect_public
+        super().connect()
+
+
+class _HttpsConnection(http.client.HTTPSConnection):
+    def connect(self) -> None:
+        self._create_connection = _connect_public
+        super().connect()
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_HttpConnection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_HttpsConnection, request)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code} {error.reason}"
+    if isinstance(error, urllib.error.URLError):
+        return f"does not answer: {error.reason}"
+    if isinstance(error, (TimeoutError, ConnectionError)):
+        return f"does not answer: {error or type(error).__name__}"
+    return str(error) or type(error).__name__
+
+
+def _bring(target: Path, file: dict[str, Any], stored_path: Path) -> None:
+    """Place an input in the task's folder: a link to the fetched file, or a file of its own where
+    the task also writes it."""
+    whole = (
+        stored_path / hashlib.sha256(f"{file['url']} {file['digest']}".encode()).hexdigest()[:32]
+    )
+    stored_path.mkdir(parents=True, exist_ok=True)
+    with _alone(whole.with_suffix(".lock")):
+        if not whole.exists():
+            _fetch(file, whole)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if file["writes"]:
+        shutil.copyfile(whole, target)
+    else:
+        target.symlink_to(whole)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Lock: one process of a node at a time, as far as the file system supports it; two that fetch
+    the same file only take longer."""
+    with path.open("w") as lock:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(file: dict[str, Any], whole: Path) -> None:
+    """Fetch the file; it gets its final name once it is complete and verified."""
+    kind, _, stated = file["digest"].partition(":")
+    digest = hashlib.new(kind or "sha256")
+    draft = whole.with_suffix(f".{os.uname().nodename}.{os.getpid()}")
+    for left in whole.parent.glob(
+        f"{whole.name}.{os.uname().nodename}.*"
+    ):  # left by killed processes
+        if not Path(f"/proc/{left.suffix[1:]}").exists():
+            left.unlink(missing_ok=True)
+    try:
+        with _reading(file["url"]) as source, draft.open("wb") as to:
+            while chunk := source.read(_CHUNK):
+                digest.update(chunk)
+                to.write(chunk)
+            _refuse_cut(source, to.tell())
+        if stated and digest.hexdigest() != stated:
+            raise Fault(f"{file['url']} has {kind}:{digest.hexdigest()}, {kind}:{stated} is stated")
+        draft.chmod(0o444)
+        draft.replace(whole)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _refuse_cut(source: object, came: int) -> None:
+    """Raise an error for a body that ends early, which looks like a short one."""
+    stated = source.headers.get("Content-Length") if hasattr(source, "headers") else None
+    if stated is not None and int(stated) != came:
+        raise OSError(f"ended after {came} of {stated} bytes")
+
+
+def _reading(url: str) -> Any:
+    scheme = urlsplit(url).scheme
+    if scheme in ("http", "https"):
+        request = urllib.request.Request(url, headers={"Accept-Encoding": "identity"})
+        return urllib.request.urlopen(request, timeout=_ANSWER_S)
+    return _path(url).open("rb") if scheme == "file" else _elsewhere(url, "rb")
+
+
+def _path(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
+
+
+def _elsewhere(url: str, mode: str) -> Any:
+    """Open a file in an object store."""
+    try:
+        import fsspec  # noqa: PLC0415 only where one is asked for
+
+        return fsspec.open(url, mode).open()
+    except ImportError as error:
+        raise Fault(
+            f"{url}: s3 is not installed where the task runs (pip install 'vgrads[s3]'): {error}"
+        ) from error
+
+
+def _take(folders: list[Path], file: dict[str, Any]) -> None:
+    """Send an output to its URL."""
+    created = next((folder for folder in folders if folder.is_file()), None)
+    if created is None:
+        raise Fault(f"did not write '{file['name']}'")
+    ways: dict[str, Callable[[str, IO[bytes], int], None]] = {"file": _put_file, "s3": _put_object}
+    with created.open("rb") as source:
+        ways.get(urlsplit(file["url"]).scheme, _put)(file["url"], source, created.stat().st_size)
+
+
+def _put(url: str, source: IO[bytes], size: int) -> None:
+    headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+    request = urllib.request.Request(url, data=source, headers=headers, method="PUT")
+    with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
+        answer.read()
+
+
+def _put_file(url: str, source: IO[bytes], _: int) -> None:
+    target = _path(url)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name[:200]}.{os.uname().nodename}.{os.getpid()}")
+    try:
+        with draft.open("wb") as to:
+            shutil.copyfileobj(source, to, _CHUNK)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _put_object(url: str, source: IO[bytes], _: int) -> None:
+    with _elsewhere(url, "wb") as to:
+        shutil.copyfileobj(source, to, _CHUNK)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

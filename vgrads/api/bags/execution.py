@@ -1,0 +1,270 @@
+"""Execution of bags: a dispatcher over the sites of a catalogue, on this machine or in virtual
+time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from vgrads.api.bags.report import Report
+from vgrads.api.bags.served import ServedBags
+from vgrads.api.bags.sites import check_places, places_of
+from vgrads.api.wiring import (
+    Wiring,
+    contact_host,
+    is_real,
+    make_drivers,
+    pythons_of,
+)
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.dispatch.document import BagDocument, build_bag, refuse_missing_inputs
+from vgrads.dispatch.fleet.fleet import Fleet
+from vgrads.dispatch.server.config import DispatcherConfig
+from vgrads.dispatch.server.dispatcher import Dispatcher
+from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.folder import StoredBag, keep_bag, list_bags
+from vgrads.exchange.agent_file import pilot_command
+from vgrads.exchange.keys import Keys, key_of, keys_of, store_port, stored_port
+from vgrads.exchange.values import AttemptEnd
+from vgrads.execmgr.core.execution_plan import spec_id
+from vgrads.execmgr.engines.base import Pilot, SitePolling
+from vgrads.execmgr.sites import Sites
+from vgrads.kernel.clock import WallClock
+from vgrads.kernel.errors import InputError
+from vgrads.vgrid.catalog import Catalog, Site
+
+Watch = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlRequests:
+    """External requests to a working dispatcher: bags to add, bags to cancel, and whether it is to
+    end.
+
+    ``new``: numbers of bags in the folder; ``stops``: number → reason; ``stay``: wait for more bags
+    when all are terminal.
+    """
+
+    new: Sequence[int] = ()
+    stops: dict[int, str] = field(default_factory=dict)
+    stay: bool = False
+
+
+class DispatcherExtension(Protocol):
+    """An extension of a dispatcher that runs in its loop: pools and their ledger."""
+
+    def begin(self, run: str, port: int, keys: Keys) -> None:
+        """Called when the dispatcher listens; ``run``: prefix of the names of its slots."""
+
+    def look(self, manager: DispatchManager, fleet: Fleet) -> None:
+        """Called twice a second."""
+
+    def on_end(self, bag: int, end: AttemptEnd) -> None:
+        """Called when a task has ended."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the extension's part of the status."""
+
+    def end(self) -> None:
+        """Called when the dispatcher has ended."""
+
+
+@dataclass
+class BagWork:
+    """The work of one dispatcher's folder. ``control_requests``: called twice a second; ``watch``:
+    receives the status.
+
+    ``own``: the bags belong to the user of this process; ``began_unix_s``: start of its clock, kept
+    over restarts.
+    """
+
+    folder: Path
+    catalog: Catalog
+    run: str
+    control_requests: Callable[[], ControlRequests]
+    watch: Watch = lambda _: None
+    rules: Rules = field(default_factory=Rules)
+    extension: DispatcherExtension | None = None
+    own: bool = False
+
+    def carry_out(self) -> Dispatcher:
+        """Work until nothing is left; return the ended dispatcher."""
+        return asyncio.run(self._carry_out())
+
+    async def _carry_out(self) -> Dispatcher:
+        keys = keys_of(self.folder)
+        report = Report(self.folder, _began_s(self.folder))
+        clock = WallClock(time.time() - report.began_unix_s)
+
+        def on_result(bag: int, end: AttemptEnd, text: str) -> None:
+            report.ended(bag, end, text)
+            if self.extension is not None:
+                self.extension.on_end(bag, end)
+
+        config = DispatcherConfig(
+            folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run
+        )
+        manager = DispatchManager(config, clock, on_result)
+        _check_sites_exist(manager, self.catalog)
+        bags, numbers = ServedBags(self.folder, manager, self.own), list_bags(self.folder)
+        for number in numbers:
+            bags.open(number)
+        away = any(is_real(site) for site in self.catalog.sites) or any(
+            document.hosts.guests for document in bags.documents
+        )
+        port = await self._listen(manager, "0.0.0.0" if away else "127.0.0.1", keys)
+        fleet = self._fleet(manager, keys, port, clock, bags.documents)
+        control = partial(self._control, manager, fleet, bags, report)
+        self._dispatcher = Dispatcher(manager, fleet, control, bags.grow)
+        for number in numbers:
+            bags.take_on(number)
+        if self.extension is not None:
+            self.extension.begin(self.run, port, keys)
+        try:
+            await self._dispatcher.run()
+        finally:
+            if self.extension is not None:
+                self.extension.end()
+        self.watch(report.report(manager, fleet, "ended", self._status()))
+        return self._dispatcher
+
+    def end(self) -> None:
+        """Release everything and stop, also from a signal handler."""
+        self._dispatcher.end()
+
+    def leave(self) -> None:
+        """Stop, and leave the agents running."""
+        self._dispatcher.leave()
+
+    async def _listen(self, manager: DispatchManager, address: str, keys: Keys) -> int:
+        """Listen on the same port as before, to which agents reconnect."""
+        before = stored_port(self.folder)
+        try:
+            port = await manager.port.listen(address, before, keys.context())
+        except OSError as error:
+            raise InputError(
+                f"port {before} is in use, but agents connect to the dispatcher there",
+                where=str(self.folder / "port"),
+                fix=(
+                    "stop the process that listens there, or remove the file and abandon the agents"
+                ),
+            ) from error
+        store_port(self.folder, port)
+        return port
+
+    def _fleet(
+        self,
+        manager: DispatchManager,
+        keys: Keys,
+        port: int,
+        clock: WallClock,
+        documents: Sequence[BagDocument],
+    ) -> Fleet:
+        sites = [s for s in self.catalog.sites if s.driver != "simulated"]
+        nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=0)
+        drivers = make_drivers(
+            replace(self.catalog, sites=tuple(sites)),
+            [s.name for s in sites],
+            clock,
+            nothing,
+            own=self.own,
+        )
+        by_name = {site.name: site for site in sites}
+
+        def pilot(site: Site) -> Pilot:
+            contact = contact_host(site) if is_real(site) else "127.0.0.1"
+            return Pilot(
+                command=pilot_command(*pythons_of(site)), environment=keys.contact(contact, port)
+            )
+
+        polling = {
+            site.name: SitePolling(
+                poll_s=site.access.poll_s if is_real(site) else 0.0, pilot=partial(pilot, site)
+            )
+            for site in sites
+        }
+
+        def environment(slot: str) -> dict[str, str]:
+            place = by_name[manager.state.slots[slot].site]
+            where = next(p for p in fleet.sources if p.site == place.name)
+            return {
+                "VGRADS_HOST_KEY": key_of(keys.secret, spec_id(slot, self.run)),
+                "VGRADS_HOST_PROCS": str(where.procs),
+                "VGRADS_LEFT_S": str(int(where.longest_s)),
+                "VGRADS_OWN": "1" if self.own and place.driver == "local" else "",
+                "VGRADS_PASS_ENV": " ".join(place.pass_env),
+            }
+
+        fleet = Fleet(
+            core=manager.core,
+            sites=Sites(self.run, drivers, clock, polling),
+            run=self.run,
+            sources=places_of(self.catalog, documents),
+            pilot_environment=environment,
+            fits=manager.core.fits,
+            ad_hoc_agents=any(d.hosts.guests for d in documents),
+        )
+        return fleet
+
+    def _control(
+        self, manager: DispatchManager, fleet: Fleet, bags: ServedBags, report: Report
+    ) -> bool:
+        control_requests = self.control_requests()
+        fresh = [n for n in control_requests.new if n not in bags and n not in manager.state.bags]
+        for number in fresh:
+            bags.open(number)
+            bags.take_on(number)
+        if fresh:
+            fleet.ask_at(places_of(self.catalog, bags.documents))
+        for number, why in control_requests.stops.items():
+            if number in manager.state.bags and not manager.state.bags[number].over:
+                manager.cancel(number, why)
+        bags.look_again()
+        if self.extension is not None:
+            self.extension.look(manager, fleet)
+            bags.grow()
+        if report.is_due(manager.clock.now()):
+            self.watch(report.report(manager, fleet, "working", self._status()))
+        over = not control_requests.stay and all(bag.over for bag in manager.state.bags.values())
+        if over and self.extension is not None:
+            self.extension.end()  # before agents leave: they are needed elsewhere
+        return over
+
+    def _status(self) -> dict[str, Any]:
+        return self.extension.status() if self.extension else {}
+
+
+def _began_s(folder: Path) -> float:
+    """Return the start of a dispatcher's clock, which may have been restarted since."""
+    path = folder / "began"
+    if not path.exists():
+        path.write_text(repr(time.time()))
+    return float(path.read_text())
+
+
+def _check_sites_exist(manager: DispatchManager, catalog: Catalog) -> None:
+    """Raise InputError if slots are held at a site that is not given: they could not be
+    released."""
+    names = {site.name for site in catalog.sites}
+    for slot in manager.state.slots.values():
+        if slot.occupied and slot.site not in names:
+            raise InputError(
+                f"do not name '{slot.site}', where slots are still held",
+                where="--sites",
+                fix="give the sites with which it was started",
+            )
+
+
+def submit_bag(
+    folder: Path, number: int, document: BagDocument, source: Path, catalog: Catalog
+) -> StoredBag:
+    """Put a bag into a dispatcher's folder, after all checks."""
+    check_places(catalog, document)
+    if document.inputs and not document.open:
+        refuse_missing_inputs(build_bag(document, source), source)
+    return keep_bag(folder, number, document, source)

@@ -1,0 +1,136 @@
+"""Sites of the agents of bags: sites of the catalogue for a dispatcher, with the bags' requirements
+on agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from vgrads.api.wiring import all_simulated
+from vgrads.dispatch.document import BagDocument, HostsDocument
+from vgrads.dispatch.fleet.site_view import FleetSite
+from vgrads.dispatch.server.manager import AD_HOC
+from vgrads.kernel.errors import InputError
+from vgrads.pool.acquire import ACQUISITIONS, acquire
+from vgrads.pool.lookahead import looking_ahead
+from vgrads.pool.release import before_the_end, central_all, coordinated, distributed
+from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, together
+from vgrads.vgrid.catalog import Catalog, Site
+
+RELEASES = ("distributed", "central", "coordinated", "look-ahead")
+_LOCAL_S = 30 * 86400.0
+
+
+def usable_sites(catalog: Catalog, document: BagDocument) -> Catalog:
+    """The sites that a bag may use: those it names, or all."""
+    if not document.sites:
+        return catalog
+    names = [name for name in document.sites if name != AD_HOC]
+    return replace(catalog, sites=tuple(catalog.site(name) for name in names))
+
+
+def check_places(catalog: Catalog, document: BagDocument) -> None:
+    """Raise InputError for a bag that none of the sites can serve, or with an unknown policy."""
+    for name in {*document.sites, *document.failover} - {AD_HOC}:
+        catalog.site(name)
+    if document.sites == (AD_HOC,) and document.hosts.guests:
+        return
+    sites = [s for s in catalog.sites if not document.sites or s.name in document.sites]
+    if all_simulated(sites) and sites and document.runtime_s is None:
+        raise InputError(
+            "is not given, but simulated sites do not run the tasks",
+            where="runtime_s",
+            fix="give runtime_s, in seconds",
+        )
+    widest = max((_procs(s, document.hosts) for s in sites), default=0)
+    if document.procs > widest:
+        raise InputError(
+            f"needs {document.procs} processors of one node; the largest has {widest}",
+            where="procs",
+        )
+    places = [_place(site, [document.hosts]) for site in sites]
+    longest_s = max(place.longest_s for place in places)
+    if (document.runtime_s or 0.0) > longest_s:
+        raise InputError(
+            f"is {document.runtime_s:g} s, and no node stays longer than {longest_s:g} s",
+            where="runtime_s",
+            fix="give hosts.longest, up to the longest walltime of a queue",
+        )
+
+
+def _procs(site: Site, agents: HostsDocument) -> int:
+    """Return the processors of one node of a site."""
+    node = (
+        site.procs if site.driver == "local" else min(site.procs, max(n.cores for n in site.nodes))
+    )
+    return min(node, agents.procs or node)
+
+
+def places_of(catalog: Catalog, documents: Sequence[BagDocument]) -> list[FleetSite]:
+    """Return the sites of nodes for these bags: as many nodes as any of the bags permits."""
+    results = []
+    for site in catalog.sites:
+        wanting = [d.hosts for d in documents if not d.sites or site.name in d.sites]
+        if wanting:
+            results.append(_place(site, wanting))
+    return results
+
+
+def _place(site: Site, wanting: Sequence[HostsDocument]) -> FleetSite:
+    first = wanting[0]
+    procs = max(_procs(site, agents) for agents in wanting)
+    longest_s = max(float(agents.longest) for agents in wanting)
+    if site.driver == "local":  # this machine: no other user waits for it
+        longest_s = max(longest_s, _LOCAL_S)
+    queue = next((q for q in site.queues if q.max_procs >= procs), None)
+    if queue is not None:
+        longest_s = min(longest_s, queue.max_walltime_s)
+    widest = max(1, queue.max_procs // procs) if queue else site.procs
+    most = max(1, min(max(agents.most for agents in wanting), site.procs // procs))
+    least = min(most, max(agents.least for agents in wanting))
+    node = max(site.nodes, key=lambda n: n.cores)
+    return FleetSite(
+        site=site.name,
+        queue=queue.name if queue else "",
+        node_type=node.name,
+        procs=procs,
+        limits=PoolLimits(least=least, most=most, longest_s=longest_s),
+        longest_s=longest_s,
+        decide=_decide(first),
+        boot_s=180.0 + 2 * site.boot_s,
+        widest=widest,
+        requests=queue.max_jobs if queue else 1 << 30,
+        price=node.price_usd_per_hour,
+    )
+
+
+def _decide(agents: HostsDocument) -> Callable[[PoolView], PoolDecision]:
+    """Return when nodes are requested and released, by the names in a bag's document."""
+    if agents.acquire not in ACQUISITIONS:
+        raise InputError(
+            f"unknown acquisition policy '{agents.acquire}'",
+            where="hosts.acquire",
+            fix=f"choose one of {', '.join(ACQUISITIONS)}",
+        )
+    if agents.release not in RELEASES:
+        raise InputError(
+            f"unknown release policy '{agents.release}'",
+            where="hosts.release",
+            fix=f"choose one of {', '.join(RELEASES)}",
+        )
+    if agents.release == "look-ahead":
+        return looking_ahead(agents.patience, agents.acquire)
+    idle_s = float(agents.idle)
+
+    def give_back(view: PoolView) -> PoolDecision:
+        if agents.release == "central":
+            return central_all(view)
+        return (
+            coordinated(view, idle_s)
+            if agents.release == "coordinated"
+            else distributed(view, idle_s)
+        )
+
+    return lambda view: together(
+        [acquire(view, agents.acquire), give_back(view), before_the_end(view)]
+    )

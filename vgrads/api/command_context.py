@@ -1,0 +1,25 @@
+"""Context for commands of other packages, registered under ``vgrads.commands``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vgrads.traces.records import LogQueue  # imports numpy, which printing help does not need
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandContext:
+    """Access of a command to histories and output.
+
+    ``history``: returns the file and the queue for a file, SITE or SITE/QUEUE; ``answer``: prints
+    the JSON document if the first argument is true, otherwise the text that the function returns;
+    ``warn``: prints warnings.
+    """
+
+    history: Callable[[Path], tuple[Path, LogQueue]]
+    answer: Callable[[bool, dict[str, Any], Callable[[], Any]], None]
+    warn: Callable[[Iterable[str]], None]

@@ -1,0 +1,84 @@
+"""Forecast cache: values learned from a file, stored with the user's other data, readable only by
+this user.
+
+The key covers all inputs of a value: the file's content, the question's settings, the version of
+the method. Values are pickled, and read only if no other user can have written them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from vgrads.api.config import home
+
+Value = TypeVar("Value")
+_MOST_BYTES = 512 * 2**20
+"""Limit of the whole cache; the least recently used entries are removed first."""
+_METHOD = ("qbets", "traces", "api/queues")
+
+
+def cached(file: Path, question: object, make: Callable[[], Value]) -> Value:
+    """Return the result of ``make``, computed once for a file's content and a question (identified
+    by its ``repr``)."""
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    name = hashlib.sha256(f"{digest} {question!r} {_method()}".encode()).hexdigest()[:32]
+    path = home() / "cache" / "learned" / f"{name}.bin"
+    if _only_ours(path):
+        with suppress(Exception):  # damaged, or of another Python version: compute again
+            with path.open("rb") as retained:
+                result: Value = pickle.load(retained)
+            os.utime(path)
+            return result
+    value = make()
+    with suppress(OSError):  # a full disk prevents no answer
+        _put(path, value)
+    return value
+
+
+@cache
+def _method() -> str:
+    """Return a digest that changes with the code that computed the value."""
+    base = Path(__file__).parents[2]
+    files = sorted(path for name in _METHOD for path in (base / name).glob("*.py"))
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(stats).encode()).hexdigest()
+
+
+def _only_ours(path: Path) -> bool:
+    """True if the file exists and only this user can have written it."""
+    try:
+        states = [path.stat(), path.parent.stat()]
+    except OSError:
+        return False
+    return all(state.st_uid == os.geteuid() and not state.st_mode & 0o022 for state in states)
+
+
+def _put(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as file:
+            pickle.dump(value, file, protocol=5)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    _make_room(path.parent)
+
+
+def _make_room(folder: Path) -> None:
+    retained = sorted((p.stat().st_mtime, p.stat().st_size, p) for p in folder.glob("*.bin"))
+    size = sum(bytes_ for _, bytes_, _ in retained)
+    for _, bytes_, path in retained[:-1]:
+        if size <= _MOST_BYTES:
+            return
+        path.unlink(missing_ok=True)
+        size -= bytes_

@@ -1,0 +1,109 @@
+"""Checks of sites: whether each can be used, and why not, as JSON rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vgrads.api.queues.log_queues import history_text
+from vgrads.api.queues.sites import queue_row
+from vgrads.api.wiring import is_real, open_site, python_problem
+from vgrads.drivers.api import QueueLimits
+from vgrads.kernel.errors import SiteError
+from vgrads.kernel.units import format_duration
+from vgrads.vgrid.catalog import Catalog, Queue, Site
+
+Json = dict[str, Any]
+
+
+def check_all(catalog: Catalog) -> list[Json]:
+    """Check each site: usable or not, and why."""
+    return [_check_row(site) for site in catalog.sites]
+
+
+def _check_row(site: Site) -> Json:
+    queues = [queue_row(queue) for queue in site.queues]
+    result = _check_real(site) if is_real(site) else _check(site, queues)
+    promises = [
+        f"promise starts in {q['name']} from {history_text(q['history'])}"
+        for q in queues
+        if q["history"]
+    ]
+    if result["usable"]:
+        result["can"] += promises
+    histories = [{"queue": q["name"], **(q["history"] or {})} for q in queues]
+    return {"name": site.name, "driver": site.driver, **result, "histories": histories}
+
+
+def _check(site: Site, queues: Sequence[Json]) -> Json:
+    """Check a local or simulated site without requesting a slot."""
+    if site.driver == "local":
+        cores = os.cpu_count() or 1
+        can = [f"run processes here on {site.procs} of {cores} cores"]
+        over = f"{site.procs} processors are stated, this machine has {cores}"
+        return {
+            "usable": site.procs <= cores,
+            "can": can,
+            "problem": over if site.procs > cores else None,
+        }
+    problems = [f"{q['name']}: {q['problem']}" for q in queues if "problem" in q]
+    can = [f"simulate {site.procs} processors"]
+    can += [
+        f"no promise in {q['name']}: no history"
+        for q in queues
+        if q["history"] is None and "problem" not in q
+    ]
+    return {"usable": not problems, "can": can, "problem": "; ".join(problems) or None}
+
+
+def _check_real(site: Site) -> Json:
+    """Contact a real site; compare its report with its file."""
+    try:
+        survey = open_site(site).survey()
+        python = python_problem(site)
+    except SiteError as error:
+        return {"usable": False, "can": [], "problem": str(error), "transient": error.transient}
+    by_queue = {queue.name: queue for queue in survey.queues}
+    wrong = [text for queue in site.queues if (text := _queue_problem(queue, by_queue))]
+    wrong += [p for p in (python, *survey.problems) if p and not p.startswith("no history")]
+    notes = [p for p in survey.problems if p.startswith("no history")]
+    queues = [
+        {
+            "name": q.name,
+            "max_walltime_s": q.max_walltime_s,
+            "max_procs": q.max_procs,
+            "open": q.open,
+        }
+        for q in survey.queues
+    ]
+    return {
+        "usable": not wrong,
+        "can": [f"{survey.version}: reached", *survey.works, *notes],
+        "problem": "; ".join(wrong) or None,
+        "version": survey.version,
+        "queues": queues,
+    }
+
+
+def _queue_problem(queue: Queue, by_queue: Mapping[str, QueueLimits]) -> str:
+    """Return how a queue of the site file differs from the site's report; empty if it does not."""
+    there = by_queue.get(queue.name)
+    if there is None:
+        return f"no queue '{queue.name}' there; known: {', '.join(by_queue)}"
+    if not there.open:
+        return f"queue '{queue.name}' is closed"
+    if there.max_walltime_s is not None and there.max_walltime_s < queue.max_walltime_s < float(
+        "inf"
+    ):
+        return (
+            f"queue '{queue.name}': max_walltime {format_duration(queue.max_walltime_s)} "
+            "is stated, "
+            f"{format_duration(there.max_walltime_s)} is the limit there"
+        )
+    if there.max_procs is not None and there.max_procs < queue.max_procs:
+        return (
+            f"queue '{queue.name}': {queue.max_procs} processors are stated, the queue has "
+            f"{there.max_procs}"
+        )
+    return ""

@@ -1,0 +1,148 @@
+"""Start-estimate prior: for a queue without history, the site's own start estimate, with wide
+uncertainty, makes a first promise possible.
+
+A batch system that estimates starts (Slurm) is queried for each shape of job; for others only the
+waiting jobs are known. The estimate is only an announcement: jobs end early, others are submitted
+in between, priorities change. So the wait is assumed to be spread widely around it: log-logistic
+with shape 1, its median a minute plus the announced wait. There is no correction for a site whose
+estimates were wrong; once there is a history, the prior is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vgrads.api.wiring import is_real, open_batch
+from vgrads.drivers.api import SlotSpec
+from vgrads.drivers.batch_site import BatchSite
+from vgrads.kernel.errors import SiteError
+from vgrads.vgrid.catalog import Catalog, Queue, Site
+
+BASIS = "the site's own estimate"
+ENOUGH = 59
+"""Minimum number of waits for a bound at .95 with confidence .95: log .05 / log .95 (SC'09 §3.1).
+"""
+_AT_ONCE_S = 60.0
+"""The median wait if the site announces an immediate start."""
+_BUSY_S = 4 * 3600.0
+"""The assumed announcement for a site that makes none, if other jobs wait already."""
+
+
+@dataclass
+class StartEstimatePrior:
+    """GETPROB of a queue without history (:class:`vgrads.vgrid.varq.WaitOracle`); queries the site
+    once for each shape.
+
+    ``errors``: messages of refusals and failures of the site; then the probability is 0.
+    """
+
+    site: Site
+    queue: Queue
+    batch: BatchSite
+    errors: set[str] = field(default_factory=set)
+    _announced: dict[tuple[int, float], float | None] = field(default_factory=dict)
+
+    def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
+        return hash((procs, walltime_s, ahead))
+
+    def probability(
+        self,
+        procs: int,
+        walltime_s: float,
+        within_s: ArrayLike,
+        confidence: float = 0.95,  # noqa: ARG002 there is nothing to be confident of
+        ahead: int = 0,
+        submit_in_s: float = 0.0,  # noqa: ARG002 sites announce starts of jobs that come now
+    ) -> NDArray[np.float64]:
+        """Return P(wait ≤ d) for every d, in seconds; each of our own jobs ahead adds the median
+        wait without any."""
+        within = np.asarray(within_s, dtype=np.float64)
+        announced_s = self._ask(procs, walltime_s)
+        if announced_s is None:
+            return np.zeros_like(within)
+        median_s = (_AT_ONCE_S + announced_s) * (1.0 + ahead)
+        return within / (within + median_s)
+
+    @property
+    def is_queried(self) -> bool:
+        """True if the prior was used."""
+        return bool(self._announced)
+
+    def _ask(self, procs: int, walltime_s: float) -> float | None:
+        shape = (procs, walltime_s)
+        if shape not in self._announced:
+            try:
+                self._announced[shape] = max(0.0, self._announcement(procs, walltime_s))
+            except SiteError as error:
+                self.errors.add(str(error))
+                self._announced[shape] = None
+        return self._announced[shape]
+
+    def _announcement(self, procs: int, walltime_s: float) -> float:
+        nodes = -(-procs // self.site.nodes[0].cores)
+        estimate_s = self.batch.start_estimate_s(
+            SlotSpec(
+                id="first-word",
+                name="first-word",
+                site=self.site.name,
+                queue=self.queue.name,
+                procs=procs,
+                duration_s=walltime_s,
+                nodes=nodes,
+            )
+        )
+        if estimate_s is not None:
+            return estimate_s
+        jobs = [job for job in self.batch.queue() if job.queue == self.queue.name]
+        busy = sum(job.procs for job in jobs if job.left_s is not None)
+        waits = any(job.left_s is None for job in jobs)
+        return _BUSY_S if waits or busy + procs > self.queue.max_procs else 0.0
+
+
+def describe_priors(
+    words: Mapping[tuple[str, str], StartEstimatePrior], file: Path | None = None
+) -> list[str]:
+    """Return notes on a promise that is based on start estimates of sites, and on how to improve
+    it.
+
+    ``file``: the file of the sites, if they are not in the database.
+    """
+    first = f"vgrads sites add {quote(str(file))}; " if file else ""
+    return [
+        f"{site}/{queue} has no history, or a short one: the start estimates of its site are "
+        "used, with a wide uncertainty. "
+        f"'{first}vgrads sites collect {site}' learns from its accounting; "
+        "state what you know with stated_probability and stated_wait"
+        for (site, queue), word in words.items()
+        if word.is_queried and not word.errors
+    ]
+
+
+def refusals(words: Mapping[tuple[str, str], StartEstimatePrior]) -> list[str]:
+    """Return the messages of sites about queues without history for which nothing can be
+    promised."""
+    return [text for word in words.values() for text in sorted(word.errors)]
+
+
+def start_estimate_priors(
+    catalog: Catalog, existing: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, str], StartEstimatePrior]:
+    """Return priors for the queues of real batch sites that have neither a history nor a statement
+    of their operator.
+
+    ``existing``: jobs in the existing histories; a few do not suffice for a statement with
+    confidence.
+    """
+    return {
+        (site.name, queue.name): StartEstimatePrior(site, queue, open_batch(site))
+        for site in catalog.sites
+        if is_real(site) and site.kind == "batch"
+        for queue in site.queues
+        if existing.get((site.name, queue.name), 0) < ENOUGH and queue.stated_probability <= 0
+    }

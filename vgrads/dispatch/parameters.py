@@ -1,0 +1,138 @@
+"""Sources of a bag's values and commands: lines of files, numbers of ranges, none of them held in
+memory."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from vgrads.kernel.errors import InputError
+
+_CHUNK = 16 * 2**20
+
+
+class FileLines:
+    """The lines of a file by number: only their offsets are in memory, eight bytes per line."""
+
+    def __init__(self, path: Path, where: str) -> None:
+        try:
+            self._body = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=where) from error
+        starts, at = array("Q"), 0
+        while at < len(self._body):
+            starts.append(at)
+            end = self._body.find(b"\n", at)
+            at = len(self._body) if end < 0 else end + 1
+        self._starts = starts
+        self._check(where)
+
+    def _check(self, where: str) -> None:
+        """Check that the file is text; report the number of a line that is not."""
+        if b"\0" in self._body:
+            line = self._body[: self._body.index(b"\0")].count(b"\n") + 1
+            raise InputError(f"line {line}: has a NUL character", where=where)
+        try:
+            self._body.decode()
+        except UnicodeDecodeError as error:
+            line = self._body[: error.start].count(b"\n") + 1
+            raise InputError(f"line {line}: is not UTF-8 text", where=where) from error
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> str:
+        begin = self._starts[index]
+        end = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
+        return self._body[begin:end].decode().rstrip("\r\n")
+
+
+class GrowingCommands:
+    """Commands of an open bag: a file to which lines are appended, each a command as a JSON
+    string."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._starts, self._end = array("Q"), 0
+        self._opened: BinaryIO | None = None
+        self.look()
+
+    @property
+    def _file(self) -> BinaryIO:
+        if self._opened is None:
+            self._opened = self._path.open("rb")
+        return self._opened
+
+    def rest(self) -> None:
+        """Close the file until the next read: a dispatcher may have many finished bags."""
+        opened, self._opened = getattr(self, "_opened", None), None
+        if opened is not None:
+            opened.close()
+
+    def __del__(self) -> None:
+        self.rest()
+
+    def look(self) -> int:
+        """Return the number of complete lines added since the last check."""
+        self._file.seek(self._end)
+        before = len(self._starts)
+        while part := self._file.read(_CHUNK):
+            begin, at = self._end, 0
+            while (newline := part.find(b"\n", at)) >= 0:
+                self._starts.append(begin + at)
+                at = newline + 1
+            self._end += at
+            if not at or len(part) < _CHUNK:
+                break
+            self._file.seek(self._end)
+        return len(self._starts) - before
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> str:
+        begin = self._starts[index]
+        end = self._starts[index + 1] if index + 1 < len(self._starts) else self._end
+        self._file.seek(begin)
+        return str(json.loads(self._file.read(end - begin)))
+
+
+@dataclass(frozen=True)
+class FileRows(Sequence[tuple[str, ...]]):
+    """The lines of a file as the rows of an axis."""
+
+    lines: FileLines
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, index: Any) -> Any:
+        return (self.lines[index],)
+
+
+@dataclass(frozen=True)
+class RangeSteps(Sequence[tuple[str, ...]]):
+    """The numbers of a range as the rows of an axis: none of them is stored."""
+
+    start: int | float
+    step: int | float
+    many: int
+
+    def __len__(self) -> int:
+        return self.many
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self.many:
+            raise IndexError(index)
+        return (plain(self.start + index * self.step),)
+
+
+def plain(value: str | float | int) -> str:
+    """Return a value as text for a command: whole numbers without a point."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

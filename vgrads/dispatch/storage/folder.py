@@ -1,0 +1,194 @@
+"""A dispatcher's folder: its keys and its submitted bags.
+
+``bags/N/document.json``, and in ``bags/N/given/`` the files that its parameters were read from, so
+that a task stays the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vgrads.bags.bag import BagSpec, Listed
+from vgrads.dispatch.document import OPEN, BagDocument, LinesDocument, build_bag
+from vgrads.dispatch.parameters import GrowingCommands
+from vgrads.dispatch.storage.bag_files import BagFiles
+from vgrads.dispatch.storage.block_files import blocks_bag, is_of_blocks
+from vgrads.dispatch.storage.status import read_json
+from vgrads.kernel.documents import validate
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.extras import require
+from vgrads.kernel.files import write_whole
+
+CLOSED = "closed"
+"""File in the folder of an open bag: no more commands can be added."""
+
+
+@dataclass(frozen=True)
+class StoredBag:
+    """A bag as stored in a dispatcher's folder."""
+
+    number: int
+    document: BagDocument
+    bag: BagSpec
+    files: BagFiles
+
+    @property
+    def _growing(self) -> GrowingCommands | None:
+        lines = self.bag.commands.lines if isinstance(self.bag.commands, Listed) else None
+        return lines if isinstance(lines, GrowingCommands) else None
+
+    @property
+    def waits_for(self) -> str:
+        """Return the missing extra that its policy waits for; empty where none is missing."""
+        return "" if self.bag.policy is None else self.bag.policy.waits_for
+
+    def with_policy_of(self, other: StoredBag) -> StoredBag:
+        """Return the bag with the policy of the same bag, read again."""
+        return replace(self, bag=replace(self.bag, policy=other.bag.policy))
+
+    def added(self) -> int:
+        """Return the number of commands added to an open bag since the last check."""
+        growing = self._growing
+        return 0 if growing is None else growing.look()
+
+    def rest(self) -> None:
+        """Close the file of an open bag to which nothing is being added."""
+        growing = self._growing
+        if growing is not None:  # an empty one is false
+            growing.rest()
+
+
+def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> StoredBag:
+    """Store a bag in a dispatcher's folder, with the files that its tasks are read from.
+    ``source``: its original folder."""
+    if document.policy is not None or document.policy_file is not None:
+        require("policies", "a policy", "policy")
+    path = folder / "bags" / f"{number:04d}"
+    (path / "given").mkdir(parents=True, exist_ok=True)
+    for name in _read_from(document):
+        target = path / "given" / _inside(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(source / name, target)
+        except OSError as error:
+            raise InputError(
+                f"'{name}' cannot be read: {error.strerror}", where=str(source)
+            ) from error
+    if document.open:
+        (path / "given" / OPEN).touch()
+    stored = {"document": _moved(document).model_dump(mode="json"), "source": str(source)}
+    write_whole(path / "document.json", json.dumps(stored).encode())
+    return open_bag(folder, number)
+
+
+def _read_from(document: BagDocument) -> list[str]:
+    names = [p.lines for p in document.parameters.values() if isinstance(p, LinesDocument)]
+    return [*names, *filter(None, (document.table, document.commands_file, document.policy_file))]
+
+
+def _inside(name: str) -> str:
+    """Return the stored name of a file with any path."""
+    path = Path(name)
+    if not path.is_absolute() and ".." not in path.parts:
+        return name
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}-{path.name}"
+
+
+def _moved(document: BagDocument) -> BagDocument:
+    """Return the document with the stored names of its files."""
+    files = {n: getattr(document, n) for n in ("table", "commands_file", "policy_file")}
+    parameters = {
+        name: LinesDocument(lines=_inside(p.lines)) if isinstance(p, LinesDocument) else p
+        for name, p in document.parameters.items()
+    }
+    moved = {n: _inside(name) for n, name in files.items() if name is not None}
+    return document.model_copy(update={**moved, "parameters": parameters})
+
+
+def open_bag(folder: Path, number: int) -> StoredBag:
+    """Open a bag of a dispatcher's folder."""
+    path = folder / "bags" / f"{number:04d}"
+    try:
+        stored = json.loads((path / "document.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path / "document.json")) from error
+    document = validate(BagDocument, stored["document"], str(path / "document.json"))
+    bag = build_bag(document, path / "given", stored=True)
+    if is_of_blocks(path):
+        return StoredBag(number, document, *blocks_bag(bag, path))
+    return StoredBag(number, document, bag, BagFiles(bag, path, Path(stored["source"])))
+
+
+def readable_bags(folder: Path) -> list[StoredBag]:
+    """Return the bags of a dispatcher's folder, without those that can no longer be opened."""
+    numbers = []
+    for number in list_bags(folder):
+        with suppress(InputError):
+            numbers.append(open_bag(folder, number))
+    return numbers
+
+
+def name_of(folder: Path, number: int) -> str:
+    """Return the name of a bag, even where the rest of it cannot be read."""
+    stored = read_json(folder / "bags" / f"{number:04d}" / "document.json", {})
+    name = stored.get("document", {}).get("name") if isinstance(stored, dict) else None
+    return str(name or f"bag {number}")
+
+
+class NotOpen(InputError):
+    """The bag accepts no more tasks."""
+
+
+def check_open(folder: Path, number: int) -> None:
+    """Raise NotOpen, with the reason, where a bag accepts no more tasks."""
+    path = folder / "bags" / f"{number:04d}" / "given"
+    if not (path / OPEN).exists():
+        raise NotOpen(
+            "is not open: it accepts no tasks after its submission",
+            where="bag",
+            fix="submit a bag with open: true",
+        )
+    if (path / CLOSED).exists():
+        raise NotOpen("is closed: it accepts no more tasks", where="bag", fix="submit another bag")
+
+
+def more_commands(folder: Path, number: int, commands: Iterable[str]) -> int:
+    """Append commands to an open bag; return how many. They are on disk, as a unit, on return.
+    Raise NotOpen where it accepts no more."""
+    path = folder / "bags" / f"{number:04d}" / "given"
+    lines = [json.dumps(command) + "\n" for command in commands]
+    check_open(folder, number)
+    with (path / OPEN).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        try:
+            file.write("".join(lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            os.ftruncate(file.fileno(), size)
+            raise
+    return len(lines)
+
+
+def close_bag(folder: Path, number: int) -> None:
+    """Close a bag: no more commands can be added."""
+    (folder / "bags" / f"{number:04d}" / "given" / CLOSED).touch()
+
+
+def is_closed(folder: Path, number: int) -> bool:
+    """Return True where no more commands can be added."""
+    return (folder / "bags" / f"{number:04d}" / "given" / CLOSED).exists()
+
+
+def list_bags(folder: Path) -> list[int]:
+    """Return the numbers of a dispatcher's bags."""
+    return sorted(int(p.parent.name) for p in (folder / "bags").glob("*/document.json"))

@@ -1,0 +1,83 @@
+"""What a dispatcher publishes in its folder, and the process that works on it. Few imports: showing
+the status of bags must be fast.
+
+``status.json`` has the last status.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vgrads.kernel.errors import InputError
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the lock on a dispatcher's folder. Raise InputError while another process holds it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError("is in use by another dispatcher", where=folder.name) from error
+        yield
+
+
+def is_worked_on(folder: Path) -> bool:
+    """Return True while a process works on a dispatcher's folder."""
+    try:
+        with exclusive(folder):
+            return False
+    except InputError:
+        return True
+
+
+def write_status(folder: Path, status: dict[str, Any]) -> None:
+    """Write the status for readers."""
+    _replace(folder / "status.json", status)
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """Return the last status; empty where none was written yet."""
+    return dict(read_json(folder / "status.json", {}))
+
+
+def write_agent_names(folder: Path, names: Sequence[str]) -> None:
+    """Write the names of all agents that ever joined, by number."""
+    _replace(folder / "hosts.json", names)
+
+
+def agent_names(folder: Path) -> list[str]:
+    """Return the names of agents by number, where known."""
+    return list(read_json(folder / "hosts.json", []))
+
+
+def write_latest(folder: Path, number: int, ends: dict[str, Any]) -> None:
+    """Write the latest ends of a bag."""
+    _replace(folder / "bags" / f"{number:04d}" / "latest.json", ends)
+
+
+def read_latest(folder: Path, number: int) -> dict[str, Any]:
+    """Return the latest ends of a bag: ``last`` and ``wrong``, newest first."""
+    latest = read_json(folder / "bags" / f"{number:04d}" / "latest.json", {})
+    return {"last": [], "wrong": []} | dict(latest)
+
+
+def _replace(path: Path, value: object) -> None:
+    """Replace a file atomically."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(value))
+    draft.replace(path)
+
+
+def read_json(path: Path, nothing: object) -> Any:
+    """Return the content of a JSON file; ``nothing`` where it is missing or cannot be read."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return nothing

@@ -1,0 +1,246 @@
+"""The agents' port: authentication, messages, files, pending answers. What the messages mean is the
+concern of its owner: the dispatcher of bags, or the engine of a planned run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote
+from weakref import WeakSet
+
+from vgrads.exchange.http import Connection, HttpRequest, Sink
+from vgrads.exchange.incoming import IncomingOutput
+from vgrads.exchange.keys import slot_of
+from vgrads.exchange.messages import ReceivedMessage, read
+from vgrads.exchange.values import Message
+from vgrads.kernel.clock import Clock
+from vgrads.kernel.errors import InputError
+
+_log = logging.getLogger("vgrads.exchange")
+_MOST_ENDS = 8000  # per round: a tenth of a second
+_CHUNK = 256 * 2**10
+_CLOSE_S, _CLOSE_TRIES = 0.01, 50
+
+
+class PortOwner(Protocol):
+    """Answers the questions of the port; all calls are in its event loop."""
+
+    def is_revoked(self, slot: str) -> bool:
+        """Return True where the key of a slot is no longer accepted."""
+
+    def number_of(self, agent: str) -> int:
+        """Return the number of an agent; the next free one for an unknown agent."""
+
+    def check(self, message: Message) -> None:
+        """Raise InputError for a message that no agent of ours can have sent."""
+
+    def revoke(self, slot: str) -> list[int]:
+        """Reject the key of a slot from now on; return its agents, by number."""
+
+    def not_waiting(self, agent: int) -> None:
+        """Handle the end of an agent's long poll."""
+
+    def destination(self, numbers: tuple[int, int, int], name: str) -> Path:
+        """Return where an output of an attempt is stored. Raise InputError, LookupError or OSError
+        for an output that the attempt may not send."""
+
+    def input(self, digest: str) -> Path | None:
+        """Return the file of a digest that tasks read."""
+
+
+class AgentPort:
+    """Connections of agents, and their messages until the owner's loop processes them.
+
+    ``secret``: of the slots' keys; ``notify``: wakes that loop.
+    """
+
+    def __init__(
+        self, secret: bytes, owner: PortOwner, clock: Clock, notify: Callable[[], None]
+    ) -> None:
+        self._secret, self._owner, self._clock, self._notify = secret, owner, clock, notify
+        self.refused = self.exchanges = 0
+        self.lines: dict[int, Connection] = {}
+        self._inbox: list[tuple[Connection, ReceivedMessage]] = []
+        self._connections: WeakSet[Connection] = WeakSet()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, address: str, port: int, context: ssl.SSLContext | None) -> int:
+        """Open the port; return its number."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._connection, address, port, ssl=context, backlog=4096
+        )
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def _connection(self) -> Connection:
+        line = Connection(self)
+        self._connections.add(line)
+        return line
+
+    def opened(self, request: HttpRequest, line: Connection) -> Sink | None:
+        """Check the key; a sender without a valid one gets only the refusal."""
+        slot = slot_of(self._secret, request.key)
+        if slot is None or self._owner.is_revoked(slot):
+            self.refused += 1
+            _log.warning(
+                "an agent at %s was refused: %s key", line.peer, "revoked" if slot else "wrong"
+            )
+            line.refuse(403)
+            return None
+        request.headers["slot"] = slot
+        if request.method == "PUT":
+            return self._arrival(request, line)
+        return None
+
+    def _arrival(self, request: HttpRequest, line: Connection) -> Sink | None:
+        try:
+            path = self._owner.destination(*output_of(request.path))
+            headers = request.headers
+            sink = IncomingOutput(
+                path, headers.get("x-sha256", ""), bool(headers.get("x-executable"))
+            )
+        except (ValueError, LookupError, InputError, OSError) as error:
+            _log.warning("an output was refused: %s: %s", request.path[:200], error)
+            line.refuse(400)
+            return None
+        line.arrival = sink
+        return sink
+
+    def on_request(self, request: HttpRequest, line: Connection) -> None:
+        """Handle a message, or a request for a file; acknowledge complete uploads."""
+        if request.method == "PUT":
+            problem = line.arrival.problem if line.arrival else "?"
+            line.answer(503 if problem else 200, problem.encode())
+        elif request.method == "GET" and request.path.startswith("/inputs/"):
+            path = self._owner.input(request.path.removeprefix("/inputs/"))
+            task = asyncio.ensure_future(send_file(path, line))
+            task.add_done_callback(lambda done: done.exception())
+        elif request.method == "POST" and request.path == "/exchange":
+            self._exchange(request, line)
+        else:
+            line.answer(404)
+
+    def _exchange(self, request: HttpRequest, line: Connection) -> None:
+        self.exchanges += 1
+        slot = request.headers["slot"]
+        try:
+            received = read(request.body, self._owner.number_of, self._clock.now())
+            self._owner.check(received.message)
+        except InputError as error:
+            _log.error("an agent at %s: %s; the key of slot %s is revoked", line.peer, error, slot)
+            self.refused += 1
+            line.refuse(400)
+            self.revoke(slot)
+            return
+        hello = received.message.hello
+        if hello is not None and hello.slot != slot:
+            line.refuse(403)
+            return
+        if self.release(line) is not None:
+            line.answer(204)
+        self._inbox.append((line, received))
+        self._notify()
+
+    def cut(self, line: Connection) -> None:
+        """Handle a lost connection; its agent may reconnect."""
+        self.release(line)
+        if line.agent is not None and self.lines.get(line.agent) is line:
+            del self.lines[line.agent]
+
+    def release(self, line: Connection) -> int | None:
+        """End a connection's long poll; return the number of its pending message."""
+        seq, line.long_poll_pending = line.long_poll_pending, None
+        if seq is not None and line.agent is not None:
+            self._owner.not_waiting(line.agent)
+        return seq
+
+    def hold(self, line: Connection, seq: int, until_s: float) -> None:
+        """Hold back the answer to a message until there is content, or until this instant."""
+        if line.long_poll_pending is not None:  # by a message of the same round
+            line.answer(204)
+        line.long_poll_pending, line.long_poll_until_s = seq, until_s
+
+    def next_messages(self, closing: bool) -> list[tuple[Connection, ReceivedMessage]]:
+        """Return the messages of this round, with a limit on ends so that it is short: otherwise
+        all agents send together, and all wait for each other's answers, round after round."""
+        ends = count = 0
+        while count < len(self._inbox) and (ends < _MOST_ENDS or closing):
+            ends += len(self._inbox[count][1].message.ends)
+            count += 1
+        inbox, self._inbox = self._inbox[:count], self._inbox[count:]
+        if self._inbox:
+            self._notify()
+        return inbox
+
+    def revoke(self, slot: str) -> None:
+        """Reject the key of a slot from now on, and close the connections of its agents."""
+        for agent in self._owner.revoke(slot):
+            line = self.lines.pop(agent, None)
+            if line is not None:
+                line.refuse(403)
+        self._notify()
+
+    def adopt(self, line: Connection, agent: int) -> None:
+        """Assign a connection to this agent; its previous connection is no longer waiting."""
+        before = self.lines.get(agent)
+        if before is not None and before is not line:
+            self.release(before)
+        line.agent = agent
+        self.lines[agent] = line
+
+    def overdue(self, now_s: float) -> list[tuple[Connection, int]]:
+        """Return connections whose long poll has expired, with the number of the message to
+        answer."""
+        waited = [
+            line
+            for line in self.lines.values()
+            if line.long_poll_pending is not None and now_s >= line.long_poll_until_s
+        ]
+        return [(line, self.release(line) or 0) for line in waited]
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        if self._server is not None:
+            self._server.close()
+
+    async def close_connections(self) -> None:
+        """Close all connections, so that answers still arrive; their agents try to reconnect."""
+        for closes in ("close", "abort"):
+            for line in list(self._connections):
+                if line.transport is not None:
+                    getattr(line.transport, closes)()
+            for _ in range(_CLOSE_TRIES):
+                await asyncio.sleep(_CLOSE_S)
+                if not any(line.transport for line in self._connections):
+                    return
+
+
+def output_of(path: str) -> tuple[tuple[int, int, int], str]:
+    """Return (attempt, name of the output) of an upload's path. Raise ValueError for another
+    path."""
+    _, kind, *numbers, name = path.split("/", 5)
+    bag, task, attempt = (int(number) for number in numbers)
+    if kind != "outputs":
+        raise ValueError(f"no path of an output: {path[:100]}")
+    return (bag, task, attempt), unquote(name)
+
+
+async def send_file(path: Path | None, line: Connection) -> None:
+    """Send a file, in pieces."""
+    try:
+        if path is None:
+            raise FileNotFoundError
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            await line.send(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode())
+            while size > 0 and line.open and (chunk := file.read(min(_CHUNK, size))):
+                size -= len(chunk)
+                await line.send(chunk)
+        if size:
+            line.refuse(503)
+    except OSError:
+        line.answer(404)

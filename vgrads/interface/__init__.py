@@ -1,0 +1,1 @@
+"""What Python programs and notebooks import: ``import vgrads``. No service and no database."""

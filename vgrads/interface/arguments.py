@@ -1,0 +1,74 @@
+"""Arguments of the public functions: durations, instants, probabilities, files; and error messages
+that name arguments where the command line names options."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import SupportsIndex
+
+from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.kernel.units import parse_duration, parse_instant
+
+Duration = float | str | timedelta
+"""Seconds, a text such as ``"2h"`` or ``"1h30m"``, or a timedelta."""
+Instant = float | str | datetime
+"""Seconds of a log's own clock, RFC 3339 text, or a datetime with a time zone."""
+FileName = str | os.PathLike[str]
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
+
+
+def seconds_of(value: Duration, name: str) -> float:
+    """Seconds of a duration; InputError names the argument.
+
+    >>> seconds_of("1h30m", "walltime"), seconds_of(timedelta(minutes=2), "walltime")
+    (5400.0, 120.0)
+    """
+    plain = value.total_seconds() if isinstance(value, timedelta) else value
+    return parse_duration(plain, name)
+
+
+def instant_of(value: Instant | None, name: str = "at") -> float | datetime | None:
+    """An instant of a history; None is its end."""
+    if value is None:
+        return None
+    return parse_instant(value.isoformat() if isinstance(value, datetime) else value, name)
+
+
+def count_of(value: SupportsIndex, name: str) -> int:
+    """A whole number of at least 1."""
+    number = 0 if isinstance(value, bool | str) else _index(value)
+    if number < 1:
+        raise InputError(f"'{value}' is not a whole number of at least 1", where=name)
+    return number
+
+
+def _index(value: SupportsIndex) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        return 0
+
+
+def path_of(value: FileName) -> Path:
+    """A path; ``~`` is the home folder."""
+    return Path(value).expanduser()
+
+
+@contextmanager
+def named_arguments() -> Iterator[None]:
+    """Errors of the body name arguments (``walltime``) instead of options (``--walltime``)."""
+    try:
+        yield
+    except VgradsError as error:
+        error.where, error.fix = (_OPTION.sub(_argument, text) for text in (error.where, error.fix))
+        raise
+
+
+def _argument(option: re.Match[str]) -> str:
+    return option[1].replace("-", "_")

@@ -1,0 +1,184 @@
+"""Would the bounds have been right? Histories replayed without knowledge of later records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from statsmodels.stats.proportion import proportion_confint
+
+from vgrads.api.queues.backtests import BacktestJob, backtest_all, backtest_rows
+from vgrads.interface.arguments import FileName, named_arguments, path_of
+from vgrads.interface.curves import CurveChart, curves_png, curves_svg
+from vgrads.interface.html import bare_table, box_html
+from vgrads.interface.wait_charts import reliability_chart
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_duration, format_share, parse_probability
+from vgrads.qbets.backtest import BacktestRow, Trial
+from vgrads.qbets.predictor import Settings
+
+LEVELS = (0.5, 0.75, 0.9)
+_QUESTIONS = ("asked", "known")
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityPoint:
+    """The bounds of one stated probability against the waits that followed.
+
+    ``stated``: that probability. ``observed``: share of scored jobs that waited no longer than
+    their bound. ``low``, ``high``: 95 % interval of that share (Wilson). ``scored``: number of
+    jobs with a bound.
+    """
+
+    stated: float
+    observed: float
+    low: float
+    high: float
+    scored: int
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BacktestResult:
+    """Rows of a backtest and the reliability curve of its bounds.
+
+    ``rows``: one for each log, queue or cluster, with coverage and tightness
+    (:class:`vgrads.qbets.backtest.BacktestRow`). ``reliability``: one point for each stated
+    probability, over all histories. ``probability``: of the bounds in ``rows``.
+    """
+
+    rows: tuple[BacktestRow, ...]
+    reliability: tuple[ReliabilityPoint, ...]
+    probability: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON of ``vgrads backtest --json``."""
+        return {"rows": [row.as_json() for row in self.rows]}
+
+    def __iter__(self) -> Iterator[BacktestRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        lines = [f"BacktestResult: {len(self.rows)} rows, bounds of {self.probability:g}"]
+        for row in self.rows[:_MOST_SHOWN]:
+            lines.append(
+                f"  {row.history} {row.queue}: {row.scored} scored, "
+                f"coverage {format_share(row.coverage)}, "
+                f"median bound {format_duration(row.median_bound_s)}"
+            )
+        more = len(self.rows) - _MOST_SHOWN
+        return "\n".join([*lines, *([f"  … {more} more"] if more > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        return box_html(
+            bare_table(
+                ("history", "queue", "scored", "coverage", "worst 500", "median bound"),
+                map(_cells, self.rows),
+            ),
+            curves_svg(self._charts()),
+        )
+
+    def _repr_png_(self) -> bytes | None:
+        charts = self._charts()
+        return curves_png(charts) if charts else None
+
+    def _charts(self) -> list[CurveChart]:
+        points = [(p.stated, p.observed, p.low, p.high) for p in self.reliability]
+        return [reliability_chart(points)] if points else []
+
+
+def _cells(row: BacktestRow) -> tuple[str, ...]:
+    return (
+        row.history,
+        row.queue,
+        f"{row.scored:,}",
+        format_share(row.coverage),
+        format_share(row.worst_window_coverage),
+        format_duration(row.median_bound_s),
+    )
+
+
+@named_arguments()
+def backtest(  # noqa: PLR0913 the options of vgrads backtest
+    histories: FileName | Sequence[FileName],
+    by: str = "log",
+    probability: float | str = 0.95,
+    confidence: float | str = 0.95,
+    *,
+    method: str = "state",
+    question: str = "asked",
+    levels: Sequence[float] = LEVELS,
+    format: str | None = None,
+    on_progress: Callable[[float, float], None] | None = None,
+) -> BacktestResult:
+    """Would the bounds have been right? Each job's bound is computed from earlier records only.
+
+    ``histories``: one log or several. ``by``: a row for each log, queue or cluster. ``probability``
+    and ``confidence``: of the bounds. ``question``: ``asked`` without the user of a job, ``known``
+    with it. ``levels``: further probabilities of the reliability curve; each is one more replay,
+    and ``()`` leaves them out. ``on_progress``: called with the amount done and the total.
+
+    >>> import vgrads
+    >>> from vgrads.api.config import embedded_data
+    >>> log = embedded_data() / "histories" / "mayhem.swf.gz"
+    >>> result = vgrads.backtest(log, method="qbets", levels=())
+    >>> result.rows[0].scored, round(result.rows[0].coverage, 3)
+    (2479, 0.973)
+    """
+    if question not in _QUESTIONS:
+        raise InputError(f"unknown value '{question}'; choose asked or known", where="question")
+    requested_level = parse_probability(probability, "probability")
+    stated = sorted({requested_level, *(parse_probability(level, "levels") for level in levels)})
+    settings = Settings(
+        method=method,
+        quantile=requested_level,
+        confidence=parse_probability(confidence, "confidence"),
+        knows_user=question == "known",
+    )
+    replay = BacktestJob(path=Path(), by=by, settings=settings, format_name=format)
+    jobs = [
+        replace(replay, path=file, settings=replace(settings, quantile=level))
+        for level in stated
+        for file in _files(histories)
+    ]
+    by_level = _replay(jobs, on_progress)
+    return BacktestResult(
+        rows=tuple(backtest_rows(by_level[requested_level], by)),
+        reliability=tuple(point for level in stated for point in _point(level, by_level[level])),
+        probability=requested_level,
+    )
+
+
+def _files(histories: FileName | Sequence[FileName]) -> list[Path]:
+    if isinstance(histories, str | os.PathLike):
+        return [path_of(histories)]
+    if not histories:
+        raise InputError("names no log", where="histories")
+    return [path_of(file) for file in histories]
+
+
+def _replay(
+    jobs: Sequence[BacktestJob], on_progress: Callable[[float, float], None] | None
+) -> dict[float, list[Trial]]:
+    trials: dict[float, list[Trial]] = {}
+    for job, finished in zip(jobs, backtest_all(jobs, on_progress), strict=True):
+        trials.setdefault(job.settings.quantile, []).extend(finished)
+    return trials
+
+
+def _point(level: float, trials: Sequence[Trial]) -> Iterator[ReliabilityPoint]:
+    """The point of one level; none where no job has a bound."""
+    scored = sum(int(trial.scored.sum()) for trial in trials)
+    if not scored:
+        return
+    covered = sum(int((trial.log.wait_s <= trial.issued_s)[trial.scored].sum()) for trial in trials)
+    low, high = proportion_confint(covered, scored, method="wilson")
+    yield ReliabilityPoint(
+        stated=level, observed=covered / scored, low=float(low), high=float(high), scored=scored
+    )

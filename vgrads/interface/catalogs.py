@@ -1,0 +1,33 @@
+"""Sites of a call: a file, this machine, a mapping, or the sites that come with vgrads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vgrads.api.config import embedded_data
+from vgrads.api.queues.sites import THIS_MACHINE, this_machine
+from vgrads.interface.arguments import FileName, path_of
+from vgrads.kernel.documents import validate
+from vgrads.vgrid.catalog import Catalog, build_catalog, load_catalog
+from vgrads.vgrid.documents import SitesDocument
+
+Sites = FileName | Mapping[str, Any]
+"""A TOML file, ``"here"`` (this machine), or a mapping with the fields of such a file."""
+
+
+def catalog_of(sites: Sites | None, default: FileName | None = None) -> Catalog:
+    """The catalogue of a call; without ``sites`` that of ``default``, else the embedded sites.
+
+    Histories that a mapping names are relative to the working folder.
+    """
+    if isinstance(sites, Mapping):
+        return build_catalog(validate(SitesDocument, sites, "sites"), Path.cwd(), "sites")
+    chosen = default if sites is None else sites
+    if chosen is None:
+        return load_catalog(embedded_data() / "sites.toml")
+    file = path_of(chosen)
+    if str(file) == THIS_MACHINE and not file.is_file():
+        return this_machine()
+    return load_catalog(file)

@@ -1,0 +1,112 @@
+"""Status, logs, cancel, resume, explain and retry for whatever an id or a name means: a run, a set,
+a bag or a pool. What concerns bags and pools is imported for them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import typer
+
+from vgrads.kernel.errors import InputError
+from vgrads.portal.cli.options import answer_with
+from vgrads.portal.records.reading.reader import open_reader
+from vgrads.portal.records.reading.run_rows import NamedWork, named, refuse_inapplicable
+
+OfWork = Callable[[str], None]
+
+
+def run_of(
+    name: str, verb: str, for_bag: OfWork | None = None, for_pool: OfWork | None = None
+) -> str:
+    """Return the id of a run, or of the newest run of a set; for a bag or a pool, do this with its
+    id and end the command, or raise InapplicableError."""
+    work = _work(name, verb, for_bag, for_pool)
+    if not work.run_id:
+        raise InputError(f"set '{work.id}' has not run", fix="list runs with 'vgrads status'")
+    return work.run_id
+
+
+def plan_of(name: str, for_bag: OfWork, for_pool: OfWork) -> str:
+    """Return the id of a set or run; for a bag or a pool as with :func:`run_of`."""
+    return _work(name, "explain", for_bag, for_pool).id
+
+
+def _work(name: str, verb: str, for_bag: OfWork | None, for_pool: OfWork | None) -> NamedWork:
+    with open_reader() as reader:
+        work = named(reader, name)
+    refuse_inapplicable(work, verb)
+    instead = {"bag": for_bag, "pool": for_pool}.get(work.kind)
+    if instead is not None:
+        _end_with(instead, work.id)
+    return work
+
+
+def _end_with(instead: OfWork, id_: str) -> NoReturn:
+    instead(id_)
+    raise typer.Exit
+
+
+def status_of_bag(bag: str, as_json: bool) -> None:
+    """Show the status of a bag."""
+    from vgrads.portal.cli.bags import commands
+
+    commands.status(bag, as_json)
+
+
+def status_of_pool(pool: str, as_json: bool) -> None:
+    """Show the status of a pool."""
+    from vgrads.portal.cli.pools import commands as pool_commands
+
+    pool_commands.status(pool, None, as_json)
+
+
+def logs_of_bag(bag: str, task: str | None, follow: bool, as_json: bool) -> None:
+    """Show the attempts and the output of a bag's tasks."""
+    from vgrads.portal.cli.bags import commands
+
+    if follow:
+        raise InputError("follows runs, not bags", where="--follow")
+    commands.logs(bag, None if task is None else [_number(task)], False, as_json)
+
+
+def cancel_bag(bag: str, as_json: bool) -> None:
+    """Cancel a bag."""
+    from vgrads.portal.cli.bags import run
+
+    text = run.cancel_bag(bag, run.HowToWork(sites=None))
+    answer_with(as_json, {"bag": bag, "message": text}, lambda: text)
+
+
+def resume_bag(bag: str, as_json: bool) -> None:
+    """Resume a bag; ends with its exit code."""
+    from vgrads.portal.cli.bags import commands
+
+    commands.resume(bag, as_json=as_json)
+
+
+def explain_of_bag(bag: str, task: str | None, as_json: bool) -> None:
+    """Explain the state of a bag's task."""
+    from vgrads.portal.cli.bags import commands
+
+    commands.explain(bag, _number(stated(task)), "", as_json)
+
+
+def explain_of_pool(pool: str, as_json: bool) -> None:
+    """Explain the last decision of a pool."""
+    from vgrads.portal.cli.pools import commands as pool_commands
+
+    pool_commands.explain(pool, None, as_json)
+
+
+def stated(task: str | None) -> str:
+    """Return a task's name. Raise InputError where it is missing."""
+    if task is None:
+        raise InputError("is missing", where="TASK")
+    return task
+
+
+def _number(task: str) -> int:
+    if not task.isascii() or not task.isdigit():
+        raise InputError(f"'{task}' is no number of a task of a bag", where="TASK")
+    return int(task)

@@ -1,0 +1,47 @@
+"""Run the failed tasks of a run again, and those that failed only because of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from vgrads.api.plans.planning import Planned
+from vgrads.kernel.documents import validate
+from vgrads.kernel.errors import InputError
+from vgrads.portal.cli.plans.planning import HowToPlan, plan_here
+from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.store import Store
+from vgrads.workflows.dag import Workflow
+from vgrads.workflows.sets import SetDocument, build_set
+
+
+def plan_again(run_id: str, tasks: Sequence[str]) -> Planned:
+    """Plan the set of a run that has ended, without the tasks that are done. ``tasks``: these run
+    again even if they are done. Raise InputError where nothing is left."""
+    with Store() as store:
+        run = store.get_run(run_id)
+        if run.state in GOES_ON:
+            raise InputError(
+                f"run '{run_id}' has not ended",
+                fix=f"vgrads resume {run_id} continues it, vgrads cancel {run_id} ends it",
+            )
+        record = RunRecord(store.engine, run_id)
+        setup, row = record.setup(), store.get_set(run.set_id)
+        directory = record.executions()[0].snapshot.workflow_set.directory
+    assert row is not None  # a run refers to its set
+    document = validate(SetDocument, json.loads(row.document), run_id)
+    workflow_set = build_set(document, _no_file, run_id, directory=directory)
+    planned = plan_here(
+        workflow_set, setup.catalog, None, setup.options.at, HowToPlan(again=tuple(tasks))
+    )
+    if not planned.snapshot.workflow_set.workflows:
+        raise InputError(
+            f"all tasks of run '{run_id}' are done",
+            fix="name the tasks to run again: vgrads retry RUN TASK",
+        )
+    return planned
+
+
+def _no_file(name: str, _times: Mapping[str, float], _format: str | None) -> Workflow:
+    raise InputError(f"names the file '{name}'; a stored set has none")

@@ -1,0 +1,1 @@
+"""Reading stored records with plain queries, without the classes of the tables."""

@@ -1,0 +1,75 @@
+"""Stored bags of tasks, as the commands and pages show them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
+
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.status import read_status
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.reading.reader import RecordReader, as_instant
+
+HERE = ""
+"""The owner of bags of the command line: they are managed by the user who runs the command."""
+ENDED = ("done", "failed", "cancelled")
+"""Terminal states of a bag."""
+
+
+@dataclass(frozen=True, slots=True)
+class BagEntry:
+    """A submitted bag of tasks, as stored; the fields are those of its table."""
+
+    id: str
+    dispatcher: str
+    number: int
+    name: str
+    owner: str
+    state: str
+    created: datetime
+    tasks: int
+    stop: str
+    summary: str
+
+
+_SELECT = f"SELECT {', '.join(field.name for field in fields(BagEntry))} FROM bag"
+
+
+def get_bag(reader: RecordReader, bag_id: str) -> BagEntry:
+    """Return one bag. Raise InputError if there is none."""
+    bags = _bags(reader, "WHERE id = :id", id=bag_id)
+    if not bags:
+        raise InputError(f"no bag '{bag_id}'", fix="list bags with 'vgrads bags status'")
+    return bags[0]
+
+
+def newest_bags(reader: RecordReader, owner: str | None = None, most: int = 200) -> list[BagEntry]:
+    """Return bags, newest first; of one owner, or of all."""
+    which = "" if owner is None else "WHERE owner = :owner"
+    values: dict[str, object] = {"most": most} | ({} if owner is None else {"owner": owner})
+    return _bags(reader, f"{which} ORDER BY created DESC, number DESC LIMIT :most", **values)
+
+
+def bags_of(reader: RecordReader, dispatcher: str) -> list[BagEntry]:
+    """Return the bags of a dispatcher, by number."""
+    return _bags(reader, "WHERE dispatcher = :dispatcher ORDER BY number", dispatcher=dispatcher)
+
+
+def unended_bags(reader: RecordReader) -> list[BagEntry]:
+    """Return the bags that are not terminal."""
+    names = ", ".join(f"'{state}'" for state in ENDED)
+    return _bags(reader, f"WHERE state NOT IN ({names})")
+
+
+def _bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
+    stored = [BagEntry(*row) for row in reader.rows(f"{_SELECT} {which}", **values)]
+    return [replace(bag, created=as_instant(bag.created)) for bag in stored]
+
+
+def bag_status(row: BagEntry) -> dict[str, Any]:
+    """Return a bag's last status from its dispatcher; empty where there is none yet."""
+    status = read_status(dispatcher_folder(row.dispatcher))
+    message = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
+    return next(message, {}) or dict(json.loads(row.summary))

@@ -1,0 +1,141 @@
+"""Sites of files and of the database: the choice of a catalogue, the locations of histories; what
+earlier runs observed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from vgrads.api.config import embedded_data, home
+from vgrads.api.queues.sites import THIS_MACHINE, this_machine
+from vgrads.kernel.documents import validate
+from vgrads.kernel.errors import InputError, SiteError
+from vgrads.portal.records.reading.reader import RecordReader, open_reader
+from vgrads.vgrid.acquisition import Acquisition
+from vgrads.vgrid.catalog import Catalog, Queue, build_catalog, load_catalog
+from vgrads.vgrid.documents import SitesDocument
+
+HERE = "database"
+
+
+def choose_catalog(file: Path | None) -> Catalog:
+    """Return the sites of a file; else those of the database, if it has any; else the embedded
+    ones.
+
+    A queue of the file that names no history gets the collected one of the queue of that name.
+    ``here``, where there is no such file, is this machine.
+    """
+    if file is not None and file.name == THIS_MACHINE and not file.is_file():
+        return this_machine()
+    if file is not None:
+        return with_collected(load_catalog(file))
+    return stored_catalog() or load_catalog(embedded_data() / "sites.toml")
+
+
+def only_site(name: str, file: Path | None) -> Catalog:
+    """Return a catalogue of one site. Raise InputError, with other places to look, for a missing
+    one."""
+    catalog = choose_catalog(file)
+    try:
+        return replace(catalog, sites=(catalog.site(name),))
+    except InputError as error:
+        if file is None:
+            error.fix += (
+                "; use '--sites FILE' for a site of a file, or store it with 'vgrads "
+                "sites add FILE'"
+            )
+        raise
+
+
+def stored_catalog() -> Catalog | None:
+    """Return the sites of the database, their histories written to files; None where there are
+    none."""
+    with open_reader() as reader:
+        sites = reader.rows("SELECT document FROM site ORDER BY name")
+        if not sites:
+            return None
+        links = reader.rows("SELECT document FROM link")
+        histories = reader.rows("SELECT site, queue, file, body FROM history")
+    folder = home() / "cache"
+    files = {(site, queue): _lay_out(file, body, folder) for site, queue, file, body in histories}
+    documents = [_with_histories(json.loads(document), files) for (document,) in sites]
+    parts = {"site": documents, "link": [json.loads(document) for (document,) in links]}
+    return build_catalog(validate(SitesDocument, parts, HERE), folder, HERE)
+
+
+def with_collected(catalog: Catalog) -> Catalog:
+    """Return a catalogue whose queues without a history have those of the database; unchanged where
+    the database is unavailable."""
+    if all(queue.history is not None for site in catalog.sites for queue in site.queues):
+        return catalog
+    try:
+        with open_reader() as reader:
+            return with_uploads(catalog, reader, only_missing=True)
+    except (SiteError, OSError):
+        return catalog
+
+
+def with_uploads(catalog: Catalog, reader: RecordReader, only_missing: bool = False) -> Catalog:
+    """Return a catalogue with the histories of the database in place of its own.
+
+    ``only_missing``: only for queues that name none.
+    """
+    folder = home() / "cache"
+    retained = set(reader.rows("SELECT site, queue FROM history"))
+
+    def with_its_own(site: str, queue: Queue) -> Queue:
+        if (site, queue.name) not in retained or (only_missing and queue.history is not None):
+            return queue
+        query = "SELECT file, body FROM history WHERE site = :site AND queue = :queue"
+        for file, body in reader.rows(query, site=site, queue=queue.name):
+            return replace(queue, history=str(folder / _lay_out(file, body, folder)))
+        return queue
+
+    sites = tuple(
+        replace(site, queues=tuple(with_its_own(site.name, queue) for queue in site.queues))
+        for site in catalog.sites
+    )
+    return replace(catalog, sites=sites)
+
+
+def _with_histories(site: dict[str, Any], files: dict[tuple[str, str], str]) -> dict[str, Any]:
+    """Return a site's document with the current paths of its histories."""
+    for queue in site.get("queue", ()):
+        queue["history"] = files.get((site["name"], queue["name"]))
+    return site
+
+
+def _lay_out(file: str, body: bytes, folder: Path) -> str:
+    """Write a history to a file in the cache, named after its content."""
+    name = f"{hashlib.sha256(body).hexdigest()[:16]}-{file}"
+    path = folder / name
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(body)
+        draft.replace(path)
+    return name
+
+
+def newest_acquisitions(reader: RecordReader, limit: int = 1000) -> list[Acquisition]:
+    """Return the newest slots of all sites."""
+    names = [field.name for field in fields(Acquisition)]
+    query = f"SELECT {', '.join(names)} FROM acquisition ORDER BY id DESC LIMIT :most"
+    stored = reader.rows(query, most=limit)
+    slots = [Acquisition(**dict(zip(names, row, strict=True))) for row in stored]
+    # SQLite has no truth values
+    return [replace(s, refused=bool(s.refused), broken=bool(s.broken)) for s in slots]
+
+
+def past_acquisitions() -> Sequence[Acquisition]:
+    """Return the observations of earlier runs; nothing where there is no database: planning works
+    without."""
+    try:
+        with open_reader() as reader:
+            return newest_acquisitions(reader)
+    except (SiteError, OSError):
+        return ()

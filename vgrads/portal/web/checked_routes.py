@@ -1,0 +1,136 @@
+"""Routes that check the caller's scope and the size of the body before any of it is read.
+
+FastAPI reads and parses a body before it resolves dependencies, on the event loop. So the scope is
+checked here first, bodies that the framework parses are small, and large ones are parsed in a
+thread (:func:`in_thread`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Message
+
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.access import Principal
+
+MOST_PARSED = 2**20
+"""Bytes of a body that the framework parses on the event loop."""
+SILENCE_S = 30.0
+"""Longest pause between parts of a body."""
+_CLOSE = {"Connection": "close"}  # the body is not read
+_SCOPES: dict[Callable[..., Any], str] = {}
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def requires(scope: str, dependency: Callable[..., Any]) -> None:
+    """Register the scope that a dependency requires."""
+    _SCOPES[dependency] = scope
+
+
+def authorise(request: Request, scope: str) -> Principal:
+    """Return the principal of a request. HTTPException 401 without one, 403 without the scope."""
+    result: Principal | None = request.scope["state"]["principal"]
+    if result is None:
+        raise HTTPException(
+            401,
+            "a token is needed: Authorization: Bearer …",
+            {"WWW-Authenticate": "Bearer", **_CLOSE},
+        )
+    if not result.may(scope):
+        raise HTTPException(403, f"the token does not have the scope '{scope}'", _CLOSE)
+    return result
+
+
+def required_scopes(dependant: Dependant) -> set[str]:
+    """Return the scopes that a route's dependencies require."""
+    own = {_SCOPES[dependant.call]} if dependant.call in _SCOPES else set()
+    return own.union(*map(required_scopes, dependant.dependencies))
+
+
+class CheckedRoute(APIRoute):
+    """A route with these checks."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle, scopes = super().get_route_handler(), sorted(required_scopes(self.dependant))
+        most = MOST_PARSED if self.body_field is not None else None
+
+        async def checked(request: Request) -> Response:
+            for scope in scopes:
+                authorise(request, scope)
+            if most is not None:
+                request = Request(request.scope, bounded(request.receive, most))
+            return await handle(request)
+
+        return checked
+
+
+def bounded(
+    receive: Callable[[], Awaitable[Message]], most: int, silence_s: float = SILENCE_S
+) -> Callable[[], Awaitable[Message]]:
+    """Wrap ``receive`` with a limit of ``most`` bytes. HTTPException 413 for more, 408 if the rest
+    of the body does not come within ``silence_s`` of its last part."""
+    came, is_whole = 0, False
+
+    async def limited() -> Message:
+        nonlocal came, is_whole
+        if is_whole:  # waits for the end of the connection
+            return await receive()
+        try:
+            async with asyncio.timeout(silence_s):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"body: nothing came for {silence_s:.0f} s", _CLOSE) from None
+        came += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+        if came > most:
+            raise HTTPException(413, f"body: at most {most} bytes", _CLOSE)
+        return message
+
+    return limited
+
+
+def kind_of(content_type: str) -> str:
+    """Return ``json`` or ``yaml``. Raise InputError for types that a form of another site's page
+    could send."""
+    match = re.fullmatch(
+        r"(?:application|text)/(?:[\w.-]+\+)?(?:x-)?(json|yaml)",
+        content_type.partition(";")[0].strip(),
+    )
+    if match is None:
+        raise InputError("must be application/json or application/yaml", where="Content-Type")
+    return match[1]
+
+
+async def in_thread(model: type[_Model], request: Request) -> _Model:
+    """Read a JSON body and check it in a thread. RequestValidationError if it is not valid."""
+    if kind_of(request.headers.get("content-type", "")) != "json":
+        raise InputError("must be application/json", where="Content-Type")
+    body = await request.body()
+
+    def check() -> _Model:
+        try:
+            return model.model_validate_json(body)
+        except ValidationError as error:
+            problems = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+            raise RequestValidationError(problems) from error
+
+    return await run_in_threadpool(check)
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of a route whose body is read by :func:`in_thread`."""
+    reference = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {"application/json": {"schema": reference}}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,0 +1,205 @@
+"""Learned records of tasks, each once, the newest of every kind at every machine.
+
+It is a value: learning the same records again, or in other portions, gives the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from math import inf, isfinite, log
+from typing import Any
+
+import numpy as np
+
+from vgrads.kernel.errors import InputError
+from vgrads.traces.task_record import TaskRecord
+
+NEWEST = 64
+"""Records kept of each kind at each machine: the newest; more would not change a plan."""
+APART, SURE, ENOUGH = 10.0, 4.0, 3
+"""Times do not belong together if geometric means, of seconds and of seconds per byte, differ by
+this factor, and by this many standard errors, with this many records of each workflow."""
+_NAMES = frozenset(field.name for field in fields(TaskRecord))
+_FIX = "join or separate kinds with --map, e.g. '--map {}/{}=OTHER'"
+
+
+@dataclass(frozen=True)
+class TaskHistory:
+    """Records in a fixed order: by kind, machine, and from old to new."""
+
+    records: tuple[TaskRecord, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the names, sorted."""
+        return tuple(sorted({record.kind for record in self.records}))
+
+    def by_kind(self) -> dict[str, tuple[TaskRecord, ...]]:
+        """Return the records of every kind, in order of kind names."""
+        results: dict[str, list[TaskRecord]] = {}
+        for record in self.records:
+            results.setdefault(record.kind, []).append(record)
+        return {kind: tuple(results[kind]) for kind in sorted(results)}
+
+    def of(self, kind: str) -> tuple[TaskRecord, ...]:
+        """Return the records of one kind."""
+        return tuple(record for record in self.records if record.kind == kind)
+
+
+def learn(history: TaskHistory, records: Iterable[TaskRecord]) -> TaskHistory:
+    """Return the history with ``records`` added. Raise InputError for an impossible record, or for
+    a kind that mixes two tools."""
+    fresh = [_checked(record) for record in records]
+    groups: dict[tuple[str, str], dict[TaskRecord, None]] = {}
+    for record in (*history.records, *fresh):
+        groups.setdefault((record.kind, record.machine), {})[record] = None
+    task_records = [
+        record for key in sorted(groups) for record in sorted(groups[key], key=_age)[-NEWEST:]
+    ]
+    whole = TaskHistory(tuple(task_records))
+    kinds = whole.by_kind()
+    for kind in sorted({record.kind for record in fresh}):
+        _check_mixed(kind, kinds[kind])
+    return whole
+
+
+def forget(history: TaskHistory, kind: str) -> TaskHistory:
+    """Return the history without one kind. Raise InputError if it has no records."""
+    rest = tuple(record for record in history.records if record.kind != kind)
+    if len(rest) == len(history.records):
+        raise InputError("no run times are recorded for this kind of task", where=kind)
+    return TaskHistory(rest)
+
+
+def mapped(records: Iterable[TaskRecord], mapping: Mapping[str, str]) -> tuple[TaskRecord, ...]:
+    """Return the records with kinds renamed: a key is a kind, or ``workflow/kind``, which has
+    precedence."""
+    results = []
+    for record in records:
+        name = mapping.get(
+            f"{record.workflow}/{record.kind}", mapping.get(record.kind, record.kind)
+        )
+        results.append(replace(record, kind=name) if name != record.kind else record)
+    return tuple(results)
+
+
+def to_json(history: TaskHistory) -> str:
+    """Return a document from which :func:`from_json` restores exactly this; fields at their
+    defaults are omitted."""
+    plain = TaskRecord(kind="", seconds=0.0)
+    rows = [
+        {
+            name: value
+            for name, value in asdict(record).items()
+            if name in ("kind", "seconds") or value != getattr(plain, name)
+        }
+        for record in history.records
+    ]
+    return json.dumps({"version": 1, "records": rows}, allow_nan=False)
+
+
+def from_json(text: str) -> TaskHistory:
+    """Read the output of :func:`to_json`. Raise InputError for anything else."""
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"is not valid JSON: {error}", where="run times") from None
+    rows = document.get("records") if isinstance(document, dict) else None
+    if not isinstance(rows, list) or document.get("version") != 1:
+        raise InputError("is not a document of run times, version 1", where="run times")
+    return learn(TaskHistory(), [_record(row, number) for number, row in enumerate(rows)])
+
+
+def _record(row: object, number: int) -> TaskRecord:
+    place = f"run times: records[{number}]"
+    if not isinstance(row, dict) or not {"kind", "seconds"} <= set(row) <= _NAMES:
+        raise InputError("is not a record of a task", where=place)
+    if not all(isinstance(value, str | int | float) for value in row.values()):
+        raise InputError("a field of a record must be a string or a number", where=place)
+    return TaskRecord(**row)
+
+
+def _age(record: TaskRecord) -> tuple[float, str]:
+    """Return a sort key, old to new; without a time, and at the same one, in an order that depends
+    on the record alone."""
+    return (-inf if record.ended_at_s is None else record.ended_at_s, repr(record))
+
+
+def _checked(record: TaskRecord) -> TaskRecord:
+    numbers = {
+        "seconds": record.seconds,
+        "input_bytes": record.input_bytes,
+        "memory_bytes": record.memory_bytes,
+        "cpu_seconds": record.cpu_seconds,
+        "procs": record.procs,
+    }
+    if not record.kind:
+        raise InputError("a record needs the kind of its task", where=record.task or record.run)
+    for name, value in numbers.items():
+        if value is None:
+            continue
+        least = 1 if name == "procs" else 0
+        if isinstance(value, str) or not isfinite(value) or value < least:
+            raise InputError(
+                f"must be a number of at least {least}, not {value}", where=f"{record.kind}: {name}"
+            )
+    return record
+
+
+def _check_mixed(kind: str, records: tuple[TaskRecord, ...]) -> None:
+    """Raise InputError where two workflows use one name for different programs."""
+    flows: dict[str, list[TaskRecord]] = {}
+    for record in records:
+        if record.workflow:
+            flows.setdefault(record.workflow, []).append(record)
+    names = sorted(flows)
+    for at, name in enumerate(names):
+        for other in names[at + 1 :]:
+            tools = _tools(flows[name]), _tools(flows[other])
+            if all(tools):
+                if not tools[0] & tools[1]:
+                    text = (
+                        f"({', '.join(sorted(tools[0]))}) and {other} "
+                        f"({', '.join(sorted(tools[1]))}) run different tools"
+                    )
+                    raise _mixed(kind, name, text)
+            elif _apart(flows[name], flows[other]):
+                raise _mixed(kind, name, f"and {other} have run times that do not belong together")
+
+
+def _mixed(kind: str, name: str, text: str) -> InputError:
+    return InputError(f"under this name, {name} {text}", where=kind, fix=_FIX.format(name, kind))
+
+
+def _tools(records: list[TaskRecord]) -> set[str]:
+    return {record.tool for record in records if record.tool}
+
+
+def _apart(task_records: list[TaskRecord], other: list[TaskRecord]) -> bool:
+    """Return True where neither seconds nor seconds per byte could be of one program, see
+    ``APART``."""
+    verdicts = [_far(_logs(task_records, False), _logs(other, False))]
+    if all(record.input_bytes for record in (*task_records, *other)):
+        verdicts.append(_far(_logs(task_records, True), _logs(other, True)))
+    return all(verdicts)
+
+
+def _logs(records: list[TaskRecord], per_byte: bool) -> list[float]:
+    return [
+        log(r.seconds) - (log(r.input_bytes) if per_byte and r.input_bytes else 0.0)
+        for r in records
+        if r.finished and r.seconds > 0
+    ]
+
+
+def _far(values: list[float], other: list[float]) -> bool:
+    """Return True where Welch's statistic is beyond ``SURE``, and means are beyond ``APART``."""
+    if min(len(values), len(other)) < ENOUGH:
+        return False
+    apart = abs(float(np.mean(values) - np.mean(other)))
+    error = float(
+        np.sqrt(np.var(values, ddof=1) / len(values) + np.var(other, ddof=1) / len(other))
+    )
+    return apart > log(APART) and apart > SURE * error
