@@ -28,6 +28,8 @@ class PilotReports:
         for slot in slots:
             polling = self._polling.get(place(slot)) if states[slot] < SlotState.READY else None
             if polling is not None and polling.reports is not None and polling.reports(slot):
+                # the same slot may be requested again, and then waits from the beginning
+                self._unheard.pop(slot, None)
                 now = self._clock.now()
                 ready.append(SlotUpdate(at_s=now, slot=slot, state=SlotState.READY))
         return ready

@@ -172,9 +172,13 @@ class Sites:
             pending.discard(slot)
             self._states.pop(slot, None)
             failed = SlotStatus(
-                id=slot, state=SlotState.FAILED, since_s=self._clock.now(), reason=str(error)
+                id=slot,
+                state=SlotState.FAILED,
+                since_s=self._clock.now(),
+                reason=str(error),
+                permanent=not closing,
             )
-            return [_update(replace(failed, permanent=not closing), slot)]
+            return [_update(failed, slot)]
         pending.discard(slot)
         self._silent.record_answer(site)
         self._to_look.add(site)  # effects of the request show at once, or later

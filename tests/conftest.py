@@ -17,6 +17,7 @@ from tests import leftovers, scheduling
 from tests.leftovers import nothing_is_left
 from tests.services.fixtures import gridengine_site, slurm_site
 from vgrads.portal.main import main
+from vgrads.portal.records.store import Store
 
 __all__ = ["gridengine_site", "nothing_is_left", "slurm_site"]  # fixtures
 
@@ -52,6 +53,14 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     """After all workers have ended."""
     yield
     leftovers.end(session)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Store]:
+    """The database of a home of this test."""
+    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
+    with Store() as opened:
+        yield opened
 
 
 @dataclass(frozen=True)

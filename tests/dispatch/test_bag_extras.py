@@ -22,7 +22,6 @@ from vgrads.kernel.extras import MissingExtraError
 from vgrads.policies.policy import Policy
 from vgrads.portal.jobs.bags import Crew, submit
 from vgrads.portal.records.bags import BagStore
-from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import load_catalog
 
 STRICT = "name: strict\ncommands: ['echo a', 'echo b']\npolicy: {Rank: Host.Memory}\n"
@@ -36,13 +35,6 @@ def without_library(monkeypatch):
 
 def by_name(status):
     return {bag["name"]: bag for bag in status["bags"]}
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
-    with Store() as store:
-        yield store
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@ a failed run is retried over REST and from its page."""
 
 import json
 import re
+from functools import partial
 
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.portal.serving import serving
+from tests.portal.serving import bearer, serving
 from tests.waiting import until
 from vgrads.api.pools.document import PoolDocument
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
@@ -28,13 +29,6 @@ BAG = 'name: sweep\ncommand: "echo of the bag {n}"\nparameters: {n: [1, 2]}\n'
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
-    with Store() as store:
-        yield store
-
-
-@pytest.fixture
 def client(store, tmp_path):
     """A service that asks for tokens, with a site that is open to ann."""
     (tmp_path / "sites.toml").write_text(SITE)
@@ -51,11 +45,7 @@ def client(store, tmp_path):
 
 @pytest.fixture
 def token(store):
-    def create(user, *scopes):
-        secret = AccessControl(store.engine).create(user, scopes, 3600.0)[0]
-        return {"Authorization": f"Bearer {secret}"}
-
-    return create
+    return partial(bearer, store)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.execution_plan import spec_id
 from vgrads.execmgr.core.journal import MemoryJournal, fold
 from vgrads.execmgr.core.states import SiteSilent, SlotRequestedAgain
+from vgrads.execmgr.engines.base import SitePolling
+from vgrads.execmgr.pilot_reports import PilotReports
 from vgrads.execmgr.runner import Runner
 from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import SimClock
@@ -115,3 +117,21 @@ def test_a_slot_is_not_requested_again_before_the_old_slot_is_released():
     result = {news.slot: news.state for news in sites.news(slots)}
     assert result["old"] == SlotState.QUEUED
     assert site.calls == [("cancel", "r.old"), ("cancel", "r.other"), ("submit", "r.old.again1")]
+
+
+def test_a_slot_requested_again_waits_for_its_pilot_from_the_beginning():
+    """Its site said that it was ready before its first pilot reported; that was long ago."""
+    clock, reporting = SimClock(), set()
+    polling = SitePolling(reports=reporting.__contains__, patience_s=180.0)
+    pilots = PilotReports(clock, {"far": polling})
+    ready = SlotStatus(id="s", state=SlotState.READY, since_s=0.0)
+    assert pilots.confirmed("far", "s", ready).state == SlotState.GRANTED
+    reporting.add("s")
+    (update,) = pilots.ready(["s"], {"s": SlotState.GRANTED}, lambda _slot: "far")
+    assert update.state == SlotState.READY
+    reporting.clear()
+    clock.advance_to(500.0)
+    assert pilots.confirmed("far", "s", ready).state == SlotState.GRANTED
+    clock.advance_to(700.0)
+    late = pilots.confirmed("far", "s", ready)
+    assert late.state == SlotState.FAILED and late.permanent

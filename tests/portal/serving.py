@@ -14,6 +14,8 @@ from tests import leftovers
 from tests.ports import free_ports
 from tests.waiting import until
 from vgrads.portal.client import Client
+from vgrads.portal.records.access import AccessControl
+from vgrads.portal.records.store import Store
 
 LEAD = {
     "name": "lead",
@@ -27,6 +29,12 @@ SMALL = {
     "deadline": "1h",
     "workflows": [{"name": "w", "tasks": [{"id": "a", "runtime_s": 60}]}],
 }
+
+
+def bearer(store: Store, user: str = "ann", *scopes: str) -> dict[str, str]:
+    """Headers of a request with a new token; its scope is ``submit`` unless stated."""
+    secret, _ = AccessControl(store.engine).create(user, scopes or ["submit"], 3600.0)
+    return {"Authorization": f"Bearer {secret}"}
 
 
 class Served:

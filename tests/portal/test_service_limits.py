@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import DATA
-from tests.portal.serving import SMALL
+from tests.portal.serving import SMALL, bearer
 from tests.portal.test_live import state
 from tests.waiting import until
 from vgrads.execmgr.engines.agents import AgentEngine
@@ -23,7 +23,6 @@ from vgrads.portal.charts.gantt import render_html
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.jobs.webhook import Webhook
 from vgrads.portal.records.access import AccessControl
-from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.guard import COOKIE, RequestLimits
 from vgrads.portal.web.service import Bounds
@@ -32,13 +31,6 @@ from vgrads.portal.web.settings import load_settings
 from vgrads.vgrid.catalog import load_catalog
 
 LOCAL_SITE = '[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n'
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
-    with Store() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -56,11 +48,6 @@ def make(store):
     yield application
     for client in opened:
         client.__exit__(None, None, None)
-
-
-def bearer(store, user="ann", *scopes):
-    secret, _ = AccessControl(store.engine).create(user, scopes or ["submit"], 3600.0)
-    return {"Authorization": f"Bearer {secret}"}
 
 
 def test_nothing_of_a_body_is_read_before_authentication(make, store):

@@ -15,11 +15,11 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from tests.conftest import DATA
-from tests.portal.serving import SMALL, Served
+from tests.portal.serving import SMALL, Served, bearer
 from tests.waiting import until
 from vgrads.portal.connections import MOST_OF_ADDRESS, ConnectionLimits, connections_with
 from vgrads.portal.jobs.supervisor import Places
-from vgrads.portal.records.access import AccessControl, Principal
+from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.store import Store
@@ -34,22 +34,10 @@ RUN = "run-0123456789"
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
-    with Store() as opened:
-        yield opened
-
-
-@pytest.fixture
 def app(store):
     bounds = Bounds(places=Places(planners=0))
     limits = RequestLimits(tokens=True, at_once=3)
     return make_app(store, load_catalog(DATA / "sites.toml"), bounds, limits)
-
-
-def bearer(store, user="ann", *scopes):
-    secret, _ = AccessControl(store.engine).create(user, scopes or ["submit"], 3600.0)
-    return {"Authorization": f"Bearer {secret}"}
 
 
 def status_of(app, method, path, headers, receive):

@@ -106,9 +106,9 @@ class PoolLedger:
         numbers. An earlier owner's pool of the same name is another pool."""
         query = select(MomentRow).where(col(MomentRow.pool) == pool).order_by(col(MomentRow.id))
         with Session(self._engine) as session:
-            now = session.get(PoolRow, pool)
+            present = session.get(PoolRow, pool)
             rows = [(row.at_s, json.loads(row.body)) for row in session.execute(query).scalars()]
-        owner = now.owner if now else self._owner or LOCAL
+        owner = present.owner if present else self._owner or LOCAL
         return [(at_s, moment) for at_s, moment in rows if moment.pop("owner", LOCAL) == owner]
 
     def _counts(self, row: ManagerRow | PoolRow, now_s: float) -> bool:
