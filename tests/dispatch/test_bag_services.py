@@ -81,7 +81,7 @@ def agents(site_variable):
     return {pid: node for pid, node in result.items() if parent_of(pid) not in result}
 
 
-def one_per_node(nodes):
+def agent_per_node(nodes):
     """The agent of each node: what a killed agent had just forked may outlive it for a moment."""
     return list({node: pid for pid, node in nodes.items()}.values())
 
@@ -121,7 +121,7 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
         lambda: len(set(agents("SLURM_JOB_ID").values())) == 4 and (tmp_path / "ran").exists(),
         lambda: read_config(tmp_path),
     )
-    first, second, *others = one_per_node(agents("SLURM_JOB_ID"))
+    first, second, *others = agent_per_node(agents("SLURM_JOB_ID"))
     for pid in (first, second):
         os.kill(pid, signal.SIGKILL)
     run.send_signal(signal.SIGKILL)

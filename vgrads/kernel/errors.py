@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
+INTERNAL_ERROR = 70
+"""Exit status of a command that ends by a fault of vgrads itself."""
+
 
 class VgradsError(Exception):
     """Root of all errors that a user may see; ``exit_code`` is the command's exit status."""

@@ -13,7 +13,7 @@ from importlib import import_module
 
 import typer
 
-from vgrads.kernel.errors import SiteError, VgradsError
+from vgrads.kernel.errors import INTERNAL_ERROR, SiteError, VgradsError
 from vgrads.portal.cli.options import app
 
 COMMANDS = {
@@ -32,7 +32,7 @@ COMMANDS = {
 }
 """Modules of ``vgrads.portal``, and the commands and groups that importing each of them adds to the
 application, in this order. A group may have commands of several."""
-_INTERRUPTED, _OWN_FAULT = 130, 70
+_INTERRUPTED = 130
 _GARBAGE = 100_000
 """New objects between garbage collections: nearly all objects of a command live until its end, and
 a collection after every 700 took a tenth of the time."""
@@ -94,7 +94,7 @@ def _own_fault(error: Exception) -> int:
         f"{' '.join(str(error).split())[:300]}\n"
         f"vgrads: please report it and attach {retained.name}\n"
     )
-    return _OWN_FAULT
+    return INTERNAL_ERROR
 
 
 def _usage_error(error: Exception) -> int | None:

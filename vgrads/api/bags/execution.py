@@ -4,8 +4,10 @@ time."""
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +38,7 @@ from vgrads.execmgr.engines.base import Pilot, SitePolling
 from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.watchdog import Watchdog
 from vgrads.vgrid.catalog import Catalog, Site
 
 Watch = Callable[[dict[str, Any]], None]
@@ -120,17 +123,21 @@ class BagWork:
         port = await self._listen(manager, "0.0.0.0" if away else "127.0.0.1", keys)
         fleet = self._fleet(manager, keys, port, clock, bags.documents)
         control = partial(self._control, manager, fleet, bags, report)
+        self._watchdog = Watchdog(self.rules.stuck_s, self._stuck)
         self._dispatcher = Dispatcher(manager, fleet, control, bags.grow)
         for number in numbers:
             bags.take_on(number)
         if self.extension is not None:
             self.extension.begin(self.run, port, keys)
-        try:
-            await self._dispatcher.run()
-        finally:
-            if self.extension is not None:
-                self.extension.end()
-        self.watch(report.report(manager, fleet, "ended", self._status()))
+        # in a thread, other work shares the process, which must not be ended
+        alone = threading.current_thread() is threading.main_thread()
+        with self._watchdog.watching() if alone else nullcontext():
+            try:
+                await self._dispatcher.run()
+            finally:
+                if self.extension is not None:
+                    self.extension.end()
+            self.watch(report.report(manager, fleet, "ended", self._status()))
         return self._dispatcher
 
     def end(self) -> None:
@@ -216,9 +223,10 @@ class BagWork:
     ) -> bool:
         control_requests = self.control_requests()
         fresh = [n for n in control_requests.new if n not in bags and n not in manager.state.bags]
-        for number in fresh:
-            bags.open(number)
-            bags.take_on(number)
+        with self._watchdog.paused() if fresh else nullcontext():
+            for number in fresh:
+                bags.open(number)
+                bags.take_on(number)
         if fresh:
             fleet.ask_at(places_of(self.catalog, bags.documents))
         for number, why in control_requests.stops.items():
@@ -234,6 +242,13 @@ class BagWork:
         if over and self.extension is not None:
             self.extension.end()  # before agents leave: they are needed elsewhere
         return over
+
+    def _stuck(self) -> str:
+        return (
+            f"dispatcher {self.run}: its loop made no progress for {self.rules.stuck_s:.0f} s and "
+            "is ended; agents work on, and the next dispatcher continues (a service starts it; "
+            f"after a command: vgrads bags resume {self.run}). What each thread was doing:"
+        )
 
     def _status(self) -> dict[str, Any]:
         return self.extension.status() if self.extension else {}

@@ -24,8 +24,10 @@ class AgentReply:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Rules of assignment. ``lost_s``: an agent without a heartbeat for this long is lost."""
+    """Rules of assignment. ``lost_s``: an agent without a heartbeat for this long is lost;
+    ``stuck_s``: a dispatcher whose loop makes no progress for this long is ended."""
 
     policy: str = "fair-share"
     in_hand_s: float = 0.1
     lost_s: float = 60.0
+    stuck_s: float = 30.0

@@ -1,0 +1,82 @@
+"""A dispatcher whose loop makes no progress is ended, and the next one continues its work."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import ROOT
+from tests.dispatch.test_bag_work import ends
+from vgrads.api.queues.sites import this_machine
+from vgrads.dispatch.document import load_bag
+from vgrads.kernel.errors import INTERNAL_ERROR
+from vgrads.kernel.watchdog import SilentTime, Watchdog
+from vgrads.portal.jobs.bags import submit
+
+BAG = 'name: sweep\ncommand: "sleep .1; echo {n}"\nparameters: {n: {range: [1, 41]}}\n'
+HANGS = """
+import threading
+from vgrads.api.queues.sites import this_machine
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.portal.jobs.bags import Crew
+from vgrads.portal.records.store import Store
+
+def watch(status):
+    if any(bag["done"] for bag in status["bags"]):
+        threading.Event().wait()  # in the loop, for ever
+
+with Store() as store:
+    Crew(store, "bag-0", this_machine(), Rules(stuck_s=1.0), watch=watch, own=True).carry_out()
+"""
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 100.0), st.booleans()), max_size=60))
+def test_time_in_which_the_process_was_stopped_is_not_counted(steps):
+    """However long a step, it is no silence: the process could do nothing."""
+    now_s, beats, silent = 0.0, 0, SilentTime(0.0)
+    expected_s = 0.0
+    for step_s, beat in steps:
+        now_s += step_s
+        beats += beat
+        counted_s = step_s if step_s <= 3.0 else 0.0
+        expected_s = 0.0 if beat else expected_s + counted_s
+        assert abs(silent.update(now_s, beats) - expected_s) < 1e-6
+
+
+def test_a_loop_without_progress_is_reported_and_a_long_step_is_not():
+    silent = SilentTime(1000.0)
+    assert [silent.update(1000.0 + s, 0) for s in (1, 2, 3)] == [1.0, 2.0, 3.0]
+    assert silent.update(5000.0, 0) == 3.0
+    assert silent.update(5001.0, 1) == 0.0
+
+
+def test_what_may_take_long_is_not_watched():
+    ended, until_then = threading.Event(), []
+
+    async def hang():
+        watchdog = Watchdog(0.1, lambda: "stuck", lambda _message: ended.set())
+        with watchdog.watching():
+            with watchdog.paused():
+                until_then.append(ended.wait(0.5))
+            ended.wait(10.0)
+
+    asyncio.run(hang())
+    assert until_then == [False] and ended.is_set()
+
+
+def test_a_bag_whose_dispatcher_hangs_is_finished_by_the_next(store, write, vgrads):
+    path = write("bag.yaml", BAG)
+    row = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
+    hung = subprocess.run(
+        [sys.executable, "-c", HANGS], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert hung.returncode == INTERNAL_ERROR, hung.stderr
+    assert "made no progress for 1 s" in hung.stderr and "vgrads bags resume bag-0" in hung.stderr
+    assert "in watch" in hung.stderr  # where it hangs
+    answer = vgrads("bags", "resume", row.id)
+    assert answer.code == 0, answer.err
+    done = [end["task"] for end in ends(vgrads, row.id) if end["code"] == 0]
+    assert sorted(done) == list(range(40))  # each committed once
