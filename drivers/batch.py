@@ -21,6 +21,7 @@ from vgrads.drivers.pilot import (
     environment_exports,
     marks_command,
     parse_marks,
+    pilot_of,
     slot_script,
 )
 from vgrads.drivers.shell import here_document
@@ -121,7 +122,7 @@ class BatchDriver(LedgerDriver):
         if not spec.every_node or not spec.pilot:
             return None
         if spec.nodes == 1:
-            return only_node(spec.pilot)
+            return only_node(pilot_of(spec))
         return self._dialect.launch(spec, environment_exports(spec))
 
     def _look(self, slots: Sequence[str]) -> None:

@@ -23,8 +23,10 @@ from vgrads.drivers.api import (
     Survey,
     mark,
 )
+from vgrads.drivers.every_node import KEY
 from vgrads.drivers.ledger import LedgerDriver
 from vgrads.drivers.pilot import environment_exports
+from vgrads.drivers.shell import quote
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import billed_s
@@ -326,6 +328,8 @@ def user_data(spec: SlotSpec) -> str:
     """Return the script that an instance runs after booting; SiteError if it is too long for
     EC2."""
     exports = environment_exports(spec)
+    if KEY in spec.environment:  # the script's process becomes the agent, which hides it
+        exports += f"\nexport {KEY}={quote(spec.environment[KEY])}"
     if spec.every_node:
         exports += f"\nexport VGRADS_NODE=0 VGRADS_NODES={spec.nodes}"
         exports += _WHICH_NODE if spec.nodes > 1 else ""

@@ -13,6 +13,17 @@ from dataclasses import dataclass
 
 from vgrads.drivers.shell import here_document, quote
 
+KEY = "VGRADS_HOST_KEY"
+"""The variable of a slot's key. Scripts pass it on standard input or in a file: the environments of
+``timeout`` and ``srun`` are readable while they run."""
+READ_KEY = f"read -r {KEY}\nexport {KEY}\nexec </dev/null\n"
+_READ_KEY_FILE = f"""\
+{KEY}=$(cat "$0.key") || exit 1
+export {KEY}
+: >"$0.$1.read"
+# the last node that has read it removes it
+[ "$(ls "$0".*.read | wc -l)" -lt "$2" ] || rm -f "$0.key" "$0".*.read
+"""
 _HERE = "export VGRADS_NODE={node} VGRADS_NODES={nodes}"
 _NODE_SCRIPT = """\
 {exports}
@@ -32,13 +43,14 @@ exit "$worst"
 SRUN = (
     "srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --overlap --export=ALL "
     "--kill-on-bad-exit=0 --wait=0 "
-    "--mpi=none --cpu-bind=none --input=none --quiet"
+    "--mpi=none --cpu-bind=none --input=all --quiet"
 )
 """Runs in parallel to the script's own step, with all resources of the job on a node; a failed node
 ends no other.
 
 ``--overlap``: since 20.11 a step has exclusive processors, and another step would wait for ever.
-Steps do not request processors by ``-c``, which since 22.05 would confine them to those.
+``--input=all``: each node reads the key. Steps do not request processors by ``-c``, which since
+22.05 would confine them to those.
 """
 PBSDSH = """\
 nodes=$(sort -u "$PBS_NODEFILE" | grep -c .)
@@ -77,11 +89,13 @@ done
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """Start of a pilot in a slot's script: ``words`` of the shell, after the lines in
-    ``prepare``."""
+    ``prepare``. ``key_file``: the pilots read the slot's key from a file, not from the standard
+    input of ``words``."""
 
     words: str
     prepare: str = ""
     tidy: str = ""
+    key_file: bool = False
 
 
 def alone(pilot: str, exports: str = "") -> Launch:
@@ -105,13 +119,18 @@ def by_environment(launcher: str, index: str, pilot: str, nodes: int) -> Launch:
     )
 
 
-def by_file(launcher: str, exports: str, pilot: str, name: str) -> Launch:
+def by_file(launcher: str, exports: str, pilot: str, name: str, key: str) -> Launch:
     """Start the pilot through a launcher that passes nothing on; all nodes must see the folder of
-    the marks."""
-    body = _NODE_SCRIPT.format(exports=exports, pilot=quote(pilot))
+    the marks. ``key``: of the slot, in a file of its own, which is removed once all have read it;
+    empty: none."""
+    read_key = _READ_KEY_FILE if key else ""
+    body = _NODE_SCRIPT.format(exports=exports + f"\n{read_key}".rstrip(), pilot=quote(pilot))
     written = here_document(f"( umask 077; cat >{name}.node )", body)
+    if key:
+        written += here_document(f"( umask 077; cat >{name}.node.key )", key)
     return Launch(
         words=f'/bin/sh -c {quote(launcher + _WAIT)} vgrads "$NODE_SCRIPT"',
         prepare=f'NODE_SCRIPT="$PWD/{name}.node"\n{written}',
-        tidy='rm -f "$NODE_SCRIPT" "$NODE_SCRIPT.code"\n',
+        tidy='rm -f "$NODE_SCRIPT" "$NODE_SCRIPT.code" "$NODE_SCRIPT.key" "$NODE_SCRIPT".*.read\n',
+        key_file=True,
     )

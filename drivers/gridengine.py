@@ -13,7 +13,7 @@ from datetime import datetime
 
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
 from vgrads.drivers.dialect import JobReport, JobSubmission
-from vgrads.drivers.every_node import QRSH, Launch, by_file
+from vgrads.drivers.every_node import KEY, QRSH, Launch, by_file
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
 
@@ -65,7 +65,8 @@ class GridEngine:
         return printed.strip().splitlines()[-1]
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:
-        return by_file(QRSH, exports, spec.pilot, mark(spec.id))
+        key = spec.environment.get(KEY, "")
+        return by_file(QRSH, exports, spec.pilot, mark(spec.id), key)
 
     def listing(self) -> str:
         return 'qstat -xml -u "$(id -un)"'

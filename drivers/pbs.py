@@ -14,7 +14,7 @@ from typing import Any
 
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
 from vgrads.drivers.dialect import JobReport, JobSubmission
-from vgrads.drivers.every_node import PBSDSH, Launch, by_file
+from vgrads.drivers.every_node import KEY, PBSDSH, Launch, by_file
 from vgrads.drivers.gridengine import forgiving, local_time
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
@@ -78,7 +78,8 @@ class Pbs:
         return printed.strip().splitlines()[-1]
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:
-        return by_file(PBSDSH, exports, spec.pilot, mark(spec.id))
+        key = spec.environment.get(KEY, "")
+        return by_file(PBSDSH, exports, spec.pilot, mark(spec.id), key)
 
     def listing(self) -> str:
         """OpenPBS keeps ended jobs in its history, Torque for ``keep_completed`` seconds."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgrads.drivers.api import SlotSpec, SlotState, mark
-from vgrads.drivers.every_node import Launch, alone
-from vgrads.drivers.shell import quote
+from vgrads.drivers.every_node import KEY, READ_KEY, Launch, alone
+from vgrads.drivers.shell import here_document, quote
 
 TIMED_OUT = 124
 """Exit status of ``timeout`` at the time limit."""
@@ -36,7 +36,7 @@ cd "$D" || exit 1
 ( set -C; : >{name}.state ) 2>/dev/null || exit 0
 find . -name 'vg-*' -mtime +{retention_days} -exec rm -f {{}} + 2>/dev/null
 echo ready >>{name}.state
-{prepare}( cd "$HOME" && exec timeout -k 10 {seconds} {words} ) >{name}.out 2>&1 </dev/null
+{prepare}( cd "$HOME" && exec timeout -k 10 {seconds} {words} ) >{name}.out 2>&1 {input}
 code=$?
 {tidy}said=$(tail -n 40 {name}.out | tr -d '\\000' | LC_ALL=C grep -Ev {no_words} |
   tail -n 1 | cut -c 1-300)
@@ -78,11 +78,12 @@ class Mark:
 
 def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> str:
     """Return the script of a slot for the batch system; ``launch``: how its pilot starts there."""
-    exports = environment_exports(spec)
     seconds = max(1, round(spec.duration_s))
-    launch = launch or alone(spec.pilot or f"exec sleep {seconds + 60}")
+    launch = launch or alone(pilot_of(spec) if spec.pilot else f"exec sleep {seconds + 60}")
+    key = spec.environment.get(KEY)
     return _TEMPLATE.format(
-        exports=exports,
+        exports=environment_exports(spec),
+        input=here_document("", key).strip() if key and not launch.key_file else "</dev/null",
         folder=folder_word(folder),
         name=mark(spec.id),
         seconds=seconds,
@@ -94,10 +95,16 @@ def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> st
     )
 
 
+def pilot_of(spec: SlotSpec) -> str:
+    """Return the command of the slot's pilot, which first reads the key from standard input."""
+    return READ_KEY + spec.pilot if spec.pilot and KEY in spec.environment else spec.pilot or ""
+
+
 def environment_exports(spec: SlotSpec) -> str:
-    """Return lines that export the slot's environment; ValueError for a name that no shell
-    accepts."""
+    """Return lines that export the slot's environment, without its key; ValueError for a name that
+    no shell accepts."""
     environment = {**spec.environment, "VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
+    environment.pop(KEY, None)
     for key in environment:
         if not key.isidentifier() or not key.isascii():
             raise ValueError(f"not a valid name of an environment variable: {key!r}")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey
 from vgrads.drivers.dialect import JobReport, JobSubmission
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
+from vgrads.drivers.pilot import pilot_of
 from vgrads.drivers.shell import quote
 
 STATES = {
@@ -110,7 +111,7 @@ class Slurm:
         return printed.strip().splitlines()[-1].partition(";")[0]
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:  # noqa: ARG002 srun hands them on
-        return by_environment(SRUN, "SLURM_NODEID", spec.pilot, spec.nodes)
+        return by_environment(SRUN, "SLURM_NODEID", pilot_of(spec), spec.nodes)
 
     def listing(self) -> str:
         """List the controller's jobs; ended ones remain for MinJobAge."""

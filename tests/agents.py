@@ -14,7 +14,7 @@ def agents_of(home: Path) -> list[int]:
         int(path.name)
         for path in Path("/proc").glob("[0-9]*")
         if name_of(int(path.name)).startswith("python")
-        and variable_of(int(path.name), "VGRADS_HOST_KEY")
+        and variable_of(int(path.name), "VGRADS_KEY_FD")
         and variable_of(int(path.name), "VGRADS_SLOT").startswith(runs)
     ]
 

@@ -161,7 +161,7 @@ driver = "local"
 def test_a_site_that_needs_an_extra_waits_and_other_bags_go_on(store, write, monkeypatch):
     bags = {"away": "lent", "here": "own"}
     messages = []
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as of:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as of:
         sites = load_catalog(write("sites.toml", LENT.format(of.scheduler_address)))
         for name, site in bags.items():
             text = f"name: {name}\ncommand: 'true'\nsites: [{site}]\nhosts: {{idle: 1s}}\n"

@@ -81,6 +81,16 @@ def agents(site_variable):
     return {pid: node for pid, node in result.items() if parent_of(pid) not in result}
 
 
+def showing_the_key(bag):
+    """Processes of a bag's slots in whose environment other processes can read the key."""
+    return [
+        int(path.name)
+        for path in Path("/proc").glob("[0-9]*")
+        if variable_of(int(path.name), "VGRADS_SLOT").startswith(f"{bag}.")
+        and variable_of(int(path.name), "VGRADS_HOST_KEY")
+    ]
+
+
 def agent_per_node(nodes):
     """The agent of each node: what a killed agent had just forked may outlive it for a moment."""
     return list({node: pid for pid, node in nodes.items()}.values())
@@ -121,6 +131,7 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
         lambda: len(set(agents("SLURM_JOB_ID").values())) == 4 and (tmp_path / "ran").exists(),
         lambda: read_config(tmp_path),
     )
+    assert not showing_the_key(bag_of(tmp_path))
     first, second, *others = agent_per_node(agents("SLURM_JOB_ID"))
     for pid in (first, second):
         os.kill(pid, signal.SIGKILL)

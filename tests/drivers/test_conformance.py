@@ -342,7 +342,7 @@ def test_a_cloud_from_the_command_line(cloud, vgrads, tmp_path, monkeypatch):
 def dask_cluster():
     """Somebody's Dask cluster: four workers, each a process of its own."""
     with LocalCluster(
-        n_workers=4, threads_per_worker=2, processes=True, dashboard_address=None
+        n_workers=4, threads_per_worker=2, processes=True, dashboard_address=":0"
     ) as cluster:
         yield cluster
 

@@ -92,7 +92,7 @@ def test_the_script_of_a_slot_with_a_pilot_on_every_node_reads_like_this(dialect
         procs=8,
         nodes=4,
         duration_s=60.0,
-        environment={"KEY": "it's"},
+        environment={"KEY": "it's", "VGRADS_HOST_KEY": "the-key-of-the-slot"},
         pilot="start_agent --all",
         every_node=True,
     )

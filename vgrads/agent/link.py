@@ -14,7 +14,7 @@ import ssl
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Callable, Mapping, NamedTuple
+from typing import Callable, Mapping, MutableMapping, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 PATIENCE_S = 20.0
@@ -24,6 +24,8 @@ _SLOWEST = 20_000  # bytes per second of a network over which large messages sti
 _MOST_HEAD, _MOST_BODY = 1 << 16, 1 << 30
 OURS = "X-Vgrads"
 """Header of the manager's own errors: a proxy on the way also answers 403."""
+KEY, KEY_DESCRIPTOR = "VGRADS_HOST_KEY", "VGRADS_KEY_FD"
+"""Variables: the key of the slot, and the number of a descriptor from which it is read."""
 _PARTIAL_CHAIN = (
     0x80000  # X509_V_FLAG_PARTIAL_CHAIN: the pinned certificate need not be its own issuer
 )
@@ -36,6 +38,39 @@ _PIECE = 1 << 18
 
 class KeyRefused(Exception):
     """The manager does not accept this key, or no longer does."""
+
+
+def hide_key(environment: MutableMapping[str, str]) -> None:
+    """Move the key from an environment into a pipe, which is read once: ``/proc`` shows the
+    environment with which a process began to its whole life. KeyError where there is none."""
+    if KEY_DESCRIPTOR in environment:
+        return
+    key = environment.pop(KEY)
+    read_end, write_end = os.pipe()
+    os.write(write_end, key.encode())
+    os.close(write_end)
+    environment[KEY_DESCRIPTOR] = str(read_end)
+
+
+def _read_key(descriptor: int) -> str:
+    with os.fdopen(descriptor, "rb") as file:
+        key = file.read().decode("ascii", "replace").strip()
+    if not key:
+        raise ValueError("the key was read before")
+    return key
+
+
+def contacts_of(environment: Mapping[str, str]) -> list[str]:
+    """Return the addresses of the manager. Raise KeyError, ValueError where there is none, or a
+    wrong one."""
+    contacts = environment["VGRADS_CONTACT"].split()
+    if not contacts:
+        raise ValueError("VGRADS_CONTACT names no manager")
+    for contact in contacts:
+        parts = urlsplit(contact)
+        if parts.scheme not in ("tls", "tcp") or not parts.hostname or not parts.port:
+            raise ValueError(f"no contact: {contact!r}")
+    return contacts
 
 
 class ManagerAddress(NamedTuple):
@@ -51,18 +86,11 @@ class ManagerAddress(NamedTuple):
     def from_environment(cls, environment: Mapping[str, str]) -> ManagerAddress:
         """Read it from an agent's environment. Raise KeyError, ValueError where values are missing
         or wrong."""
-        contacts = environment["VGRADS_CONTACT"].split()
-        if not contacts:
-            raise ValueError("VGRADS_CONTACT names no manager")
-        for contact in contacts:
-            parts = urlsplit(contact)
-            if parts.scheme not in ("tls", "tcp") or not parts.hostname or not parts.port:
-                raise ValueError(f"no contact: {contact!r}")
         proxy = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
         own = environment.get("VGRADS_PROXY")
         return cls(
-            contacts,
-            environment["VGRADS_HOST_KEY"],
+            contacts_of(environment),
+            _read_key(int(environment[KEY_DESCRIPTOR])),
             environment.get("VGRADS_CERT", ""),
             proxy if own is None else own,
             own is not None,

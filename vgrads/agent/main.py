@@ -1,7 +1,8 @@
 """The agent on a node: requests tasks from the manager, runs them as processes, reports their
 results.
 
-Configured by its environment: ``VGRADS_CONTACT``, ``VGRADS_HOST_KEY``, ``VGRADS_CERT``,
+Configured by its environment: ``VGRADS_CONTACT``, ``VGRADS_KEY_FD`` (a descriptor from which the
+key is read once) or ``VGRADS_HOST_KEY`` (the key), ``VGRADS_CERT``,
 ``VGRADS_SLOT``, ``VGRADS_NODE``, ``VGRADS_PROCS``, ``VGRADS_NODES``, and optionally
 ``VGRADS_HOST_PROCS``, ``VGRADS_LEFT_S``, ``VGRADS_CACHE``, ``VGRADS_PROXY``, ``VGRADS_TURNS``; or
 by a file of these, its first argument, when the agent is itself a task of a pool's agent that
@@ -29,10 +30,11 @@ from typing import Any, Iterable, Sequence
 from .bags import BagRegistry, Visible
 from .events import Events
 from .lifetime import Lifetime
-from .link import KeyRefused, ManagerAddress
+from .link import KeyRefused, ManagerAddress, contacts_of, hide_key
 from .machine import NodeIdentity, as_a_task
 from .marks import end_tasks
 from .parent_job import ParentJob
+from .processes import conceal
 from .scratch import fork_agent, make_scratch, sweep
 from .session import IDLE, AgentLoad, Session
 from .spawner import Spawner
@@ -207,26 +209,38 @@ class Agent:
             self._leave("drained")
 
 
+def _read_once(path: Path) -> dict[str, str]:
+    """Return the settings of a pool's agent, and remove the file, which holds the key."""
+    settings: dict[str, str] = json.loads(path.read_text())
+    with suppress(OSError):
+        path.unlink()
+    return settings
+
+
+def _report_unusable(error: Exception) -> int:
+    print(
+        f"vgrads: the environment of this agent is not usable: {error}",
+        file=sys.stderr,
+        flush=True,
+    )
+    return MISTOLD
+
+
 def main() -> None:
     """Run the agent; exit with its code."""
     with suppress(OSError, ValueError):  # the descriptor of the agent's own file: not for tasks
         os.set_inheritable(int(os.environ.get("VGRADS_AGENT_FILE", "")), False)
     try:
         if sys.argv[1:]:
-            os.environ.update(as_a_task(json.loads(Path(sys.argv[1]).read_text()), os.environ))
-        manager, identity = (
-            ManagerAddress.from_environment(os.environ),
-            NodeIdentity.from_environment(os.environ),
-        )
+            os.environ.update(as_a_task(_read_once(Path(sys.argv[1])), os.environ))
+        contacts_of(os.environ)
+        hide_key(os.environ)
+        identity = NodeIdentity.from_environment(os.environ)
     except (KeyError, ValueError, OSError) as error:
-        print(
-            f"vgrads: the environment of this agent is not usable: {error}",
-            file=sys.stderr,
-            flush=True,
-        )
-        sys.exit(MISTOLD)
+        sys.exit(_report_unusable(error))
     near = os.environ.get("VGRADS_SCRATCH") or None
     slot = ParentJob(os.environ.get("VGRADS_SCRIPT", ""))
+    environment = dict(os.environ)
     for name in [word for word in os.environ if word.startswith("VGRADS_")]:
         del os.environ[name]
     # left by an agent that was killed here
@@ -238,7 +252,11 @@ def main() -> None:
     guardian = fork_agent(mark, scratch, slot)
     code = 1
     try:
+        conceal()  # before the key is read, and never in the guardian, which others may look at
+        manager = ManagerAddress.from_environment(environment)
         code = Agent(manager, identity, incarnation, scratch).run(guardian)
+    except (KeyError, ValueError) as error:
+        code = _report_unusable(error)
     except BaseException:
         traceback.print_exc()
     sys.stderr.flush()
