@@ -59,8 +59,9 @@ class AgentEngine(FolderEngine):
     """Runs replicas on the agents of their slots.
 
     ``run``: prefix of the slots' names at their sites; ``folder`` is the same on every machine,
-    except at the sites in ``apart``: there a task's files are sent. The port is opened when the
-    first slot elsewhere needs it, at the number that an earlier manager of the run had.
+    except at the sites in ``apart``: there a task's files are sent. ``account``: of the tasks,
+    where agents run as root. The port is opened when the first slot elsewhere needs it, at the
+    number that an earlier manager of the run had.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class AgentEngine(FolderEngine):
         folder: TaskFolder,
         news: Completions | None = None,
         apart: frozenset[str] = frozenset(),
+        account: int = 0,
     ) -> None:
         super().__init__(clock, folder, news)
         self._run, self._home = run, folder.run_folder / AGENTS
-        self._orders = AgentOrders(folder, apart)
+        self._orders = AgentOrders(folder, apart, account)
         self._sent: dict[Triple, _SentOrder] = {}
         self._polled: list[Triple] = []  # returned by poll(), not yet in the journal
         self._ended: dict[ReplicaKey, Triple] = {}

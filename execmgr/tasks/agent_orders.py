@@ -43,10 +43,10 @@ class AgentOrder:
 
 class AgentOrders:
     """Prepares orders for agents; from several threads. ``apart``: sites that share no files with
-    this machine."""
+    this machine; ``account``: of the tasks, where agents run as root (0: that of the agents)."""
 
-    def __init__(self, folder: TaskFolder, apart: frozenset[str]) -> None:
-        self._folder, self._apart = folder, apart
+    def __init__(self, folder: TaskFolder, apart: frozenset[str], account: int = 0) -> None:
+        self._folder, self._apart, self._account = folder, apart, account
         self._digests = FileDigests()
         self._writing = threading.Lock()
 
@@ -150,6 +150,7 @@ class AgentOrders:
             "output_bytes": MAX_STORED,
             "container": box.engine if box else "",
             "live": scratch is None,
+            "account": self._account,
         }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +48,10 @@ class Served:
         self.port = port or free_ports()
         self.url = f"http://127.0.0.1:{self.port}"
         self._home, self._options, self._folder = home, [str(o) for o in options], folder
+        # beside that of the tests: a service may live longer than one of them
+        parent = Path(tempfile.gettempdir()).parent
+        self._temporary = Path(tempfile.mkdtemp(prefix="served-", dir=parent))
+        self._temporary.chmod(0o711)  # accounts of tasks have folders in it
         self.log = home / "serve.log"
         self.begin()
 
@@ -58,11 +64,10 @@ class Served:
             str(self.port),
             *self._options,
         ]
-        (self._home / "tmp").mkdir(exist_ok=True)
         environment = {
             **os.environ,
             "VGRADS_HOME": str(self._home),
-            "TMPDIR": str(self._home / "tmp"),
+            "TMPDIR": str(self._temporary),
         }
         environment.pop("VGRADS_DB", None)
         with self.log.open("ab") as log:
@@ -93,7 +98,8 @@ class Served:
         """End it, and then its hosts, which stay for the service that comes after it."""
         if self.process.poll() is None:
             self.end()
-        leftovers.end_all(self._home / "tmp")
+        leftovers.end_all(self._temporary)
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def client(self, token: str = "") -> Client:
         """A client of it."""

@@ -167,4 +167,5 @@ _SETTINGS = {
     "container": _text,
     "executable": _texts,
     "live": _flag,
+    "account": _whole,
 }

@@ -5,17 +5,19 @@ Shipped to nodes: the standard library only, Python 3.8 or newer.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from .environment import pass_environment, withheld
-from .launcher import as_bytes
+from .launcher import account_folder, as_bytes
 
 
 class BagSettings(NamedTuple):
     """Settings of a task, or common to all tasks of a bag; ``limit_s``, ``memory_mib``: 0 is no
     limit; ``container``: the engine of its container; ``executable``: inputs that are programs;
-    ``live``: report what it prints while it runs."""
+    ``live``: report what it prints while it runs; ``account``: the account that its processes run
+    under, 0 for the agent's own."""
 
     procs: int
     memory_mib: float
@@ -27,6 +29,7 @@ class BagSettings(NamedTuple):
     container: str = ""
     executable: tuple[str, ...] = ()
     live: bool = False
+    account: int = 0
 
 
 class Visible(NamedTuple):
@@ -60,7 +63,13 @@ class BagRegistry:
             visible.environment, visible.own, payload.get("pass_env") or (), visible.allowed
         )
         passed.update(visible.more)
+        # only root can start processes of other accounts
+        account = int(payload.get("account") or 0) if os.geteuid() == 0 else 0
         passed.update(PWD=self._folder, VGRADS_PYTHON=sys.executable)
+        if account:
+            home = account_folder(self._folder, account)
+            passed.update(HOME=home, PWD=home, TMPDIR=home)
+            passed.update(USER=str(account), LOGNAME=str(account))
         passed.update(stated)
         passed.update(more)
         return BagSettings(
@@ -74,6 +83,7 @@ class BagRegistry:
             str(payload.get("container") or ""),
             tuple(payload.get("executable") or ()),
             bool(payload.get("live")),
+            account,
         )
 
     def of(self, assigned: Sequence[Any]) -> BagSettings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 from typing import Any, Mapping, Sequence
 
@@ -23,7 +24,50 @@ _FOR_THE_SHELL = (
 )
 """Errors at which the shell is used: it reports the problem of the program, or runs it."""
 _THERE = 'cd -- "$0" && exec "$@"'
+_SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 _DEFAULT = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
+
+
+def account_folder(folder: str, account: int) -> str:
+    """Return the folder of an account's tasks that declare no files, next to that of the others."""
+    return f"{folder}-{account}"
+
+
+def give_to(account: int, path: str) -> None:
+    """Make a folder, with all in it, another account's, and unreadable to others."""
+    os.chmod(path, 0o700)  # noqa: PTH101
+    os.chown(path, account, account)
+    for folder, folders, names in os.walk(path):
+        for name in (*folders, *names):
+            os.chown(os.path.join(folder, name), account, account, follow_symlinks=False)  # noqa: PTH118
+
+
+def make_account_folder(folder: str, account: int) -> str:
+    """Return that folder, which exists then. Raise OSError where the account cannot enter it."""
+    path = account_folder(folder, account)
+    if not os.path.isdir(path):  # noqa: PTH112
+        _refuse_closed(path)
+        os.mkdir(path)  # noqa: PTH102
+        give_to(account, path)
+    return path
+
+
+def _refuse_closed(path: str) -> None:
+    """Raise OSError where other accounts cannot reach a file at this path."""
+    while path != "/":
+        path = os.path.dirname(path)  # noqa: PTH120
+        if not os.stat(path).st_mode & 0o001:  # noqa: PTH116
+            why = f"the accounts of tasks cannot enter {path}: set TMPDIR to an open folder"
+            raise OSError(errno.EACCES, why)
+
+
+def _under(account: int) -> list[str]:
+    """Return the words that run a program under another account, which needs no entry in the
+    system's list."""
+    program = shutil.which("setpriv", path=f"{os.environ.get('PATH', '')}:{_SYSTEM_PATH}")
+    if not program:
+        raise OSError(errno.ENOENT, "tasks of several users need the command 'setpriv' here")
+    return [program, f"--reuid={account}", f"--regid={account}", "--clear-groups", "--"]
 
 
 def as_bytes(environment: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -38,15 +82,24 @@ class Launcher:
         self._programs: dict[tuple[bytes, str], str] = {}
 
     def begin(
-        self, command: str, environment: Mapping[bytes, bytes], streams: Sequence[int], folder: str
+        self,
+        command: str,
+        environment: Mapping[bytes, bytes],
+        streams: Sequence[int],
+        folder: str,
+        account: int = 0,
     ) -> int:
         """Start a command and return its process number, which leads a session and a process group.
         Raise OSError where it cannot be started.
 
         ``streams``: descriptors of its standard input, output and error. ``folder``: its working
         directory, else that of this process; setting it costs a shell (0.4 ms), since
-        posix_spawn(3) does not support it everywhere.
+        posix_spawn(3) does not support it everywhere. ``account``: under which it runs, if not
+        under that of this process, which is root.
         """
+        if account:
+            under = _under(account)
+            return self._call(under[0], [*under, *shell_words(command)], environment, streams)
         words = words_of(command)
         program = self._find(words[0], environment) if words else ""
         if program and not folder:

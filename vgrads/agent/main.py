@@ -54,7 +54,9 @@ class Agent:
         self, manager: ManagerAddress, identity: NodeIdentity, incarnation: str, scratch: Path
     ) -> None:
         self.identity, self._events, self._spawner = identity, Events(), Spawner()
-        (scratch / "here").mkdir()
+        (scratch / "here").mkdir(mode=0o700)
+        if os.geteuid() == 0:  # tasks of other accounts reach their own folders in it
+            scratch.chmod(0o711)
         self._tasks = TaskQueue(
             identity.procs,
             str(scratch / "here"),

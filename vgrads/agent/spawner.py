@@ -91,14 +91,15 @@ class Spawner:
         environment: Mapping[bytes, bytes],
         output: Sequence[int],
         folder: str = "",
+        account: int = 0,
     ) -> int:
         """Start a command and return its process number, which leads a session and a process group.
         Raise OSError where it cannot be started.
 
-        ``output``: descriptors of its standard output and error; ``folder``: see
-        :class:`vgrads.agent.launcher.Launcher`.
+        ``output``: descriptors of its standard output and error; ``folder``, ``account``:
+        see :class:`vgrads.agent.launcher.Launcher`.
         """
-        pid = self._launcher.begin(command, environment, (self.null, *output), folder)
+        pid = self._launcher.begin(command, environment, (self.null, *output), folder, account)
         self.watch(pid, token)
         return pid
 

@@ -12,12 +12,13 @@ import os
 import queue
 import random
 import shutil
+import stat
 import threading
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, Mapping
 from urllib.parse import quote
 
 from .link import OURS, ManagerAddress
@@ -73,7 +74,8 @@ class FileCache:
         self._begin(work)
 
     def _fetch(self, line: _Line, digest: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        # not listed by tasks of other accounts
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o711)
         part = self._folder / f".{os.getpid()}.{threading.get_ident()}.part"
         try:
             for _ in range(_TRIES):
@@ -110,21 +112,31 @@ class FileCache:
                 path.symlink_to(self._folder / digest)
 
     def send(
-        self, token: object, key: tuple[int, int, int], folder: Path, outputs: list[str]
+        self,
+        token: object,
+        key: tuple[int, int, int],
+        folder: Path,
+        outputs: list[str],
+        account: int = 0,
     ) -> None:
-        """Send a task's outputs and remove its folder; it is then added to ``sent``."""
+        """Send a task's outputs and remove its folder; it is then added to ``sent``. ``account``:
+        of the task; then only its own files are sent, and links are not followed."""
 
         def work(line: _Line) -> None:
             began_s, wrong = time.monotonic(), []
             for name in outputs:
                 path = _inside(folder, name)
+                address = f"/outputs/{key[0]}/{key[1]}/{key[2]}/{quote(name, safe='')}"
                 try:
-                    if path.is_file():
-                        line.put(
-                            f"/outputs/{key[0]}/{key[1]}/{key[2]}/{quote(name, safe='')}", path
-                        )
+                    if account:
+                        with _own_file(folder, name, account) as number:
+                            line.put(address, Path(f"/proc/self/fd/{number}"))
+                    elif path.is_file():
+                        line.put(address, path)
                     else:
-                        wrong.append(f"did not write {name!r}")
+                        raise FileNotFoundError
+                except FileNotFoundError:
+                    wrong.append(f"did not write {name!r}")
                 except (FetchFailed, OSError) as error:
                     wrong.append(f"could not send {name!r}: {error}")
             shutil.rmtree(folder, ignore_errors=True)
@@ -248,6 +260,25 @@ def _inside(folder: Path, name: str) -> Path:
     if not name or path.is_absolute() or ".." in path.parts:
         raise FetchFailed(f"not a valid name of a file in a task's folder: {name!r}")
     return folder / path
+
+
+@contextmanager
+def _own_file(folder: Path, name: str, account: int) -> Iterator[int]:
+    """Open a file of an account in a task's folder. Raise FetchFailed for one of another account:
+    this process may read more than the task."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in Path(name).parts:  # no link at any place
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            following = os.open(part, flags, dir_fd=number)
+            os.close(number)
+            number = following
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != account:
+            raise FetchFailed("not a plain file of the task's account")
+        yield number
+    finally:
+        os.close(number)
 
 
 def is_digest(name: str) -> bool:

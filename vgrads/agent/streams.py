@@ -23,10 +23,16 @@ class Streams:
         """Return True where an unused pair exists."""
         return bool(self._free)
 
-    def take(self) -> list[int]:
-        """Return a pair as descriptors. Raise OSError where none can be created."""
-        if self._free:
-            return self._free.pop()
+    def take(self, account: int = 0) -> list[int]:
+        """Return a pair as descriptors; ``account``: whose they are, if not this process's. Raise
+        OSError where none can be created."""
+        pair = self._free.pop() if self._free else self._create()
+        if account:  # which may open them again, as /dev/stdout
+            for file in pair:
+                os.fchown(file, account, account)
+        return pair
+
+    def _create(self) -> list[int]:
         pair = []
         for kind in ("out", "err"):
             self._created += 1

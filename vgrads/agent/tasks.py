@@ -16,6 +16,7 @@ from .bags import BagSettings
 from .containers import CONTAINER, container_name
 from .descriptors import explain_limit
 from .environment import refusal
+from .launcher import make_account_folder
 from .marks import Marks
 from .processes import MARK, marked, memory_of, memory_of_sessions
 from .spawner import ExitedChild, Spawner
@@ -172,26 +173,21 @@ class TaskQueue:
         )
 
     def _spawn(self, task: AgentTask, now_s: float) -> None:
-        environment = dict(task.bag.environment)
-        mark = self._marks.of(task.key)
-        if task.of_a_bag:
-            environment[b"VGRADS_TASK"] = b"%d" % task.key[1]
-            environment[b"VGRADS_ATTEMPT"] = b"%d" % task.key[2]
-        environment[MARK.encode()] = mark.encode()
-        if task.bag.container:
-            environment[CONTAINER.encode()] = container_name(mark).encode()
-        if task.folder:
-            environment[b"PWD"] = environment[b"VGRADS_FOLDER"] = os.fsencode(task.folder)
-        streams = self._streams.take()
+        environment, account = _environment_of(task, self._marks.of(task.key)), task.bag.account
+        home = make_account_folder(self._scratch, account) if account else ""
+        folder = task.folder or home
+        streams = self._streams.take(account)
         try:
-            if task.folder:  # only this thread starts tasks: changing there costs no shell
-                os.chdir(task.folder)
-            task.pid = self._spawner.spawn(task, task.command, environment, streams)
+            if folder:  # only this thread starts tasks: changing there costs no shell
+                os.chdir(folder)
+            task.pid = self._spawner.spawn(
+                task, task.command, environment, streams, account=account
+            )
         except BaseException:
             self._streams.give_back(streams)
             raise
         finally:
-            if task.folder:
+            if folder:
                 self._stand()
         task.streams, task.began_s = streams, now_s
         if task.bag.limit_s > 0:
@@ -317,6 +313,19 @@ class TaskQueue:
             for ended in self._spawner.reap(0.05):
                 self.running.pop(ended.token.key)
         self._marks.kill_all(end_s)
+
+
+def _environment_of(task: AgentTask, mark: str) -> dict[bytes, bytes]:
+    environment = dict(task.bag.environment)
+    if task.of_a_bag:
+        environment[b"VGRADS_TASK"] = b"%d" % task.key[1]
+        environment[b"VGRADS_ATTEMPT"] = b"%d" % task.key[2]
+    environment[MARK.encode()] = mark.encode()
+    if task.bag.container:
+        environment[CONTAINER.encode()] = container_name(mark).encode()
+    if task.folder:
+        environment[b"PWD"] = environment[b"VGRADS_FOLDER"] = os.fsencode(task.folder)
+    return environment
 
 
 def _outcome(task: AgentTask, ended: ExitedChild, now_s: float, texts: list[str]) -> AttemptOutcome:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Collection
 
+from .launcher import give_to
 from .session import Session
 from .store import FetchFailed, FileCache, is_digest
 from .tasks import AgentTask, AttemptOutcome, Key, TaskQueue, could_not_run
@@ -55,6 +56,8 @@ class Transfers:
         task.fetched_s = max(0.0, task.ready_s - task.coming_s)
         try:
             self._store.place(folder, task.inputs, task.outputs, task.bag.executable)
+            if task.bag.account:
+                give_to(task.bag.account, str(folder))
         except (OSError, ValueError, FetchFailed) as error:  # ValueError: a null byte in a name
             shutil.rmtree(folder, ignore_errors=True)
             self._refuse(task, str(error))
@@ -66,7 +69,8 @@ class Transfers:
         """Send the outputs of a task that succeeded, then report its end."""
         self.moving[end.task.key] = end.task
         outputs = [] if end.code else end.task.outputs
-        self._store.send(end, end.task.key, Path(end.task.folder), outputs)
+        account = end.task.bag.account
+        self._store.send(end, end.task.key, Path(end.task.folder), outputs, account)
 
     def look(self) -> None:
         """Process received inputs and sent outputs."""

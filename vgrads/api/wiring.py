@@ -219,13 +219,16 @@ def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
 @dataclass(frozen=True, kw_only=True)
 class RunFiles:
     """A run's id and folder, the folder of its set, and what its tasks get: ``own``: the
-    environment of this process; ``pass_env``: variables of it that the set requests."""
+    environment of this process; ``pass_env``: variables of it that the set requests; ``account``:
+    of the tasks, where agents run as root. Then also tasks of this machine run under agents, and
+    their files are sent."""
 
     run: str
     folder: Path
     set_folder: Path
     own: bool
     pass_env: tuple[str, ...] = ()
+    account: int = 0
 
     def tasks(self, sites: Iterable[Site] = ()) -> TaskFolder:
         """Return the folder of the tasks at these sites."""
@@ -255,14 +258,15 @@ def make_real_engine(
     news: Completions = SimpleQueue()
     processes = ProcessEngine(clock, here, news)
     sites = [catalog.site(name) for name in names]
-    apart = frozenset(site.name for site in sites if is_real(site) and not _shares_files(site))
+    remote = [site for site in sites if is_real(site) or files.account]
+    apart = frozenset(s.name for s in remote if files.account or not _shares_files(s))
     there = replace(here, kind=AWAY, own=False, values=values)
-    away = AgentEngine(files.run, clock, there, news, apart)
+    away = AgentEngine(files.run, clock, there, news, apart, files.account)
     by_site: dict[str, SharingEngine] = {}
     polling: dict[str, SitePolling] = {}
     for site in sites:
-        by_site[site.name] = away if is_real(site) else processes
-        if is_real(site):
+        by_site[site.name] = away if site in remote else processes
+        if site in remote:
             polling[site.name] = SitePolling(
                 poll_s=site.access.poll_s,
                 pilot=partial(_pilot, site, away),
@@ -305,10 +309,11 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
 
 def _pilot(site: Site, engine: AgentEngine) -> Pilot:
     """Return the command of a site's slots. The first call opens this machine's port for agents."""
+    host = contact_host(site) if is_real(site) else "127.0.0.1"
     passes = {"VGRADS_PASS_ENV": " ".join(site.pass_env)} if site.pass_env else {}
     return Pilot(
         command=pilot_command(*pythons_of(site)),
-        environment=engine.environment(contact_host(site)) | passes,
+        environment=engine.environment(host) | passes,
         of_slot=engine.key_for,
     )
 

@@ -137,7 +137,8 @@ class BagSpec:
     ``most_replicas``: maximum number of agents per task at once; ``tail_below``: the tail begins
     with this many waiting tasks; ``failover``: sites for tasks that have failed; ``pass_env``:
     variables of its owner that tasks are passed; ``order``: the order in which tasks become ready,
-    where not all are at once.
+    where not all are at once; ``account``: number of the account of its tasks on nodes where agents
+    run as root (0: that of the agents).
     """
 
     name: str
@@ -163,6 +164,7 @@ class BagSpec:
     tail_latched: bool = True
     failover: tuple[str, ...] = ()
     order: Lazy | None = None
+    account: int = 0
 
     @property
     def executable(self) -> str:

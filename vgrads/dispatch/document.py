@@ -95,6 +95,7 @@ class BagDocument(Document):
     limit: str | float | None = None
     retries: Annotated[int, Field(ge=0, le=100)] = 2
     owner: Annotated[str, Field(max_length=200)] = ""
+    account: Annotated[int, Field(ge=0, lt=2**31)] = 0
     weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
     deadline: str | float | None = None
     sites: tuple[str, ...] = ()
@@ -243,6 +244,7 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         tail_below=document.tail_below,
         tail_latched=document.tail_latched,
         failover=document.failover,
+        account=document.account,
     )
 
 

@@ -245,6 +245,7 @@ def _files(options: RunOptions, execution: ExecutionPlan) -> RunFiles:
         set_folder=Path(workflow_set.directory),
         own=options.own,
         pass_env=workflow_set.pass_env,
+        account=options.account,
     )
 
 

@@ -15,7 +15,7 @@ class RunOptions:
 
     ``at``: the instant of the histories that the plan was made for; ``replan``: plan the remainder
     again if too little is left; ``own``: the tasks belong to the user of this process, and get its
-    environment.
+    environment; ``account``: see :class:`vgrads.api.wiring.RunFiles`.
     """
 
     run_id: str
@@ -25,6 +25,7 @@ class RunOptions:
     at: Instant = None
     replan: bool = True
     own: bool = False
+    account: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

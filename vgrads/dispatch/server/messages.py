@@ -88,4 +88,5 @@ def _rules(bag: BagSpec) -> dict[str, Any]:
         "env": dict(bag.env),
         "output_bytes": bag.output_bytes,
         "pass_env": list(bag.pass_env),
+        "account": bag.account,
     }

@@ -21,6 +21,7 @@ from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.portal.jobs import forkserver
 from vgrads.portal.jobs.bags import Crew, submit
 from vgrads.portal.jobs.worker import be_a_child, usable
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import HERE, BagEntry
 from vgrads.portal.records.store import Store, new_id
@@ -70,7 +71,8 @@ def submit_bag(
         raise InputError(
             f"'{unknown[0]}' is not open to you", where="sites", fix=f"yours: {', '.join(names)}"
         )
-    document = document.model_copy(update={"sites": document.sites or names})
+    account = AccessControl(store.engine).account_of(document.owner)
+    document = document.model_copy(update={"sites": document.sites or names, "account": account})
     dispatcher = _service_of(store) if real else new_id("bag")
     folder = dispatcher_folder(dispatcher) / "nothing"
     return submit(store, dispatcher, document, folder, allowed, document.owner)

@@ -34,6 +34,7 @@ from vgrads.planner.make import make_plan
 from vgrads.planner.plan import Done
 from vgrads.portal.jobs.forkserver import clean_environment
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
+from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.earlier import runs_of_set
 from vgrads.portal.records.heartbeat import LEASE_S
 from vgrads.portal.records.reading.run_rows import GOES_ON
@@ -261,11 +262,13 @@ def _begin(
     if not planned.plan.feasible:
         raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
     set_folder(row.set_id).mkdir(parents=True, exist_ok=True)
+    head = sets.head(row.set_id)
     options = RunOptions(
         run_id=record.run_id,
         folder=run_folder(record.run_id),
         speed=how.get("speed"),
         seed=how.get("seed", 0),
+        account=AccessControl(store.engine).account_of(head.owner) if head else 0,
     )
 
     def work() -> RunOutcome:

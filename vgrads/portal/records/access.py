@@ -14,7 +14,8 @@ from sqlalchemy import delete, func
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.tables import GrantRow, TokenRow
+from vgrads.portal.records.reading.bags import HERE
+from vgrads.portal.records.tables import BagRow, GrantRow, SetRow, TokenRow
 
 SCOPES = ("read", "submit", "operate", "metrics", "pool")
 """Read own sets; submit and run sets; everything, of all users; metrics, no sets; lease nodes to
@@ -42,6 +43,12 @@ class Principal:
         """Return True where this scope, or one that contains it, is granted."""
         looks = scope == "read" and bool(self.scopes & {"submit", "pool"})
         return self.operator or scope in self.scopes or looks
+
+
+def account_number(user: str) -> int:
+    """Return the number of a user's account, between 0x70000000 and 0x7fffffff: systemd and others
+    assign none there (https://systemd.io/UIDS-GIDS)."""
+    return 0x70000000 + int(hashlib.sha256(user.encode()).hexdigest()[:7], 16) % 0x0FFF0000
 
 
 _CLOSED = TokenRow(
@@ -115,6 +122,16 @@ class AccessControl:
                 row.digest: Principal(row.user, frozenset(row.scopes.split()))
                 for row in session.exec(query)
             }
+
+    def account_of(self, user: str) -> int:
+        """Return the number of the account of a user's tasks on nodes where agents run as root; 0,
+        the agents' own, where this service has a single user."""
+        with Session(self._engine) as session:
+            users = set(session.exec(select(TokenRow.user).distinct())) - {_CLOSED.user}
+            for rows in (SetRow, BagRow):
+                users |= set(session.exec(select(rows.owner).distinct()))
+        users -= {LOCAL, HERE}
+        return account_number(user) if user in users and len(users) > 1 else 0
 
     def any_token(self) -> bool:
         """Return True where a valid token exists."""
