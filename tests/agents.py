@@ -8,8 +8,9 @@ from vgrads.agent.processes import name_of, variable_of
 
 
 def agents_of(home: Path) -> list[int]:
-    """Agents of the runs whose folders are in this home, with their guardians."""
-    runs = tuple(f"{folder.name}." for folder in (home / "runs").glob("*"))
+    """Agents of the runs and dispatchers whose folders are in this home, with their guardians."""
+    folders = [*(home / "runs").glob("*"), *(home / "dispatchers").glob("*")]
+    runs = tuple(f"{folder.name}." for folder in folders)
     return [
         int(path.name)
         for path in Path("/proc").glob("[0-9]*")

@@ -45,9 +45,8 @@ def task(name, parents, sleep_s):
     }
 
 
-def write_set(folder, draws, sites):
+def write_set(folder, draws):
     tasks = [task(name, parents, draws.uniform(0.1, 0.6)) for name, parents in PARENTS.items()]
-    (folder / "sites.toml").write_text(sites)
     path = folder / "set.json"
     workflows = [{"name": "w", "count": 2, "tasks": tasks}]
     path.write_text(
@@ -70,14 +69,17 @@ class World:
 
     def start(self):
         """The first manager, and its run."""
-        sites = ""
+        self.prepare(HERE.format("here", 2) + HERE.format("there", 2))
+        self.begin("run", write_set(self.folder, self.draws))
+        until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
+
+    def prepare(self, sites):
+        """Enter the surroundings, and write down their sites, or these where they have none."""
         for surrounding in self.surroundings:
             surrounding.enter(self)
             self.environment |= surrounding.environment
-            sites += surrounding.sites
-        sites = sites or HERE.format("here", 2) + HERE.format("there", 2)
-        self.begin("run", write_set(self.folder, self.draws, sites))
-        until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
+        stated = "".join(surrounding.sites for surrounding in self.surroundings)
+        (self.folder / "sites.toml").write_text(stated or sites)
 
     def begin(self, *words):
         with (self.folder / "managers.log").open("ab") as log:
@@ -96,6 +98,11 @@ class World:
         with suppress(sqlite3.OperationalError):
             self._last_state = next(iter(self.ask("SELECT id, state FROM run")), None)
         return self._last_state
+
+    @property
+    def is_over(self):
+        """True where nothing is left to do."""
+        return self.run()[1] not in GOES_ON
 
     def age_lease(self):
         with closing(sqlite3.connect(self.home / "vgrads.db", timeout=3)) as database:
@@ -182,7 +189,7 @@ class World:
                     manager.send_signal(signal.SIGABRT)  # it says where it hangs
                     manager.wait()
                     raise AssertionError("a manager does not end")
-            if self.run()[1] not in GOES_ON:
+            if self.is_over:
                 return
             self.resume()
         raise AssertionError(f"the run does not end: {self.run()}")

@@ -1,4 +1,5 @@
-"""A dispatcher whose loop makes no progress is ended, and the next one continues its work."""
+"""A dispatcher whose loop makes no progress is ended, and the next one continues its work; its
+clock is not the calendar."""
 
 import asyncio
 import subprocess
@@ -10,15 +11,18 @@ from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.dispatch.test_bag_work import ends
+from vgrads.api.config import dispatcher_folder
 from vgrads.api.queues.sites import this_machine
 from vgrads.dispatch.document import load_bag
 from vgrads.kernel.errors import INTERNAL_ERROR
 from vgrads.kernel.watchdog import SilentTime, Watchdog
-from vgrads.portal.jobs.bags import submit
+from vgrads.portal.jobs.bags import Crew, submit
+from vgrads.portal.records.bags import BagStore
 
 BAG = 'name: sweep\ncommand: "sleep .1; echo {n}"\nparameters: {n: {range: [1, 41]}}\n'
 HANGS = """
 import threading
+from vgrads.api.config import dispatcher_folder
 from vgrads.api.queues.sites import this_machine
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.portal.jobs.bags import Crew
@@ -85,3 +89,22 @@ def test_a_bag_whose_dispatcher_hangs_is_finished_by_the_next(store, write, vgra
     assert answer.code == 0, answer.err
     done = [end["task"] for end in ends(vgrads, row.id) if end["code"] == 0]
     assert sorted(done) == list(range(40))  # each committed once
+
+
+def test_a_bag_goes_on_after_the_calendar_was_set_back(store, write):
+    """Its clock is the machine's uptime, as that of planned runs."""
+    path = write("bag.yaml", BAG)
+    row = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
+
+    def interrupt(status):
+        if any(bag["done"] for bag in status["bags"]):
+            crew.end()
+
+    crew = Crew(store, "bag-0", this_machine(), watch=interrupt, own=True)
+    assert crew.carry_out() == "interrupted"
+    began = dispatcher_folder("bag-0") / "began"
+    unix_s, *rest = began.read_text().split()
+    began.write_text(" ".join([repr(float(unix_s) + 3 * 86400.0), *rest]))
+    crew = Crew(store, "bag-0", this_machine(), own=True)
+    assert crew.carry_out() == ""
+    assert BagStore(store.engine).get(row.id).state == "done"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -36,8 +35,9 @@ from vgrads.exchange.values import AttemptEnd
 from vgrads.execmgr.core.execution_plan import spec_id
 from vgrads.execmgr.engines.base import Pilot, SitePolling
 from vgrads.execmgr.sites import Sites
-from vgrads.kernel.clock import WallClock
+from vgrads.kernel.clock import Moment, WallClock
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import write_whole
 from vgrads.kernel.watchdog import Watchdog
 from vgrads.vgrid.catalog import Catalog, Site
 
@@ -101,8 +101,8 @@ class BagWork:
 
     async def _carry_out(self) -> Dispatcher:
         keys = keys_of(self.folder)
-        report = Report(self.folder, _began_s(self.folder))
-        clock = WallClock(time.time() - report.began_unix_s)
+        began = _began(self.folder)
+        report, clock = Report(self.folder, began.unix_s), WallClock(began.elapsed_s())
 
         def on_result(bag: int, end: AttemptEnd, text: str) -> None:
             report.ended(bag, end, text)
@@ -254,12 +254,16 @@ class BagWork:
         return self.extension.status() if self.extension else {}
 
 
-def _began_s(folder: Path) -> float:
-    """Return the start of a dispatcher's clock, which may have been restarted since."""
+def _began(folder: Path) -> Moment:
+    """Return the start of a dispatcher's clock, which may have been restarted since. Version 0.2
+    stored the calendar's time alone."""
     path = folder / "began"
     if not path.exists():
-        path.write_text(repr(time.time()))
-    return float(path.read_text())
+        now = Moment.now()
+        write_whole(path, f"{now.unix_s!r} {now.up_s!r} {now.boot}".encode())
+    unix_s, *rest = path.read_text().split()
+    up_s, boot = (float(rest[0]), rest[1]) if len(rest) == 2 else (0.0, "")
+    return Moment(float(unix_s), boot, up_s)
 
 
 def _check_sites_exist(manager: DispatchManager, catalog: Catalog) -> None:
