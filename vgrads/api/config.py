@@ -23,6 +23,14 @@ def home() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "vgrads"
 
 
+def make_home() -> Path:
+    """Return the home, created if needed, for this user only. Call it before creating a folder in
+    it: parents of a folder are created with the permissions of the umask."""
+    folder = home()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
 def run_folder(run_id: str) -> Path:
     """Return the default folder of the files of a run's tasks."""
     return home() / "runs" / run_id

@@ -13,7 +13,7 @@ from typing import Any
 from vgrads.api.bags.answers import results
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
-from vgrads.api.config import home
+from vgrads.api.config import make_home
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.folder import list_bags, open_bag
@@ -122,7 +122,7 @@ def run_bag(
 ) -> BagResult:
     """Run a bag to the end; ``how``: ordering of bags, and who is called with the status."""
     run = f"bag-{secrets.token_hex(5)}"
-    place = folder or home() / "bags" / run
+    place = folder or make_home() / "bags" / run
     with exclusive(place):
         _store(document, source, catalog, place)
         work = _work(place, catalog, run, how)

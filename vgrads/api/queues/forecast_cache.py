@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from vgrads.api.config import home
+from vgrads.api.config import home, make_home
 
 Value = TypeVar("Value")
 _MOST_BYTES = 512 * 2**20
@@ -63,6 +63,7 @@ def _only_ours(path: Path) -> bool:
 
 
 def _put(path: Path, value: object) -> None:
+    make_home()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -15,7 +15,7 @@ from sqlalchemy import event as sql_event
 from sqlalchemy.exc import ArgumentError, InternalError, OperationalError
 from sqlmodel import create_engine
 
-from vgrads.api.config import home
+from vgrads.api.config import home, make_home
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.extras import require
 from vgrads.portal.records.reading.reader import (
@@ -59,7 +59,7 @@ def open_engine(url: str | None = None) -> SqlEngine:
     not installed."""
     chosen = url or database_url()
     if chosen == f"{_SQLITE}{home() / 'vgrads.db'}":
-        home().mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_home()
     file = sqlite_file(chosen)
     if file is not None:
         _make_secret(file)

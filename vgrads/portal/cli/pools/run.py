@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from vgrads.api.config import home
+from vgrads.api.config import make_home
 from vgrads.api.pools.document import load_pool
 from vgrads.api.pools.execution import PoolWork
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
@@ -31,7 +31,7 @@ def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool)
     """Lease nodes until the pool is ended; return the exit code."""
     document = load_pool(file)
     catalog = choose_catalog(sites) if sites else this_machine()
-    folder = home() / "pools" / document.name
+    folder = make_home() / "pools" / document.name
     out = console(stderr=as_json)
     with ledger_of(service) as ledger, exclusive(folder), _shown(out) as watch:
         work = PoolWork(folder, catalog, document, ledger, _run_of(folder), watch=watch)

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data, home
+from vgrads.api.config import embedded_data, home, make_home
 from vgrads.api.queues.sites import THIS_MACHINE, this_machine
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError, SiteError
@@ -114,6 +114,7 @@ def _lay_out(file: str, body: bytes, folder: Path) -> str:
     name = f"{hashlib.sha256(body).hexdigest()[:16]}-{file}"
     path = folder / name
     if not path.is_file():
+        make_home()
         folder.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".draft")
         draft.write_bytes(body)
