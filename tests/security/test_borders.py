@@ -179,6 +179,7 @@ ROUTES = {
         GET /login/oidc/back
         GET /healthz
         GET /readyz
+        GET /v1/token
     """,
 }
 """The scope that each route requires; those without one are pages, which send people to the login,

@@ -29,10 +29,12 @@ _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated user with their scopes."""
+    """An authenticated user with their scopes. ``expires_s``: the end of their secret (Unix time);
+    None: it does not expire."""
 
     user: str
     scopes: frozenset[str]
+    expires_s: float | None = None
 
     @property
     def operator(self) -> bool:
@@ -112,16 +114,13 @@ class AccessControl:
         )
         with Session(self._engine) as session:
             row = session.exec(query).first()
-        return Principal(row.user, frozenset(row.scopes.split())) if row else None
+        return _principal_of(row) if row else None
 
     def everybody(self) -> dict[str, Principal]:
         """Return digest → owner of every valid secret."""
         query = select(TokenRow).where(TokenRow.expires_s > time.time())
         with Session(self._engine) as session:
-            return {
-                row.digest: Principal(row.user, frozenset(row.scopes.split()))
-                for row in session.exec(query)
-            }
+            return {row.digest: _principal_of(row) for row in session.exec(query)}
 
     def account_of(self, user: str) -> int:
         """Return the number of the account of a user's tasks on nodes where agents run as root; 0,
@@ -203,6 +202,10 @@ def secret_digest(secret: str) -> str:
     """Return the digest of a secret. A random secret of 256 bits needs no slow hash: it cannot be
     guessed."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _principal_of(row: TokenRow) -> Principal:
+    return Principal(row.user, frozenset(row.scopes.split()), row.expires_s)
 
 
 def _checked(scopes: Iterable[str]) -> list[str]:

@@ -311,6 +311,13 @@ def _add_entrance(app: FastAPI, service: Service) -> None:
             raise HTTPException(401, "token: unknown or expired")
         return let_in(service, principal, request, JSONResponse({"user": principal.user}))
 
+    @app.get("/v1/token")
+    def describe_token(request: Request) -> Json:
+        """Describe the token of this request: its user, its scopes, and `expires_s` (Unix time;
+        null: it does not expire)."""
+        who: Principal = request.scope["state"]["principal"]  # the guard refuses /v1/ without one
+        return {"user": who.user, "scopes": sorted(who.scopes), "expires_s": who.expires_s}
+
     @app.post("/logout", include_in_schema=False)
     def logout(request: Request) -> JSONResponse:
         secret = request.cookies.get(COOKIE, "")

@@ -115,6 +115,7 @@ def serve(settings: ServiceSettings) -> None:
             port=settings.port,
             log_config=None,
             access_log=False,
+            server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
             http=connections_with(ConnectionLimits(settings.trusted_proxies)),
             proxy_headers=bool(settings.trusted_proxies),
