@@ -20,7 +20,9 @@ from cryptography.x509.oid import NameOID
 from vgrads.kernel.files import write_whole
 
 _CERTIFICATE, _PORT = "cert.pem", "port"  # in a manager's folder
-_NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vgrads-run")])
+MANAGER_NAME = "vgrads-run"
+"""The common name in every manager's certificate."""
+_NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, MANAGER_NAME)])
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 """Always, as far as X.509 can express it (RFC 5280, 4.1.2.5): the keys end with the run. If
 validity began at creation, every machine whose calendar is behind the manager's would reject the

@@ -1,0 +1,1 @@
+"""Checks of an installation: facts are gathered without changing anything, then judged."""
