@@ -52,6 +52,7 @@ ELSEWHERE = {
     "vgrads bags invite BAG": "tests/policies/test_policy_runs.py",
     "vgrads bags resume BAG": "tests/dispatch/test_bag_virtual.py",
     "vgrads bags cancel BAG": "tests/dispatch/test_bag_virtual.py",
+    "vgrads doctor --config": "tests/security/test_doctor.py, with services",
     "vgrads db upgrade 0001": "tests/portal/test_database.py, up and down",
 }
 SMALLER = (

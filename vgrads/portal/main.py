@@ -28,6 +28,7 @@ COMMANDS = {
     "cli.bags.commands": ("bags",),
     "cli.bags.matrix_commands": ("allpairs", "wavefront", "matrix"),
     "cli.admin.commands": ("token", "db", "sites"),
+    "cli.admin.doctor_commands": ("doctor",),
     "serve": ("serve", "config"),
 }
 """Modules of ``vgrads.portal``, and the commands and groups that importing each of them adds to the
