@@ -207,7 +207,8 @@ def judge_ports(sockets: list[ListeningSocket] | Unavailable | None) -> Check:
     inner = [entry for entry in sockets if entry.use in ("service", "other")]
     exposed = [entry for entry in inner if entry.everywhere]
     if exposed:
-        text = f"{', '.join(map(_described, exposed))}: open on all addresses of this machine"
+        exposed_text = ", ".join(map(str, exposed))
+        text = f"{described}; open on all addresses of this machine: {exposed_text}"
         fix = "set host to 127.0.0.1 behind a proxy, or limit the port with a firewall"
         return Check(_NAME, "doubtful", text, fix)
     if not any(entry.serves for entry in sockets):
