@@ -20,6 +20,7 @@ from tests.portal.serving import bearer, serving
 from tests.ports import free_ports
 from tests.services import postgres
 from tests.services.fixtures import there
+from tests.waiting import until
 from vgrads.exchange.keys import keys_of
 from vgrads.portal.doctor.ports import ListeningSocket, is_for_agents, read_ports
 from vgrads.portal.records.store import Store
@@ -241,6 +242,28 @@ def test_a_service_with_tokens_and_one_that_is_open_on_all_addresses(doctor, vgr
         assert read_ports(served.port)[0].process == served.process.pid
 
 
+def test_the_port_of_a_dispatcher_is_open_for_agents(doctor, vgrads, home, write):
+    sites = write("s.toml", '[[site]]\nname = "here"\nkind = "local"\nprocs = 1\n')
+    assert vgrads("sites", "add", sites).code == 0
+    assert vgrads("sites", "open", "here", "ann").code == 0
+    with Store() as store:
+        secret = bearer(store)["Authorization"].removeprefix("Bearer ")
+    with serving(home) as served:
+        client = served.client(secret)
+        document = {"name": "b", "commands": ["sleep 60"], "sites": ["here"]}
+        client.submit_bag(document | {"hosts": {"guests": True}})
+
+        def agents():
+            sockets = read_ports(served.port)
+            return [str(entry) for entry in sockets if entry.everywhere and entry.use == "agents"]
+
+        until(agents, "the port of the dispatcher", 60)
+        (address,) = agents()
+        code, checks = doctor("--service", served.url)
+        assert (code, checks["listening addresses"]["state"]) == (0, "ok")
+        assert f"{address} (agents)" in checks["listening addresses"]["message"]
+
+
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://u:p@x", "nonsense", "http://x?y"])
 def test_a_url_that_is_none_is_refused_in_one_line(vgrads, tmp_path, url):
     answer = vgrads("doctor", "--service", url, "--json")
@@ -259,14 +282,16 @@ def test_a_service_that_does_not_answer(doctor, home):
 
 
 class NotVgrads(BaseHTTPRequestHandler):
-    """Answers everything, and counts what it should not get."""
+    """Answers everything, or redirects it to ``target``; counts the tokens that it gets."""
 
     tokens: list[str] = []  # noqa: RUF012 of a test
+    target = ""
 
     def do_GET(self):
         if "Authorization" in self.headers:
             self.tokens.append(self.headers["Authorization"])
-        self.send_response(200)
+        self.send_response(307 if self.target else 200)
+        self.send_header("Location", self.target)
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")
@@ -276,9 +301,10 @@ class NotVgrads(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def web_server(context=None):
+def web_server(context=None, target=""):
     """The port of such a server, with TLS where there is a context."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), NotVgrads)
+    handler = type("Handler", (NotVgrads,), {"target": target})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
     server.handle_error = lambda *_: None  # clients that reject the certificate
@@ -350,6 +376,15 @@ def test_another_server_is_wrong(doctor, home):
         code, checks = doctor("--service", f"http://127.0.0.1:{port}")
     assert (code, *state(checks, "service", "health")) == (1, "ok", "wrong")
     assert state(checks, "response headers", "readiness") == ["doubtful", "wrong"]
+
+
+def test_a_redirect_is_reported_and_the_token_does_not_follow_it(doctor, home):
+    NotVgrads.tokens.clear()
+    with web_server() as other, web_server(target=f"http://localhost:{other}/") as port:
+        code, checks = doctor("--service", f"http://127.0.0.1:{port}", token="vg_secret")
+        assert (code, checks["health"]["state"]) == (1, "wrong")
+        assert f"redirects to http://localhost:{other}/" in checks["health"]["message"]
+    assert NotVgrads.tokens == ["Bearer vg_secret"]
 
 
 def test_no_tls_where_tls_is_expected(doctor, home):
