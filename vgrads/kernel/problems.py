@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 Path = tuple[str | int, ...]
 MAX_REPORTED = 20
+_MOST_COMPOSED = 4 << 20  # characters: reading a text again for its lines costs more than the text
 _MISSING = "is missing"
 
 
@@ -197,7 +198,7 @@ def _suggestion(text: str, choices: list[str], report: bool = True) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = repr(value[:60]) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
@@ -235,6 +236,8 @@ class Sourced(dict[str, Any]):
 
     @cached_property
     def _root(self) -> Any:
+        if len(self._text) > _MOST_COMPOSED:
+            return None
         try:
             return yaml.compose(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except (yaml.YAMLError, RecursionError):

@@ -123,7 +123,9 @@ async def in_thread(model: type[_Model], request: Request) -> _Model:
         try:
             return model.model_validate_json(body)
         except ValidationError as error:
-            problems = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+            problems = [
+                {**one, "loc": ("body", *one["loc"])} for one in error.errors(include_input=False)
+            ]
             raise RequestValidationError(problems) from error
 
     return await run_in_threadpool(check)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
@@ -26,7 +27,7 @@ from vgrads.kernel.rate_limiter import RateLimiter, parse_rate
 from vgrads.portal.records.access import EVERYBODY_HERE, AccessControl, Principal, secret_digest
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
-from vgrads.portal.web.checked_routes import authorise, bounded, requires
+from vgrads.portal.web.checked_routes import MOST_PARSED, authorise, bounded, requires
 from vgrads.portal.web.figures import Meters
 from vgrads.portal.web.problems import FAULT, refusal
 
@@ -118,6 +119,7 @@ class Guard:
         self._taken_s, self._lock = -1.0, threading.Lock()
         self._limiter = RateLimiter()
         self._at_once: Counter[str] = Counter()
+        self._large: dict[str, asyncio.Lock] = {}
         self._rate = parse_rate(limits.rate) if limits.rate else None
         self._logins = parse_rate(_LOGINS)
 
@@ -138,7 +140,8 @@ class Guard:
             await self._admit(exchange)
             scope["state"]["principal"] = exchange.principal
             with self._counted(exchange):
-                await self._app(scope, bounded(receive, self._most(exchange)), answer)
+                async with self._alone_if_large(exchange):
+                    await self._app(scope, bounded(receive, self._most(exchange)), answer)
         except RequestRefused as refused:
             await refused.response(scope, receive, answer)
         except Exception:
@@ -162,6 +165,19 @@ class Guard:
             self._at_once[who] -= 1
             if not self._at_once[who]:
                 del self._at_once[who]
+
+    @asynccontextmanager
+    async def _alone_if_large(self, exchange: _Exchange) -> AsyncIterator[None]:
+        """Let a user's large bodies be read and parsed one after another: others wait less."""
+        length = exchange.headers.get("content-length", "0")
+        is_large = not length.isdigit() or int(length) > MOST_PARSED
+        is_large = is_large or "transfer-encoding" in exchange.headers
+        by_line = exchange.path.endswith("/tasks")  # for as long as the client likes
+        if exchange.principal is not None and is_large and not by_line:
+            async with self._large.setdefault(exchange.who, asyncio.Lock()):
+                yield
+        else:
+            yield
 
     async def _admit(self, exchange: _Exchange) -> None:
         """Check user, rate and size before any of the body is read."""

@@ -1,6 +1,6 @@
 """How long one owner's requests take while another owner loads the service as much as it may.
 
-    python benchmarks/bench_other_owner.py [--seconds 15]
+    python benchmarks/dispatch/bench_other_owner.py [--seconds 15]
 
 Ann opens 100 event streams, sends bodies of 20 MB to two routes, submits bags whose tasks run on
 this machine, and lists what she has, all at once and as fast as she is answered. Bob reads his own
@@ -30,9 +30,9 @@ import numpy as np
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 SITE = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "local"\n'
-STREAMS = 100
+STREAMS, STREAMS_LOAD = 100, "streams"
 SET = {
     "name": "small",
     "deadline": "1h",
@@ -134,7 +134,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=15.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--only", choices=[*LOADS, STREAMS_LOAD], help="this load alone")
+    options = parser.parse_args()
+    chosen = [options.only] if options.only else [*LOADS, STREAMS_LOAD]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -152,7 +154,7 @@ def main() -> None:
                 stderr=log,
             )
         try:
-            _report(port, tokens, seconds)
+            _report(port, tokens, options.seconds, chosen)
         finally:
             service.terminate()
             service.wait()
@@ -167,7 +169,7 @@ def _prepare(home: Path) -> dict[str, str]:
         return {user: access.create(user, ["submit"], 3600.0)[0] for user in ("ann", "bob")}
 
 
-def _report(port: int, tokens: dict[str, str], seconds: float) -> None:
+def _report(port: int, tokens: dict[str, str], seconds: float, chosen: list[str]) -> None:
     _await(port)
     time.sleep(20)  # it learns from its histories first
     ids = {}
@@ -185,8 +187,12 @@ def _report(port: int, tokens: dict[str, str], seconds: float) -> None:
     span_s = len(requests) * seconds + 6
     spawn = multiprocessing.get_context("spawn")
     ann = tokens["ann"]
-    loading = [spawn.Process(target=load, args=(name, port, ann, span_s)) for name in LOADS]
-    loading.append(spawn.Process(target=listen, args=(ids["ann"], port, ann, span_s)))
+    loading = [
+        spawn.Process(target=listen, args=(ids["ann"], port, ann, span_s))
+        if name == STREAMS_LOAD
+        else spawn.Process(target=load, args=(name, port, ann, span_s))
+        for name in chosen
+    ]
     for process in loading:
         process.start()
     time.sleep(4)
