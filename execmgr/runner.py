@@ -9,7 +9,8 @@ from functools import partial
 from vgrads.drivers.api import Driver, SlotState
 from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.journal import EventJournal, LeaseLost
+from vgrads.execmgr.core.journal import EventJournal
+from vgrads.execmgr.core.lease_errors import LeaseLost
 from vgrads.execmgr.core.states import (
     Cancelled,
     CancelReplica,

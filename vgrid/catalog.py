@@ -13,7 +13,7 @@ from pathlib import Path
 from vgrads.drivers.api import SiteAccess
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
-from vgrads.traces.records import LogQueue, SiteQueue
+from vgrads.traces.log_queue import LogQueue, SiteQueue
 from vgrads.vgrid.documents import (
     DEFAULT_BANDWIDTH_MIB_S,
     DEFAULT_LATENCY_S,

@@ -27,20 +27,7 @@ from vgrads.execmgr.core.states import (
 )
 from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.core.times import Times
-from vgrads.kernel.errors import VgradsError
 from vgrads.kernel.stored import as_stored, from_stored
-
-
-class LeaseLost(VgradsError):
-    """Another manager looks after the run: this one may neither write nor act any more."""
-
-    exit_code = 130
-
-
-class LeaseExpired(LeaseLost):
-    """The journal was unreachable for a whole lease: another manager may look after the run."""
-
-    exit_code = 4
 
 
 class EventJournal(Protocol):

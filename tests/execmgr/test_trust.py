@@ -18,7 +18,7 @@ from tests.conftest import DATA, ROOT
 from tests.execmgr.test_resume import local_set, start_run
 from tests.waiting import runs, until
 from vgrads.agent.processes import marked
-from vgrads.execmgr.core.journal import LeaseLost
+from vgrads.execmgr.core.lease_errors import LeaseLost
 from vgrads.execmgr.core.states import Cancelled
 from vgrads.execmgr.engines.agents import AgentEngine
 from vgrads.execmgr.engines.base import TaskOrder

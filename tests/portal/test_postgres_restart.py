@@ -18,7 +18,7 @@ from tests.portal.serving import serving
 from tests.services import postgres
 from tests.services.fixtures import there
 from tests.waiting import until
-from vgrads.execmgr.core.journal import LeaseExpired
+from vgrads.execmgr.core.lease_errors import LeaseExpired
 from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.mailbox import TaskUpdate
 from vgrads.kernel.errors import SiteError

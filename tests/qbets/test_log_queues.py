@@ -7,7 +7,8 @@ from fastapi.testclient import TestClient
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.traces.history import read_history
-from vgrads.traces.records import ALL_QUEUES, JobLog, SiteQueue
+from vgrads.traces.log_queue import ALL_QUEUES, SiteQueue
+from vgrads.traces.records import JobLog
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.catalog import load_catalog
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vgrads.traces.records import LogQueue  # imports numpy, which printing help does not need
+    from vgrads.traces.log_queue import LogQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

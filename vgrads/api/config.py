@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+THIS_MACHINE = "here"
+"""Names this machine where a file of sites is expected."""
+
 
 def embedded_data() -> Path:
     """Return the folder of embedded sites and sets: inside an installed package, or next to it in a

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.bags.sites import check_places, usable_sites
-from vgrads.api.queues.sites import THIS_MACHINE
+from vgrads.api.config import THIS_MACHINE
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.interface.arguments import Duration, FileName, named_arguments, path_of, seconds_of
 from vgrads.interface.bag_runs import BagResult, StatusCallback, run_bag

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data
-from vgrads.api.queues.sites import THIS_MACHINE, this_machine
+from vgrads.api.config import THIS_MACHINE, embedded_data
+from vgrads.api.queues.sites import this_machine
 from vgrads.interface.arguments import FileName, path_of
 from vgrads.kernel.documents import validate
 from vgrads.vgrid.catalog import Catalog, build_catalog, load_catalog

@@ -10,25 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
+from vgrads.traces.log_queue import ALL_QUEUES, LogQueue, SiteQueue
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-
-ALL_QUEUES = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class SiteQueue:
-    """The queue of a log that has the name of a site's queue, as written; the whole log if it has
-    none."""
-
-    name: str
-
-
-LogQueue = str | int | SiteQueue | None
-"""A queue of a log, by name or number; all of them for ``None`` and ``"*"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

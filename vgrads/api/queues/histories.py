@@ -10,7 +10,7 @@ from vgrads.api.queues.history_files import open_history
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state_forecast import AnyForecast, make_forecast
-from vgrads.traces.records import LogQueue
+from vgrads.traces.log_queue import LogQueue
 
 AS_QUESTION = Settings(method="state", knows_user=False)
 """Default settings of questions, offers and plans; ``vgrads backtest`` tests the same."""

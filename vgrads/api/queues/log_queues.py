@@ -12,7 +12,8 @@ import numpy as np
 
 from vgrads.api.config import home
 from vgrads.api.queues.history_files import open_history
-from vgrads.traces.records import ALL_QUEUES, JobLog
+from vgrads.traces.log_queue import ALL_QUEUES
+from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog, Queue
 
 Json = dict[str, Any]

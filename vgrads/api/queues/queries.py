@@ -15,7 +15,8 @@ from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast, make_forecast
-from vgrads.traces.records import JobLog, LogQueue
+from vgrads.traces.log_queue import LogQueue
+from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
 

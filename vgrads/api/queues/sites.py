@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.config import THIS_MACHINE
 from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.log_queues import log_queue_row
 from vgrads.drivers.api import SPOT
@@ -18,9 +19,6 @@ from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site, build_catalog
 from vgrads.vgrid.documents import SiteDocument, SitesDocument
 
 Json = dict[str, Any]
-
-THIS_MACHINE = "here"
-"""Names this machine where a file of sites is expected."""
 
 
 def describe(catalog: Catalog, acquisitions: Sequence[Acquisition]) -> list[Json]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vgrads.api.queues.history_files import open_history
 from vgrads.qbets.backtest import WINDOW, Trial, backtest, rolling_coverage
 from vgrads.qbets.predictor import Settings
-from vgrads.traces.records import LogQueue
+from vgrads.traces.log_queue import LogQueue
 
 _W, _H, _LEFT, _RIGHT = 1100, 520, 62, 12
 _UPPER, _LOWER = (34, 350), (372, 480)  # upper and lower edge of the two parts

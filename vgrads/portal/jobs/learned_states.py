@@ -14,7 +14,7 @@ from vgrads.api.queues.history_files import open_history
 from vgrads.portal.jobs.forkserver import end, processes
 from vgrads.portal.jobs.worker import be_a_child
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
-from vgrads.traces.records import LogQueue
+from vgrads.traces.log_queue import LogQueue
 
 _Key = tuple[str, int, LogQueue]
 _MOST = 64  # queues in memory; each takes some ten megabytes

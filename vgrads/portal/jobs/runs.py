@@ -28,7 +28,8 @@ from vgrads.api.plans.upgraded import with_todays_pilots
 from vgrads.api.wiring import any_real
 from vgrads.execmgr.core.acquisitions import acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.journal import LeaseLost, advance
+from vgrads.execmgr.core.journal import advance
+from vgrads.execmgr.core.lease_errors import LeaseLost
 from vgrads.execmgr.core.states import Event, RunState
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.engines.outside import OutsideEngine

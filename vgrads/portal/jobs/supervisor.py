@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from vgrads.execmgr.core.journal import LeaseExpired
+from vgrads.execmgr.core.lease_errors import LeaseExpired
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import SiteError

@@ -26,7 +26,7 @@ from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set, take_snapshot
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
-from vgrads.execmgr.core.journal import LeaseExpired, LeaseLost
+from vgrads.execmgr.core.lease_errors import LeaseExpired, LeaseLost
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql import Update
 from sqlmodel import Session, col
 
-from vgrads.execmgr.core.journal import LeaseExpired, LeaseLost
+from vgrads.execmgr.core.lease_errors import LeaseExpired, LeaseLost
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.heartbeat import LEASE_S, RENEW_S, Watch, is_dead, new_owner, process_of
 from vgrads.portal.records.lease import database_now, heartbeat_of, make_heartbeat
@@ -35,9 +35,9 @@ class RunLease:
     """The lease of one run, held by one manager at a time.
 
     A new manager gets the next fencing number; a write under an older one is rejected, in its
-    transaction, with :class:`vgrads.execmgr.core.journal.LeaseLost`. A manager whose database is
-    unreachable waits as long as its lease lasts; then it fails with
-    :class:`vgrads.execmgr.core.journal.LeaseExpired`.
+    transaction, with :class:`vgrads.execmgr.core.lease_errors.LeaseLost`. A manager whose database
+    is unreachable waits as long as its lease lasts; then it fails with
+    :class:`vgrads.execmgr.core.lease_errors.LeaseExpired`.
     """
 
     def __init__(self, engine: SqlEngine, run_id: str) -> None:

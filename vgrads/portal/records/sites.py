@@ -15,7 +15,7 @@ from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow, LinkRow, SiteRow
 from vgrads.traces.history import read_history
-from vgrads.traces.records import LogQueue
+from vgrads.traces.log_queue import LogQueue
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.documents import SiteDocument, SitesDocument
 

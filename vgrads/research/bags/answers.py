@@ -22,7 +22,7 @@ from vgrads.research.bags.selection import SELECTIONS
 from vgrads.research.bags.system import System, paper_system
 from vgrads.research.bags.workload import BagColumns
 from vgrads.traces.gwf import write_gwf
-from vgrads.traces.records import LogQueue
+from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.swf import write_swf
 
 Json = dict[str, Any]

@@ -29,7 +29,7 @@ from vgrads.portal.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from vgrads.traces.records import LogQueue
+    from vgrads.traces.log_queue import LogQueue
 
 
 def _settings(

@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data, home, make_home
-from vgrads.api.queues.sites import THIS_MACHINE, this_machine
+from vgrads.api.config import THIS_MACHINE, embedded_data, home, make_home
+from vgrads.api.queues.sites import this_machine
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.reading.reader import RecordReader, open_reader
