@@ -42,11 +42,10 @@ from vgrads.execmgr.core.journal import event_from_json, event_to_json
 from vgrads.execmgr.core.states import Cancelled, Release, ReleaseUpdate, SlotUpdate, Tick
 from vgrads.kernel.documents import parse_mapping, validate_field
 from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs.release_documents import JointSubmissionDocument, MailDocument
 from vgrads.portal.records.reading.runs import READ_ERRORS
 from vgrads.portal.web.bag_intake import commands_of
-from vgrads.portal.web.joint_submissions import JointSubmissionDocument
 from vgrads.portal.web.live_routes import EndReport
-from vgrads.portal.web.release_routes import MailDocument
 from vgrads.workflows.sets import SetDocument, build_set
 
 EVENTS = [

@@ -1,4 +1,4 @@
-"""Bags of a service: permissions for sites, and the processes that run them."""
+"""Processes that run the bags of a service: started where there is work, and again after errors."""
 
 from __future__ import annotations
 
@@ -6,122 +6,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.document import BagDocument, LinesDocument, with_written_parameters
-from vgrads.dispatch.server.manager import AD_HOC
-from vgrads.dispatch.storage.folder import open_bag
 from vgrads.dispatch.storage.status import is_worked_on
-from vgrads.kernel.documents import validate_field
-from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.portal.jobs import forkserver
-from vgrads.portal.jobs.bags import Crew, submit
-from vgrads.portal.jobs.worker import be_a_child, usable
-from vgrads.portal.records.access import AccessControl
+from vgrads.kernel.errors import VgradsError
+from vgrads.portal.jobs import children, forkserver
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import HERE, BagEntry
-from vgrads.portal.records.store import Store, new_id
+from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
 
-SERVICE = "service"
-"""Prefix of the id of the dispatcher that serves all bags at real sites: its nodes are shared by
-weight between their owners. The rest of the id is this database's own, since slots at a site are
-identified by it, and another service may use the same site."""
-_LINGER_S = 30.0
-"""How long a dispatcher waits for the next bag before it releases its nodes, in seconds."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _log = logging.getLogger("vgrads.bags")
-
-
-def read_document(values: dict[str, Any], owner: str) -> BagDocument:
-    """Read a bag submitted from outside: it may name no files, since none are submitted with it,
-    and no other owner."""
-    document = validate_field(BagDocument, with_written_parameters(values))
-    named = [n for n, p in document.parameters.items() if isinstance(p, LinesDocument)]
-    for where in ("table", "commands_file", "policy_file"):
-        value = getattr(document, where)
-        if value is not None:
-            raise InputError("names a file; send its content instead", where=where)
-    if named:
-        raise InputError("names a file; give its lines as a list", where=f"parameters.{named[0]}")
-    if document.inputs:
-        raise InputError("cannot be submitted over REST; use the command line", where="inputs")
-    return document.model_copy(update={"owner": owner})
-
-
-def submit_bag(
-    store: Store, catalog: Catalog, granted: frozenset[str], document: BagDocument
-) -> BagEntry:
-    """Store a bag for the dispatcher of the sites that its owner may use."""
-    allowed, real = usable(catalog, granted)
-    if not any(site.driver == "simulated" or site.name in granted for site in allowed.sites):
-        raise InputError(
-            "no site is open to you",
-            where="sites",
-            fix="ask the operator to run 'vgrads sites open SITE USER'",
-        )
-    ad_hoc_agents = (AD_HOC,) if document.hosts.guests else ()
-    names = (*(site.name for site in allowed.sites), *ad_hoc_agents)
-    unknown = [name for name in document.sites if name not in names]
-    if unknown:
-        raise InputError(
-            f"'{unknown[0]}' is not open to you", where="sites", fix=f"yours: {', '.join(names)}"
-        )
-    account = AccessControl(store.engine).account_of(document.owner)
-    document = document.model_copy(update={"sites": document.sites or names, "account": account})
-    dispatcher = _service_of(store) if real else new_id("bag")
-    folder = dispatcher_folder(dispatcher) / "nothing"
-    return submit(store, dispatcher, document, folder, allowed, document.owner)
-
-
-def is_service(dispatcher: str) -> bool:
-    """Return True for the dispatcher of all bags at real sites."""
-    return dispatcher.startswith(SERVICE)
-
-
-def _service_of(store: Store) -> str:
-    return BagStore(store.engine).dispatcher_like(SERVICE) or new_id(SERVICE)
-
-
-def bags_in_child(url: str, catalog: Catalog, dispatcher: str) -> None:
-    """Run the bags of a dispatcher of the database at ``url``, in a process of the service."""
-    be_a_child()
-    with Store(url) as store:
-        work_on(store, catalog, dispatcher)
-
-
-def work_on(store: Store, catalog: Catalog, dispatcher: str) -> None:
-    """Run the bags of a dispatcher, and wait a while for more."""
-    bags = BagStore(store.engine)
-    busy_s = time.monotonic()
-
-    def stay() -> bool:
-        nonlocal busy_s
-        if bags.open_of(dispatcher):
-            busy_s = time.monotonic()
-        return is_service(dispatcher) and time.monotonic() - busy_s < _LINGER_S
-
-    required = {name for row in bags.open_of(dispatcher) for name in _sites_of(row)}
-    simulated = not is_service(dispatcher)
-    sites = tuple(
-        s
-        for s in catalog.sites
-        if (s.driver == "simulated") == simulated and (not simulated or s.name in required)
-    )
-    stopped = Crew(store, dispatcher, replace(catalog, sites=sites), stay=stay).carry_out()
-    if stopped:
-        raise InputError(stopped, where=dispatcher)
-
-
-def _sites_of(row: BagEntry) -> tuple[str, ...]:
-    try:
-        return open_bag(dispatcher_folder(row.dispatcher), row.number).document.sites
-    except InputError:  # its dispatcher reports why it cannot be served
-        return ()
 
 
 @dataclass
@@ -174,7 +73,7 @@ class Dispatchers:
         child: BaseProcess | threading.Thread
         if self.apart:
             child = forkserver.processes.Process(
-                target=bags_in_child, args=(self.store.url, self.catalog(), name)
+                target=children.run_bags, args=(self.store.url, self.catalog(), name)
             )
         else:
             child = threading.Thread(target=self._in_thread, args=(name,), daemon=True)
@@ -182,6 +81,9 @@ class Dispatchers:
         return child
 
     def _in_thread(self, name: str) -> None:
+        # imported late: the service hands this to another process
+        from vgrads.portal.jobs.bag_worker import work_on
+
         try:
             with Store(self.store.url) as store:
                 work_on(store, self.catalog(), name)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vgrads.api.queues.histories import cached_forecast
-from vgrads.api.queues.history_files import open_history
+from vgrads.portal.jobs import children
 from vgrads.portal.jobs.forkserver import end, processes
-from vgrads.portal.jobs.worker import be_a_child
-from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.traces.log_queue import LogQueue
+
+if TYPE_CHECKING:
+    from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 
 _Key = tuple[str, int, LogQueue]
 _MOST = 64  # queues in memory; each takes some ten megabytes
@@ -38,6 +39,9 @@ class LearnedStates:
                 self._begin(key)
         if future is None or not future.done() or future.cancelled() or future.exception():
             return None
+        # imported late: nothing is learned yet when the service starts
+        from vgrads.qbets.state_forecast import StateForecast
+
         learned = future.result()
         return learned if isinstance(learned, StateForecast) else None
 
@@ -50,12 +54,14 @@ class LearnedStates:
 
     def _begin(self, key: _Key) -> None:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, mp_context=processes, initializer=be_a_child)
+            self._pool = ProcessPoolExecutor(
+                1, mp_context=processes, initializer=children.be_a_child
+            )
         for old in [k for k in self._learning if k[0] == key[0] and k[2] == key[2]]:
             del self._learning[old]
         while len(self._learning) >= _MOST:
             del self._learning[next(iter(self._learning))]
-        self._learning[key] = self._pool.submit(_learn, key[0], key[2])
+        self._learning[key] = self._pool.submit(children.learn, key[0], key[2])
 
     def close(self) -> None:
         """Stop learning."""
@@ -63,7 +69,3 @@ class LearnedStates:
             self._closed, pool = True, self._pool
         if pool is not None:
             end(pool)
-
-
-def _learn(path: str, log_queue: LogQueue) -> AnyForecast:
-    return cached_forecast(path, log_queue, open_history(path).end_s)

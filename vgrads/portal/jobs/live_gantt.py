@@ -6,18 +6,15 @@ import json
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vgrads.api.plans.answers import gantt_json
-from vgrads.api.wiring import any_real
-from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.journal import advance, event_from_json, ruling
-from vgrads.execmgr.core.states import RunState
-from vgrads.execmgr.core.step import begin
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
+
+if TYPE_CHECKING:
+    from vgrads.execmgr.core.execution_plan import ExecutionPlan
+    from vgrads.execmgr.core.states import RunState
 
 Json = dict[str, Any]
 _REMEMBERED = 32
@@ -50,6 +47,9 @@ class LiveGantt:
         if run.gantt != "{}" and run.state not in GOES_ON:
             stored: Json = json.loads(run.gantt)
             return stored
+        # imported late, as in _follow
+        from vgrads.api.plans.answers import gantt_json
+
         result = self.folded(run.id)
         return gantt_json(result[0].plan, result[0].snapshot, result[1]) if result else None
 
@@ -68,6 +68,12 @@ class LiveGantt:
         return followed is None or followed.simulated
 
     def _follow(self, run_id: str) -> _Followed:
+        # imported late: the service starts without what runs are made of
+        from vgrads.api.wiring import any_real
+        from vgrads.execmgr.core.journal import advance, event_from_json, ruling
+        from vgrads.execmgr.core.step import begin
+        from vgrads.portal.records.run_record import RunRecord
+
         followed = self._followed.setdefault(run_id, _Followed())
         self._followed.move_to_end(run_id)
         if len(self._followed) > _REMEMBERED:

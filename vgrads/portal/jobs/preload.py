@@ -9,9 +9,9 @@ import gc
 
 gc.disable()  # nothing that an import creates is garbage: collections took a tenth of the time
 
-from vgrads.portal.jobs import worker  # noqa: E402
+from vgrads.portal.jobs import children, worker  # noqa: E402
 
-__all__ = ["worker"]
+__all__ = ["children", "worker"]
 
 gc.freeze()  # collections in forked processes would copy the memory that they share
 gc.enable()

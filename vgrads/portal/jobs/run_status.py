@@ -9,17 +9,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vgrads.execmgr.core.completion import workflows_done
-from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.remainder import progress_of
-from vgrads.execmgr.core.states import ReplicaState, RunState
 from vgrads.kernel.errors import SiteError
-from vgrads.planner.replan import Outlook, promise_now
+from vgrads.portal.jobs import children
 from vgrads.portal.jobs.live_gantt import LiveGantt
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
+
+if TYPE_CHECKING:
+    from vgrads.execmgr.core.execution_plan import ExecutionPlan
+    from vgrads.execmgr.core.states import RunState
+    from vgrads.planner.replan import Outlook
 
 Json = dict[str, Any]
 _AGAIN_S = 3.0  # between forecasts of a run, for any number of viewers
@@ -75,9 +76,15 @@ class RunStatuses:
         result, version = await asyncio.to_thread(self._now, run)
         if result is None or last.version == version:
             return
+        # imported late: the journal of a run was read before
+        from vgrads.execmgr.core.remainder import progress_of
+
         execution, state = result
         looking = self._think(
-            promise_now, execution.plan, execution.snapshot, progress_of(execution, state)
+            children.promise_now,
+            execution.plan,
+            execution.snapshot,
+            progress_of(execution, state),
         )
         with suppress(TimeoutError, SiteError):  # all processes are busy: the next call retries
             outlook = await asyncio.wait_for(looking, PATIENCE_S)
@@ -91,6 +98,10 @@ def status_json(
     run: RunRow, execution: ExecutionPlan, state: RunState, outlook: Outlook | None = None
 ) -> Json:
     """Return the status of a run; instants are RFC 3339, on the clock of the run."""
+    # imported late: the journal of the run was read before
+    from vgrads.execmgr.core.completion import workflows_done
+    from vgrads.execmgr.core.states import ReplicaState
+
     began = run.started if run.started.tzinfo else run.started.replace(tzinfo=UTC)
 
     def instant(at_s: float | None) -> str | None:

@@ -14,13 +14,12 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vgrads.execmgr.core.lease_errors import LeaseExpired
-from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import SiteError
-from vgrads.portal.jobs import forkserver, worker
+from vgrads.portal.jobs import children, forkserver
 from vgrads.portal.jobs.bag_service import Dispatchers
 from vgrads.portal.records.heartbeat import RENEW_S, new_owner
 from vgrads.portal.records.reconnect import DatabaseLost
@@ -29,6 +28,9 @@ from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.work import MOST_TRIES, PLAN, RUN, WorkItem, Works
 from vgrads.vgrid.catalog import Catalog
+
+if TYPE_CHECKING:
+    from vgrads.execmgr.engines.outside import OutsideEngine
 
 _LOOK_S = 0.5  # between checks for work left by another service
 _END_S = 60.0  # wait for cancelled runs
@@ -57,6 +59,7 @@ class _Crew:
     pool: ProcessPoolExecutor | None = None
     children: dict[str, BaseProcess] = field(default_factory=dict)
     threads: ThreadPoolExecutor = field(init=False)
+    starting: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.threads = ThreadPoolExecutor(self.places.runs + 1)
@@ -65,23 +68,27 @@ class _Crew:
         """Run a computation that takes a processor for a while."""
         if not self.places.planners:
             return self.threads.submit(function, *arguments)
+        pool = self._ready_pool()
         try:
-            return self._ready_pool().submit(function, *arguments)
+            return pool.submit(function, *arguments)
         except BrokenProcessPool:  # one of its processes has died
-            self.pool = None
-            return self._ready_pool().submit(function, *arguments)
+            return self._ready_pool(instead_of=pool).submit(function, *arguments)
 
     def warm(self, catalog: Catalog) -> None:
         """Warm the caches of every planner before the first request."""
         for _ in range(self.places.planners):
-            self.think(worker.warm_in_child, catalog)
+            self.think(children.warm, catalog)
 
-    def _ready_pool(self) -> ProcessPoolExecutor:
-        if self.pool is None:
-            self.pool = ProcessPoolExecutor(
-                self.places.planners, mp_context=forkserver.processes, initializer=worker.be_a_child
-            )
-        return self.pool
+    def _ready_pool(self, instead_of: ProcessPoolExecutor | None = None) -> ProcessPoolExecutor:
+        """Return the pool; a new one where there is none, or only one that is broken."""
+        with self.starting:
+            if self.pool is None or self.pool is instead_of:
+                self.pool = ProcessPoolExecutor(
+                    self.places.planners,
+                    mp_context=forkserver.processes,
+                    initializer=children.be_a_child,
+                )
+            return self.pool
 
     def run(self, catalog: Catalog, run_id: str) -> Future[None]:
         if not self.places.planners:
@@ -90,7 +97,7 @@ class _Crew:
 
     def _watch(self, catalog: Catalog, run_id: str) -> None:
         child = forkserver.processes.Process(
-            target=worker.run_in_child, args=(self.url, catalog, run_id)
+            target=children.run_set, args=(self.url, catalog, run_id)
         )
         child.start()
         self.children[run_id] = child
@@ -108,6 +115,9 @@ class _Crew:
 
 
 def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
+    # imported late: the service hands runs to other processes
+    from vgrads.portal.jobs import worker
+
     with Store(url) as store:
         worker.run_set(store, catalog, run_id)
 
@@ -124,6 +134,7 @@ class Supervisor:
         all_sites: Callable[[], Catalog],
     ) -> None:
         self._store, self._catalog, self._places = store, catalog, places
+        self._all_sites = all_sites
         self.works, self.sets = Works(store.engine), Sets(store.engine)
         self._owner, self._crew = new_owner(), _Crew(store.url, places)
         self._busy: dict[int, tuple[WorkItem, Future[None]]] = {}
@@ -133,9 +144,8 @@ class Supervisor:
         self._dispatchers = Dispatchers(store, all_sites, bool(places.planners))
         self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
 
-    def start(self, catalog: Catalog) -> None:
-        """Start processing the queue; ``catalog``: sites that planners load in advance."""
-        self._crew.warm(catalog)
+    def start(self) -> None:
+        """Start processing the queue; planners load all sites in advance."""
         self._thread.start()
 
     def notify(self) -> None:
@@ -151,7 +161,9 @@ class Supervisor:
         """Return the result of a function, computed in another process. Raise SiteError where that
         is currently impossible."""
         try:
-            return await asyncio.wrap_future(self._crew.think(function, *arguments))
+            # in a thread: it waits while the first processes are started
+            future = await asyncio.to_thread(self._crew.think, function, *arguments)
+            return await asyncio.wrap_future(future)
         except BrokenProcessPool as error:
             raise SiteError(
                 "a process of the service died",
@@ -194,6 +206,10 @@ class Supervisor:
         self.works.release(self._owner)
 
     def _look_after(self) -> None:
+        try:  # here, since it waits until a process can be forked, and the service answers before
+            self._crew.warm(self._all_sites())
+        except Exception:
+            _log.exception("the planners cannot be started; trying again with the next work")
         renewed_s, lost = time.monotonic(), False
         while not self._stopped.is_set():
             try:
@@ -232,13 +248,19 @@ class Supervisor:
     def _begin(self, work: WorkItem) -> Future[None]:
         catalog = self._catalog(work.set_id)
         if work.kind == PLAN:
-            return self._crew.think(worker.plan_in_child, self._store.url, catalog, work.set_id)
+            return self._crew.think(children.plan_set, self._store.url, catalog, work.set_id)
         if self.sets.engine_of(work.run_id) == "outside":
+            # imported late: few services have runs of an outside engine
+            from vgrads.execmgr.engines.outside import OutsideEngine
+
             self._outside[work.run_id] = OutsideEngine(WallClock())
             return self._crew.threads.submit(self._run_outside, catalog, work.run_id)
         return self._crew.run(catalog, work.run_id)
 
     def _run_outside(self, catalog: Catalog, run_id: str) -> None:
+        # imported late: few services have runs of an outside engine
+        from vgrads.portal.jobs import worker
+
         try:
             worker.run_set(self._store, catalog, run_id, self._outside[run_id])
         finally:

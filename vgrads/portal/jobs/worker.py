@@ -8,15 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +28,6 @@ from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.planner.make import make_plan
 from vgrads.planner.plan import Done
-from vgrads.portal.jobs.forkserver import clean_environment
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.earlier import runs_of_set
@@ -54,21 +49,7 @@ FRESH_S = 300.0
 """Age in seconds at which a plan for real sites is recomputed before its run."""
 
 
-def be_a_child() -> None:
-    """Set up a process of the service: leave Ctrl-C to the service, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    clean_environment()
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(1)
-
-
-def warm_in_child(catalog: Catalog) -> None:
+def warm(catalog: Catalog) -> None:
     """Learn from all histories of a catalogue; unreadable ones are reported when they are
     queried."""
     with suppress(VgradsError):
@@ -82,7 +63,6 @@ def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
 
 def run_in_child(url: str, catalog: Catalog, run_id: str) -> None:
     """Run, or resume, a run of the database at ``url``."""
-    be_a_child()
     try:
         _with_store(url, lambda store: run_set(store, catalog, run_id))
     except (DatabaseLost, LeaseExpired) as error:  # the next process takes over
@@ -300,19 +280,6 @@ def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> 
 
 def _fresh(head: Head | None) -> bool:
     return head is not None and (not head.real or time.time() - head.planned_s < FRESH_S)
-
-
-def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
-    """Return the sites for planning a user's sets, and whether these are real ones.
-
-    The sites that the operator opened for the user; else the simulated ones; where there are none,
-    all: such a plan can be viewed, and run by an outside engine where that uses no machines of
-    others.
-    """
-    opened = tuple(s for s in catalog.sites if s.name in granted and s.driver != "simulated")
-    simulated = tuple(s for s in catalog.sites if s.driver == "simulated")
-    chosen = opened or simulated or catalog.sites
-    return replace(catalog, sites=chosen), chosen is not simulated
 
 
 def what_if_in_child(

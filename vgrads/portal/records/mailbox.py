@@ -10,18 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, func, insert, select
 from sqlalchemy import Engine as SqlEngine
 from sqlmodel import Session, col
 
-from vgrads.execmgr.core.states import Release
-from vgrads.execmgr.mailbox import Mail, TaskUpdate
-from vgrads.planner.snapshot import TaskKey
 from vgrads.portal.records.tables import MessageRow
-from vgrads.workflows.sets import TaskDocument, task_of
-from vgrads.workflows.task import Task
+
+if TYPE_CHECKING:
+    from vgrads.execmgr.core.states import Release
+    from vgrads.execmgr.mailbox import Mail, TaskUpdate
+    from vgrads.planner.snapshot import TaskKey
+    from vgrads.workflows.task import Task
 
 Json = dict[str, Any]
 _T = TypeVar("_T")
@@ -62,6 +63,11 @@ class MessageBox:
         )
         if not rows:
             return None
+        # imported late: the service only stores messages, and the manager of a run takes them
+        from vgrads.execmgr.core.states import Release
+        from vgrads.execmgr.mailbox import Mail
+        from vgrads.workflows.sets import TaskDocument, task_of
+
         released: dict[TaskKey, Release] = {}
         abandoned: dict[TaskKey, str] = {}
         added: list[tuple[str, Task]] = []

@@ -34,8 +34,6 @@ from vgrads.portal.records.tables import (
     TokenRow,
     WorkRow,
 )
-from vgrads.traces.history import read_history
-from vgrads.traces.swf import write_swf
 
 _KEYS_S = 7 * 86400.0
 
@@ -114,6 +112,10 @@ def _trim(records: SiteRecords, site: str, queue: str, before_unix_s: float) -> 
     row = records.history(site, queue)
     if row is None or row.file == COLLECTED:  # the next collection needs all of its lines
         return 0
+    # imported late: few services remove old jobs
+    from vgrads.traces.history import read_history
+    from vgrads.traces.swf import write_swf
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / row.file
         path.write_bytes(row.body)

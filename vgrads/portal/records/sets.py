@@ -8,21 +8,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import and_, delete, or_
 from sqlmodel import Session, col, select
 
-from vgrads.api.plans.answers import gantt_json, plan_json
 from vgrads.kernel.errors import InputError
-from vgrads.planner.plan import Plan
-from vgrads.planner.snapshot import Snapshot
-from vgrads.portal.records.archive import pack, unpack
 from vgrads.portal.records.idempotency import Key, once
 from vgrads.portal.records.store import new_id, new_run, summary_of
 from vgrads.portal.records.tables import KeyRow, PlanRow, RunRow, SetRow, WorkRow
 from vgrads.portal.records.work import PLAN, RUN
+
+if TYPE_CHECKING:
+    from vgrads.planner.plan import Plan
+    from vgrads.planner.snapshot import Snapshot
 
 Json = dict[str, Any]
 _HEAD = (
@@ -142,6 +142,10 @@ class Sets:
 
     def put_plan(self, set_id: str, plan: Plan, snapshot: Snapshot) -> None:
         """Store the plan of a set."""
+        # imported late: the service itself reads and writes no plan as an object
+        from vgrads.api.plans.answers import gantt_json, plan_json
+        from vgrads.portal.records.archive import pack
+
         whole = plan_json(plan)
         with Session(self._engine) as session:
             row = session.get_one(SetRow, set_id)
@@ -162,6 +166,9 @@ class Sets:
 
     def archived(self, set_id: str) -> tuple[Plan, Snapshot] | None:
         """Return the newest plan as an object; None where none was stored."""
+        # imported late, as in put_plan
+        from vgrads.portal.records.archive import unpack
+
         with Session(self._engine) as session:
             row = session.get(PlanRow, set_id)
         return unpack(row.body, f"plan of '{set_id}'") if row is not None else None

@@ -10,11 +10,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.folder import (
-    NotOpen,
-    check_open,
-    more_commands,
-)
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reading.bags import ENDED, BagEntry
 
@@ -26,6 +21,9 @@ async def take_tasks(row: BagEntry, request: Request) -> int:
     """Store the commands of a request; return how many. 409 where the bag accepts none."""
     count, folder = 0, dispatcher_folder(row.dispatcher)
     await run_in_threadpool(_check_open, row)
+    # imported late, after _check_open, which loads it in a thread
+    from vgrads.dispatch.storage.folder import NotOpen, more_commands
+
     async for lines in _bundles(request.stream()):
         try:
             count += await run_in_threadpool(
@@ -42,6 +40,9 @@ async def take_tasks(row: BagEntry, request: Request) -> int:
 
 def _check_open(row: BagEntry) -> None:
     """Raise 409, with the reason, for a bag that accepts no more tasks."""
+    # imported late: the service starts without the dispatcher
+    from vgrads.dispatch.storage.folder import NotOpen, check_open
+
     if row.state in ENDED or row.stop:
         raise HTTPException(
             409, f"bag '{row.id}' has ended: {row.state if row.state in ENDED else row.stop}"

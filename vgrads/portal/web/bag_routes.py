@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
@@ -15,14 +15,12 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.api.bags.answers import Results, exit_text, why
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.folder import close_bag, open_bag
 from vgrads.dispatch.storage.status import agent_names, is_worked_on, read_latest, read_status
 from vgrads.kernel.documents import parse_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.portal.charts.rates import rate_chart
-from vgrads.portal.jobs.bag_service import read_document, source_of, submit_bag
+from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry, bag_status
@@ -32,6 +30,9 @@ from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
+
+if TYPE_CHECKING:
+    from vgrads.api.bags.answers import Results
 
 BagId = Annotated[str, PathParameter(pattern=r"^bag-[0-9a-f]{10}$", examples=["bag-0123456789"])]
 Json = dict[str, Any]
@@ -93,6 +94,9 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         body = await request.body()
 
         def keep() -> BagEntry:
+            # imported late: the service starts without the dispatcher
+            from vgrads.portal.jobs.bag_worker import read_document, submit_bag
+
             try:
                 value = parse_mapping(body.decode(), "body", kind)
             except UnicodeDecodeError as error:
@@ -119,6 +123,9 @@ def _add_submission(app: FastAPI, service: Service) -> None:
     @app.post("/v1/bags/{bag_id}/close", status_code=202)
     def close(bag_id: BagId, who: Submitter) -> Json:
         """Close an open bag: no more tasks can be added, and it ends when its tasks have ended."""
+        # imported late, as for a submission
+        from vgrads.dispatch.storage.folder import close_bag, open_bag
+
         row = visible_bag(service, bag_id, who)
         if not open_bag(dispatcher_folder(row.dispatcher), row.number).document.open:
             raise HTTPException(409, f"bag '{bag_id}' was not submitted as an open bag")
@@ -229,6 +236,9 @@ def _add_reading(app: FastAPI, service: Service) -> None:
 
 def explain_bag_task(row: BagEntry, task: int, host: str = "") -> Json:
     """Explain the state of a task of a bag; 404 where there is none, or no such agent."""
+    # imported late, as for a submission
+    from vgrads.api.bags.answers import why
+
     try:
         return why(dispatcher_folder(row.dispatcher), row.number, task, host)
     except InputError as error:
@@ -276,7 +286,14 @@ async def result_lines(
     service: Service, row: BagEntry, follow: bool = False, skip: int = 0, task: int | None = None
 ) -> AsyncIterator[bytes]:
     """Yield the results of a bag's attempts, or of those at one task, as lines of JSON."""
-    reader = await run_in_threadpool(Results, dispatcher_folder(row.dispatcher), row.number)
+
+    def results() -> Results:
+        # imported late, as for a submission; in a thread, since other requests go on
+        from vgrads.api.bags.answers import Results
+
+        return Results(dispatcher_folder(row.dispatcher), row.number)
+
+    reader = await run_in_threadpool(results)
     while True:
         fresh = await run_in_threadpool(BagStore(service.store.engine).get, row.id)
         bodies = await run_in_threadpool(
@@ -307,6 +324,9 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         task: Annotated[int, Query(ge=0, le=10**9)] = 0,
         host: Annotated[str, Query(max_length=200)] = "",
     ) -> HTMLResponse:
+        # imported late, as for a submission
+        from vgrads.api.bags.answers import why
+
         row = visible_bag(service, bag_id, reader_of(request))
         try:
             payload, problem = why(dispatcher_folder(row.dispatcher), row.number, task, host), ""
@@ -340,6 +360,10 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 
 def _last(row: BagEntry) -> list[Json]:
     """Return the latest failed ends, or if there are none the latest ones."""
+    # imported late, as for a submission
+    from vgrads.api.bags.answers import exit_text
+    from vgrads.dispatch.storage.folder import open_bag
+
     folder = dispatcher_folder(row.dispatcher)
     result, names = read_latest(folder, row.number), agent_names(folder)
     ends = result["wrong"] or result["last"]

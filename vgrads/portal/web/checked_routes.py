@@ -131,8 +131,9 @@ async def in_thread(model: type[_Model], request: Request) -> _Model:
     return await run_in_threadpool(check)
 
 
-def body_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the description of a route whose body is read by :func:`in_thread`."""
-    reference = {"$ref": f"#/components/schemas/{model.__name__}"}
+def body_of(model: str) -> dict[str, Any]:
+    """Return the description of a route whose body, a model of this name, is read by
+    :func:`in_thread`."""
+    reference = {"$ref": f"#/components/schemas/{model}"}
     content = {"application/json": {"schema": reference}}
     return {"requestBody": {"required": True, "content": content}}

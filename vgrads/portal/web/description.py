@@ -8,11 +8,6 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from vgrads.dispatch.document import BagDocument
-from vgrads.portal.web.joint_submissions import JointSubmissionDocument
-from vgrads.portal.web.release_routes import MailDocument
-from vgrads.workflows.sets import SetDocument
-
 Json = dict[str, Any]
 _PROBLEM = {
     "title": "Problem",
@@ -65,6 +60,11 @@ def describe(app: FastAPI) -> Callable[[], Json]:
 def _set_schemas() -> Json:
     """Return the schemas of sets and bags: parsed outside the framework, since they may be
     large."""
+    # imported late: the service starts without these documents
+    from vgrads.dispatch.document import BagDocument
+    from vgrads.portal.jobs.release_documents import JointSubmissionDocument, MailDocument
+    from vgrads.workflows.sets import SetDocument
+
     result: Json = {}
     for model in (SetDocument, BagDocument, MailDocument, JointSubmissionDocument):
         whole = model.model_json_schema(ref_template="#/components/schemas/{model}")

@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, HTTPException, Query, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
 
-from vgrads.api.plans.planning import open_grid
-from vgrads.api.queues import queries
-from vgrads.api.queues import sites as site_rows
-from vgrads.api.queues.answers import bound_json, probability_json, trajectory_json
-from vgrads.api.queues.offers import offer_gantt, offer_json
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import GridRow
 from vgrads.portal.web.guard import READ, Reader, Submitter
-from vgrads.qbets.predictor import Settings
 from vgrads.vgrid.catalog import Catalog
-from vgrads.vgrid.procure import procure
 from vgrads.vgrid.request import RequestDocument, request_from
-from vgrads.vgrid.varq import Reservation
+
+if TYPE_CHECKING:
+    from vgrads.api.queues import queries
+    from vgrads.qbets.predictor import Settings
 
 GridId = Annotated[str, PathParameter(pattern=r"^grid-[0-9a-f]{10}$")]
 Procs = Annotated[int, Query(ge=1, le=10**9)]
@@ -60,6 +56,11 @@ def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalo
         who: Submitter,
     ) -> dict[str, Any]:
         """Query the available nodes for this request. Answers as ``vgrads offers --json``."""
+        # imported late: the service starts without planning and forecasts
+        from vgrads.api.plans.planning import open_grid
+        from vgrads.api.queues.offers import offer_gantt, offer_json
+        from vgrads.vgrid.procure import procure
+
         request = request_from(document.model_dump(), "body")
         grid = open_grid(catalog(), observed=store.acquisitions())
         offer = procure(grid.catalog, grid.knowledge, request)
@@ -90,6 +91,9 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
     @app.get("/v1/sites")
     def sites(_: Reader) -> list[dict[str, Any]]:
         """List all sites with their queues, prices, and the observations of runs."""
+        # imported late, as for offers
+        from vgrads.api.queues import sites as site_rows
+
         rows = site_rows.describe(catalog(), store.acquisitions())
         return [_without_paths(row) for row in rows]
 
@@ -109,6 +113,11 @@ def _add_queue_routes(
         explain: bool = False,
     ) -> dict[str, Any]:
         """Query an upper bound on a job's wait, as ``vgrads bound --json``."""
+        # imported late, as for offers
+        from vgrads.api.queues import queries
+        from vgrads.api.queues.answers import bound_json
+        from vgrads.qbets.predictor import Settings
+
         settings = Settings(
             method=method, quantile=probability, confidence=confidence, knows_user=False
         )
@@ -131,6 +140,10 @@ def _add_queue_routes(
     ) -> dict[str, Any]:
         """Query the probability that a job starts within a time, as ``vgrads probability
         --json``."""
+        # imported late, as for offers
+        from vgrads.api.queues.answers import probability_json
+        from vgrads.qbets.predictor import Settings
+
         settings = Settings(method=method, confidence=confidence, knows_user=False)
         requested = _query(catalog(), site, queue, settings, learned_states)
         chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
@@ -153,6 +166,12 @@ def _add_trajectory_route(
     ) -> dict[str, Any]:
         """Query when a job must be submitted to run by a given time, as ``vgrads trajectory
         --json``."""
+        # imported late, as for offers
+        from vgrads.api.queues import queries
+        from vgrads.api.queues.answers import trajectory_json
+        from vgrads.qbets.predictor import Settings
+        from vgrads.vgrid.varq import Reservation
+
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
         query = _query(
@@ -174,6 +193,9 @@ def _query(
 ) -> queries.QueueQuery:
     """Return the query of a queue's history, by its state once that is learned; 404 where there is
     no such queue or no history."""
+    # imported late, as for offers
+    from vgrads.api.queues import queries
+
     for stage_site in catalog.sites:
         for entry in stage_site.queues:
             if (stage_site.name, entry.name) == (site, queue):

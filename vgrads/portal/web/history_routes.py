@@ -11,7 +11,7 @@ import zlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -24,9 +24,10 @@ from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.tables import HistoryRow
 from vgrads.portal.web.guard import Operator
 from vgrads.portal.web.service import Service
-from vgrads.traces.history import FORMATS, read_history
-from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog, Queue
+
+if TYPE_CHECKING:
+    from vgrads.traces.records import JobLog
 
 _CHUNK = 1 << 20
 _ENDINGS = {b"\x1f\x8b": ".gz", b"\xfd7": ".xz"}
@@ -54,6 +55,9 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
     ) -> dict[str, Any]:
         """Upload a log (any format that vgrads reads; plain, gzip or xz) as the body, or as the
         file of a form: it becomes the history of a queue."""
+        # imported late: only uploads need the formats of logs
+        from vgrads.traces.history import FORMATS
+
         if form is not None and form not in FORMATS:
             raise InputError(f"unknown format '{form}'", where="format", fix=", ".join(FORMATS))
         target = _queue(service.catalog, site, queue)
@@ -125,6 +129,9 @@ async def _receive(stream: AsyncIterator[bytes], path: Path) -> Path:
 
 def _read(path: Path, form: str | None, queue: Queue, limit: int) -> JobLog:
     """Read the log; it must be valid and have jobs of the queue."""
+    # imported late: only uploads need the formats of logs
+    from vgrads.traces.history import read_history
+
     try:
         _measure(path, limit)
         log = read_history(path, form)

@@ -14,37 +14,23 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from vgrads.kernel.documents import Document
 from vgrads.kernel.errors import VgradsError
 from vgrads.kernel.units import parse_duration, parse_fraction
 from vgrads.portal.records.access import Principal
 from vgrads.portal.web.service import PLANNING_S, Service
 from vgrads.portal.web.set_routes import begin_run
-from vgrads.workflows.sets import WorkflowDocument
+
+if TYPE_CHECKING:
+    from vgrads.portal.jobs.release_documents import JointSubmissionDocument
+    from vgrads.workflows.sets import WorkflowDocument
 
 _AGREED = ("of", "fraction", "deadline", "probability")
 _MOST_WAIT_S = 86400.0
 _RETENTION_S = 86400.0
-
-
-class JointSubmissionDocument(Document):
-    """One workflow of a set that ``of`` callers put together; ``ticket``: identifies this caller.
-
-    All must state the same set; ``wait``: how long the first one waits for the others.
-    """
-
-    ticket: Annotated[str, Field(min_length=8, max_length=100)]
-    of: Annotated[int, Field(ge=1, le=1000)]
-    fraction: str | Annotated[float, Field(allow_inf_nan=False)] = 1.0
-    deadline: str
-    probability: Annotated[float, Field(gt=0, lt=1)] = 0.9
-    wait: str = "10m"
-    workflow: WorkflowDocument
 
 
 @dataclass(slots=True)

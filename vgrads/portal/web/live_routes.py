@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Query, Response
 from fastapi import Path as PathParameter
@@ -15,9 +15,7 @@ from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import Document
-from vgrads.portal.jobs.runs import ask_to_stop
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import store_stop_request
@@ -26,6 +24,9 @@ from vgrads.portal.web.figures import ServiceMetrics
 from vgrads.portal.web.guard import Reader, Submitter, needs
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
+
+if TYPE_CHECKING:
+    from vgrads.execmgr.engines.outside import OutsideEngine
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$")]
 RunId = Annotated[str, PathParameter(pattern=r"^run-[0-9a-f]{10}$")]
@@ -77,6 +78,9 @@ def cancel_run(service: Service, set_id: str, who: Principal, run_id: str = "") 
     run = service.store.get_run(run_id) if run_id else run
     if run is None or run.state not in GOES_ON:
         raise HTTPException(409, f"set '{set_id}' has no active run")
+    # imported late: the service starts without what runs are made of
+    from vgrads.portal.jobs.runs import ask_to_stop
+
     reason = f"cancelled by {who.user}"
     done = ask_to_stop(service.store, run.id, reason)
     if not done and not service.supervisor.works.awaits(run.id):

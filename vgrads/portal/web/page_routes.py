@@ -14,16 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.api.config import embedded_data
-from vgrads.api.plans.runtimes import source_text
-from vgrads.api.queues import queries
-from vgrads.api.queues import sites as site_rows
-from vgrads.api.queues.answers import downtime_json
 from vgrads.kernel.documents import Document
-from vgrads.planner.explain import explain, explain_text
 from vgrads.portal.charts.exports import available
 from vgrads.portal.charts.gantt import render_svg
-from vgrads.portal.charts.queue_record import record_picture
-from vgrads.portal.jobs.promise_history import promise_over_time
+from vgrads.portal.jobs import children
 from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
@@ -32,7 +26,6 @@ from vgrads.portal.web.page_context import page_of, reader_of, shown
 from vgrads.portal.web.run_routes import SearchText, status_parts, task_parts
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId, gantt, summary, whole_document
-from vgrads.qbets.predictor import Settings
 from vgrads.vgrid.catalog import Queue
 
 Json = dict[str, Any]
@@ -95,7 +88,9 @@ def _add_asking(app: FastAPI, service: Service) -> None:
         run = service.newest_run(set_id)
         if run is None:
             return {"run": None, "points": []}
-        points = await service.supervisor.think(promise_over_time, service.store.url, run.id)
+        points = await service.supervisor.think(
+            children.promise_over_time, service.store.url, run.id
+        )
         return {"run": run.id, "points": points}
 
 
@@ -104,6 +99,9 @@ def explain_placement(service: Service, set_id: str, who: Principal, task: str) 
     head = service.visible(set_id, who)
     if not head.revision:
         raise HTTPException(409, "the set has no plan yet")
+    # imported late: a page of its own needs it
+    from vgrads.planner.explain import explain, explain_text
+
     payload = explain(json.loads(service.sets.text(set_id, "plan")), task)
     return payload | {"text": explain_text(payload)}
 
@@ -192,6 +190,9 @@ def _run_times(service: Service, head: Head) -> list[Json]:
     result = json.loads(service.sets.text(head.id, "plan")).get("run_times", [])
     if all(entry["source"] == "stated" for entry in result):
         return []
+    # imported late: most sets have stated run times
+    from vgrads.api.plans.runtimes import source_text
+
     return [entry | {"rests": source_text(entry)} for entry in result]
 
 
@@ -204,6 +205,9 @@ def _count(service: Service, set_id: str) -> int:
 def _add_site_pages(app: FastAPI, service: Service) -> None:
     @app.get("/sites", response_class=HTMLResponse, include_in_schema=False)
     def sites(request: Request) -> HTMLResponse:
+        # imported late: a page of its own needs it
+        from vgrads.api.queues import sites as site_rows
+
         reader_of(request)
         rows = site_rows.describe(service.catalog, service.store.acquisitions())
         return page_of(request, "/sites", "sites.html", sites=rows)
@@ -227,7 +231,9 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
     @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
     async def record(site: str, queue: str, dark: bool = False) -> Response:
         entry, history = _history(service, site, queue)
-        picture = await service.supervisor.think(record_picture, history, entry.of_log, dark)
+        picture = await service.supervisor.think(
+            children.record_picture, history, entry.of_log, dark
+        )
         return Response(
             picture, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"}
         )
@@ -236,6 +242,11 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
 def _bounds(service: Service, entry: Queue, history: str, procs: int, hours: float) -> Json:
     """Return the data of a queue's page: bounds of the wait for some probabilities, and their
     evidence."""
+    # imported late: a page of its own needs forecasts
+    from vgrads.api.queues import queries
+    from vgrads.api.queues.answers import downtime_json
+    from vgrads.qbets.predictor import Settings
+
     rows, learned = [], service.learned.find(history, entry.of_log)
     for level in _LEVELS:
         query = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)

@@ -5,82 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Request
 from fastapi import Path as PathParameter
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import ConfigDict, Field, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.kernel.documents import Document, NotNegative, as_value_error
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.checked_routes import body_of, in_thread
 from vgrads.portal.web.guard import Reader, Submitter
-from vgrads.portal.web.joint_submissions import JointSubmissionDocument, JointSubmissions
+from vgrads.portal.web.joint_submissions import JointSubmissions
 from vgrads.portal.web.live_routes import RunId
 from vgrads.portal.web.service import Service
-from vgrads.workflows.dag import check_command
-from vgrads.workflows.sets import TaskDocument
+
+if TYPE_CHECKING:
+    from vgrads.portal.jobs.release_documents import MailDocument
 
 _LOOK_S = 0.1
-_MOST = 10_000
-_Name = Annotated[str, Field(max_length=200)]
 Gathered = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
-
-
-class ReleaseDocument(Document):
-    """Release of a task, with its command."""
-
-    kind: Literal["release"] = "release"
-    workflow: _Name
-    task: _Name
-    command: Annotated[str, Field(min_length=1)]
-    memory_mib: NotNegative = 0.0
-
-    @field_validator("command")
-    @classmethod
-    def _command(cls, value: str) -> str:
-        as_value_error(lambda: check_command(value))
-        return value
-
-
-class AbandonDocument(Document):
-    """A task that will not be released; its dependents are given up with it."""
-
-    kind: Literal["give-up"] = "give-up"
-    workflow: _Name
-    task: _Name
-    reason: Annotated[str, Field(max_length=1000)] = "given up"
-
-
-class AddDocument(Document):
-    """An additional task of the workflow: the remainder is planned again with it."""
-
-    kind: Literal["add"] = "add"
-    workflow: _Name
-    task: _Name
-    document: TaskDocument
-
-
-class MailDocument(Document):
-    """A request to a run, as one unit: tasks are added first, then released, then given up."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"release": [{"workflow": "calls-1", "task": "align-a", "command": "./align a"}]}
-            ]
-        }
-    )
-
-    add: Annotated[tuple[AddDocument, ...], Field(max_length=_MOST)] = ()
-    release: Annotated[tuple[ReleaseDocument, ...], Field(max_length=_MOST)] = ()
-    give_up: Annotated[tuple[AbandonDocument, ...], Field(max_length=_MOST)] = ()
 
 
 def add_release_routes(app: FastAPI, service: Service) -> None:
@@ -89,7 +36,7 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
     def run_of(run_id: RunId, who: Reader) -> RunRow:
         return _released_run(service, run_id, who)
 
-    @app.post("/v1/runs/{run_id}/releases", status_code=202, openapi_extra=body_of(MailDocument))
+    @app.post("/v1/runs/{run_id}/releases", status_code=202, openapi_extra=body_of("MailDocument"))
     async def release(run_id: RunId, request: Request, who: Submitter) -> dict[str, Any]:
         """Release tasks of a set that is ``released``: each starts in its turn, in its slot, with
         this command.
@@ -99,19 +46,25 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         run = await run_in_threadpool(_released_run, service, run_id, who)
         if run.state not in GOES_ON:
             raise HTTPException(409, f"run '{run_id}' has ended: {run.state}")
+        # imported late: the service starts without the documents of sets
+        from vgrads.portal.jobs.release_documents import MailDocument
+
         mail = await in_thread(MailDocument, request)
         after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
         return {"run": run_id, "after": after}
 
     joint_submissions = JointSubmissions(service)
 
-    described = body_of(JointSubmissionDocument)
+    described = body_of("JointSubmissionDocument")
 
     @app.post("/v1/gatherings/{name}", status_code=202, deprecated=True, openapi_extra=described)
     @app.post("/v1/joint-submissions/{name}", status_code=202, openapi_extra=described)
     async def join(name: Gathered, request: Request, who: Submitter) -> dict[str, Any]:
         """Add a workflow to a joint submission of several callers; its tasks are released one by
         one."""
+        # imported late, as for releases
+        from vgrads.portal.jobs.release_documents import JointSubmissionDocument
+
         document = await in_thread(JointSubmissionDocument, request)
         return joint_submissions.join(name, document, who)
 

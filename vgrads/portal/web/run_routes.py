@@ -16,11 +16,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError, SiteError
+from vgrads.portal.jobs import children
 from vgrads.portal.jobs.run_status import PATIENCE_S
-from vgrads.portal.jobs.worker import check_tasks
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import answered, key_of
-from vgrads.portal.records.reading.attempts import attempts_at, recorded_attempts
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
@@ -77,7 +76,7 @@ def _add_asking(app: FastAPI, service: Service) -> None:
 
 async def attempts_in(service: Service, run_id: str) -> list[Json]:
     """Return every attempt of a run, without output."""
-    result = await service.supervisor.think(recorded_attempts, service.store.url, run_id)
+    result = await service.supervisor.think(children.recorded_attempts, service.store.url, run_id)
     return [_without_paths(row) for row in result]
 
 
@@ -90,6 +89,9 @@ def _logs(service: Service, set_id: str, workflow: str, task: str) -> list[Json]
 
 def task_logs(service: Service, run_id: str, task: str) -> list[Json]:
     """Return the attempts of a run at a task, with output; 404 where there is none."""
+    # imported late: the service starts without what runs are made of
+    from vgrads.portal.records.reading.attempts import attempts_at
+
     try:
         result = attempts_at(service.store.reader, run_id, task)
     except InputError as error:
@@ -226,7 +228,7 @@ async def retry_run(
     if not is_of_service(run):
         raise HTTPException(409, f"it is a run of the command line: vgrads retry {run.id}")
     if tasks:
-        await service.supervisor.think(check_tasks, service.store.url, set_id, tasks)
+        await service.supervisor.think(children.check_tasks, service.store.url, set_id, tasks)
     elif not await run_in_threadpool(_is_left, service, run):
         raise HTTPException(409, f"all tasks of run '{run.id}' are done: name those to run again")
     return await begin_run(service, set_id, who, how, key, None)

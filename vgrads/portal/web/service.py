@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.api.queues.log_queues import changed_defaults
-from vgrads.api.wiring import is_real
-from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.portal.jobs import children
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
 from vgrads.portal.jobs.run_status import RunStatuses
 from vgrads.portal.jobs.supervisor import Places, Supervisor
-from vgrads.portal.jobs.worker import CheckedSet, check_set, usable
 from vgrads.portal.records.access import AccessControl, Principal
 from vgrads.portal.records.idempotency import Key
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.reading.sites import with_uploads
+from vgrads.portal.records.reading.sites import usable, with_uploads
 from vgrads.portal.records.sets import Head, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
@@ -34,6 +31,8 @@ from vgrads.portal.web.figures import Meters
 from vgrads.vgrid.catalog import Catalog
 
 if TYPE_CHECKING:
+    from vgrads.execmgr.engines.outside import OutsideEngine
+    from vgrads.portal.jobs.worker import CheckedSet
     from vgrads.portal.web.oidc import Provider
 
 Json = dict[str, Any]
@@ -75,7 +74,7 @@ class Service:
 
     def start(self) -> None:
         """Start with queued work, and work left by an earlier service."""
-        self.supervisor.start(self.catalog)
+        self.supervisor.start()
 
     def stop(self) -> None:
         """Leave all work to the next service."""
@@ -86,6 +85,9 @@ class Service:
     def warm_up(self) -> None:
         """Learn from all histories in advance; unreadable ones are reported when they are
         queried."""
+        # imported late: this runs while the service answers
+        from vgrads.api.queues.log_queues import changed_defaults
+
         with suppress(VgradsError):
             for note in changed_defaults(self.catalog):
                 _log.warning(note)
@@ -140,9 +142,11 @@ class Service:
         service."""
         most = self.bounds.max_tasks
         if len(body) > _LARGE:
-            checked_set: CheckedSet = await self.supervisor.think(check_set, body, kind, most)
+            checked_set: CheckedSet = await self.supervisor.think(
+                children.check_set, body, kind, most
+            )
             return checked_set
-        return await run_in_threadpool(check_set, body, kind, most)
+        return await run_in_threadpool(children.check_set, body, kind, most)
 
     def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
         """Store a checked set, and queue it for planning."""
@@ -204,6 +208,9 @@ class Service:
         so do other uses of machines of others."""
         if not head.real:
             return
+        # imported late: only sets for real sites need it
+        from vgrads.api.wiring import is_real
+
         granted = self.granted(head.owner)
         for name in {s["site"] for s in json.loads(self.sets.text(head.id, "plan"))["slots"]}:
             site = self.catalog.site(name)

@@ -91,7 +91,7 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
 
 def _provider(settings: OidcSettings) -> Provider:
     refuse_without_oidc()
-    from vgrads.portal.web.oidc import Provider  # noqa: PLC0415 of an extra
+    from vgrads.portal.web.oidc import Provider
 
     return Provider(settings)
 

@@ -17,9 +17,10 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document, NotNegative
 from vgrads.portal.charts.exports import FORMATS, export
-from vgrads.portal.jobs.worker import usable, what_if_in_child
+from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
+from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.checked_routes import kind_of
@@ -230,7 +231,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
         catalog = usable(service.catalog, service.granted(head.owner))[0]
         change = wishes.model_dump(exclude_unset=True)
         think = service.supervisor.think
-        answer: Json = await think(what_if_in_child, service.store.url, catalog, text, change)
+        answer: Json = await think(children.what_if, service.store.url, catalog, text, change)
         return answer
 
 

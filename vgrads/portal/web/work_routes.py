@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.dispatch.storage.block_files import is_of_blocks
 from vgrads.kernel.documents import Document
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.bag_service import source_of
@@ -148,6 +147,9 @@ def _described(service: Service, work: NamedWork, who: Principal) -> Json:
         links = {"resource": f"/v1/pools/{work.id}", "page": f"/pools/{work.id}"}
         return {"kind": "pool", "id": work.unique, **state, "links": links}
     if work.kind == "bag":
+        # imported late: the service starts without the dispatcher
+        from vgrads.dispatch.storage.block_files import is_of_blocks
+
         row = visible_bag(service, work.id, who)
         return {
             "kind": "matrix" if is_of_blocks(source_of(row)) else "bag",

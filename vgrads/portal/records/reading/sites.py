@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.config import THIS_MACHINE, embedded_data, home, make_home
-from vgrads.api.queues.sites import this_machine
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.reading.reader import RecordReader, open_reader
@@ -30,6 +29,9 @@ def choose_catalog(file: Path | None) -> Catalog:
     ``here``, where there is no such file, is this machine.
     """
     if file is not None and file.name == THIS_MACHINE and not file.is_file():
+        # imported late: few services use this machine as a site
+        from vgrads.api.queues.sites import this_machine
+
         return this_machine()
     if file is not None:
         return with_collected(load_catalog(file))
@@ -100,6 +102,19 @@ def with_uploads(catalog: Catalog, reader: RecordReader, only_missing: bool = Fa
         for site in catalog.sites
     )
     return replace(catalog, sites=sites)
+
+
+def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
+    """Return the sites for planning a user's sets, and whether these are real ones.
+
+    The sites that the operator opened for the user; else the simulated ones; where there are none,
+    all: such a plan can be viewed, and run by an outside engine where that uses no machines of
+    others.
+    """
+    opened = tuple(s for s in catalog.sites if s.name in granted and s.driver != "simulated")
+    simulated = tuple(s for s in catalog.sites if s.driver == "simulated")
+    chosen = opened or simulated or catalog.sites
+    return replace(catalog, sites=chosen), chosen is not simulated
 
 
 def _with_histories(site: dict[str, Any], files: dict[tuple[str, str], str]) -> dict[str, Any]:

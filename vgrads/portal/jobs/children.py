@@ -1,0 +1,129 @@
+"""What the service's other processes do: named here, imported there.
+
+The service itself only names these functions, so it starts without planning and execution. Their
+processes are forked from one that has all of it loaded (:mod:`vgrads.portal.jobs.preload`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from multiprocessing import connection, parent_process
+from typing import TYPE_CHECKING, Any
+
+from vgrads.portal.jobs.forkserver import clean_environment
+
+if TYPE_CHECKING:
+    from vgrads.planner.plan import Plan
+    from vgrads.planner.replan import Outlook, Progress
+    from vgrads.planner.snapshot import Snapshot
+    from vgrads.portal.jobs.worker import CheckedSet
+    from vgrads.qbets.state_forecast import AnyForecast
+    from vgrads.traces.log_queue import LogQueue
+    from vgrads.vgrid.catalog import Catalog
+
+Json = dict[str, Any]
+
+
+def be_a_child() -> None:
+    """Set up a process of the service: leave Ctrl-C to the service, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    clean_environment()
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def warm(catalog: Catalog) -> None:
+    """Learn from all histories of a catalogue; unreadable ones are reported when they are
+    queried."""
+    from vgrads.portal.jobs import worker
+
+    worker.warm(catalog)
+
+
+def plan_set(url: str, catalog: Catalog, set_id: str) -> None:
+    """Plan a set of the database at ``url``."""
+    from vgrads.portal.jobs import worker
+
+    worker.plan_in_child(url, catalog, set_id)
+
+
+def run_set(url: str, catalog: Catalog, run_id: str) -> None:
+    """Run, or resume, a run of the database at ``url``; a process of its own."""
+    be_a_child()
+    from vgrads.portal.jobs import worker
+
+    worker.run_in_child(url, catalog, run_id)
+
+
+def run_bags(url: str, catalog: Catalog, dispatcher: str) -> None:
+    """Run the bags of a dispatcher of the database at ``url``; a process of its own."""
+    be_a_child()
+    from vgrads.portal.jobs import bag_worker
+
+    bag_worker.bags_in_child(url, catalog, dispatcher)
+
+
+def learn(path: str, log_queue: LogQueue) -> AnyForecast:
+    """Learn the states of a history."""
+    from vgrads.api.queues.histories import cached_forecast
+    from vgrads.api.queues.history_files import open_history
+
+    return cached_forecast(path, log_queue, open_history(path).end_s)
+
+
+def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
+    """Read and check a set submitted from outside."""
+    from vgrads.portal.jobs import worker
+
+    return worker.check_set(body, kind, most_tasks)
+
+
+def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
+    """Raise InputError for a name that no task of a set has."""
+    from vgrads.portal.jobs import worker
+
+    worker.check_tasks(url, set_id, names)
+
+
+def what_if(url: str, catalog: Catalog, text: str, wishes: Mapping[str, Any]) -> Json:
+    """Return the promise for a set with other options."""
+    from vgrads.portal.jobs import worker
+
+    return worker.what_if_in_child(url, catalog, text, wishes)
+
+
+def recorded_attempts(url: str, run_id: str) -> list[Json]:
+    """Return every attempt of a run, without output."""
+    from vgrads.portal.records.reading import attempts
+
+    return attempts.recorded_attempts(url, run_id)
+
+
+def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
+    """Return the current promise of an active run."""
+    from vgrads.planner import replan
+
+    return replan.promise_now(plan, snapshot, progress)
+
+
+def promise_over_time(url: str, run_id: str) -> list[dict[str, float]]:
+    """Return the probability of a run's promise over time."""
+    from vgrads.portal.jobs import promise_history
+
+    return promise_history.promise_over_time(url, run_id)
+
+
+def record_picture(history: str, log_queue: LogQueue, dark: bool = False) -> bytes:
+    """Draw the bounds of a queue against its waits, as SVG."""
+    from vgrads.portal.charts import queue_record
+
+    return queue_record.record_picture(history, log_queue, dark)
