@@ -52,6 +52,35 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
+def test_the_service_starts_without_planning_and_execution(tmp_path):
+    heavy = (
+        *("numpy", "scipy", "pandas", "statsmodels", "networkx", "numba", "pulp", "libcloud"),
+        *("cryptography", "alembic", "authlib", "joserfc", "matplotlib", "msgpack"),
+        *("vgrads.planner.make", "vgrads.planner.plan", "vgrads.execmgr.core.states"),
+        *("vgrads.execmgr.runner", "vgrads.dispatch.document", "vgrads.policies.policy"),
+        *("vgrads.workflows.sets", "vgrads.qbets.forecast", "vgrads.api.plans.planning"),
+        *("vgrads.api.wiring", "vgrads.portal.jobs.worker", "vgrads.portal.jobs.bags"),
+    )
+    code = (
+        "import sys\nfrom vgrads.portal import main\nmain.load_commands(['serve'])\n"
+        "from vgrads.portal.jobs import forkserver\nfrom vgrads.portal.web import serving\n"
+        "from vgrads.portal.web.settings import load_settings\n"
+        "settings = load_settings(None)\n"
+        "with serving.Store(settings.database) as store:\n"
+        "    serving.make_service(settings, store)\n"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=os.environ | {"VGRADS_HOME": str(tmp_path)},
+    )
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
 def test_bound_and_probability_agree(vgrads, log):
     bound = vgrads(
         "bound", log, "--procs", 4, "--walltime", "2h", "--probability", ".9", "--json"

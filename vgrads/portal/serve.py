@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Annotated
 
 import typer
@@ -44,9 +45,12 @@ def serve(
     from vgrads.portal.jobs import forkserver
 
     forkserver.begin()
+    gc.disable()  # nothing that an import creates is garbage
     from vgrads.portal.web.serving import serve as serve_now
     from vgrads.portal.web.settings import load_settings
 
+    gc.freeze()  # nor later
+    gc.enable()
     serve_now(load_settings(config, host=host, port=port, db=db, sites=sites, own=own or None))
 
 

@@ -122,7 +122,6 @@ def serve(settings: ServiceSettings) -> None:
             forwarded_allow_ips=list(settings.trusted_proxies),
         )
         server = Server(config, app.state.service, settings, secret)
-        threading.Thread(target=app.state.service.warm_up, daemon=True).start()
         try:
             server.run()
         except SystemExit as stop:  # uvicorn's reaction to an address in use
@@ -147,8 +146,11 @@ class Server(uvicorn.Server):
         self._secret = secret
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Print, for the process that started a personal service, its address and secret."""
+        """Print, for the process that started a personal service, its address and secret. Learn
+        from histories once requests are answered."""
         await super().startup(sockets)
+        if self.started:
+            threading.Thread(target=self._service.warm_up, daemon=True).start()
         if self._secret and self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             where = f"[{host}]" if ":" in host else host
