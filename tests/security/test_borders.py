@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import threading
+import urllib.error
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from tests.conftest import DATA
-from tests.portal.serving import SMALL, Served, bearer
+from tests.portal.serving import SMALL, Served, bearer, serving
 from tests.waiting import until
 from vgrads.portal.connections import MOST_OF_ADDRESS, ConnectionLimits, connections_with
 from vgrads.portal.jobs.supervisor import Places
@@ -431,3 +432,27 @@ def test_users_behind_a_trusted_proxy_are_told_apart(tmp_path, monkeypatch):
     ):
         addresses = database.exec_driver_sql("SELECT address FROM audit").scalars().all()
         assert addresses == ["192.0.2.7"]
+
+
+def test_large_documents_are_checked_in_another_process_with_the_same_answers(tmp_path):
+    def send(path, document):
+        body, head = json.dumps(document).encode(), {"Content-Type": "application/json"}
+        assert len(body) > MOST_PARSED
+        request = urllib.request.Request(f"{served.url}{path}", body, head)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    commands = [f"true the task with number {n}" for n in range(40_000)]
+    bag = {"name": "large", "commands": commands, "runtime_s": 1}
+    with serving(tmp_path) as served:
+        status, answer = send("/v1/bags", bag)
+        assert (status, answer.get("tasks")) == (201, len(commands)), answer
+        status, answer = send("/v1/bags", bag | {"procs": -1})
+        assert status == 422 and answer["field"] == "procs", answer
+        joint = {"ticket": "a" * 8, "of": 2, "deadline": "1h", "workflow": commands}
+        status, answer = send("/v1/joint-submissions/large", joint)
+        assert status == 422 and answer["field"].startswith("workflow"), answer

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.document import BagDocument, LinesDocument, with_written_parameters
 from vgrads.dispatch.server.manager import AD_HOC
 from vgrads.dispatch.storage.folder import open_bag
-from vgrads.kernel.documents import validate_field
+from vgrads.kernel.documents import parse_mapping, validate_field
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.bags import Crew, submit
 from vgrads.portal.records.access import AccessControl
@@ -29,9 +28,13 @@ _LINGER_S = 30.0
 """How long a dispatcher waits for the next bag before it releases its nodes, in seconds."""
 
 
-def read_document(values: dict[str, Any], owner: str) -> BagDocument:
-    """Read a bag submitted from outside: it may name no files, since none are submitted with it,
-    and no other owner."""
+def read_document(body: bytes, kind: str, owner: str) -> BagDocument:
+    """Read a bag submitted from outside, as text of a ``kind`` (json, yaml): it may name no files,
+    since none are submitted with it, and no other owner."""
+    try:
+        values = parse_mapping(body.decode(), "body", kind)
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text", where="body") from error
     document = validate_field(BagDocument, with_written_parameters(values))
     named = [n for n, p in document.parameters.items() if isinstance(p, LinesDocument)]
     for where in ("table", "commands_file", "policy_file"):

@@ -13,13 +13,17 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ValidationError
+
 from vgrads.portal.jobs.forkserver import clean_environment
+from vgrads.portal.records.store import Store
 
 if TYPE_CHECKING:
     from vgrads.planner.plan import Plan
     from vgrads.planner.replan import Outlook, Progress
     from vgrads.planner.snapshot import Snapshot
     from vgrads.portal.jobs.worker import CheckedSet
+    from vgrads.portal.records.reading.bags import BagEntry
     from vgrads.qbets.state_forecast import AnyForecast
     from vgrads.traces.log_queue import LogQueue
     from vgrads.vgrid.catalog import Catalog
@@ -85,6 +89,27 @@ def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
     from vgrads.portal.jobs import worker
 
     return worker.check_set(body, kind, most_tasks)
+
+
+def check_body(model: type[BaseModel], body: bytes) -> tuple[BaseModel | None, list[Json]]:
+    """Check a JSON body: return the document, or its problems."""
+    try:
+        return model.model_validate_json(body), []
+    except ValidationError as error:
+        details = error.errors(include_input=False, include_context=False, include_url=False)
+        return None, [{**problem, "loc": ("body", *problem["loc"])} for problem in details]
+
+
+def submit_bag(
+    url: str, catalog: Catalog, granted: frozenset[str], owner: str, text: tuple[bytes, str]
+) -> BagEntry:
+    """Read a bag that an owner submits over REST, body and its kind, and store it in the database
+    at ``url``."""
+    from vgrads.portal.jobs import bag_worker
+
+    document = bag_worker.read_document(*text, owner)
+    with Store(url) as store:
+        return bag_worker.submit_bag(store, catalog, granted, document)
 
 
 def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:

@@ -17,15 +17,15 @@ from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import agent_names, is_worked_on, read_latest, read_status
-from vgrads.kernel.documents import parse_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.portal.charts.rates import rate_chart
+from vgrads.portal.jobs import children
 from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry, bag_status
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
-from vgrads.portal.web.checked_routes import kind_of
+from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.problems import message
@@ -93,19 +93,21 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         kind = kind_of(request.headers.get("content-type", ""))
         body = await request.body()
 
+        granted = await run_in_threadpool(service.granted, who.user)
+
         def keep() -> BagEntry:
             # imported late: the service starts without the dispatcher
             from vgrads.portal.jobs.bag_worker import read_document, submit_bag
 
-            try:
-                value = parse_mapping(body.decode(), "body", kind)
-            except UnicodeDecodeError as error:
-                raise InputError("is not UTF-8 text", where="body") from error
-            document = read_document(value, who.user)
-            granted = service.granted(who.user)
+            document = read_document(body, kind, who.user)
             return submit_bag(service.store, service.catalog, granted, document)
 
-        row = await run_in_threadpool(keep)
+        row: BagEntry
+        if len(body) > MOST_PARSED:  # this process would answer nothing else meanwhile
+            where = (service.store.url, service.catalog, granted, who.user)
+            row = await service.supervisor.think(children.submit_bag, *where, (body, kind))
+        else:
+            row = await run_in_threadpool(keep)
         service.supervisor.notify()
         response.headers["Location"] = f"/v1/bags/{row.id}"
         return {"id": row.id, "tasks": row.tasks, "state": row.state}

@@ -1,8 +1,8 @@
 """Routes that check the caller's scope and the size of the body before any of it is read.
 
 FastAPI reads and parses a body before it resolves dependencies, on the event loop. So the scope is
-checked here first, bodies that the framework parses are small, and large ones are parsed in a
-thread (:func:`in_thread`).
+checked here first, bodies that the framework parses are small, and others are parsed elsewhere
+(:func:`checked_body`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message
 
 from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 
 MOST_PARSED = 2**20
@@ -32,6 +33,8 @@ SILENCE_S = 30.0
 _CLOSE = {"Connection": "close"}  # the body is not read
 _SCOPES: dict[Callable[..., Any], str] = {}
 _Model = TypeVar("_Model", bound=BaseModel)
+Think = Callable[..., Awaitable[Any]]
+"""Calls a function in another process (:meth:`vgrads.portal.jobs.supervisor.Supervisor.think`)."""
 
 
 def requires(scope: str, dependency: Callable[..., Any]) -> None:
@@ -113,27 +116,24 @@ def kind_of(content_type: str) -> str:
     return match[1]
 
 
-async def in_thread(model: type[_Model], request: Request) -> _Model:
-    """Read a JSON body and check it in a thread. RequestValidationError if it is not valid."""
+async def checked_body(model: type[_Model], request: Request, think: Think) -> _Model:
+    """Read a JSON body and check it: a small one in a thread, a large one by ``think``, in another
+    process, since no other request is answered meanwhile. RequestValidationError if it is not
+    valid."""
     if kind_of(request.headers.get("content-type", "")) != "json":
         raise InputError("must be application/json", where="Content-Type")
     body = await request.body()
-
-    def check() -> _Model:
-        try:
-            return model.model_validate_json(body)
-        except ValidationError as error:
-            problems = [
-                {**one, "loc": ("body", *one["loc"])} for one in error.errors(include_input=False)
-            ]
-            raise RequestValidationError(problems) from error
-
-    return await run_in_threadpool(check)
+    check: Think = think if len(body) > MOST_PARSED else run_in_threadpool
+    document, problems = await check(children.check_body, model, body)
+    if problems:
+        raise RequestValidationError(problems)
+    result: _Model = document
+    return result
 
 
 def body_of(model: str) -> dict[str, Any]:
     """Return the description of a route whose body, a model of this name, is read by
-    :func:`in_thread`."""
+    :func:`checked_body`."""
     reference = {"$ref": f"#/components/schemas/{model}"}
     content = {"application/json": {"schema": reference}}
     return {"requestBody": {"required": True, "content": content}}

@@ -17,7 +17,7 @@ from vgrads.portal.records.access import Principal
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
-from vgrads.portal.web.checked_routes import body_of, in_thread
+from vgrads.portal.web.checked_routes import body_of, checked_body
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.joint_submissions import JointSubmissions
 from vgrads.portal.web.live_routes import RunId
@@ -49,7 +49,7 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         # imported late: the service starts without the documents of sets
         from vgrads.portal.jobs.release_documents import MailDocument
 
-        mail = await in_thread(MailDocument, request)
+        mail = await checked_body(MailDocument, request, service.supervisor.think)
         after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
         return {"run": run_id, "after": after}
 
@@ -65,7 +65,7 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         # imported late, as for releases
         from vgrads.portal.jobs.release_documents import JointSubmissionDocument
 
-        document = await in_thread(JointSubmissionDocument, request)
+        document = await checked_body(JointSubmissionDocument, request, service.supervisor.think)
         return joint_submissions.join(name, document, who)
 
     @app.get("/v1/gatherings/{name}/{ticket}", deprecated=True)
