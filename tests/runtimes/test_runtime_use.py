@@ -100,6 +100,30 @@ def test_records_are_shown_drawn_and_forgotten(vgrads, write, set_file, tmp_path
     assert vgrads("runtimes", "forget", "ALIGN").code == 2
 
 
+def test_full_and_last_names_of_processes_find_the_same_records(vgrads, write):
+    full = "NFCORE_RNASEQ:RNASEQ:ALIGN"
+    trace = write("trace.txt", TRACE.replace("\tALIGN\t", f"\t{full}\t"))
+    assert vgrads("runtimes", "learn", trace, "--machine", "here").code == 0
+    write("sites.toml", SITES)
+    names = {}
+    for kind in ("ALIGN", full):
+        text = SET.format(sites="sites.toml").replace("kind: ALIGN", f'kind: "{kind}"')
+        plan = vgrads("plan", write("set.yaml", text), "--json")
+        names[kind] = sources(plan.json)
+        assert vgrads("runtimes", "show", kind, "--json").json["records"]
+    assert names["ALIGN"] == names[full] == {"ALIGN": ("learned", 2), "COUNT": ("learned", 2)}
+
+
+def test_a_set_whose_names_match_nothing_says_so_with_the_nearest(vgrads, write):
+    write("sites.toml", SITES)
+    trace = write("trace.txt", TRACE)
+    assert vgrads("runtimes", "learn", trace, "--machine", "here").code == 0
+    text = SET.format(sites="sites.toml").replace("ALIGN", "ALIGNS").replace("COUNT", "COUNTS")
+    plan = vgrads("plan", write("set.yaml", text), "--json")
+    assert "none of the names in this set has learned run times" in plan.err
+    assert "ALIGNS (nearest: ALIGN), COUNTS (nearest: COUNT)" in plan.err
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

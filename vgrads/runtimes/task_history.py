@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from math import inf, isfinite, log
 from typing import Any
 
@@ -43,6 +44,16 @@ class TaskHistory:
             results.setdefault(record.kind, []).append(record)
         return {kind: tuple(results[kind]) for kind in sorted(results)}
 
+    def named(self, name: str) -> str:
+        """Return the kind that a name means: itself, or, where only that has records, the last part
+        of the full name of a process (``RNASEQ:ALIGN``), by which traces are learned."""
+        last = name.rpartition(":")[2]
+        return last if name not in self._names and last in self._names else name
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(record.kind for record in self.records)
+
     def of(self, kind: str) -> tuple[TaskRecord, ...]:
         """Return the records of one kind."""
         return tuple(record for record in self.records if record.kind == kind)
@@ -67,6 +78,7 @@ def learn(history: TaskHistory, records: Iterable[TaskRecord]) -> TaskHistory:
 
 def forget(history: TaskHistory, kind: str) -> TaskHistory:
     """Return the history without one kind. Raise InputError if it has no records."""
+    kind = history.named(kind)
     rest = tuple(record for record in history.records if record.kind != kind)
     if len(rest) == len(history.records):
         raise InputError("no run times are recorded for this kind of task", where=kind)

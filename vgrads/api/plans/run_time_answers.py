@@ -45,6 +45,7 @@ def _kind_row(run_times: RunTimes, kind: str) -> Json:
 def kind_json(run_times: RunTimes, kind: str) -> Json:
     """Return ``vgrads runtimes show``: records, machines, the predicted curve; InputError for an
     unknown kind."""
+    kind = run_times.history.named(kind)
     records = run_times.history.of(kind)
     if not records:
         near = difflib.get_close_matches(kind, run_times.history.kinds, 3)

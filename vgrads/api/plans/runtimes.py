@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ _INTERPRETERS = frozenset(
         "nice",
     )
 )
+_MOST_NEAR = 20  # kinds of a set for which similar names are looked up
 _NUMBER = re.compile(r"[-_.#]?[0-9]+$")
 _ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -58,6 +60,10 @@ class RunTimes:
 
     history: TaskHistory
     model: RuntimeModel
+
+    def kind_of(self, task: Task) -> str:
+        """Return the learned kind of a task, or its own where none was learned."""
+        return self.history.named(kind_of(task))
 
 
 def learned(
@@ -152,7 +158,7 @@ def _most_mib(catalog: Catalog) -> float:
 
 def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _World) -> Task:
     reference, site, most_mib, sites = world
-    kind = kind_of(task)
+    kind = run_times.kind_of(task)
     is_learned = kind in run_times.model.times
     if task.stated and not (is_learned and task.kind):
         return task
@@ -190,7 +196,7 @@ def _memory_mib(prediction: Prediction) -> float:
 
 def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes) -> None:
     """Count a task in the entry of its kind."""
-    kind, spread = kind_of(task), timed.spread
+    kind, spread = run_times.kind_of(task), timed.spread
     entry = basis.setdefault(
         kind,
         {
@@ -209,15 +215,26 @@ def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes
         observations = run_times.model.times.get(kind)
         entry["observations"] = 0 if observations is None else len(observations.sample.y)
         entry["source"] = "guess" if observations is None else "learned"
+        if observations is None and len(basis) <= _MOST_NEAR:
+            entry["near"] = get_close_matches(kind, run_times.history.kinds, 1)
     entry["spread"] = round(0.0 if spread is None else spread.total, 4)
     entry["kind_spread"] = round(0.0 if spread is None else spread.kind, 4)
 
 
 def describe_basis(basis: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return warnings: kinds of tasks whose run time is unknown."""
-    wild = sorted(entry["kind"] for entry in basis if entry["source"] == "guess")
+    entries = list(basis)
+    wild = sorted(entry["kind"] for entry in entries if entry["source"] == "guess")
     if not wild:
         return []
+    near = {e["kind"]: e["near"][0] for e in entries if e.get("near")}
+    if len(wild) == len(entries) and near:
+        pairs = ", ".join(f"{name} (nearest: {near[name]})" for name in sorted(near)[:5])
+        return [
+            f"none of the names in this set has learned run times: {pairs}; wide guesses are used, "
+            "which weaken the promise; name the tasks by 'kind' as in "
+            "'vgrads runtimes list', or learn with '--map OLD=NEW'"
+        ]
     named = ", ".join(wild[:5]) + (f" and {len(wild) - 5} more" if len(wild) > 5 else "")
     return [
         f"no run time is known for {named}: a wide guess is used, "
