@@ -196,13 +196,13 @@ def _report(port: int, tokens: dict[str, str], seconds: float, chosen: list[str]
     for process in loading:
         process.start()
     time.sleep(4)
-    beside = {name: measure(bob, request, seconds) for name, request in requests.items()}
+    loaded = {name: measure(bob, request, seconds) for name, request in requests.items()}
     for process in loading:
         process.join()
     print("| Bob reads | p50 alone | p50 beside | p99 alone | p99 beside (ms) | ratio of the p99 |")
     print("|---|--:|--:|--:|--:|--:|")
     for name in requests:
-        before, after = (np.percentile(r[name], [50, 99]) * 1000 for r in (alone, beside))
+        before, after = (np.percentile(r[name], [50, 99]) * 1000 for r in (alone, loaded))
         figures = " | ".join(f"{v:.1f}" for v in (before[0], after[0], before[1], after[1]))
         print(f"| {name} | {figures} | {after[1] / before[1]:.1f} |")
 
