@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vgrads.vgrid.catalog import Catalog
 
 Json = dict[str, Any]
+_BACKGROUND = 5  # added to the nice value
 
 
 def be_a_child() -> None:
@@ -38,6 +39,12 @@ def be_a_child() -> None:
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def compute_in_background() -> None:
+    """Set up a process that computes for the service: answers, runs and dispatchers go before."""
+    be_a_child()
+    os.nice(_BACKGROUND)
 
 
 def _end_with(sentinel: int) -> None:
