@@ -86,7 +86,6 @@ class CheckedRoute(APIRoute):
                 authorise(request, scope)
             if most is not None:
                 request = Request(request.scope, bounded(request.receive, most))
-                await request.body()  # a slow client takes no turn
             async with turn_of(request) if is_short else nullcontext():
                 return await handle(request)
 
