@@ -10,9 +10,10 @@ ended. A permit that is not fetched expires after a while, so that it blocks no 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain
 
 from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.engines.base import TaskOrder
@@ -24,7 +25,7 @@ PATIENCE_S = 600.0
 
 
 @dataclass(slots=True)
-class _Turn:
+class _Permit:
     order: TaskOrder
     since_s: float
     taken: bool = False
@@ -39,28 +40,32 @@ class OutsideEngine(CompletionQueue):
     ) -> None:
         super().__init__(news)
         self.clock, self._patience_s = clock, patience_s
-        self._permits: dict[ReplicaKey, _Turn] = {}
-        self._changed = threading.Condition()
+        self._permits: dict[ReplicaKey, _Permit] = {}
+        self._waiting: dict[TaskKey, list[Future[None]]] = {}
+        self._lock = threading.Lock()
 
     # calls of the outside engine
 
-    def announce(self, task: TaskKey, wait_s: float = 0.0) -> list[TaskOrder]:
-        """Return the start permits of a task, at once or within ``wait_s`` of real time; empty: not
-        yet, or no longer."""
-        end_s = time.monotonic() + wait_s
-        with self._changed:
-            while not (mine := [t for key, t in self._permits.items() if key[:2] == task]):
-                left_s = end_s - time.monotonic()
-                if left_s <= 0:
-                    return []
-                self._changed.wait(left_s)
+    def announce(self, task: TaskKey) -> list[TaskOrder]:
+        """Take the start permits of a task; empty: not yet, or no longer."""
+        with self._lock:
+            mine = [t for key, t in self._permits.items() if key[:2] == task]
             for permit in mine:
                 permit.taken = True
             return [permit.order for permit in mine]
 
+    def offered(self, task: TaskKey) -> Future[None]:
+        """Return a future that completes when a start permit of the task is next offered, or none
+        will be. Cancel it after use."""
+        result: Future[None] = Future()
+        with self._lock:
+            waiting = [f for f in self._waiting.get(task, ()) if not f.cancelled()]
+            self._waiting[task] = [*waiting, result]
+        return result
+
     def report(self, key: ReplicaKey, ok: bool, reason: str = "") -> bool:
         """Report the end of a replica; return False if it has no permit (it was cancelled)."""
-        with self._changed:
+        with self._lock:
             if key not in self._permits:
                 return False
             del self._permits[key]
@@ -70,10 +75,11 @@ class OutsideEngine(CompletionQueue):
     # calls of the core
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
-        with self._changed:
+        with self._lock:
             for order in orders:
-                self._permits[order.key] = _Turn(order, self.clock.now())
-            self._changed.notify_all()
+                self._permits[order.key] = _Permit(order, self.clock.now())
+            waiting = [self._waiting.pop(order.key[:2], ()) for order in orders]
+        _complete(waiting)
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         """Offer the permits again: an outside engine that kept running the tasks announces them
@@ -84,12 +90,12 @@ class OutsideEngine(CompletionQueue):
         """Do nothing: outputs of the outside engine stay in place."""
 
     def cancel(self, key: ReplicaKey) -> None:
-        with self._changed:
+        with self._lock:
             self._permits.pop(key, None)
 
     def poll(self) -> list[ReplicaEnded]:
         late_s = self.clock.now() - self._patience_s
-        with self._changed:
+        with self._lock:
             missed = [
                 key for key, t in self._permits.items() if not t.taken and t.since_s <= late_s
             ]
@@ -104,5 +110,14 @@ class OutsideEngine(CompletionQueue):
         self.detach()
 
     def detach(self) -> None:
-        with self._changed:
+        with self._lock:
             self._permits.clear()
+            waiting = list(self._waiting.values())
+            self._waiting = {}
+        _complete(waiting)
+
+
+def _complete(waiting: Iterable[Iterable[Future[None]]]) -> None:
+    for future in chain.from_iterable(waiting):
+        if future.set_running_or_notify_cancel():
+            future.set_result(None)

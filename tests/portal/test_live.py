@@ -197,14 +197,14 @@ def test_turns_wait_for_both_sides_and_are_abandoned_if_nobody_comes():
         False,
         "no engine requested its start permit",
     )
-    waiting = []
-    thread = threading.Thread(
-        target=lambda: waiting.extend(engine.announce(("w", "c"), wait_s=20.0))
-    )
-    thread.start()
+    offered = engine.offered(("w", "c"))
+    assert not offered.done()
     engine.start([order("c")])
-    thread.join(20)
-    assert [o.key for o in waiting] == [("w", "c", 0)]
+    assert offered.result(0) is None
+    assert [o.key for o in engine.announce(("w", "c"))] == [("w", "c", 0)]
+    left = engine.offered(("w", "d"))
+    engine.detach()
+    assert left.done()
 
 
 class Listener:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import sys
 from typing import Annotated
 
 import typer
 
 from vgrads.portal.cli.options import AsJson, Config, Sites, answer_with, app
 
+_SWITCH_S = 0.0005
+"""Between threads of the service: an answer needs the interpreter several times, and other threads
+may compute for longer."""
 config_app = typer.Typer(name="config", help="Settings of the service.", no_args_is_help=True)
 app.add_typer(config_app)
 
@@ -49,6 +53,7 @@ def serve(
     from vgrads.portal.web.serving import serve as serve_now
     from vgrads.portal.web.settings import load_settings
 
+    sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # nor later
     gc.enable()
     serve_now(load_settings(config, host=host, port=port, db=db, sites=sites, own=own or None))

@@ -43,7 +43,7 @@ class Dispatchers:
     def look(self) -> None:
         """Start dispatchers where needed; called twice per second."""
         now = time.monotonic()
-        names = {r.dispatcher for r in BagStore(self.store.engine).unended() if r.owner != HERE}
+        names = {name for name, owner in BagStore(self.store.engine).unended() if owner != HERE}
         for name in self._failures.keys() - names:
             del self._failures[name]
         for name in names:

@@ -29,22 +29,19 @@ if TYPE_CHECKING:
     from vgrads.vgrid.catalog import Catalog
 
 Json = dict[str, Any]
-_BACKGROUND = 5  # added to the nice value
+_BACKGROUND = 10  # added to the nice value
 
 
 def be_a_child() -> None:
-    """Set up a process of the service: leave Ctrl-C to the service, and end with it."""
+    """Set up a process of the service: leave Ctrl-C to the service, end with it, and let its
+    answers go before: what is planned, run and dispatched here has a lower priority."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     clean_environment()
+    os.nice(_BACKGROUND)
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # wakes without preempting
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def compute_in_background() -> None:
-    """Set up a process that computes for the service: answers, runs and dispatchers go before."""
-    be_a_child()
-    os.nice(_BACKGROUND)
 
 
 def _end_with(sentinel: int) -> None:

@@ -55,7 +55,7 @@ class LearnedStates:
     def _begin(self, key: _Key) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
-                1, mp_context=processes, initializer=children.compute_in_background
+                1, mp_context=processes, initializer=children.be_a_child
             )
         for old in [k for k in self._learning if k[0] == key[0] and k[2] == key[2]]:
             del self._learning[old]

@@ -57,7 +57,7 @@ def _marks_of_running(store: Store) -> set[str]:
             executions, again = record.executions(), record.repeated_requests()
             slots = executions[-1].uses if executions else ()
             result |= {mark(spec_id(slot, run.id, again[slot])) for slot in slots}
-    for name in {row.dispatcher for row in BagStore(store.engine).unended()}:
+    for name in {name for name, _ in BagStore(store.engine).unended()}:
         slots = read_status(dispatcher_folder(name)).get("slots", ())
         result |= {mark(spec_id(slot, name)) for slot in slots}
     return result

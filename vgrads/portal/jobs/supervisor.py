@@ -86,7 +86,7 @@ class _Crew:
                 self.pool = ProcessPoolExecutor(
                     self.places.planners,
                     mp_context=forkserver.processes,
-                    initializer=children.compute_in_background,
+                    initializer=children.be_a_child,
                 )
             return self.pool
 

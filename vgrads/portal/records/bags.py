@@ -17,7 +17,7 @@ from vgrads.portal.records.reading.bags import (
     bags_of,
     get_bag,
     newest_bags,
-    unended_bags,
+    unended_dispatchers,
 )
 from vgrads.portal.records.reading.engine_reader import EngineReader
 from vgrads.portal.records.tables import BagRow
@@ -51,9 +51,9 @@ class BagStore:
         """Return those of them that are not terminal."""
         return [row for row in self.of(dispatcher) if row.state not in ENDED]
 
-    def unended(self) -> list[BagEntry]:
-        """Return the bags that are not terminal."""
-        return unended_bags(self._reader)
+    def unended(self) -> set[tuple[str, str]]:
+        """Return dispatcher and owner of the bags that are not terminal."""
+        return unended_dispatchers(self._reader)
 
     def dispatcher_like(self, begins: str) -> str:
         """Return the newest dispatcher with this prefix of its id; empty where there is none."""

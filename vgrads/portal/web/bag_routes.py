@@ -25,7 +25,7 @@ from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry, bag_status
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
-from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of
+from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.problems import message
@@ -107,7 +107,8 @@ def _add_submission(app: FastAPI, service: Service) -> None:
             where = (service.store.url, service.catalog, granted, who.user)
             row = await service.supervisor.think(children.submit_bag, *where, (body, kind))
         else:
-            row = await run_in_threadpool(keep)
+            async with turn_of(request):
+                row = await run_in_threadpool(keep)
         service.supervisor.notify()
         response.headers["Location"] = f"/v1/bags/{row.id}"
         return {"id": row.id, "tasks": row.tasks, "state": row.state}

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -28,6 +30,9 @@ from vgrads.portal.records.access import Principal
 
 MOST_PARSED = 2**20
 """Bytes of a body that the framework parses on the event loop."""
+TURNS = 2
+"""Short requests of one user that are worked on at once; its others wait, so that those of other
+users are answered in between. Routes that may wait themselves are coroutines, and not counted."""
 SILENCE_S = 30.0
 """Longest pause between parts of a body."""
 _CLOSE = {"Connection": "close"}  # the body is not read
@@ -62,19 +67,28 @@ def required_scopes(dependant: Dependant) -> set[str]:
     return own.union(*map(required_scopes, dependant.dependencies))
 
 
+def turn_of(request: Request) -> AbstractAsyncContextManager[None]:
+    """Return the context in which a short request of its user is worked on."""
+    turn: asyncio.Semaphore | None = request.scope["state"].get("turn")
+    return nullcontext() if turn is None else turn
+
+
 class CheckedRoute(APIRoute):
     """A route with these checks."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle, scopes = super().get_route_handler(), sorted(required_scopes(self.dependant))
         most = MOST_PARSED if self.body_field is not None else None
+        is_short = not iscoroutinefunction(self.endpoint) and not isasyncgenfunction(self.endpoint)
 
         async def checked(request: Request) -> Response:
             for scope in scopes:
                 authorise(request, scope)
             if most is not None:
                 request = Request(request.scope, bounded(request.receive, most))
-            return await handle(request)
+                await request.body()  # a slow client takes no turn
+            async with turn_of(request) if is_short else nullcontext():
+                return await handle(request)
 
         return checked
 

@@ -27,7 +27,7 @@ from vgrads.kernel.rate_limiter import RateLimiter, parse_rate
 from vgrads.portal.records.access import EVERYBODY_HERE, AccessControl, Principal, secret_digest
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
-from vgrads.portal.web.checked_routes import MOST_PARSED, authorise, bounded, requires
+from vgrads.portal.web.checked_routes import MOST_PARSED, TURNS, authorise, bounded, requires
 from vgrads.portal.web.figures import Meters
 from vgrads.portal.web.problems import FAULT, refusal
 
@@ -120,6 +120,7 @@ class Guard:
         self._limiter = RateLimiter()
         self._at_once: Counter[str] = Counter()
         self._large: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, asyncio.Semaphore] = {}
         self._rate = parse_rate(limits.rate) if limits.rate else None
         self._logins = parse_rate(_LOGINS)
 
@@ -138,7 +139,7 @@ class Guard:
         try:
             scope.setdefault("state", {}).update(principal=None, forget=self.forget)
             await self._admit(exchange)
-            scope["state"]["principal"] = exchange.principal
+            scope["state"].update(principal=exchange.principal, turn=self._turn_of(exchange))
             with self._counted(exchange):
                 async with self._alone_if_large(exchange):
                     await self._app(scope, bounded(receive, self._most(exchange)), answer)
@@ -165,6 +166,12 @@ class Guard:
             self._at_once[who] -= 1
             if not self._at_once[who]:
                 del self._at_once[who]
+
+    def _turn_of(self, exchange: _Exchange) -> asyncio.Semaphore | None:
+        """Return what limits how many short requests of a user are worked on at once."""
+        if exchange.principal is None:
+            return None
+        return self._turns.setdefault(exchange.who, asyncio.Semaphore(TURNS))
 
     @asynccontextmanager
     async def _alone_if_large(self, exchange: _Exchange) -> AsyncIterator[None]:

@@ -146,7 +146,7 @@ class JointSubmissions:
             ],
         }
         checked = await self._service.read_set(json.dumps(document).encode(), "json")
-        answer, _ = await self._service.submit_bag(checked, who, None, PLANNING_S)
+        answer, _ = await self._service.submit_set(checked, who, None, PLANNING_S)
         run_id = await begin_run(
             self._service, answer["id"], who, {"engine": "vgrads", "speed": None}, None, None
         )

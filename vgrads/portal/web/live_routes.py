@@ -26,7 +26,9 @@ from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
 
 if TYPE_CHECKING:
+    from vgrads.execmgr.engines.base import TaskOrder
     from vgrads.execmgr.engines.outside import OutsideEngine
+    from vgrads.planner.snapshot import TaskKey
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$")]
 RunId = Annotated[str, PathParameter(pattern=r"^run-[0-9a-f]{10}$")]
@@ -141,8 +143,8 @@ async def _follow(service: Service, run_id: str, position: int) -> AsyncIterator
 
 
 def _add_permits(app: FastAPI, service: Service) -> None:
-    def engine_of(run_id: str, who: Principal) -> OutsideEngine:
-        engine = service.outside(run_id, who, _BEGIN_S)
+    async def engine_of(run_id: str, who: Principal) -> OutsideEngine:
+        engine = await service.outside(run_id, who, _BEGIN_S)
         if engine is None:
             raise HTTPException(
                 409, f"run '{run_id}' is not run by an outside engine, or has ended"
@@ -151,7 +153,7 @@ def _add_permits(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/runs/{run_id}/turns/{workflow}/{task}", deprecated=True)
     @app.post("/v1/runs/{run_id}/permits/{workflow}/{task}")
-    def announce(
+    async def announce(
         run_id: RunId,
         workflow: Name,
         task: Name,
@@ -160,7 +162,7 @@ def _add_permits(app: FastAPI, service: Service) -> None:
     ) -> dict[str, Any]:
         """Request a start permit for a task from an outside engine: its slot, if granted (within
         ``wait_s``)."""
-        orders = engine_of(run_id, who).announce((workflow, task), wait_s)
+        orders = await _announced(await engine_of(run_id, who), (workflow, task), wait_s)
         permits = [
             {
                 "copy": o.key[2],
@@ -175,7 +177,23 @@ def _add_permits(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/runs/{run_id}/ends", deprecated=True)
     @app.post("/v1/runs/{run_id}/completions")
-    def report(run_id: RunId, end: EndReport, who: Submitter) -> dict[str, Any]:
+    async def report(run_id: RunId, end: EndReport, who: Submitter) -> dict[str, Any]:
         """Report the result of a replica. ``counted`` is false where it was no longer needed."""
         key = (end.workflow, end.task, end.copy_)
-        return {"counted": engine_of(run_id, who).report(key, end.ok, end.reason)}
+        engine = await engine_of(run_id, who)
+        return {"counted": await run_in_threadpool(engine.report, key, end.ok, end.reason)}
+
+
+async def _announced(engine: OutsideEngine, task: TaskKey, wait_s: float) -> list[TaskOrder]:
+    """Return the start permits of a task, at once or within ``wait_s``. Those that wait take no
+    thread."""
+    try:
+        async with asyncio.timeout(wait_s):
+            while True:
+                offered = engine.offered(task)
+                if orders := engine.announce(task):
+                    offered.cancel()
+                    return orders
+                await asyncio.wrap_future(offered)
+    except TimeoutError:
+        return engine.announce(task)

@@ -155,7 +155,7 @@ class Service:
         self.supervisor.notify()
         return answer
 
-    async def submit_bag(
+    async def submit_set(
         self, checked: CheckedSet, principal: Principal, key: Key | None, wait_s: float
     ) -> tuple[Json, Head | None]:
         """Submit a set and wait for its plan; return the answer for the caller, and the current
@@ -225,7 +225,9 @@ class Service:
                     ),
                 )
 
-    def outside(self, run_id: str, principal: Principal, wait_s: float) -> OutsideEngine | None:
+    async def outside(
+        self, run_id: str, principal: Principal, wait_s: float
+    ) -> OutsideEngine | None:
         """Return the engine through which an outside caller runs a run's tasks; None where there is
         none.
 
@@ -233,14 +235,16 @@ class Service:
         """
         end_s = time.monotonic() + wait_s
         while True:
-            run = self.visible_run(run_id, principal)
+            run = await run_in_threadpool(self.visible_run, run_id, principal)
             engine = self.supervisor.outside(run_id)
             if engine is not None:
                 return engine
-            if run.state not in GOES_ON or self.sets.engine_of(run_id) != "outside":
+            outside = await run_in_threadpool(self.sets.engine_of, run_id) == "outside"
+            if run.state not in GOES_ON or not outside:
                 return None
-            if time.monotonic() >= end_s or self.stopping.wait(0.05):
+            if time.monotonic() >= end_s or self.stopping.is_set():
                 raise HTTPException(503, f"run '{run_id}' has not started", {"Retry-After": "1"})
+            await asyncio.sleep(0.05)
 
     def newest_run(self, set_id: str) -> RunRow | None:
         """Return the latest run of a set."""

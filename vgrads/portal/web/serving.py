@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -150,12 +151,16 @@ class Server(uvicorn.Server):
         from histories once requests are answered."""
         await super().startup(sockets)
         if self.started:
-            threading.Thread(target=self._service.warm_up, daemon=True).start()
+            threading.Thread(target=self._warm_up, daemon=True).start()
         if self._secret and self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             where = f"[{host}]" if ":" in host else host
             print(json.dumps({"url": f"http://{where}:{port}", "token": self._secret}), flush=True)
             threading.Thread(target=self._end_with_its_user, daemon=True).start()
+
+    def _warm_up(self) -> None:
+        self._service.warm_up()
+        gc.freeze()  # what is loaded now stays: no answer waits for a search of it
 
     def _end_with_its_user(self) -> None:
         """Shut down when standard input ends, with the process that started the service; its runs

@@ -23,7 +23,7 @@ from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
-from vgrads.portal.web.checked_routes import kind_of
+from vgrads.portal.web.checked_routes import kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.service import PLANNING_S, Service
 
@@ -93,9 +93,11 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         seconds.
         """
         kind = kind_of(request.headers.get("content-type", ""))
-        checked = await service.read_set(await request.body(), kind)
+        body = await request.body()
+        async with turn_of(request):
+            checked = await service.read_set(body, kind)
         requested = key_of(who.user, key, [request.url.path, checked.digest])
-        answer, head = await service.submit_bag(checked, who, requested, _patience(prefer))
+        answer, head = await service.submit_set(checked, who, requested, _patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
         return answer | {"state": head.state if head else "failed"} | _state_json(head)
 

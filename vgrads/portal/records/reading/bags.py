@@ -57,10 +57,11 @@ def bags_of(reader: RecordReader, dispatcher: str) -> list[BagEntry]:
     return _bags(reader, "WHERE dispatcher = :dispatcher ORDER BY number", dispatcher=dispatcher)
 
 
-def unended_bags(reader: RecordReader) -> list[BagEntry]:
-    """Return the bags that are not terminal."""
+def unended_dispatchers(reader: RecordReader) -> set[tuple[str, str]]:
+    """Return dispatcher and owner of the bags that are not terminal."""
     names = ", ".join(f"'{state}'" for state in ENDED)
-    return _bags(reader, f"WHERE state NOT IN ({names})")
+    query = f"SELECT DISTINCT dispatcher, owner FROM bag WHERE state NOT IN ({names})"
+    return {(dispatcher, owner) for dispatcher, owner in reader.rows(query)}
 
 
 def _bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
