@@ -53,10 +53,10 @@ class Works:
         answer was lost.
         """
         query = select(WorkRow).where(col(WorkRow.kind).in_(kinds)).order_by(col(WorkRow.id))
-        taken = query.where(col(WorkRow.state) == "taken")
-        queued = query.where(col(WorkRow.state) == "queued").limit(_OLDEST)
+        others = query.where(col(WorkRow.state) == "taken")
+        waiting = query.where(col(WorkRow.state) == "queued").limit(_OLDEST)
         with Session(self._engine) as session:
-            rows = [*session.exec(taken), *session.exec(queued)]
+            rows = [*session.exec(others), *session.exec(waiting)]
             for row in sorted((r.model_copy() for r in rows), key=lambda r: r.id or 0):
                 if row.id in busy:
                     continue

@@ -27,9 +27,9 @@ from vgrads.kernel.rate_limiter import RateLimiter, parse_rate
 from vgrads.portal.records.access import EVERYBODY_HERE, AccessControl, Principal, secret_digest
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
+from vgrads.portal.web import problems
 from vgrads.portal.web.checked_routes import MOST_PARSED, TURNS, authorise, bounded, requires
 from vgrads.portal.web.figures import Meters
-from vgrads.portal.web.problems import FAULT, refusal
 
 COOKIE = "vgrads_session"
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -108,6 +108,49 @@ class _Exchange:
         return self.principal.user if self.principal else self.address
 
 
+class UserRequests:
+    """The requests of each user that are answered now. ``most``: of one user."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._at_once: Counter[str] = Counter()
+        self._large: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, asyncio.Semaphore] = {}
+
+    @contextmanager
+    def counted(self, exchange: _Exchange) -> Iterator[None]:
+        """Count a request of its user while it is answered."""
+        who = exchange.who
+        if self._at_once[who] >= self._most:
+            raise RequestRefused(problems.too_many(exchange.scope, self._most))
+        self._at_once[who] += 1
+        try:
+            yield
+        finally:
+            self._at_once[who] -= 1
+            if not self._at_once[who]:
+                del self._at_once[who]
+
+    def turn_of(self, exchange: _Exchange) -> asyncio.Semaphore | None:
+        """Return what limits how many short requests of a user are worked on at once."""
+        if exchange.principal is None:
+            return None
+        return self._turns.setdefault(exchange.who, asyncio.Semaphore(TURNS))
+
+    @asynccontextmanager
+    async def alone_if_large(self, exchange: _Exchange) -> AsyncIterator[None]:
+        """Let a user's large bodies be read and parsed one after another: others wait less."""
+        length = exchange.headers.get("content-length", "0")
+        is_large = not length.isdigit() or int(length) > MOST_PARSED
+        is_large = is_large or "transfer-encoding" in exchange.headers
+        by_line = exchange.path.endswith("/tasks")  # for as long as the client likes
+        if exchange.principal is not None and is_large and not by_line:
+            async with self._large.setdefault(exchange.who, asyncio.Lock()):
+                yield
+        else:
+            yield
+
+
 class Guard:
     """ASGI middleware around the whole application."""
 
@@ -118,9 +161,7 @@ class Guard:
         self._all: Mapping[str, Principal] = {}
         self._taken_s, self._lock = -1.0, threading.Lock()
         self._limiter = RateLimiter()
-        self._at_once: Counter[str] = Counter()
-        self._large: dict[str, asyncio.Lock] = {}
-        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._requests = UserRequests(limits.at_once)
         self._rate = parse_rate(limits.rate) if limits.rate else None
         self._logins = parse_rate(_LOGINS)
 
@@ -139,9 +180,11 @@ class Guard:
         try:
             scope.setdefault("state", {}).update(principal=None, forget=self.forget)
             await self._admit(exchange)
-            scope["state"].update(principal=exchange.principal, turn=self._turn_of(exchange))
-            with self._counted(exchange):
-                async with self._alone_if_large(exchange):
+            scope["state"].update(
+                principal=exchange.principal, turn=self._requests.turn_of(exchange)
+            )
+            with self._requests.counted(exchange):
+                async with self._requests.alone_if_large(exchange):
                     await self._app(scope, bounded(receive, self._most(exchange)), answer)
         except RequestRefused as refused:
             await refused.response(scope, receive, answer)
@@ -149,42 +192,9 @@ class Guard:
             _log.exception("%s %s failed", exchange.method, exchange.path)
             if exchange.begun:
                 raise
-            await refusal(scope, 500, *FAULT)(scope, receive, answer)
+            await problems.refusal(scope, 500, *problems.FAULT)(scope, receive, answer)
         finally:
             await self._write_down(exchange)
-
-    @contextmanager
-    def _counted(self, exchange: _Exchange) -> Iterator[None]:
-        """Count a request of its user while it is answered."""
-        who = exchange.who
-        if self._at_once[who] >= self._limits.at_once:
-            raise RequestRefused(_too_many(exchange.scope, self._limits.at_once))
-        self._at_once[who] += 1
-        try:
-            yield
-        finally:
-            self._at_once[who] -= 1
-            if not self._at_once[who]:
-                del self._at_once[who]
-
-    def _turn_of(self, exchange: _Exchange) -> asyncio.Semaphore | None:
-        """Return what limits how many short requests of a user are worked on at once."""
-        if exchange.principal is None:
-            return None
-        return self._turns.setdefault(exchange.who, asyncio.Semaphore(TURNS))
-
-    @asynccontextmanager
-    async def _alone_if_large(self, exchange: _Exchange) -> AsyncIterator[None]:
-        """Let a user's large bodies be read and parsed one after another: others wait less."""
-        length = exchange.headers.get("content-length", "0")
-        is_large = not length.isdigit() or int(length) > MOST_PARSED
-        is_large = is_large or "transfer-encoding" in exchange.headers
-        by_line = exchange.path.endswith("/tasks")  # for as long as the client likes
-        if exchange.principal is not None and is_large and not by_line:
-            async with self._large.setdefault(exchange.who, asyncio.Lock()):
-                yield
-        else:
-            yield
 
     async def _admit(self, exchange: _Exchange) -> None:
         """Check user, rate and size before any of the body is read."""
@@ -196,12 +206,12 @@ class Guard:
             exchange.principal = EVERYBODY_HERE
         if self._rate is not None and not self._limiter.hit(self._rate, exchange.who):
             wait_s = self._limiter.wait_s(self._rate, exchange.who)
-            raise RequestRefused(_too_often(exchange.scope, wait_s))
+            raise RequestRefused(problems.too_often(exchange.scope, wait_s))
         if exchange.principal is None and not _is_open(exchange):
-            raise RequestRefused(_unknown(exchange.scope))
+            raise RequestRefused(problems.unknown(exchange.scope))
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most(exchange):
-            raise RequestRefused(_too_large(exchange.scope, self._most(exchange)))
+            raise RequestRefused(problems.too_large(exchange.scope, self._most(exchange)))
 
     def _find(self, secret: str, exchange: _Exchange) -> Principal | None:
         """Return the owner of a secret. Wrong secrets are rate-limited, by secret and by address;
@@ -235,7 +245,7 @@ class Guard:
             return self._all
 
     def _slowed(self, exchange: _Exchange, *what: str) -> Response:
-        return _too_often(exchange.scope, self._limiter.wait_s(self._logins, *what))
+        return problems.too_often(exchange.scope, self._limiter.wait_s(self._logins, *what))
 
     def forget(self, secret: str) -> None:
         """Forget what was read of a session that has begun or ended, at once."""
@@ -251,7 +261,7 @@ class Guard:
         own = f"{exchange.scope.get('scheme', 'http')}://{exchange.headers.get('host', '')}"
         if origin not in (own, self._limits.url or own):
             raise RequestRefused(
-                refusal(
+                problems.refusal(
                     exchange.scope,
                     403,
                     "Request from another origin",
@@ -344,36 +354,6 @@ def _is_open(exchange: _Exchange) -> bool:
     if exchange.path.startswith("/v1/"):
         return False
     return exchange.method in _SAFE or exchange.path in _ENTRANCE
-
-
-def _unknown(scope: Scope) -> Response:
-    answer = refusal(scope, 401, "Unauthorized", "a token is needed: Authorization: Bearer …")
-    answer.headers["WWW-Authenticate"] = "Bearer"
-    answer.headers["Connection"] = "close"  # the body is not read
-    return answer
-
-
-def _too_often(scope: Scope, wait_s: float) -> Response:
-    response = refusal(scope, 429, "Too many requests", "too many requests; see Retry-After")
-    response.headers["Retry-After"] = str(max(1, round(wait_s)))
-    response.headers["Connection"] = "close"
-    return response
-
-
-def _too_many(scope: Scope, most: int) -> Response:
-    text = f"at most {most} requests of one user at once, event streams included"
-    response = refusal(scope, 429, "Too many requests at once", text)
-    response.headers["Retry-After"] = "1"
-    response.headers["Connection"] = "close"
-    return response
-
-
-def _too_large(scope: Scope, most: int) -> Response:
-    answer = refusal(
-        scope, 413, "The body is too large", f"body: at most {most} bytes", field="body"
-    )
-    answer.headers["Connection"] = "close"
-    return answer
 
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `vgrads token create`.")

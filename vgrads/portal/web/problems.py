@@ -49,6 +49,36 @@ def refusal(scope: Scope, status: int, title: str, detail: str, **more: object) 
     return HTMLResponse(page, status_code=status)
 
 
+def unknown(scope: Scope) -> Response:
+    """Return the answer to a request without a valid token. The body is not read."""
+    detail = "a token is needed: Authorization: Bearer …"
+    return _closing(refusal(scope, 401, "Unauthorized", detail), {"WWW-Authenticate": "Bearer"})
+
+
+def too_often(scope: Scope, wait_s: float) -> Response:
+    """Return the answer to a request above the rate."""
+    answer = refusal(scope, 429, "Too many requests", "too many requests; see Retry-After")
+    return _closing(answer, {"Retry-After": str(max(1, round(wait_s)))})
+
+
+def too_many(scope: Scope, most: int) -> Response:
+    """Return the answer to a request above the number at once."""
+    text = f"at most {most} requests of one user at once, event streams included"
+    answer = refusal(scope, 429, "Too many requests at once", text)
+    return _closing(answer, {"Retry-After": "1"})
+
+
+def too_large(scope: Scope, most: int) -> Response:
+    """Return the answer to a request whose body is above the limit."""
+    detail = f"body: at most {most} bytes"
+    return _closing(refusal(scope, 413, "The body is too large", detail, field="body"), {})
+
+
+def _closing(answer: Response, headers: dict[str, str]) -> Response:
+    answer.headers.update({"Connection": "close", **headers})
+    return answer
+
+
 FAULT = ("Internal error", "internal error; the error was logged, please report it")
 
 
