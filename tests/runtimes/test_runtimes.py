@@ -197,11 +197,11 @@ def test_only_censored_records_say_longer():
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_intervals_of_few_observations_cover(count):
-    """Truth drawn anew 150 times: kinds of which so few records are known, beside kinds known
+    """Truth drawn anew 400 times: kinds of which so few records are known, beside kinds known
     well."""
     random = stream(count, "cover")
     inside = {0.5: [], 0.9: []}
-    for turn in range(15):
+    for turn in range(40):
         kinds = {
             f"k{n}": (random.normal(5, 1.5), float(random.choice([0.1, 0.2, 0.4])))
             for n in range(10)

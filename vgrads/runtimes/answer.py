@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isnan, log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,21 +15,32 @@ from vgrads.runtimes.laws import (
     FLOOR,
     GROWTH,
     NOISE,
-    RANGE,
-    REPEAT,
     SHIFTED,
     Array,
     ratios,
 )
 from vgrads.runtimes.machines import OWN_SD, OWN_WEIGHT_SD
-from vgrads.runtimes.pooling import Pooled
+from vgrads.runtimes.pooling import Pooled, Source
 from vgrads.runtimes.samples import PROCS_POWER, PROCS_SD, Sample
-from vgrads.runtimes.weighing import MOST_SHORTER, Weighed, retained_laws
+from vgrads.runtimes.task_history import KindRecords
+from vgrads.runtimes.weighing import MOST_SHORTER, repeats, retained_laws
+from vgrads.traces.task_record import TaskRecord
 
 _ELSEWHERE = "\0"
 """Name for any machine without data; no real machine has it."""
+_USUAL = 0.9
 _FARTHEST = 40.0
 """Limit of sizes, in e-folds from the middle; larger ones are cut to it."""
+
+
+class Answer(NamedTuple):
+    """``mean`` of the logarithm, the usual variance of the kind's uncertainty, and a task's own; the
+    laws behind them, (3, h): weights, distances from the mean, variances."""
+
+    mean: float
+    kind: float
+    own: float
+    laws: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +56,11 @@ class KindPredictor:
     dual: Array  # (h, n): inverse covariance times the law's residuals
     noise_of: np.ndarray  # (h,) in e
     departure: Array  # (e,) squared
+    at_places: Array  # (n,) of the departures
     inverse: Array  # (e, n, n)
     own: Array  # (h,) squared
     growth: Array  # (h,)
-    repeat: float  # squared
+    repeat: Array  # (h,) squared
     slope: float
     places: Mapping[
         str, tuple[Array, float, float]
@@ -55,10 +68,10 @@ class KindPredictor:
         # deviation from its scores
     ]
     level: float
+    strays: Array  # (3, s): weights, means, variances of tasks that do not resemble the others
 
-    def at(self, machine: str, size: float | None, procs: int) -> tuple[float, float, float]:
-        """Return the mean of the logarithm without shared parts, the variance of the kind's
-        uncertainty, its own variance."""
+    def at(self, machine: str, size: float | None, procs: int) -> Answer:
+        """Return the logarithm of a task's time (or memory) without shared parts."""
         sample = self.sample
         x, extra = 0.0, 0.0
         if size is not None and size > 0 and not isnan(sample.centre):
@@ -72,7 +85,9 @@ class KindPredictor:
             mean += PROCS_POWER * many
             base = base + PROCS_SD**2 * many * sample.procs
             total += (PROCS_SD * many) ** 2
-        cross = base + self.departure[:, None] * np.exp(np.abs(sample.x - x) / -RANGE)
+        cross = base + self.departure[:, None] * np.exp(
+            -np.abs(self.at_places - sample.place_of(x))
+        )
         over = ratios(np.array([x]), sample.least)[self.shifted, 0]
         law = np.log(self.floor + (1 - self.floor) * np.exp(self.exponent * over))
         means = law + (cross[self.noise_of] * self.dual).sum(1)
@@ -81,23 +96,68 @@ class KindPredictor:
         )
         middle = float(self.weights @ means)
         between = float(self.weights @ (means - middle) ** 2)
+        offs = means - middle
         middle += mean
         shorter = min(max(sample.longest - middle, 0.0), MOST_SHORTER)
-        own = float(self.weights @ (self.own * np.exp(self.growth * (2 * shorter)))) + extra
-        kind = between + self.repeat + float(self.weights @ spread[self.noise_of])
-        return middle, max(kind, 0.0), own
+        owns = self.own * np.exp(self.growth * (2 * shorter)) + extra
+        kinds = np.maximum(spread[self.noise_of], 0.0) + self.repeat
+        kind, own = between + _usual(kinds, self.weights), float(self.weights @ owns)
+        laws = np.array([self.weights, offs, kinds + owns])
+        return Answer(middle, kind, own, with_strays(laws, middle - felt, self.strays))
 
 
-def answers(pooled: Pooled, where: Mapping[str, Array]) -> dict[str, KindPredictor]:
-    """Return predictors by kind; ``where`` has the log scores of machines, relative to those of the
-    reference."""
-    return {kind.sample.kind: _answer(kind, pooled, where) for kind in pooled.kinds}
+def _usual(variances: Array, weights: Array) -> float:
+    """Return the mean of all but the largest variances, a tenth by weight: a rare law with a wide
+    spread belongs to the quantiles, not to what a plan expects."""
+    order = np.argsort(variances)
+    left = np.minimum(
+        weights[order], np.maximum(_USUAL - np.cumsum(weights[order]) + weights[order], 0.0)
+    )
+    return float(left @ variances[order] / left.sum())
 
 
-def _answer(kind: Weighed, pooled: Pooled, where: Mapping[str, Array]) -> KindPredictor:
+def with_strays(laws: Array, middle: float, strays: Array) -> Array:
+    """Return laws and, with their weights, tasks that are like those of any kind, (3, s)."""
+    weights, means, variances = strays
+    others = np.array([weights, means - middle, variances])
+    return np.concatenate([laws * [[1 - weights.sum()], [1], [1]], others], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds(Mapping[str, KindPredictor]):
+    """The kinds with records, each weighed when it is first predicted. ``sample_of`` a kind's
+    records: of time or of memory, if there is any; ``where`` has the log scores of machines,
+    relative to those of the reference."""
+
+    records: KindRecords
+    sample_of: Callable[[str, Sequence[TaskRecord]], Sample | None]
+    pooled: Pooled
+    where: Mapping[str, Array]
+    _weighed: dict[str, KindPredictor | None] = field(default_factory=dict)
+
+    def __getitem__(self, kind: str) -> KindPredictor:
+        if kind not in self._weighed:
+            records = self.records.of(kind)
+            sample = self.sample_of(kind, records) if records else None
+            predictor = None if sample is None else _answer(sample, self.pooled, self.where)
+            self._weighed[kind] = predictor
+        result = self._weighed[kind]
+        if result is None:
+            raise KeyError(kind)
+        return result
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.records.kinds)
+
+    def __len__(self) -> int:
+        return len(self.records.kinds)
+
+
+def _answer(raw: Sample, pooled: Pooled, where: Mapping[str, Array]) -> KindPredictor:
+    kind, level = pooled.weigh(raw)
     laws, noises, weights = retained_laws(kind)
     used, noise_of = np.unique(noises, return_inverse=True)
-    sample, level_var = kind.sample, pooled.level.sd**2
+    sample, level_var = kind.sample, level.sd**2
     created = np.array(sample.machines)
     places: dict[str, tuple[Array, float, float]] = {}
     for name in (*sorted({*sample.machines, *where}), _ELSEWHERE):
@@ -121,11 +181,18 @@ def _answer(kind: Weighed, pooled: Pooled, where: Mapping[str, Array]) -> KindPr
         dual=np.einsum("hnm,hm->hn", kind.inverse[noises], kind.rest[laws]),
         noise_of=noise_of,
         departure=DEPARTURE[used] ** 2,
+        at_places=sample.places,
         inverse=kind.inverse[used],
         own=NOISE[noises] ** 2,
         growth=GROWTH[noises],
-        repeat=float(weights @ REPEAT[noises] ** 2),
+        repeat=repeats(sample)[noises],
         slope=float(weights @ (EXPONENT[laws] * (1 - FLOOR[laws]))),
         places=places,
-        level=pooled.level.mean,
+        level=level.mean,
+        strays=_strays(pooled.source(sample.source), len(sample.y)),
     )
+
+
+def _strays(source: Source, records: int) -> Array:
+    weights, means, spread = source.levels.unseen(float(source.laws.noises @ NOISE**2))
+    return np.array([source.strays / (source.strays + records) * weights, means, spread])

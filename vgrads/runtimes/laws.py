@@ -42,18 +42,29 @@ FLOORS = {
 result should show that."""
 OFFSET = 0.25
 """Weight of an offset at the smallest size; requires a floor."""
-NOISES = {0.02: 0.1, 0.04: 0.15, 0.08: 0.2, 0.15: 0.2, 0.3: 0.15, 0.5: 0.1, 0.9: 0.1}
+NOISES = {
+    0.01: 0.02,
+    0.02: 0.04,
+    0.04: 0.08,
+    0.08: 0.15,
+    0.15: 0.22,
+    0.3: 0.24,
+    0.6: 0.16,
+    1.5: 0.09,
+}
 """Standard deviation of the logarithm for one task, of the longest ones."""
 GROWTHS = {0.0: 0.6, 0.4: 0.4}
 """Noise is (longest / this)^growth times as large for shorter ones, of which start-up is a larger
 part."""
-DEPARTURES = {0.0: 0.4, 0.1: 0.4, 0.3: 0.2}
-REPEATS = {0.05: 0.7, 0.3: 0.3}
+DEPARTURES = {0.0: 0.4, 0.1: 0.35, 0.3: 0.15, 1.0: 0.1}
+REPEATS = {0.05: 0.45, 0.3: 0.3, 1.0: 0.17, 2.5: 0.08}
 """Standard deviation of the logarithm of the part common to the tasks of a kind in one run of a
 workflow."""
 RANGE = 10.0
 """E-folds of size over which a departure decays by a factor e: observations at the largest sizes
 count most for larger ones."""
+JOBS_RANGE = 3.0
+"""The same for jobs, in jobs of the name: the latest count most."""
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import exp, hypot, log, sqrt
+from dataclasses import dataclass, field
+from functools import partial
+from math import exp, log, sqrt
 
 import numpy as np
 
 from vgrads.kernel.errors import InputError
-from vgrads.runtimes.answer import KindPredictor, answers
-from vgrads.runtimes.laws import Array
-from vgrads.runtimes.machines import SCORED_SD, UNSCORED_SD, Scores, checked, offsets, reference
-from vgrads.runtimes.pooling import Shared, pool
-from vgrads.runtimes.prediction import Prediction, Source
-from vgrads.runtimes.samples import memories, times
-from vgrads.runtimes.task_history import TaskHistory
+from vgrads.runtimes.answer import Answer, Kinds
+from vgrads.runtimes.common import Common, estimate
+from vgrads.runtimes.laws import NOISE, Array
+from vgrads.runtimes.machines import UNSCORED_SD, Scores
+from vgrads.runtimes.pooling import NOTHING, Pooled
+from vgrads.runtimes.prediction import Prediction, Source, mixed_quantile
+from vgrads.runtimes.samples import STEPS, memories, times
+from vgrads.runtimes.task_history import KindRecords, TaskHistory
 
 STATED_WEIGHT = 4.0
 """Number of observations that a value stated by a user counts as, as for boot times
@@ -23,23 +25,35 @@ STATED_WEIGHT = 4.0
 STATED_SD = 0.5
 """Standard deviation of the logarithm of a true median about a stated one: two thirds within a
 factor 1.6."""
-GUESS_OWN = 0.3
-"""Standard deviation of one task of a kind without data."""
+NO_MEMORY = Pooled(NOTHING.shared, {}, float(np.log(2**29)))
+"""Before any data half a GiB."""
 _UNHEARD = (0.0, UNSCORED_SD)
 
 
 @dataclass(frozen=True, eq=False)
 class RuntimeModel:
-    """Learned run times; ``reference`` is the machine of speed 1 ("" where no machine is named)."""
+    """Learned run times. Each kind is weighed when it is first predicted; ``machines`` of
+    ``common`` have the logarithm of time relative to the reference, and its standard deviation."""
 
-    reference: str
-    times: Mapping[str, KindPredictor]
-    memory: Mapping[str, KindPredictor]
-    machines: Mapping[str, tuple[float, float]]  # log time relative to the reference, and its sd
-    run_sd: float
-    level: float
-    level_sd: float
-    observations: int
+    common: Common
+    times: Kinds
+    memory: Kinds
+    _unseen: dict[str, Answer] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> str:
+        """Return the machine of speed 1."""
+        return self.common.reference
+
+    @property
+    def machines(self) -> Mapping[str, tuple[float, float]]:
+        """Return the machines with records or scores."""
+        return self.common.machines
+
+    @property
+    def run_sd(self) -> float:
+        """Return the standard deviation of runs of a workflow about the usual."""
+        return self.common.times.shared.run_sd
 
     def speed(self, machine: str) -> tuple[float, float]:
         """Return (speed relative to the reference, standard deviation of its logarithm)."""
@@ -62,14 +76,17 @@ class RuntimeModel:
         _check(input_bytes, procs, stated_s)
         machine = machine or self.reference
         shift, machine_sd = self._machine(machine)
-        kind_predictor = self.times.get(kind)
+        workflow, kind_predictor = self.run_sd, self.times.get(kind)
         memory = self._memory(kind, input_bytes)
         source: Source = "guess"
         if kind_predictor is None:
-            level, kind_var, own, observed = self.level, self.level_sd**2, GUESS_OWN**2, 0
+            (level, kind_var, own, laws), observed = self._guess(machine), 0
+            if self.common.is_of_jobs(machine):  # of all its jobs
+                shift, machine_sd, workflow = 0.0, 0.0, 0.0
         else:
-            level, kind_var, own = kind_predictor.at(machine, input_bytes, procs)
+            level, kind_var, own, laws = kind_predictor.at(machine, input_bytes, procs)
             observed, source = kind_predictor.sample.observations, "learned"
+            workflow = self.run_sd if kind_predictor.sample.source == STEPS else 0.0
         if stated_s is not None:
             weight = STATED_WEIGHT / (STATED_WEIGHT + observed)
             level = weight * log(stated_s) + (1 - weight) * level
@@ -80,12 +97,20 @@ class RuntimeModel:
             own=sqrt(own),
             kind=sqrt(kind_var),
             machine=machine_sd,
-            workflow=self.run_sd,
+            workflow=workflow,
             observations=observed,
             source=source,
             memory_bytes=memory and memory[0],
             memory_sd=memory and memory[1],
+            laws=laws if stated_s is None else None,
         )
+
+    def _guess(self, machine: str) -> Answer:
+        """Return what is supposed of a kind without records: like those of workflows, or, where a
+        machine runs jobs of a scheduler's accounting, like these."""
+        if machine not in self._unseen:
+            self._unseen[machine] = _unseen(self.common, machine)
+        return self._unseen[machine]
 
     def _machine(self, machine: str) -> tuple[float, float]:
         """Return the common part of all tasks at a machine: logarithm of time over that at the
@@ -98,41 +123,37 @@ class RuntimeModel:
         kind_predictor = self.memory.get(kind)
         if kind_predictor is None:
             return None
-        mean, variance, own = kind_predictor.at("", size, 1)
+        mean, variance, own, _ = kind_predictor.at("", size, 1)
         return exp(mean), sqrt(variance + own)
 
 
 def fit(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -> RuntimeModel:
     """Fit the model to all records; ``scores`` of a benchmark by machine, where there are any."""
-    payload = checked(scores or {})
-    base = reference(history.records, payload)
-    names = sorted({record.machine for record in history.records} | set(payload))
-    where = offsets(names, base, payload)
-    scored = frozenset(payload) if base in payload else frozenset()
-    rows = history.by_kind()
-    pooled = pool([times(kind, some, where) for kind, some in rows.items()], base, scored)
-    peaks = [sample for kind, some in rows.items() if (sample := memories(kind, some))]
+    return model_of(history, estimate(history, scores))
+
+
+def model_of(records: KindRecords, common: Common) -> RuntimeModel:
+    """Return the model of records, given what was estimated from them."""
     return RuntimeModel(
-        reference=base,
-        times=answers(pooled, where),
-        memory=answers(pool(peaks, "", frozenset()), {}),
-        machines={
-            name: _machine(name, offset, name in scored, pooled.shared)
-            for name, offset in where.items()
-        },
-        run_sd=pooled.shared.run_sd,
-        level=pooled.level.mean,
-        level_sd=pooled.level.sd * sqrt(1 + 1 / (1 + pooled.level.kinds)),
-        observations=len(history.records),
+        common,
+        Kinds(records, partial(times, scores=common.where), common.times, common.where),
+        Kinds(records, memories, common.memory, {}),
     )
 
 
-def _machine(name: str, offset: Array, scored: bool, shared: Shared) -> tuple[float, float]:
-    """Return an entry of ``RuntimeModel.machines``; the departure of a machine with records was
-    solved for together with the weights."""
-    own, sd = shared.machines.get(name, (0.0, SCORED_SD if scored else UNSCORED_SD))
-    unsure = 0.0 if name in shared.machines else float(offset @ shared.weights_cov @ offset)
-    return own - float(offset @ shared.weights), hypot(sd, sqrt(unsure))
+def _unseen(common: Common, machine: str) -> Answer:
+    parts, own = list[Array](), float(0)
+    for name, share in common.shares(machine).items():
+        source = common.times.source(name)
+        noise = float(source.laws.noises @ NOISE**2)
+        weights, means, spread = source.levels.unseen(noise)
+        parts.append(np.array([share * weights, means, spread]))
+        own += share * noise
+    weights, means, spread = np.array(np.concatenate(parts, axis=1))
+    middle = mixed_quantile(0.5, weights, means, np.sqrt(spread))
+    total = float(weights @ (spread + (means - middle) ** 2))
+    own = min(own, total / 2)  # the rest differs between kinds
+    return Answer(middle, total - own, own, np.array([weights, means - middle, spread]))
 
 
 def _check(input_bytes: float | None, procs: int, stated_s: float | None) -> None:

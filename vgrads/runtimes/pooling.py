@@ -11,23 +11,33 @@ runs, machines and kinds are expected values (EM) with a prior that counts as a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vgrads.runtimes.laws import PRIOR, Array, Laws, pooled
-from vgrads.runtimes.machines import SCORED_SD, UNSCORED_SD, WEIGHT_SD, WEIGHTS
+from vgrads.runtimes.laws import DEPARTURE, NOISE, PRIOR, REPEAT, Array, Laws, pooled
+from vgrads.runtimes.levels import BEFORE, MEAN, Levels, before, fit_levels
+from vgrads.runtimes.machines import OWN_SD, SCORED_SD, UNSCORED_SD, WEIGHT_SD, WEIGHTS
 from vgrads.runtimes.samples import Sample
 from vgrads.runtimes.weighing import Level, Weighed, weigh
 
-LEVEL = Level(mean=float(np.log(600.0)), sd=2.0)
-"""Before any data ten minutes, 90 % between 22 s and 4.5 h: tasks that are worth a plan."""
 RUN_SD, RUN_COUNT = 0.1, 4.0
 """Standard deviation of runs of a workflow about the usual, and the number of runs that it counts
 as."""
 MOST_RUNS = 400
-LEVEL_COUNT = 3.0
+STRAYS, _MOST_STRAYS = 0.1, 3.0
+"""A task of a kind with n records does not resemble them with probability a / (a + n), as in a
+Chinese restaurant process (Aldous, 1985, doi:10.1007/BFb0099421): a name covers two things, a task
+ended early. ``a`` before data, and at most."""
+_STRAY, _FAR = 6.0, 1.5
+"""A task is one if its logarithm is farther from the median of the others than so many of their
+median distances, and than this distance; of two jobs the older one, if they are this far apart."""
+MOST_KINDS = 96
+"""Kinds of one source from which laws, noises, machines and runs are estimated: those with most
+records."""
+_VAGUE, _TEN = 1e4, np.arange(1, 10)
 _TURNS = 4
 
 
@@ -44,40 +54,131 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What the kinds of one source have in common."""
+
+    levels: Levels = BEFORE
+    laws: Laws = PRIOR
+    strays: float = STRAYS
+
+
+@dataclass(frozen=True)
 class Pooled:
-    """The pooled results of all kinds."""
+    """What kinds share. Any kind is predicted from this and its own records."""
 
-    kinds: tuple[Weighed, ...]
     shared: Shared
-    level: Level
-    laws: Laws
+    sources: Mapping[str, Source]
+    mean: float = MEAN
+
+    def source(self, name: str) -> Source:
+        """Return the common part of a source, also of one without records."""
+        existing = self.sources.get(name)
+        if existing is not None:
+            return existing
+        others = [source.levels for source in self.sources.values()]
+        return Source(replace(BEFORE, mean=before(others, self.mean)))
+
+    def weigh(self, sample: Sample) -> tuple[Weighed, Level]:
+        """Return a kind given what is shared, and the level that it was compared with."""
+        source = self.source(sample.source)
+        shift = _shift(sample, self.shared)
+        level, var = _level(sample, shift, source.laws)
+        own = Level(source.levels.mean, source.levels.spread_of(level, var))
+        return weigh(without_strays(sample, shift), shift, own, source.laws), own
 
 
-NOTHING = Shared(weights=WEIGHTS, weights_cov=np.diag(WEIGHT_SD**2))
+NOTHING = Pooled(Shared(weights=WEIGHTS, weights_cov=np.diag(WEIGHT_SD**2)), {})
 
 
-def pool(raw: Sequence[Sample], base: str, scored: frozenset[str]) -> Pooled:
-    """Alternate both steps, a fixed number of times; samples in a fixed order give a fixed
-    result."""
-    shared, level, laws = NOTHING, LEVEL, PRIOR
-    kinds = list[Weighed]()
+def pool(
+    raw: Sequence[Sample], base: str, scored: frozenset[str], result: Pooled = NOTHING
+) -> Pooled:
+    """Alternate both steps, a fixed number of times, from what holds before data; samples in a
+    fixed order give a fixed result."""
+    names = sorted({sample.source for sample in raw})
+    of = {name: [s for s in raw if s.source == name] for name in names}
+    chosen = {name: _richest(of[name]) for name in names}
     for turn in range(_TURNS):
-        kinds = [weigh(s, _shift(s, shared), level, laws) for s in raw]
-        if turn == _TURNS - 1 or not kinds:
+        result = replace(result, sources={n: _levels(of[n], result, n) for n in names})
+        if turn == _TURNS - 1:
             break
-        laws = pooled(
-            np.sum(
-                [k.belief.sum(1) for k in kinds if k.sample.spread > 0] or [PRIOR.shapes * 0],
-                axis=0,
-            ),
-            np.sum(
-                [k.belief.sum(0) for k in kinds if len(k.sample.y) > 1] or [PRIOR.noises * 0],
-                axis=0,
-            ),
+        kinds = {name: [result.weigh(s)[0] for s in chosen[name]] for name in names}
+        laws = {name: _laws(kinds[name]) for name in names}
+        strays = {name: _strays(of[name], result.shared) for name in names}
+        result = replace(
+            result,
+            shared=_share([k for n in names for k in kinds[n]], base, scored, result.shared),
+            sources={n: replace(result.sources[n], laws=laws[n], strays=strays[n]) for n in names},
         )
-        shared = _share(kinds, base, scored, shared)
-        level = _levels(kinds, level)
-    return Pooled(tuple(kinds), shared, level, laws)
+    return result
+
+
+def _richest(samples: Sequence[Sample]) -> list[Sample]:
+    order = sorted(samples, key=lambda s: (-len(set(s.machines)), -len(s.y), s.kind))
+    return sorted(order[:MOST_KINDS], key=lambda s: s.kind)
+
+
+def _laws(kinds: Sequence[Weighed]) -> Laws:
+    return pooled(
+        np.sum(
+            [k.belief.sum(1) for k in kinds if k.sample.spread > 0] or [PRIOR.shapes * 0], axis=0
+        ),
+        np.sum(
+            [k.belief.sum(0) for k in kinds if len(k.sample.y) > 1] or [PRIOR.noises * 0], axis=0
+        ),
+    )
+
+
+def _is_stray(sample: Sample, shift: Array) -> NDArray[np.bool_]:
+    """Return which records do not resemble the others, (n,); none where they differ by size, or are
+    fewer than three."""
+    y = sample.y - shift
+    if len(y) == 2 and sample.follows:  # the newer one is believed
+        return np.array([abs(y[1] - y[0]) > _FAR, False])
+    if len(y) < 3 or sample.spread > 0:
+        return np.zeros(len(y), bool)
+    others = np.array([np.delete(y, at) for at in range(len(y))])
+    middle = np.median(others, axis=1)
+    usual = np.median(np.abs(others - middle[:, None]), axis=1)
+    return np.asarray(np.abs(y - middle) > np.maximum(_STRAY * usual, _FAR))
+
+
+def without_strays(sample: Sample, shift: Array) -> Sample:
+    """Return the sample in which these carry almost no information about the others."""
+    stray = _is_stray(sample, shift)
+    return sample.observe(sample.y, np.where(stray, _VAGUE, sample.blur)) if stray.any() else sample
+
+
+def _strays(samples: Sequence[Sample], shared: Shared) -> float:
+    """Return ``a`` (see ``STRAYS``) by which as many records as do not resemble the others would be
+    expected; what is expected before data counts as one kind of ten records."""
+    several = [s for s in samples if len(s.y) > 1 and s.spread == 0]
+    each = [_is_stray(s, _shift(s, shared)) for s in several]
+    counts = np.concatenate([np.arange(1, len(stray)) for stray in each] + [_TEN])
+    seen = sum(float(stray.sum()) for stray in each) + float(np.sum(STRAYS / (STRAYS + _TEN)))
+    low, high = 0.0, _MOST_STRAYS
+    for _ in range(30):
+        middle = (low + high) / 2
+        below = float(np.sum(middle / (middle + counts))) < seen
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def _level(sample: Sample, shift: Array, laws: Laws) -> tuple[float, float]:
+    """Return the mean of a kind's records, and the variance with which it shows its level."""
+    noise = float(laws.noises @ (NOISE**2 + REPEAT**2 + DEPARTURE**2))
+    return float(np.mean(sample.y - shift)), OWN_SD**2 + noise / len(sample.y)
+
+
+def _levels(samples: Sequence[Sample], result: Pooled, name: str) -> Source:
+    old = result.source(name)
+    shifts = [_shift(sample, result.shared) for sample in samples]
+    pairs = [_level(s, shift, old.laws) for s, shift in zip(samples, shifts, strict=True)]
+    tasks = [s.y[len(s.y) // 2] for s in samples]
+    others = [s.levels for other, s in result.sources.items() if other != name]
+    levels, variances = np.array(pairs).T
+    fitted = fit_levels(levels, variances, np.array(tasks), before(others, result.mean))
+    return replace(old, levels=fitted)
 
 
 def _shift(sample: Sample, shared: Shared) -> Array:
@@ -127,25 +228,3 @@ def _runs(kinds: Sequence[Weighed]) -> list[tuple[str, str]]:
     in order of their names."""
     count = Counter(run for kind in kinds for run in kind.sample.runs if run[1])
     return sorted(sorted(count, key=lambda run: (-count[run], run))[:MOST_RUNS])
-
-
-def levels(kinds: Sequence[Weighed], level: Level) -> Array:
-    """Return the level of each kind by its best law."""
-    results = []
-    for kind in kinds:
-        law, noise = kind.best
-        results.append(
-            level.mean + level.sd**2 * float(np.sum(kind.inverse[noise] @ kind.rest[law]))
-        )
-    return np.array(results)
-
-
-def _levels(kinds: Sequence[Weighed], level: Level) -> Level:
-    """Return mean and spread over kinds; the prior counts as ``LEVEL_COUNT`` kinds."""
-    result = levels(kinds, level)
-    count = len(result) + LEVEL_COUNT
-    mean = (LEVEL_COUNT * LEVEL.mean + float(result.sum())) / count
-    square = LEVEL_COUNT * (LEVEL.sd**2 + (LEVEL.mean - mean) ** 2) + float(
-        np.sum((result - mean) ** 2)
-    )
-    return Level(mean=mean, sd=float(np.sqrt(square / count)), kinds=len(result))

@@ -3,13 +3,18 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, hypot, log
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
 
 Source = Literal["stated", "learned", "guess"]
+Floats = NDArray[np.float64]
+_HALVINGS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +23,9 @@ class Prediction:
 
     The four numbers are their standard deviations: ``own`` is drawn for every task, ``kind`` once
     for all tasks of the kind, ``machine`` once for all at one machine, ``workflow`` once for a run.
-    ``observations``: number of records used. ``memory_bytes`` is the median of the peak,
+    ``observations``: number of records used. ``laws`` (3, h): weights, distances from the median
+    and variances of the laws behind own and kind; quantiles are of this mixture.
+    ``memory_bytes`` is the median of the peak,
     ``memory_sd`` the standard deviation of its logarithm; None if unknown.
     """
 
@@ -31,6 +38,7 @@ class Prediction:
     source: Source
     memory_bytes: float | None = None
     memory_sd: float | None = None
+    laws: Floats | None = field(default=None, compare=False, repr=False)
 
     @property
     def sd(self) -> float:
@@ -40,13 +48,32 @@ class Prediction:
     def quantile(self, p: float) -> float:
         """Return the seconds within which the task ends with probability ``p``. Raise InputError
         unless 0 < p < 1."""
-        return exp(log(self.median_s) + self.sd * _deviate(p))
+        if self.laws is None:
+            return exp(log(self.median_s) + self.sd * _deviate(p))
+        weights, offs, variances = self.laws
+        sds = np.sqrt(variances + self.machine**2 + self.workflow**2)
+        return exp(log(self.median_s) + mixed_quantile(p, weights, offs, sds))
 
     def memory_quantile(self, p: float) -> float | None:
         """Return the bytes that suffice with probability ``p``; None without data."""
         if self.memory_bytes is None or self.memory_sd is None:
             return None
         return exp(log(self.memory_bytes) + self.memory_sd * _deviate(p))
+
+
+def mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats) -> float:
+    """Return the quantile of a mixture of normals, by bisection."""
+    z = _deviate(p)
+    from scipy.special import ndtr  # noqa: PLC0415 late: as in vgrads.qbets.bounds
+
+    low, high = float(np.min(means + z * sds)), float(np.max(means + z * sds))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if float(weights @ ndtr((middle - means) / sds)) < p:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 def _deviate(p: float) -> float:

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from vgrads.runtimes.laws import Array
+from vgrads.runtimes.laws import JOBS_RANGE, RANGE, Array
 from vgrads.traces.task_record import TaskRecord
 
+JOBS, STEPS = "jobs", "steps"
+"""Sources: job names of a scheduler's accounting, and steps of workflows. Names of jobs differ more
+in what they stand for, so each has its own levels, laws and noises."""
 MOST = 48
 """Maximum number of weighed records of a kind: the information of more is lost in the uncertainty
 of machines."""
@@ -32,6 +35,7 @@ class Sample:
     """
 
     kind: str
+    source: str
     observations: int
     y: Array
     blur: Array
@@ -47,11 +51,27 @@ class Sample:
     several: bool
     machines: tuple[str, ...]
     runs: tuple[tuple[str, str], ...]
+    dated: bool
     gain: Array = field(default_factory=lambda: np.ones(2))
 
     def observe(self, y: Array, blur: Array) -> Sample:
         """Return the sample with other values, as censored ones are filled in."""
         return replace(self, y=y, blur=blur)
+
+    @property
+    def follows(self) -> bool:
+        """Return whether the latest records matter most: of jobs with times, and without sizes."""
+        return self.source == JOBS and self.dated and not self.spread
+
+    @property
+    def places(self) -> Array:
+        """Return where departures are, (n,), in the distances over which they decay: by size, or
+        by age, before the next one at 0."""
+        return np.arange(-len(self.y), 0) / JOBS_RANGE if self.follows else self.x / RANGE
+
+    def place_of(self, x: float) -> float:
+        """Return where the departure of a task of a size is."""
+        return 0.0 if self.follows else x / RANGE
 
 
 def thin(records: Iterable[TaskRecord]) -> list[TaskRecord]:
@@ -62,7 +82,8 @@ def thin(records: Iterable[TaskRecord]) -> list[TaskRecord]:
     turns = sorted(
         (len(rows) - at, name, at) for name, rows in places.items() for at in range(len(rows))
     )
-    return [places[name][at] for _, name, at in sorted(turns[:MOST], key=lambda turn: turn[1:])]
+    chosen = [places[name][at] for _, name, at in sorted(turns[:MOST], key=lambda turn: turn[1:])]
+    return sorted(chosen, key=lambda record: record.ended_at_s or 0.0)
 
 
 def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array]) -> Sample:
@@ -74,7 +95,7 @@ def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array])
     step = 1.0 if whole else _LEAST_S
     values = np.maximum(seconds, step / 2)
     gain = _gain(rows)
-    felt = {name: offset * gain for name, offset in scores.items()}
+    felt = {row.machine: scores[row.machine] * gain for row in rows}
     sample = _sample(kind, rows, np.log(values), step**2 / 12 / values**2, felt, len(every))
     return replace(sample, gain=gain)
 
@@ -90,14 +111,15 @@ def _gain(rows: Sequence[TaskRecord]) -> Array:
 
 
 def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
-    """Return the sample of peak memory, on which machines and processors have no effect; None
-    without data."""
+    """Return the sample of the records with peak memory, on which machines and processors have no
+    effect; None without any."""
     rows = thin(r for r in records if r.memory_bytes)
     if not rows:
         return None
     plain = [replace(r, finished=not r.memory_full, machine="", run="", procs=1) for r in rows]
     values = np.log([record.memory_bytes or 1.0 for record in rows])
-    return _sample(kind, plain, values, np.zeros(len(rows)), {"": np.zeros(2)}, len(rows))
+    sample = _sample(kind, plain, values, np.zeros(len(rows)), {"": np.zeros(2)}, len(rows))
+    return replace(sample, source=source_of(rows))
 
 
 def _sample(
@@ -114,6 +136,7 @@ def _sample(
     procs = np.log([float(r.procs) for r in rows])
     return Sample(
         kind=kind,
+        source=source_of(rows),
         observations=existing,
         y=y,
         blur=blur,
@@ -129,4 +152,10 @@ def _sample(
         several=bool(np.ptp(procs) > 0),
         machines=tuple(r.machine for r in rows),
         runs=tuple((r.workflow, r.run) if r.run else ("", "") for r in rows),
+        dated=all(r.ended_at_s is not None for r in rows),
     )
+
+
+def source_of(rows: Iterable[TaskRecord]) -> str:
+    """Return the source of a kind with these records."""
+    return STEPS if any(row.workflow or row.run for row in rows) else JOBS

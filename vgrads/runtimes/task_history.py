@@ -6,8 +6,9 @@ It is a value: learning the same records again, or in other portions, gives the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import inf, isfinite, log
 from typing import Any
@@ -22,41 +23,52 @@ NEWEST = 64
 APART, SURE, ENOUGH = 10.0, 4.0, 3
 """Times do not belong together if geometric means, of seconds and of seconds per byte, differ by
 this factor, and by this many standard errors, with this many records of each workflow."""
-_NAMES = frozenset(field.name for field in fields(TaskRecord))
+_FIELDS = tuple(field.name for field in fields(TaskRecord))
+_NAMES, _PLAIN = frozenset(_FIELDS), {field.name: field.default for field in fields(TaskRecord)}
 _FIX = "join or separate kinds with --map, e.g. '--map {}/{}=OTHER'"
 
 
+class KindRecords(ABC):
+    """Records by kind, each in a fixed order: by machine, and from old to new."""
+
+    @property
+    @abstractmethod
+    def kinds(self) -> tuple[str, ...]:
+        """Return the names, sorted."""
+
+    @abstractmethod
+    def of(self, kind: str) -> tuple[TaskRecord, ...]:
+        """Return the records of one kind; none for a name without any."""
+
+    def named(self, name: str) -> str:
+        """Return the kind that a name means: itself, or, where only that has records, the last part
+        of the full name of a process (``RNASEQ:ALIGN``), by which traces are learned."""
+        last = name.rpartition(":")[2]
+        return last if last != name and not self.of(name) and self.of(last) else name
+
+
 @dataclass(frozen=True)
-class TaskHistory:
+class TaskHistory(KindRecords):
     """Records in a fixed order: by kind, machine, and from old to new."""
 
     records: tuple[TaskRecord, ...] = ()
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """Return the names, sorted."""
-        return tuple(sorted({record.kind for record in self.records}))
+        return tuple(self.by_kind)
 
-    def by_kind(self) -> dict[str, tuple[TaskRecord, ...]]:
+    @cached_property
+    def by_kind(self) -> Mapping[str, tuple[TaskRecord, ...]]:
         """Return the records of every kind, in order of kind names."""
         results: dict[str, list[TaskRecord]] = {}
         for record in self.records:
             results.setdefault(record.kind, []).append(record)
         return {kind: tuple(results[kind]) for kind in sorted(results)}
 
-    def named(self, name: str) -> str:
-        """Return the kind that a name means: itself, or, where only that has records, the last part
-        of the full name of a process (``RNASEQ:ALIGN``), by which traces are learned."""
-        last = name.rpartition(":")[2]
-        return last if name not in self._names and last in self._names else name
-
-    @cached_property
-    def _names(self) -> frozenset[str]:
-        return frozenset(record.kind for record in self.records)
-
     def of(self, kind: str) -> tuple[TaskRecord, ...]:
-        """Return the records of one kind."""
-        return tuple(record for record in self.records if record.kind == kind)
+        """Return the records of one kind; none for a name without any."""
+        return self.by_kind.get(kind, ())
 
 
 def learn(history: TaskHistory, records: Iterable[TaskRecord]) -> TaskHistory:
@@ -70,7 +82,7 @@ def learn(history: TaskHistory, records: Iterable[TaskRecord]) -> TaskHistory:
         record for key in sorted(groups) for record in sorted(groups[key], key=_age)[-NEWEST:]
     ]
     whole = TaskHistory(tuple(task_records))
-    kinds = whole.by_kind()
+    kinds = whole.by_kind
     for kind in sorted({record.kind for record in fresh}):
         _check_mixed(kind, kinds[kind])
     return whole
@@ -97,19 +109,19 @@ def mapped(records: Iterable[TaskRecord], mapping: Mapping[str, str]) -> tuple[T
     return tuple(results)
 
 
+def record_json(record: TaskRecord) -> str:
+    """Return one record as it is stored: fields at their defaults are omitted."""
+    row = {
+        name: value
+        for name in _FIELDS
+        if (value := getattr(record, name)) != _PLAIN[name] or name in ("kind", "seconds")
+    }
+    return json.dumps(row, sort_keys=True, allow_nan=False)
+
+
 def to_json(history: TaskHistory) -> str:
-    """Return a document from which :func:`from_json` restores exactly this; fields at their
-    defaults are omitted."""
-    plain = TaskRecord(kind="", seconds=0.0)
-    rows = [
-        {
-            name: value
-            for name, value in asdict(record).items()
-            if name in ("kind", "seconds") or value != getattr(plain, name)
-        }
-        for record in history.records
-    ]
-    return json.dumps({"version": 1, "records": rows}, allow_nan=False)
+    """Return a document from which :func:`from_json` restores exactly this."""
+    return f'{{"version": 1, "records": [{", ".join(map(record_json, history.records))}]}}'
 
 
 def from_json(text: str) -> TaskHistory:
@@ -122,6 +134,12 @@ def from_json(text: str) -> TaskHistory:
     if not isinstance(rows, list) or document.get("version") != 1:
         raise InputError("is not a document of run times, version 1", where="run times")
     return learn(TaskHistory(), [_record(row, number) for number, row in enumerate(rows)])
+
+
+def records_from_json(bodies: Sequence[str]) -> list[TaskRecord]:
+    """Read records as :func:`record_json` wrote them."""
+    rows = json.loads(f"[{','.join(bodies)}]")
+    return [_record(row, number) for number, row in enumerate(rows)]
 
 
 def _record(row: object, number: int) -> TaskRecord:

@@ -17,7 +17,6 @@ from vgrads.runtimes.laws import (
     DEPARTURE,
     GROWTH,
     NOISE,
-    RANGE,
     REPEAT,
     Array,
     Laws,
@@ -25,7 +24,7 @@ from vgrads.runtimes.laws import (
     ratios,
 )
 from vgrads.runtimes.machines import OWN_SD, OWN_WEIGHT_SD
-from vgrads.runtimes.samples import PROCS_POWER, PROCS_SD, Sample
+from vgrads.runtimes.samples import JOBS, PROCS_POWER, PROCS_SD, Sample
 
 _LEAST_WEIGHT, _MOST = 3e-3, 32
 _VAGUE = 1e4
@@ -35,11 +34,11 @@ MOST_SHORTER = 5.0
 
 @dataclass(frozen=True)
 class Level:
-    """Level of kinds: mean and standard deviation at the middle size on the reference machine."""
+    """Level of a kind before its records: mean and standard deviation at the middle size on the
+    reference machine."""
 
     mean: float
     sd: float
-    kinds: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +70,12 @@ def common(sample: Sample, level: Level) -> Array:
     return np.asarray(shared)
 
 
+def repeats(sample: Sample) -> Array:
+    """Return the variance (noises,) that the tasks of a kind in one run share; none for jobs, each
+    of which is by itself."""
+    return np.asarray(REPEAT**2 * (sample.source != JOBS))
+
+
 def noise_var(shorter: Array) -> Array:
     """Return the variance (noises, n) of tasks that are e^``shorter`` times shorter than the
     longest observed."""
@@ -82,13 +87,13 @@ def _normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
     """Return the covariance (noises, n, n), and the residuals of the observations by law (laws,
     n)."""
     row = np.arange(len(sample.y))
-    apart = np.exp(-np.abs(sample.x[:, None] - sample.x[None, :]) / RANGE)
+    apart = np.exp(-np.abs(sample.places[:, None] - sample.places[None, :]))
     whole = common(sample, level) + DEPARTURE[:, None, None] ** 2 * apart
     if any(run[1] for run in sample.runs):
         codes = np.unique([f"{flow}\0{run}" for flow, run in sample.runs], return_inverse=True)[1]
-        whole += REPEAT[:, None, None] ** 2 * (codes[:, None] == codes[None, :])
+        whole += repeats(sample)[:, None, None] * (codes[:, None] == codes[None, :])
     else:
-        whole[:, row, row] += REPEAT[:, None] ** 2
+        whole[:, row, row] += repeats(sample)[:, None]
     whole[:, row, row] += noise_var(sample.longest - sample.y[None, :]) + sample.blur
     rest = sample.y - shift - level.mean - curves(ratios(sample.x, sample.least))
     return whole, rest - PROCS_POWER * sample.procs if sample.several else rest

@@ -16,10 +16,11 @@ from vgrads.api.plans.attempts import TaskAttempt
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaState
 from vgrads.execmgr.core.times import Times
+from vgrads.runtimes.common import Common, estimate
 from vgrads.runtimes.machines import Scores
-from vgrads.runtimes.model import RuntimeModel, fit
+from vgrads.runtimes.model import RuntimeModel, model_of
 from vgrads.runtimes.prediction import Prediction
-from vgrads.runtimes.task_history import TaskHistory
+from vgrads.runtimes.task_history import KindRecords, TaskHistory
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.slot import Slot
@@ -58,7 +59,7 @@ _ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 class RunTimes:
     """Learned run times and machines."""
 
-    history: TaskHistory
+    history: KindRecords
     model: RuntimeModel
 
     def kind_of(self, task: Task) -> str:
@@ -70,7 +71,12 @@ def learned(
     history: TaskHistory = TaskHistory(), scores: Mapping[str, Scores] | None = None
 ) -> RunTimes:
     """Learn from records, and scores of machines."""
-    return RunTimes(history, fit(history, scores))
+    return estimated(history, estimate(history, scores))
+
+
+def estimated(records: KindRecords, common: Common) -> RunTimes:
+    """Return the learned run times of records, given what was estimated from them."""
+    return RunTimes(records, model_of(records, common))
 
 
 NOTHING = learned()

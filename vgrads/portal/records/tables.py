@@ -290,7 +290,15 @@ class TaskRecordRow(SQLModel, table=True):
 
     __tablename__ = "task_record"
     key: str = Field(primary_key=True)
-    kind: str
+    kind: str = Field(index=True)
+    body: str
+
+
+class LearnedRow(SQLModel, table=True):
+    """What was estimated from all task records, as JSON."""
+
+    __tablename__ = "learned"
+    what: str = Field(primary_key=True)
     body: str
 
 
