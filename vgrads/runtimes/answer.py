@@ -34,7 +34,7 @@ _FARTHEST = 40.0
 
 
 class Answer(NamedTuple):
-    """``mean`` of the logarithm, the usual variance of the kind's uncertainty, and a task's own; the
+    """``mean`` of the logarithm, the usual variance of the kind, and a task's own; the
     laws behind them, (3, h): weights, distances from the mean, variances."""
 
     mean: float
@@ -135,13 +135,17 @@ class Kinds(Mapping[str, KindPredictor]):
     where: Mapping[str, Array]
     _weighed: dict[str, KindPredictor | None] = field(default_factory=dict)
 
-    def __getitem__(self, kind: str) -> KindPredictor:
+    def find(self, kind: str) -> KindPredictor | None:
+        """Return a kind's predictor; None without records."""
         if kind not in self._weighed:
             records = self.records.of(kind)
             sample = self.sample_of(kind, records) if records else None
             predictor = None if sample is None else _answer(sample, self.pooled, self.where)
             self._weighed[kind] = predictor
-        result = self._weighed[kind]
+        return self._weighed[kind]
+
+    def __getitem__(self, kind: str) -> KindPredictor:
+        result = self.find(kind)
         if result is None:
             raise KeyError(kind)
         return result

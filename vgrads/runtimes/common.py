@@ -16,7 +16,7 @@ from vgrads.runtimes.levels import Levels
 from vgrads.runtimes.machines import SCORED_SD, UNSCORED_SD, Scores, checked, offsets, reference
 from vgrads.runtimes.pooling import NOTHING, Pooled, Shared, Source, pool
 from vgrads.runtimes.samples import STEPS, memories, source_of, times
-from vgrads.runtimes.task_history import TaskHistory
+from vgrads.runtimes.task_history import KindRecords
 from vgrads.traces.task_record import TaskRecord
 
 Json = dict[str, Any]
@@ -55,18 +55,19 @@ class Common:
         return self.shares(machine)[STEPS] < 0.5
 
 
-def estimate(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -> Common:
+def estimate(records: KindRecords, scores: Mapping[str, Scores] | None = None) -> Common:
     """Estimate what all kinds share."""
     payload = checked(scores or {})
-    base = reference(history.records, payload)
-    names = sorted({record.machine for record in history.records} | set(payload))
+    rows = _some(records)
+    every = [record for some in rows.values() for record in some]
+    base = reference(every, payload)
+    names = sorted({record.machine for record in every} | set(payload))
     where = offsets(names, base, payload)
     scored = frozenset(payload) if base in payload else frozenset()
-    rows = _some(history.by_kind)
     pooled = pool([times(kind, some, where) for kind, some in rows.items()], base, scored)
     peaks = [sample for kind, some in rows.items() if (sample := memories(kind, some))]
     sources: dict[str, Counter[str]] = {name: Counter() for name in names}
-    for some in history.by_kind.values():
+    for some in rows.values():
         source = source_of(some)
         for record in some:
             sources[record.machine][source] += 1
@@ -83,11 +84,11 @@ def estimate(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -
     )
 
 
-def _some(rows: Mapping[str, Sequence[TaskRecord]]) -> dict[str, Sequence[TaskRecord]]:
-    names = sorted(rows, key=lambda kind: (-len(rows[kind]), kind))
+def _some(records: KindRecords) -> dict[str, Sequence[TaskRecord]]:
+    names = sorted(records.kinds, key=lambda kind: (-records.count(kind), kind))
     rest = sorted(names[_RICHEST:])
     step = max(1, -(-len(rest) // MOST_KINDS))
-    return {kind: rows[kind] for kind in sorted([*names[:_RICHEST], *rest[::step]])}
+    return {kind: records.of(kind) for kind in sorted([*names[:_RICHEST], *rest[::step]])}
 
 
 def _machine(name: str, offset: Array, scored: bool, shared: Shared) -> tuple[float, float]:

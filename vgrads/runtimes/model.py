@@ -76,7 +76,7 @@ class RuntimeModel:
         _check(input_bytes, procs, stated_s)
         machine = machine or self.reference
         shift, machine_sd = self._machine(machine)
-        workflow, kind_predictor = self.run_sd, self.times.get(kind)
+        workflow, kind_predictor = self.run_sd, self.times.find(kind)
         memory = self._memory(kind, input_bytes)
         source: Source = "guess"
         if kind_predictor is None:
@@ -120,7 +120,7 @@ class RuntimeModel:
         return self.machines.get(machine, _UNHEARD)
 
     def _memory(self, kind: str, size: float | None) -> tuple[float, float] | None:
-        kind_predictor = self.memory.get(kind)
+        kind_predictor = self.memory.find(kind)
         if kind_predictor is None:
             return None
         mean, variance, own, _ = kind_predictor.at("", size, 1)

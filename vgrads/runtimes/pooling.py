@@ -31,9 +31,9 @@ STRAYS, _MOST_STRAYS = 0.1, 3.0
 """A task of a kind with n records does not resemble them with probability a / (a + n), as in a
 Chinese restaurant process (Aldous, 1985, doi:10.1007/BFb0099421): a name covers two things, a task
 ended early. ``a`` before data, and at most."""
-_STRAY, _FAR = 6.0, 1.5
+_STRAY, _FAR, _PAIR = 6.0, 1.5, 1.0
 """A task is one if its logarithm is farther from the median of the others than so many of their
-median distances, and than this distance; of two jobs the older one, if they are this far apart."""
+median distances, and than this distance; of two jobs the older one, if they are that far apart."""
 MOST_KINDS = 96
 """Kinds of one source from which laws, noises, machines and runs are estimated: those with most
 records."""
@@ -134,13 +134,24 @@ def _is_stray(sample: Sample, shift: Array) -> NDArray[np.bool_]:
     fewer than three."""
     y = sample.y - shift
     if len(y) == 2 and sample.follows:  # the newer one is believed
-        return np.array([abs(y[1] - y[0]) > _FAR, False])
+        return np.array([abs(y[1] - y[0]) > _PAIR, False])
     if len(y) < 3 or sample.spread > 0:
         return np.zeros(len(y), bool)
+    y = y - _middles(y, sample.machines)
     others = np.array([np.delete(y, at) for at in range(len(y))])
     middle = np.median(others, axis=1)
     usual = np.median(np.abs(others - middle[:, None]), axis=1)
     return np.asarray(np.abs(y - middle) > np.maximum(_STRAY * usual, _FAR))
+
+
+def _middles(y: Array, machines: Sequence[str]) -> Array:
+    """Return the median at each machine with at least three records, else that of all others."""
+    names, middle = np.array(machines), np.full(len(y), np.median(y))
+    for name in set(machines):
+        here = names == name
+        if here.sum() > 2:
+            middle[here] = np.median(y[here])
+    return middle
 
 
 def without_strays(sample: Sample, shift: Array) -> Sample:

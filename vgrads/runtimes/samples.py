@@ -24,6 +24,7 @@ BUSY_POWER, MOST_BUSY = 0.3, 16.0
 and is affected less by the score: by this power of its number of busy processors, limited to this
 number. Chosen on atacseq and chipseq."""
 _LEAST_S = 1e-3
+_NO_SCORE = np.zeros(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array])
     step = 1.0 if whole else _LEAST_S
     values = np.maximum(seconds, step / 2)
     gain = _gain(rows)
-    felt = {row.machine: scores[row.machine] * gain for row in rows}
+    felt = {row.machine: scores.get(row.machine, _NO_SCORE) * gain for row in rows}
     sample = _sample(kind, rows, np.log(values), step**2 / 12 / values**2, felt, len(every))
     return replace(sample, gain=gain)
 

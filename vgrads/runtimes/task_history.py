@@ -40,6 +40,10 @@ class KindRecords(ABC):
     def of(self, kind: str) -> tuple[TaskRecord, ...]:
         """Return the records of one kind; none for a name without any."""
 
+    def count(self, kind: str) -> int:
+        """Return how many records a kind has."""
+        return len(self.of(kind))
+
     def named(self, name: str) -> str:
         """Return the kind that a name means: itself, or, where only that has records, the last part
         of the full name of a process (``RNASEQ:ALIGN``), by which traces are learned."""

@@ -133,9 +133,12 @@ def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int,
             return
         except csv.Error as error:
             cells, why = None, str(error)
-        names = [cell.strip().lower() for cell in cells or ()]
-        if cells is not None and (not any(names) or names == header):
+        if cells is not None and not any(map(str.strip, cells)):
             continue
+        if cells is not None and (header is None or cells[0].strip().lower() == header[0]):
+            names = [cell.strip().lower() for cell in cells]
+            if names == header:
+                continue
         if cells is not None and header is None:
             header = None if names[0].startswith("#") else names
         elif cells is not None and header is not None and len(cells) == len(header):

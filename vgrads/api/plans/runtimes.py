@@ -165,7 +165,7 @@ def _most_mib(catalog: Catalog) -> float:
 def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _World) -> Task:
     reference, site, most_mib, sites = world
     kind = run_times.kind_of(task)
-    is_learned = kind in run_times.model.times
+    is_learned = run_times.model.times.find(kind) is not None
     if task.stated and not (is_learned and task.kind):
         return task
     stated_s = task.runtime_s / reference if task.stated and task.runtime_s > 0 else None
@@ -218,7 +218,7 @@ def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes
     entry["shortest_s"] = min(entry["shortest_s"], timed.runtime_s)
     entry["longest_s"] = max(entry["longest_s"], timed.runtime_s)
     if timed is not task:
-        observations = run_times.model.times.get(kind)
+        observations = run_times.model.times.find(kind)
         entry["observations"] = 0 if observations is None else len(observations.sample.y)
         entry["source"] = "guess" if observations is None else "learned"
         if observations is None and len(basis) <= _MOST_NEAR:

@@ -12,7 +12,7 @@ from sqlalchemy import Executable, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
-from vgrads.api.plans.runtimes import NOTHING, RunTimes, estimated
+from vgrads.api.plans.runtimes import NOTHING, RunTimes, estimated, learned
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.tables import LearnedRow, ScoreRow, TaskRecordRow
 from vgrads.runtimes.common import Common, estimate, from_json, to_json
@@ -45,6 +45,10 @@ class StoredRecords(KindRecords):
         """Return the names, sorted."""
         return tuple(sorted(self._bodies))
 
+    def count(self, kind: str) -> int:
+        """Return how many records a kind has."""
+        return len(self._bodies.get(kind, ()))
+
     def of(self, kind: str) -> tuple[TaskRecord, ...]:
         """Return the records of one kind; none for a name without any."""
         if kind not in self._bodies:
@@ -74,8 +78,10 @@ class RunTimeRecords:
 
     def learned(self) -> RunTimes:
         """Return the learned run times for planning."""
-        rows = self._rows(_ALL)
-        return estimated(StoredRecords(rows), self._common()) if rows else self._of_scores()
+        rows, scores = self._rows(_ALL), self.scores()
+        if not rows:
+            return learned(scores=scores) if scores else NOTHING
+        return estimated(StoredRecords(rows), self._common())
 
     def learn(self, records: Iterable[TaskRecord]) -> tuple[int, int]:
         """Store records; return how many are new, and the total. Raise InputError, with nothing
@@ -134,14 +140,13 @@ class RunTimeRecords:
         with self._engine.connect() as connection:
             return [(row[0], row[1]) for row in connection.execute(query)]
 
-    def _add(self, rows: Sequence[TaskRecordRow]) -> None:
+    def _add(self, rows: Sequence[dict[str, str]]) -> None:
         """Insert rows; a concurrent process may have inserted the same."""
         dialect = sqlite if self._engine.dialect.name == "sqlite" else postgresql
         query = dialect.insert(TaskRecordRow).on_conflict_do_nothing()
         with Session(self._engine) as session:
             for at in range(0, len(rows), _TOGETHER):
-                values = [row.model_dump() for row in rows[at : at + _TOGETHER]]
-                session.execute(query, values)
+                session.execute(query, rows[at : at + _TOGETHER])
             session.commit()
 
     def _drop(self, keys: list[str]) -> None:
@@ -160,7 +165,7 @@ class RunTimeRecords:
 
     def _estimate(self) -> Common:
         """Estimate anew, from all records. Where it cannot be stored, later questions do it."""
-        common = estimate(self.history(), self.scores())
+        common = estimate(StoredRecords(self._rows(_ALL)), self.scores())
         try:
             with Session(self._engine) as session:
                 session.merge(LearnedRow(what=_TIMES, body=to_json(common)))
@@ -168,10 +173,6 @@ class RunTimeRecords:
         except SiteError:
             pass
         return common
-
-    def _of_scores(self) -> RunTimes:
-        scores = self.scores()
-        return estimated(TaskHistory(), estimate(TaskHistory(), scores)) if scores else NOTHING
 
 
 _ALL = select(col(TaskRecordRow.kind), col(TaskRecordRow.body))
@@ -181,11 +182,11 @@ def _history(rows: Iterable[tuple[str, str]]) -> TaskHistory:
     return learn(TaskHistory(), records_from_json([body for _, body in rows]))
 
 
-def _rows(history: TaskHistory) -> dict[str, TaskRecordRow]:
-    """Return key → row."""
+def _rows(history: TaskHistory) -> dict[str, dict[str, str]]:
+    """Return key → the values of a row."""
     result = {}
     for record in history.records:
         body = record_json(record)
         key = hashlib.sha256(body.encode()).hexdigest()
-        result[key] = TaskRecordRow(key=key, kind=record.kind, body=body)
+        result[key] = {"key": key, "kind": record.kind, "body": body}
     return result

@@ -22,6 +22,8 @@ from scipy.special import ndtr
 
 from vgrads.kernel.errors import InputError
 from vgrads.research.report import as_json, study_parser, text_table
+from vgrads.research.runtimes.jobs import jobs_left_out
+from vgrads.research.runtimes.jobs import text as jobs_text
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
@@ -328,24 +330,23 @@ def text(accuracies: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """``FOLDER`` holds nextflow/ and workflows/wfformat/."""
+    """``FOLDER`` holds nextflow/, workflows/wfformat/ and sacct/."""
     parser = study_parser("runtimes", __doc__)
     parser.add_argument(
         "folder",
         type=Path,
         metavar="FOLDER",
-        help="folder that contains nextflow/ and workflows/wfformat/",
+        help="folder that contains nextflow/, workflows/wfformat/ and sacct/",
     )
     options = parser.parse_args(arguments)
     accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
+    dumps = [jobs_left_out(path) for path in sorted((options.folder / "sacct").glob("*.gz"))]
     if options.json:
-        print(
-            as_json(
-                {"protocol": [asdict(r) for r in accuracies], "left_out": [asdict(r) for r in own]}
-            )
-        )
+        tables: dict[str, Sequence[Any]] = {"protocol": accuracies, "left_out": own, "jobs": dumps}
+        print(as_json({name: [asdict(row) for row in table] for name, table in tables.items()}))
     else:
         print(text(accuracies, own))
+        print("\nJobs of accounting dumps, one left out\n" + jobs_text(dumps))
 
 
 def _median(values: Array) -> float:
