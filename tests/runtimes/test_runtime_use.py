@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from tests.planner.test_planner import chain, make_set
 from vgrads.api.plans.planning import GridSnapshot, plan_set
-from vgrads.api.plans.runtimes import describe_basis, kind_of, learned, with_run_times
+from vgrads.api.plans.runtimes import (
+    describe_basis,
+    kind_of,
+    learned,
+    source_text,
+    with_run_times,
+)
 from vgrads.portal.records.archive import pack, unpack
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
@@ -17,6 +23,7 @@ from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.dag import make_workflow
+from vgrads.workflows.runtimes import timed
 from vgrads.workflows.spread import EXACT, RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
 
@@ -230,6 +237,16 @@ def test_a_wide_guess_never_asks_for_more_memory_than_there_is(write):
             make_set([of_kind("k")]), run_times, load_catalog(write("x.toml", text))
         )
         assert 900 < workflow_set.workflows[0].tasks["t"].memory_mib <= most
+
+
+def test_a_limit_is_called_one_and_gives_way_to_records(catalog):
+    limited = of_kind("k", **timed({}, ("t",), None, 3600.0))
+    _, basis = with_run_times(make_set([limited]), learned(), catalog)
+    assert source_text(basis["k"]) == "a third of the limit"
+    measured = learned(learn(TaskHistory(), records(100.0, 110.0)))
+    timed_set, basis = with_run_times(make_set([limited]), measured, catalog)
+    assert basis["k"]["source"] == "learned"
+    assert timed_set.workflows[0].tasks["t"].runtime_s == pytest.approx(105, rel=0.3)
 
 
 def test_slots_get_the_speed_that_was_observed(write):

@@ -653,3 +653,16 @@ def test_real_records(shared):
         assert len(read.records) == count and not read.skipped
     kinds = {r.kind for r in read.records}
     assert "SALMON_QUANT" in kinds and not any(k[-1:].isdigit() and "_" in k[-3:] for k in kinds)
+
+
+def test_a_dump_that_is_cut_off_is_read_up_to_there(tmp_path):
+    head = SACCT.splitlines()[0]
+    body = next(line for line in SACCT.splitlines()[1:] if "COMPLETED" in line)
+    rest = body.partition("|")[2]
+    lines = [head, *(f"{n}|{rest}" for n in range(1, 5001))]
+    whole = gzip.compress("\n".join(lines).encode())
+    path = tmp_path / "dump.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    read = read_task_records(path)
+    assert 0 < len(read.records) < 5000
+    assert read.skipped["rest, since the file is cut off"] == 1

@@ -22,7 +22,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.traces.build import BROKEN_SHARE
 from vgrads.traces.task_condor import EVENT, read_condor
-from vgrads.traces.task_lines import Broken, Item, open_lines
+from vgrads.traces.task_lines import CUT_OFF, Broken, Item, open_lines
 from vgrads.traces.task_nextflow import read_measures, read_nextflow
 from vgrads.traces.task_pegasus import read_dax_tasks, read_kickstart_xml, read_kickstart_yaml
 from vgrads.traces.task_record import TaskRecord
@@ -78,7 +78,9 @@ def read_task_records(
         if isinstance(item, TaskRecord):
             records.append(_repaired(item, machine, workflow, kinds or {}))
         else:
-            skipped[item if isinstance(item, str) else "broken line"] += 1
+            why = item if isinstance(item, str) else "broken line"
+            cut = isinstance(item, Broken) and item.why == CUT_OFF
+            skipped["rest, since the file is cut off" if cut else why] += 1
     if not records and not skipped:
         raise InputError("contains no records", where=str(path), fix=UNDERSTOOD)
     return ParsedRecords(

@@ -25,6 +25,7 @@ from vgrads.kernel.units import parse_duration
 from vgrads.traces.task_record import TaskRecord
 
 NO_TIME, BACKWARDS = "no time", "clock ran backwards"
+CUT_OFF = "the compressed file is cut off or damaged"
 KILLED = frozenset({129, 130, 137, 138, 140, 143, 152})  # 128 + HUP INT KILL USR1 USR2 TERM XCPU
 KILL = 137  # left by the memory killer of a kernel or a container
 LONGEST_LINE = 1 << 27  # characters; JSON may be one line, binary files have none
@@ -81,6 +82,10 @@ Item = TaskRecord | Broken | str
 Row = Mapping[str, str]
 
 
+class CutOffError(InputError):
+    """A compressed file ends before its end."""
+
+
 def open_lines(path: Path) -> Iterator[str]:
     """Return the lines of a plain, gzip or xz file, one at a time; InputError if it is not UTF-8
     text."""
@@ -97,7 +102,7 @@ def open_lines(path: Path) -> Iterator[str]:
     except FileNotFoundError as error:
         raise InputError("no such file", where=str(path)) from error
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise InputError("the compressed file is cut off or damaged", where=str(path)) from error
+        raise CutOffError(CUT_OFF, where=str(path)) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
@@ -116,9 +121,16 @@ def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int,
     """Return rows of a table by the names of its header (lower case), with the line of each.
 
     A row with fewer or more cells than the header is :class:`Broken`; blank lines, comments before
-    the header and repeated headers (concatenated files) are skipped. ``quotes`` False: they have no
-    meaning.
+    the header and repeated headers (concatenated files) are skipped; what follows where a
+    compressed file is cut off is one Broken. ``quotes`` False: they have no meaning.
     """
+    try:
+        yield from _rows(path, delimiter, quotes)
+    except CutOffError:
+        yield 0, Broken(0, "", CUT_OFF)
+
+
+def _rows(path: Path, delimiter: str, quotes: bool) -> Iterator[tuple[int, Row | Broken]]:
     source = csv.reader(
         open_lines(path),
         delimiter=delimiter,

@@ -25,6 +25,7 @@ from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
+from vgrads.workflows.runtimes import OF_LIMIT
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import Task
@@ -168,7 +169,8 @@ def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _Worl
     is_learned = run_times.model.times.find(kind) is not None
     if task.stated and not (is_learned and task.kind):
         return task
-    stated_s = task.runtime_s / reference if task.stated and task.runtime_s > 0 else None
+    is_estimate = task.stated and task.runtime_s > 0 and task.spread != OF_LIMIT
+    stated_s = task.runtime_s / reference if is_estimate else None
     size = input_bytes(workflow, task)
     predictions = [
         run_times.model.predict(kind, name, size, task.procs, stated_s) for name in sites
@@ -208,7 +210,7 @@ def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes
         {
             "kind": kind,
             "tasks": 0,
-            "source": "stated",
+            "source": "limit" if task.spread == OF_LIMIT else "stated",
             "observations": 0,
             "shortest_s": math.inf,
             "longest_s": 0.0,
@@ -252,7 +254,7 @@ def describe_basis(basis: Iterable[Mapping[str, Any]]) -> list[str]:
 def source_text(entry: Mapping[str, Any]) -> str:
     """Describe the basis of a kind's run times."""
     count = entry["observations"]
-    words = {"stated": "stated", "guess": "a wide guess"}
+    words = {"stated": "stated", "limit": "a third of the limit", "guess": "a wide guess"}
     return words.get(entry["source"], f"learned from {count} run{'' if count == 1 else 's'}")
 
 
