@@ -1,18 +1,26 @@
 """Run times learned: how true against a regression scaled by the CPU score and the mean of earlier
 runs, and how fast.
 
-python benchmarks/bench_runtimes.py FOLDER      (FOLDER holds nextflow/ and workflows/wfformat/)
+python benchmarks/bench_runtimes.py [FOLDER]
+
+FOLDER holds nextflow/ and workflows/wfformat/; without it, only what a database of run times costs.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
+from vgrads.portal.records.runtimes import RunTimeRecords
+from vgrads.portal.records.store import Store
 from vgrads.research.runtimes import study
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
+from vgrads.traces.task_record import TaskRecord
 
 MOST_MS, RIGHT, RATIO = 0.1, 0.15, 0.6
 """What one prediction may take, and how wrong it may be: alone, and over the mean of earlier
@@ -48,8 +56,41 @@ def speed(folder: Path, workflow: str) -> str:
     )
 
 
+def stored(count: int, kinds: int) -> str:
+    """Learning generated job names into a database, and what a plan pays to open them."""
+    random = np.random.default_rng(1)
+    names, seconds = random.integers(0, kinds, count), np.exp(random.normal(5, 1.5, count))
+    task_records = [
+        TaskRecord(kind=f"job-{kind}", seconds=float(s), machine="c", ended_at_s=float(at))
+        for at, (kind, s) in enumerate(zip(names, seconds, strict=True))
+    ]
+    with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/vgrads.db") as store:
+        records = RunTimeRecords(store.engine)
+        begun = time.perf_counter()
+        records.learn(task_records)
+        learn_s = time.perf_counter() - begun
+        open_s = min(_opened_s(records) for _ in range(5))
+        model = records.learned().model
+        requested = [(f"job-{kind}", "c", None, 1) for kind in names[:20]]
+        return (
+            f"{count} records of {kinds} kinds: learned in {learn_s:.1f} s (at most 10 for"
+            f" 100,000); opened in {open_s * 1e3:.0f} ms (at most 100 for 10,000 kinds);"
+            f" one prediction {each_ms(model, requested):.3f} ms (at most {MOST_MS})"
+        )
+
+
+def _opened_s(records: RunTimeRecords) -> float:
+    begun = time.perf_counter()
+    records.learned()
+    return time.perf_counter() - begun
+
+
 def main(arguments: list[str]) -> None:
     """Print the tables and both ratios."""
+    print(stored(10_000, 10_000))
+    print(stored(100_000, 10_000))
+    if not arguments:
+        return
     folder = Path(arguments[0])
     nextflow = folder / "nextflow"
     accuracies, own = study.rows(nextflow), study.left_out(folder)

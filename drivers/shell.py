@@ -121,7 +121,9 @@ def quote(value: str) -> str:
     """Quote a value as one word of a shell script; SiteError for characters that no shell can
     pass."""
     if "\0" in value:
-        raise SiteError("a value contains a NUL character", site="command", transient=False)
+        raise SiteError(
+            "a word of a command contains a NUL character", site="shell", transient=False
+        )
     return shlex.quote(value)
 
 

@@ -111,7 +111,9 @@ def check_rule(rule: str) -> None:
     """Raise InputError for an unknown probability rule."""
     if rule not in RULES:
         raise InputError(
-            f"unknown rule '{rule}'", where="--reckon", fix=f"choose one of {', '.join(RULES)}"
+            f"unknown model '{rule}'",
+            where="--promise-model",
+            fix=f"choose one of {', '.join(RULES)}",
         )
 
 

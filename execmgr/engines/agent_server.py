@@ -94,11 +94,12 @@ class AgentServer:
 
     async def _listen(self) -> int:
         context, before = self.keys.context(), self._before
+        where = f"port {before}" if before else "any port"
         try:
             number = await self.agents.port.listen("0.0.0.0", before, context)
         except OSError as error:
             raise SiteError(
-                f"cannot listen for agents on port {before or 'of any number'}: {error}",
+                f"cannot listen for agents on {where}: {error}",
                 site="here",
                 transient=True,
                 fix="a resumed run needs the port that its agents connect to",
@@ -110,7 +111,7 @@ class AgentServer:
 def _no_room(error: OSError) -> SiteError:
     """Treat a full or failing disk like a site that does not answer."""
     return SiteError(
-        f"the port and keys for its agents cannot be stored: {error}",
+        f"the port and keys for the agents of this run cannot be stored: {error}",
         site="here",
         transient=True,
         fix="the request is repeated later",

@@ -72,7 +72,7 @@ def test_the_standard_policy_is_as_sure_as_the_papers_rule_where_it_falls_short(
 def test_unknown_policies_and_rules_are_refused(vgrads):
     for option, value, existing in (
         ("--policy", "luck", "cloud-first"),
-        ("--reckon", "luck", "joint, paper"),
+        ("--promise-model", "luck", "joint, paper"),
     ):
         answer = vgrads("plan", DATA / "lead.yaml", option, value)
         assert (answer.code, existing in answer.err) == (2, True)

@@ -215,7 +215,8 @@ def _set_of(
         return read_set(source, deadline, inputs)
     if deadline is not None or inputs is not None:
         raise InputError(
-            "apply to read_set, and this set is already read", where="deadline, inputs"
+            "cannot change a set that is already read; give them to read_set",
+            where="deadline, inputs",
         )
     return source
 

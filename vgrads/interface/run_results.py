@@ -84,7 +84,7 @@ class RunResult:
         (``workflow/task``)."""
         rows = about(self.journal.attempts(), task)
         if not rows:
-            raise InputError(f"no attempt of task '{task}'", where="task")
+            raise InputError(f"task '{task}' has not been started", where="task")
         out, err, _ = printed(self.folder, rows[-1], _TAIL_BYTES)
         return out, err
 

@@ -80,7 +80,9 @@ def _plan_of(source: PlanResult | SetSource, sites: Sites | None) -> PlanResult:
     if not isinstance(source, PlanResult):
         return plan(source, sites)
     if sites is not None:
-        raise InputError("apply to plan, and this is already a plan", where="sites")
+        raise InputError(
+            "cannot change a plan that is already made; give them to plan", where="sites"
+        )
     return source
 
 

@@ -166,11 +166,11 @@ def _strays(samples: Sequence[Sample], shared: Shared) -> float:
     several = [s for s in samples if len(s.y) > 1 and s.spread == 0]
     each = [_is_stray(s, _shift(s, shared)) for s in several]
     counts = np.concatenate([np.arange(1, len(stray)) for stray in each] + [_TEN])
-    seen = sum(float(stray.sum()) for stray in each) + float(np.sum(STRAYS / (STRAYS + _TEN)))
+    observed = sum(float(stray.sum()) for stray in each) + float(np.sum(STRAYS / (STRAYS + _TEN)))
     low, high = 0.0, _MOST_STRAYS
     for _ in range(30):
         middle = (low + high) / 2
-        below = float(np.sum(middle / (middle + counts))) < seen
+        below = float(np.sum(middle / (middle + counts))) < observed
         low, high = (middle, high) if below else (low, middle)
     return low
 

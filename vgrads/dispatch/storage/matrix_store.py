@@ -47,7 +47,7 @@ def parted(body: bytes, count: int) -> list[bytes]:
     if sys.byteorder == "big":
         lengths.byteswap()
     if 4 * count + sum(lengths) != len(body):
-        raise InputError(f"is not {count:,} values long", where="block")
+        raise InputError(f"must have {count:,} values", where="block")
     cells, at = [], 4 * count
     for length in lengths:
         cells.append(body[at : at + length])

@@ -42,7 +42,7 @@ class RunReader:
             except READ_ERRORS as error:
                 self.refuse_event(position, f"cannot be read: {error!r}")
         if until is not None and until > len(results):
-            raise InputError(f"there are only {len(results)}", where="--from")
+            raise InputError(f"the journal has only {len(results)} events", where="--from")
         return results
 
     def repeated_requests(self) -> Counter[str]:
