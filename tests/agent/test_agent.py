@@ -407,6 +407,7 @@ def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
         else:
             agent_state.process.kill()
             await asyncio.to_thread(until, lambda: not runs(number) and not runs(agent))
+            assert not folder.exists()
 
     drive(scenario)
 

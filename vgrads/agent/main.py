@@ -35,7 +35,7 @@ from .machine import NodeIdentity, as_a_task
 from .marks import end_tasks
 from .parent_job import ParentJob
 from .processes import conceal
-from .scratch import fork_agent, make_scratch, sweep
+from .scratch import fork_agent, make_scratch, remove, sweep
 from .session import IDLE, AgentLoad, Session
 from .spawner import Spawner
 from .store import FileCache
@@ -252,7 +252,7 @@ def main() -> None:
     mark = f"{identity.host}.{incarnation}"
     scratch = make_scratch(near, mark)
     guardian = fork_agent(mark, scratch, slot)
-    code = 1
+    parent, code = os.getppid(), 1
     try:
         conceal()  # before the key is read, and never in the guardian, which others may look at
         manager = ManagerAddress.from_environment(environment)
@@ -261,6 +261,8 @@ def main() -> None:
         code = _report_unusable(error)
     except BaseException:
         traceback.print_exc()
+    if os.getppid() != parent:  # the guardian was killed
+        remove(scratch, mark)
     sys.stderr.flush()
     os._exit(code)  # do not wait for threads that wait for the network
 

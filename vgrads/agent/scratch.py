@@ -3,8 +3,8 @@ tasks.
 
 Each agent has a guardian, its parent process. When the agent has ended, for any reason, the
 guardian kills the remaining processes of its tasks and removes its folder before it exits, so that
-a slot ends only after its tasks. Where both were killed, the next agent on this machine cleans up:
-the lock in a dead agent's folder is free.
+a slot ends only after its tasks. An agent whose guardian was killed does it itself. Where both were
+killed, the next agent on this machine cleans up: the lock in a dead agent's folder is free.
 
 Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
@@ -83,8 +83,13 @@ def fork_agent(mark: str, scratch: Path, slot: ParentJob) -> int:
     for item in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(item, forward)
     status = slot.wait_for(number)
+    remove(scratch, mark)
+    code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    os._exit(code)
+
+
+def remove(scratch: Path, mark: str) -> None:
+    """End the remaining processes of an agent's tasks, and remove its folder."""
     end_tasks(f"{mark}.")
     os.chdir("/")
     shutil.rmtree(scratch, ignore_errors=True)
-    code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    os._exit(code)
