@@ -2,6 +2,7 @@
 and the next plan."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -237,6 +238,39 @@ def test_a_wide_guess_never_asks_for_more_memory_than_there_is(write):
             make_set([of_kind("k")]), run_times, load_catalog(write("x.toml", text))
         )
         assert 900 < workflow_set.workflows[0].tasks["t"].memory_mib <= most
+
+
+HUNGRY = """
+name: hungry
+deadline: 10m
+workflows:
+  - name: w
+    tasks:
+      - id: t
+        kind: HUNGRY
+        procs: 1
+        command: >-
+          echo x >>{count}; {python} -c 'b = bytearray(300_000_000); import time; time.sleep(2)'
+        outputs: []
+"""
+
+
+def test_a_task_that_needs_more_than_was_learned_gets_more(vgrads, write, tmp_path):
+    """From the trace to the run: stopped at what was requested, started again with twice as
+    much."""
+    head = "name\tprocess\tstatus\trealtime\tpeak_rss\n"
+    rows = "".join(f"HUNGRY ({n})\tHUNGRY\tCOMPLETED\t2s\t40 MB\n" for n in range(6))
+    vgrads("runtimes", "learn", write("trace.txt", head + rows), "--workflow", "h")
+    count = tmp_path / "count"
+    sites = write("sites.toml", SITES.replace("procs = 2", "procs = 2\nmemory_mib = 8000"))
+    ran = vgrads(
+        "run",
+        write("set.yaml", HUNGRY.format(count=count, python=sys.executable)),
+        "--sites",
+        sites,
+    )
+    assert ran.code == 0, ran.err
+    assert 2 <= len(count.read_text().splitlines()) <= 4
 
 
 def test_a_limit_is_called_one_and_gives_way_to_records(catalog):

@@ -29,11 +29,15 @@ from vgrads.workflows.runtimes import OF_LIMIT
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import Task
+from vgrads.workflows.task_environment import ErrorRule
 
 Json = dict[str, Any]
 MIB = 1024 * 1024
 _UNKNOWN = "?"  # name without a machine: prediction for an unseen one
-_MEMORY = 0.99  # quantile of the peak requested if no memory is stated
+_MEMORY = 0.98
+"""Quantile of the peak that is requested if no memory is stated: at most two tasks of a hundred
+need a second try, with twice as much."""
+_MORE_MEMORY = ErrorRule(exits=(137,), retries=3, memory=2.0)
 _INTERPRETERS = frozenset(
     (
         "bash",
@@ -188,17 +192,20 @@ def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _Worl
         max(prediction.own for prediction in predictions),
         min(_memory_mib(predictions[0]), most_mib),
     )
+    if memory_mib and not task.memory_mib:
+        errors = (*task.environment.errors, _MORE_MEMORY)  # those of the user go first
+        environment = replace(task.environment, errors=errors)
+        task = replace(task, memory_mib=memory_mib, environment=environment)
     return replace(
         task,
         runtime_s=math.exp(level) * reference,
         kind=kind,
-        memory_mib=task.memory_mib or memory_mib,
         spread=RuntimeSpread(own=own, kind=unsure, workflow=predictions[0].workflow, site=site),
     )
 
 
 def _memory_mib(prediction: Prediction) -> float:
-    """Return memory that nearly always suffices; 0 if unknown."""
+    """Return the memory to request; 0 if unknown."""
     return (prediction.memory_quantile(_MEMORY) or 0.0) / MIB
 
 
