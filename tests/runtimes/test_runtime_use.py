@@ -3,12 +3,14 @@ and the next plan."""
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.planner.test_planner import chain, make_set
+from vgrads.api.plans.pilots import pilots
 from vgrads.api.plans.planning import GridSnapshot, plan_set
 from vgrads.api.plans.runtimes import (
     describe_basis,
@@ -17,6 +19,7 @@ from vgrads.api.plans.runtimes import (
     source_text,
     with_run_times,
 )
+from vgrads.planner.make import STANDARD
 from vgrads.portal.records.archive import pack, unpack
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
@@ -28,6 +31,7 @@ from vgrads.workflows.runtimes import timed
 from vgrads.workflows.spread import EXACT, RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
 
+QUICK = replace(STANDARD, effort_s=0.0)
 TRACE = """task_id\tprocess\tname\tstatus\texit\trealtime\tpeak_rss
 1\tALIGN\tALIGN (s1)\tCOMPLETED\t0\t2m 10s\t1.5 GB
 2\tALIGN\tALIGN (s2)\tCOMPLETED\t0\t1m 50s\t1.4 GB
@@ -101,8 +105,11 @@ def test_records_are_shown_drawn_and_forgotten(vgrads, write, set_file, tmp_path
     assert "ALIGN" in vgrads("runtimes", "show", "ALIGM").err
     rows = vgrads("runtimes", "predict", set_file, "--json").json["kinds"]
     assert {row["from"] for row in rows} == {"learned from 2 runs"}
-    pilots = vgrads("plan", set_file, "--calibrate", "--json").json["pilots"]
-    assert {pilot["kind"] for pilot in pilots} == {"ALIGN", "COUNT"}
+    plan = vgrads("plan", set_file, "--calibrate", "--json").json
+    assert {pilot["kind"] for pilot in plan["pilots"]} <= {"ALIGN", "COUNT"}
+    for pilot in plan["pilots"]:
+        gained = pilot["probability"] - plan["promise"]["probability"]
+        assert pilot["gain"] == pytest.approx(gained, abs=1e-3)
     assert "Recommended pilot runs" in vgrads("plan", set_file, "--calibrate").out
     assert vgrads("runtimes", "forget", "ALIGN", "--json").json["forgotten"] == 2
     assert vgrads("runtimes", "forget", "ALIGN").code == 2
@@ -271,6 +278,24 @@ def test_a_task_that_needs_more_than_was_learned_gets_more(vgrads, write, tmp_pa
     )
     assert ran.code == 0, ran.err
     assert 2 <= len(count.read_text().splitlines()) <= 4
+
+
+def test_a_pilot_is_chosen_by_the_probability_that_it_adds(catalog):
+    """Of two kinds that are as uncertain, that with most of the work decides the deadline."""
+    uncertain = RuntimeSpread(own=0.05, kind=0.8)
+    tasks = [
+        Task(id=f"{kind}{n}", runtime_s=seconds, kind=kind, spread=uncertain)
+        for kind, seconds in (("long", 100.0), ("short", 2.0))
+        for n in range(12)
+    ]
+    workflow_set = make_set([make_workflow("w", tasks)], deadline_s=1500.0)
+    grid = GridSnapshot(catalog=catalog, logs={}, instants={}, forecasts={})
+    planned = plan_set(workflow_set, grid, options=QUICK)
+    first, second = pilots(planned, options=QUICK)
+    assert (first["kind"], second["kind"]) == ("long", "short")
+    assert first["gain"] > 0.05 > abs(second["gain"])
+    assert first["pilot_s"] + second["pilot_s"] <= 0.05 * 1224
+    assert pilots(plan_set(make_set([chain("a", 1.0)]), grid)) == []
 
 
 def test_a_limit_is_called_one_and_gives_way_to_records(catalog):

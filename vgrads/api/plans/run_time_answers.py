@@ -1,10 +1,8 @@
-"""Queries for learned run times: kinds, one kind, the tasks of a set, and the most useful pilot
-runs."""
+"""Queries for learned run times: kinds, one kind, the tasks of a set."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -113,27 +111,3 @@ def predictions_json(
         }
         for entry in basis.values()
     ]
-
-
-def pilots(basis: Iterable[Mapping[str, Any]], most: int = 5) -> list[Json]:
-    """Return the kinds of tasks to run once, on reduced inputs, to make the promise tighter: the
-    most seconds of uncertainty per second of running first.
-
-    The uncertainty of a kind is shared by all its tasks: for ``n`` tasks of median ``m`` with a
-    standard deviation ``s`` of the logarithm it is about ``n m s``. A run on an input a tenth as
-    large takes about a tenth of the shortest of them.
-    """
-    results = []
-    for entry in basis:
-        doubt_s = entry["tasks"] * entry["longest_s"] * entry["kind_spread"]
-        if doubt_s > 0:
-            cost_s = max(1.0, 0.1 * entry["shortest_s"])
-            results.append(
-                {
-                    "kind": entry["kind"],
-                    "tasks": entry["tasks"],
-                    "doubt_s": round(doubt_s, 1),
-                    "pilot_s": round(cost_s, 1),
-                }
-            )
-    return sorted(results, key=lambda item: -item["doubt_s"] / item["pilot_s"])[:most]

@@ -76,8 +76,8 @@ def plan(
         typer.Option(
             "--calibrate",
             help=(
-                "Also list the tasks to run first on small inputs, so that the promise becomes "
-                "tighter."
+                "Also list the tasks to run first on small inputs, with the probability that each "
+                "would add to the promise."
             ),
         ),
     ] = False,
@@ -85,8 +85,8 @@ def plan(
 ) -> None:
     """Plan a workflow set: slots, placement of tasks, and the probability of the promise."""
     from vgrads.api.plans.answers import plan_json
+    from vgrads.api.plans.pilots import pilots
     from vgrads.api.plans.refusals import infeasible
-    from vgrads.api.plans.run_time_answers import pilots
     from vgrads.planner.make import Options
     from vgrads.portal.cli.plans import planning
     from vgrads.portal.cli.plans.plan_text import print_pilots, print_plan
@@ -104,7 +104,7 @@ def plan(
     planned = planning.plan_file(set_file, sites, instant_of(at), how, overrides)
     if gantt:
         planning.write_gantt(gantt, planned)
-    tried = pilots(planned.plan.run_times) if calibrate else None
+    tried = pilots(planned, seed, how.options) if calibrate else None
     payload = plan_json(planned.plan) | ({} if tried is None else {"pilots": tried})
     answer_with(as_json, payload, lambda: print_plan(make_console(), planned.plan))
     if tried is not None and not as_json:

@@ -96,14 +96,15 @@ def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
         title_justify="left",
         box=SIMPLE_HEAD,
     )
-    for name in ("kind", "tasks", "doubt", "run time"):
+    for name in ("kind", "tasks", "run time", "promise", "gain"):
         table.add_column(name, justify="left" if name == "kind" else "right")
     for item in tried:
         table.add_row(
             item["kind"],
             str(item["tasks"]),
-            format_duration(item["doubt_s"]),
             f"about {format_duration(item['pilot_s'])}",
+            f"{item['probability']:.3f}",
+            f"{item['gain']:+.3f}",
         )
     out.print(table)
 
