@@ -34,7 +34,7 @@ from vgrads.workflows.task_environment import ErrorRule
 Json = dict[str, Any]
 MIB = 1024 * 1024
 _UNKNOWN = "?"  # name without a machine: prediction for an unseen one
-_MEMORY = 0.98
+MEMORY = 0.98
 """Quantile of the peak that is requested if no memory is stated: at most two tasks of a hundred
 need a second try, with twice as much."""
 _MORE_MEMORY = ErrorRule(exits=(137,), retries=3, memory=2.0)
@@ -206,7 +206,7 @@ def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _Worl
 
 def _memory_mib(prediction: Prediction) -> float:
     """Return the memory to request; 0 if unknown."""
-    return (prediction.memory_quantile(_MEMORY) or 0.0) / MIB
+    return (prediction.memory_quantile(MEMORY) or 0.0) / MIB
 
 
 def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes) -> None:

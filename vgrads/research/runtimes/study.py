@@ -341,11 +341,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
     dumps = [jobs_left_out(path) for path in sorted((options.folder / "sacct").glob("*.gz"))]
+    from vgrads.research.runtimes import memory as requests  # noqa: PLC0415 late: it uses this module
+
+    memory = requests.memory_left_out(options.folder / "nextflow")
     if options.json:
-        tables: dict[str, Sequence[Any]] = {"protocol": accuracies, "left_out": own, "jobs": dumps}
+        tables: dict[str, Sequence[Any]] = {
+            "protocol": accuracies,
+            "left_out": own,
+            "jobs": dumps,
+            "memory": memory,
+        }
         print(as_json({name: [asdict(row) for row in table] for name, table in tables.items()}))
     else:
         print(text(accuracies, own))
+        print("\nMemory, one node left out\n" + requests.text(memory))
         print("\nJobs of accounting dumps, one left out\n" + jobs_text(dumps))
 
 
