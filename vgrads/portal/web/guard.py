@@ -114,8 +114,8 @@ class UserRequests:
     def __init__(self, most: int) -> None:
         self._most = most
         self._at_once: Counter[str] = Counter()
-        self._large: dict[str, asyncio.Lock] = {}
-        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._large: dict[tuple[int, str], asyncio.Lock] = {}
+        self._turns: dict[tuple[int, str], asyncio.Semaphore] = {}
 
     @contextmanager
     def counted(self, exchange: _Exchange) -> Iterator[None]:
@@ -135,7 +135,7 @@ class UserRequests:
         """Return what limits how many short requests of a user are worked on at once."""
         if exchange.principal is None:
             return None
-        return self._turns.setdefault(exchange.who, asyncio.Semaphore(TURNS))
+        return self._turns.setdefault(_here(exchange), asyncio.Semaphore(TURNS))
 
     @asynccontextmanager
     async def alone_if_large(self, exchange: _Exchange) -> AsyncIterator[None]:
@@ -145,10 +145,15 @@ class UserRequests:
         is_large = is_large or "transfer-encoding" in exchange.headers
         by_line = exchange.path.endswith("/tasks")  # for as long as the client likes
         if exchange.principal is not None and is_large and not by_line:
-            async with self._large.setdefault(exchange.who, asyncio.Lock()):
+            async with self._large.setdefault(_here(exchange), asyncio.Lock()):
                 yield
         else:
             yield
+
+
+def _here(exchange: _Exchange) -> tuple[int, str]:
+    """Return the user and the event loop: no lock can be shared by two loops."""
+    return id(asyncio.get_running_loop()), exchange.who
 
 
 class Guard:
