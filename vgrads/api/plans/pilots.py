@@ -35,8 +35,8 @@ def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list
     work_s = sum(t.runtime_s for w in timed.workflows for t in w.tasks.values())
     results: list[Json] = []
     for item in _candidates(basis.values(), _SHARE * work_s):
-        surer = take_snapshot(_after_pilot(timed, item["kind"]), planned.grid, seed)
-        probability = make_plan(surer, options).promise.probability
+        changed = take_snapshot(_after_pilot(timed, item["kind"]), planned.grid, seed)
+        probability = make_plan(changed, options).promise.probability
         item |= {
             "probability": round(probability, 4),
             "gain": round(probability - planned.plan.promise.probability, 4),
@@ -72,7 +72,7 @@ def _candidates(basis: Iterable[Mapping[str, Any]], most_s: float) -> list[Json]
 def _after_pilot(workflow_set: WorkflowSet, kind: str) -> WorkflowSet:
     """Return the set with the uncertainty that a kind has after one run on a small input."""
 
-    def surer(task: Task) -> Task:
+    def changed(task: Task) -> Task:
         if task.kind != kind or task.spread is None or not task.spread.kind:
             return task
         shown = hypot(task.spread.own, EXTRAPOLATED)
@@ -80,7 +80,7 @@ def _after_pilot(workflow_set: WorkflowSet, kind: str) -> WorkflowSet:
         return replace(task, spread=replace(task.spread, kind=after))
 
     workflows = tuple(
-        replace(w, tasks={name: surer(task) for name, task in w.tasks.items()})
+        replace(w, tasks={name: changed(task) for name, task in w.tasks.items()})
         for w in workflow_set.workflows
     )
     return replace(workflow_set, workflows=workflows)
