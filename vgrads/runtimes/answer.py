@@ -198,5 +198,5 @@ def _answer(raw: Sample, pooled: Pooled, where: Mapping[str, Array]) -> KindPred
 
 
 def _strays(source: Source, records: int) -> Array:
-    weights, means, spread = source.levels.unseen(float(source.laws.noises @ NOISE**2))
+    weights, means, spread = source.unseen()
     return np.array([source.strays / (source.strays + records) * weights, means, spread])

@@ -46,8 +46,8 @@ class Common:
     def shares(self, machine: str) -> dict[str, float]:
         """Return how probable it is that a task of a kind without records is of each source: as
         many as at the machine, and one more of a workflow."""
-        counts = {STEPS: 1} | dict(self.sources.get(machine, {}))
-        counts[STEPS] += 1 if STEPS in self.sources.get(machine, {}) else 0
+        counts = Counter(self.sources.get(machine, {}))
+        counts[STEPS] += 1
         return {name: count / sum(counts.values()) for name, count in counts.items()}
 
     def is_of_jobs(self, machine: str) -> bool:

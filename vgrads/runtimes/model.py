@@ -12,9 +12,8 @@ import numpy as np
 from vgrads.kernel.errors import InputError
 from vgrads.runtimes.answer import Answer, Kinds
 from vgrads.runtimes.common import Common, estimate
-from vgrads.runtimes.laws import NOISE, Array
+from vgrads.runtimes.laws import Array
 from vgrads.runtimes.machines import UNSCORED_SD, Scores
-from vgrads.runtimes.pooling import NOTHING, Pooled
 from vgrads.runtimes.prediction import Prediction, Source, mixed_quantile
 from vgrads.runtimes.samples import STEPS, memories, times
 from vgrads.runtimes.task_history import KindRecords, TaskHistory
@@ -25,8 +24,6 @@ STATED_WEIGHT = 4.0
 STATED_SD = 0.5
 """Standard deviation of the logarithm of a true median about a stated one: two thirds within a
 factor 1.6."""
-NO_MEMORY = Pooled(NOTHING.shared, {}, float(np.log(2**29)))
-"""Before any data half a GiB."""
 _UNHEARD = (0.0, UNSCORED_SD)
 
 
@@ -145,10 +142,9 @@ def _unseen(common: Common, machine: str) -> Answer:
     parts, own = list[Array](), float(0)
     for name, share in common.shares(machine).items():
         source = common.times.source(name)
-        noise = float(source.laws.noises @ NOISE**2)
-        weights, means, spread = source.levels.unseen(noise)
+        weights, means, spread = source.unseen()
         parts.append(np.array([share * weights, means, spread]))
-        own += share * noise
+        own += share * source.noise
     weights, means, spread = np.array(np.concatenate(parts, axis=1))
     middle = mixed_quantile(0.5, weights, means, np.sqrt(spread))
     total = float(weights @ (spread + (means - middle) ** 2))

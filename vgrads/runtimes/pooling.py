@@ -61,6 +61,15 @@ class Source:
     laws: Laws = PRIOR
     strays: float = STRAYS
 
+    @property
+    def noise(self) -> float:
+        """Return the variance of a task of a kind of which nothing is known."""
+        return float(self.laws.noises @ NOISE**2)
+
+    def unseen(self) -> Array:
+        """Return a task of a kind without records, (3, parts): weights, means, variances."""
+        return self.levels.unseen(self.noise)
+
 
 @dataclass(frozen=True)
 class Pooled:
@@ -145,7 +154,7 @@ def _is_stray(sample: Sample, shift: Array) -> NDArray[np.bool_]:
 
 
 def _middles(y: Array, machines: Sequence[str]) -> Array:
-    """Return the median at each machine with at least three records, else that of all others."""
+    """Return the median at each machine with at least three records, else that of all."""
     names, middle = np.array(machines), np.full(len(y), np.median(y))
     for name in set(machines):
         here = names == name

@@ -9,8 +9,6 @@ from math import hypot
 from typing import Any
 
 from vgrads.api.plans.planning import Planned, take_snapshot
-from vgrads.api.plans.runtimes import with_run_times
-from vgrads.api.plans.up_to_date import without
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
@@ -30,11 +28,10 @@ def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list
     The gain of each is measured: the set is planned again with the uncertainty that its kind would
     have after the run. Together they take at most a twentieth of the set's work.
     """
-    left = without(planned.workflow_set, planned.plan.done)
-    timed, basis = with_run_times(left, planned.grid.run_times, planned.grid.catalog)
+    timed = planned.snapshot.workflow_set
     work_s = sum(t.runtime_s for w in timed.workflows for t in w.tasks.values())
     results: list[Json] = []
-    for item in _candidates(basis.values(), _SHARE * work_s):
+    for item in _candidates(planned.plan.run_times, _SHARE * work_s):
         changed = take_snapshot(_after_pilot(timed, item["kind"]), planned.grid, seed)
         probability = make_plan(changed, options).promise.probability
         item |= {

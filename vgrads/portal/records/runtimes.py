@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import Executable, delete, select
+from sqlalchemy import Executable, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
@@ -86,15 +86,20 @@ class RunTimeRecords:
     def learn(self, records: Iterable[TaskRecord]) -> tuple[int, int]:
         """Store records; return how many are new, and the total. Raise InputError, with nothing
         stored, for records that do not fit each other or the stored ones."""
-        fresh = list(records)
+        count = self._store(list(records))
+        if count:
+            self._estimate()
+        with Session(self._engine) as session:
+            return count, session.scalar(select(func.count()).select_from(TaskRecordRow)) or 0
+
+    def _store(self, fresh: Sequence[TaskRecord]) -> int:
+        """Store records; return how many are new. Raise InputError as :meth:`learn`."""
         before = self.history(record.kind for record in fresh)
         rows, old = _rows(learn(before, fresh)), _rows(before)
         new = [row for key, row in rows.items() if key not in old]
         self._add(new)
         self._drop([key for key in old if key not in rows])
-        if new:
-            self._estimate()
-        return len(new), len(self._rows(select(col(TaskRecordRow.key), col(TaskRecordRow.kind))))
+        return len(new)
 
     def learn_by_kind(self, records: Mapping[str, Sequence[TaskRecord]]) -> list[InputError]:
         """Store the records of each kind that does not mix tools; return the errors of the
@@ -104,12 +109,14 @@ class RunTimeRecords:
             return []
         except InputError:
             pass
-        refused = []
+        refused, count = list[InputError](), 0
         for some in records.values():
             try:
-                self.learn(some)
+                count += self._store(some)
             except InputError as error:
                 refused.append(error)
+        if count:
+            self._estimate()
         return refused
 
     def forget(self, kind: str) -> int:
