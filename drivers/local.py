@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from vgrads.agent.scratch import sweep
 from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.ledger import SlotLedger
 from vgrads.drivers.pilot import Mark
@@ -72,10 +73,11 @@ class _Hold:
 
     def stop(self) -> None:
         """Terminate the pilots with all their children. SIGTERM is sent first, as batch systems do:
-        processes of their tasks are in separate sessions that only the pilots know."""
+        processes of their tasks are in separate sessions that only the pilots know. The first
+        process of a pilot may be gone before its others."""
         self._signal(signal.SIGTERM)
         end_s = time.monotonic() + _GRACE_S
-        while any(pilot.poll() is None for pilot in self.pilots) and time.monotonic() < end_s:
+        while self._signal(0) and time.monotonic() < end_s:
             time.sleep(0.01)
         self._signal(signal.SIGKILL)
         for pilot in self.pilots:
@@ -83,10 +85,15 @@ class _Hold:
         if self.output is not None:
             self.output.close()
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, number: int) -> bool:
+        """Send a signal to all processes of the pilots; return False where none is left."""
+        reached = False
         for pilot in self.pilots:
+            pilot.poll()  # an ended child counts as a process until its parent has asked
             with suppress(ProcessLookupError):
                 os.killpg(pilot.pid, number)
+                reached = True
+        return reached
 
     def last_words(self) -> str:
         """Return the last line that the pilot printed."""
@@ -153,7 +160,10 @@ class LocalDriver:
                     self._end(slot, *outcome)
 
     def _end(self, slot: str, state: SlotState, reason: str) -> None:
-        self._holds.pop(slot).stop()
+        hold = self._holds.pop(slot)
+        hold.stop()
+        if hold.pilots:
+            sweep(None)  # a pilot that was killed by others has left its folder
         self._ledger.move(slot, state, self._clock.now(), reason)
 
 

@@ -412,6 +412,21 @@ def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
     drive(scenario)
 
 
+def test_a_signal_while_an_agent_starts_leaves_no_folder(tmp_path):
+    code = (
+        "import os, signal, time\n"
+        "from vgrads.agent.parent_job import ParentJob\n"
+        "from vgrads.agent.scratch import fork_agent, make_scratch\n"
+        f"scratch = make_scratch({str(tmp_path)!r}, 'nobody')\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "fork_agent('nobody', scratch, ParentJob(''))\n"
+        "time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=30, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
     """An agent is given what another one of its machine had, which was killed together with its
     guardian."""

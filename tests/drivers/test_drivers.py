@@ -1,9 +1,14 @@
 """Drivers that can run anywhere: local and simulated, the same expectations for each."""
 
+import os
+import signal
+import tempfile
 from dataclasses import replace
 
 import pytest
 
+from tests.waiting import until
+from vgrads.agent.scratch import make_scratch
 from vgrads.api.wiring import Wiring, make_drivers
 from vgrads.drivers.api import SlotSpec, SlotState
 from vgrads.drivers.ledger import SlotLedger
@@ -175,3 +180,31 @@ def test_the_spot_market_takes_slots_back_and_has_a_quota_of_its_own():
     steady, cheap = driver.status(["steady", "cheap"])
     assert steady.state == SlotState.READY
     assert (cheap.state, cheap.reason) == (SlotState.FAILED, "interrupted by the spot market")
+
+
+def test_a_local_slot_ends_with_all_processes_of_its_pilot(tmp_path):
+    """Also with those that take a moment to end and whose leader was killed."""
+    driver = LocalDriver(PROCS, SimClock())
+    pilot = (
+        f"trap '' TERM; (trap 'sleep .5; touch {tmp_path}/cleaned; exit' TERM;"
+        f" touch {tmp_path}/begun; while :; do sleep .05; done) & echo $$ >{tmp_path}/leader; wait"
+    )
+    driver.submit(replace(spec("a"), pilot=pilot))
+    until(lambda: (tmp_path / "begun").exists() and (tmp_path / "leader").exists())
+    os.kill(int((tmp_path / "leader").read_text()), signal.SIGKILL)
+    driver.close()
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_a_local_slot_leaves_no_folder_of_a_killed_agent(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    driver = LocalDriver(PROCS, SimClock())
+    driver.submit(replace(spec("a"), pilot="sleep 60"))
+    child = os.fork()
+    if child == 0:  # an agent that is killed before its guardian looks after it
+        make_scratch(str(tmp_path), "nobody")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len(list(tmp_path.iterdir())) == 1
+    driver.close()
+    assert not list(tmp_path.iterdir())

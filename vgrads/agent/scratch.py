@@ -4,7 +4,8 @@ tasks.
 Each agent has a guardian, its parent process. When the agent has ended, for any reason, the
 guardian kills the remaining processes of its tasks and removes its folder before it exits, so that
 a slot ends only after its tasks. An agent whose guardian was killed does it itself. Where both were
-killed, the next agent on this machine cleans up: the lock in a dead agent's folder is free.
+killed, the driver that started them or the next agent on this machine cleans up: the lock in a dead
+agent's folder is free.
 
 Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
@@ -27,11 +28,14 @@ from .processes import kill
 _PREFIX = "vgrads-"
 _LOCK, _MARK = "lock", "mark"
 _STALE_S = 600.0  # of unused files left by a release or a killed start
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def make_scratch(near: str | None, mark: str) -> Path:
     """Create a folder that is locked while this process or a forked one lives. ``mark``: of its
-    tasks' processes."""
+    tasks' processes. Signals that end this process wait from here on for :func:`fork_agent`, since
+    nobody would remove the folder."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     scratch = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=near)).resolve()
     (scratch / _MARK).write_text(mark)
     draft = scratch / "lock.draft"
@@ -56,7 +60,7 @@ def _sweep_folder(path: Path, changed_s: float) -> None:
         if time.time() - changed_s > _STALE_S:
             path.unlink()
         return
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW)  # not an agent's folder: OSError
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW)  # no agent's folder: OSError
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its agent lives: OSError
         mark = (path / _MARK).read_text()
@@ -73,6 +77,7 @@ def fork_agent(mark: str, scratch: Path, slot: ParentJob) -> int:
     alive, write_end = os.pipe()
     number = os.fork()
     if number == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.close(write_end)
         return alive
     os.close(alive)
@@ -80,8 +85,9 @@ def fork_agent(mark: str, scratch: Path, slot: ParentJob) -> int:
     def forward(signal_number: int, _: object) -> None:
         kill(number, signal_number)
 
-    for item in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for item in _ENDING:
         signal.signal(item, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     status = slot.wait_for(number)
     remove(scratch, mark)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
