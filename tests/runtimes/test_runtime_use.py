@@ -67,7 +67,8 @@ def sources(plan):
 def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next(vgrads, write, set_file):
     before = vgrads("plan", set_file, "--json")
     assert sources(before.json) == {"ALIGN": ("guess", 0), "COUNT": ("guess", 0)}
-    assert "no run time is known for ALIGN, COUNT" in before.err
+    assert "no run time is known for ALIGN:" in before.err
+    assert "a guess, from other uses of wc" in vgrads("plan", set_file).out
     read = vgrads("runtimes", "learn", write("trace.txt", TRACE), "--machine", "here", "--json")
     assert read.json["files"][0]["skipped"] == {"cached": 1, "failed": 1}
     assert (read.json["new"], read.json["known"]) == (4, 4)
@@ -79,7 +80,7 @@ def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next(vgrads, write, set
     )
     plan = vgrads("plan", set_file, "--json")
     assert sources(plan.json) == {"ALIGN": ("learned", 2), "COUNT": ("learned", 2)}
-    assert plan.json["promise"]["probability"] > 0.95 > before.json["promise"]["probability"]
+    assert plan.json["promise"]["probability"] > before.json["promise"]["probability"]
     assert "no run time is known" not in plan.err
     assert "learned from 2 runs" in vgrads("plan", set_file).out
     align = next(e for e in plan.json["run_times"] if e["kind"] == "ALIGN")

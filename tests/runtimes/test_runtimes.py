@@ -272,7 +272,7 @@ def test_what_a_person_states_weighs_as_four_observations():
 def test_no_history_is_a_wide_guess():
     prediction = fit(TaskHistory()).predict("anything", "anywhere", 1e6, 4)
     assert prediction.source == "guess"
-    assert prediction.quantile(0.05) < 60 < prediction.median_s < 3600 < prediction.quantile(0.95)
+    assert prediction.quantile(0.05) < 1 < prediction.median_s < 60 < prediction.quantile(0.95)
     existing = fit(
         learn(TaskHistory(), [TaskRecord(kind=f"k{n}", seconds=20.0 + n) for n in range(30)])
     ).predict("other")

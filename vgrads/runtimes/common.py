@@ -17,6 +17,9 @@ from vgrads.runtimes.machines import SCORED_SD, UNSCORED_SD, Scores, checked, of
 from vgrads.runtimes.pooling import NOTHING, Pooled, Shared, Source, pool
 from vgrads.runtimes.samples import STEPS, memories, source_of, times
 from vgrads.runtimes.task_history import KindRecords
+from vgrads.runtimes.tools import Tools, level_of, names_of, of_kinds
+from vgrads.runtimes.tools import from_json as tools_from_json
+from vgrads.runtimes.tools import to_json as tools_to_json
 from vgrads.traces.task_record import TaskRecord
 
 Json = dict[str, Any]
@@ -26,7 +29,7 @@ MOST_KINDS = 2000
 """Kinds from which levels are estimated: those with most records, and of the others some evenly
 spaced in order of their names."""
 _RICHEST = 200
-VERSION = f"1 {len(EXPONENT)} {len(NOISE)} {DEPARTURE.sum():.3f} {NOISE.sum():.3f}"
+VERSION = f"2 {len(EXPONENT)} {len(NOISE)} {DEPARTURE.sum():.3f} {NOISE.sum():.3f}"
 """Of the estimates: those of another version are made anew."""
 
 
@@ -34,7 +37,8 @@ VERSION = f"1 {len(EXPONENT)} {len(NOISE)} {DEPARTURE.sum():.3f} {NOISE.sum():.3
 class Common:
     """What all kinds share, estimated from all records: ``reference`` is the machine of speed 1 (""
     where no machine is named); ``where`` the log scores of machines relative to it, ``sources`` the
-    records of each source by machine."""
+    records of each source by machine, ``tools`` the run times of steps by the tool that they use.
+    """
 
     reference: str = ""
     times: Pooled = NOTHING
@@ -42,6 +46,7 @@ class Common:
     where: Mapping[str, Array] = field(default_factory=dict)
     machines: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    tools: Tools = field(default_factory=dict)
 
     def shares(self, machine: str) -> dict[str, float]:
         """Return how probable it is that a task of a kind without records is of each source: as
@@ -81,6 +86,11 @@ def estimate(records: KindRecords, scores: Mapping[str, Scores] | None = None) -
             for name, offset in where.items()
         },
         sources=sources,
+        tools=of_kinds(
+            (names_of(kind, some[0].tool), level_of(some))
+            for kind, some in rows.items()
+            if source_of(some) == STEPS
+        ),
     )
 
 
@@ -109,6 +119,7 @@ def to_json(common: Common) -> str:
         "where": {name: list(offset) for name, offset in common.where.items()},
         "machines": dict(common.machines),
         "sources": {name: dict(counts) for name, counts in common.sources.items()},
+        "tools": tools_to_json(common.tools),
     }
     return json.dumps(document, allow_nan=False)
 
@@ -125,6 +136,7 @@ def from_json(text: str) -> Common | None:
         where={name: np.array(offset) for name, offset in document["where"].items()},
         machines={name: (shift, sd) for name, (shift, sd) in document["machines"].items()},
         sources=document["sources"],
+        tools=tools_from_json(document["tools"]),
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from math import exp, log, sqrt
+from math import exp, hypot, log, sqrt
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,6 +18,17 @@ from vgrads.runtimes.machines import UNSCORED_SD, Scores
 from vgrads.runtimes.prediction import Prediction, Source, mixed_quantile
 from vgrads.runtimes.samples import STEPS, memories, times
 from vgrads.runtimes.task_history import KindRecords, TaskHistory
+from vgrads.runtimes.tools import (
+    FAMILY_SD,
+    ToolLevel,
+    Tools,
+    best_of,
+    by_size,
+    expected,
+    joined,
+    names_of,
+    shipped,
+)
 
 STATED_WEIGHT = 4.0
 """Number of observations that a value stated by a user counts as, as for boot times
@@ -25,6 +37,8 @@ STATED_SD = 0.5
 """Standard deviation of the logarithm of a true median about a stated one: two thirds within a
 factor 1.6."""
 _UNHEARD = (0.0, UNSCORED_SD)
+_FAMILY_SHARE = 0.64
+"""At most, of the variance of a kind without records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +49,8 @@ class RuntimeModel:
     common: Common
     times: Kinds
     memory: Kinds
-    _unseen: dict[str, Answer] = field(default_factory=dict)
+    tools: Tools = field(default_factory=shipped)
+    _unseen: dict[tuple[str, str, float], _Guess] = field(default_factory=dict)
 
     @property
     def reference(self) -> str:
@@ -64,11 +79,12 @@ class RuntimeModel:
         input_bytes: float | None = None,
         procs: int = 1,
         stated_s: float | None = None,
+        command: str = "",
     ) -> Prediction:
         """Return how long a task of ``kind`` takes at ``machine`` ("": the reference).
 
-        ``stated_s`` is the user's estimate at the reference. Raises InputError for impossible
-        numbers.
+        ``stated_s`` is the user's estimate at the reference; ``command`` matters only for a kind
+        without records. Raises InputError for impossible numbers.
         """
         _check(input_bytes, procs, stated_s)
         machine = machine or self.reference
@@ -76,8 +92,11 @@ class RuntimeModel:
         workflow, kind_predictor = self.run_sd, self.times.find(kind)
         memory = self._memory(kind, input_bytes)
         source: Source = "guess"
+        tool, observed = "", 0
         if kind_predictor is None:
-            (level, kind_var, own, laws), observed = self._guess(machine), 0
+            guess = self._guess(machine, names_of(kind, command), by_size(input_bytes, procs))
+            level, kind_var, own, laws = guess.answer
+            workflow, tool = hypot(guess.workflow, workflow), guess.tool
             if self.common.is_of_jobs(machine):  # of all its jobs
                 shift, machine_sd, workflow = 0.0, 0.0, 0.0
         else:
@@ -89,6 +108,7 @@ class RuntimeModel:
             level = weight * log(stated_s) + (1 - weight) * level
             kind_var = (weight * STATED_SD) ** 2 + (1 - weight) ** 2 * kind_var
             source = "learned" if observed >= STATED_WEIGHT else "stated"
+            workflow, tool = min(workflow, self.run_sd), ""
         return Prediction(
             median_s=exp(level + shift),
             own=sqrt(own),
@@ -99,15 +119,26 @@ class RuntimeModel:
             source=source,
             memory_bytes=memory and memory[0],
             memory_sd=memory and memory[1],
+            tool=tool,
             laws=laws if stated_s is None else None,
         )
 
-    def _guess(self, machine: str) -> Answer:
-        """Return what is supposed of a kind without records: like those of workflows, or, where a
-        machine runs jobs of a scheduler's accounting, like these."""
-        if machine not in self._unseen:
-            self._unseen[machine] = _unseen(self.common, machine)
-        return self._unseen[machine]
+    def tool_of(self, kind: str, command: str) -> str:
+        """Return the tool by which a kind without records is guessed; empty if none is listed."""
+        return best_of(names_of(kind, command), self.tools).lstrip("/")
+
+    def _guess(self, machine: str, names: Sequence[str], size: float) -> _Guess:
+        """Return what is expected of a kind without records: like others that use its tool, or
+        like those of workflows; where a machine runs jobs of a scheduler's accounting, like
+        these."""
+        jobs = self.common.is_of_jobs(machine)
+        tool, size = ("", 0.0) if jobs else (best_of(names, self.tools), round(size, 1))
+        key = (machine, tool, size)
+        if key not in self._unseen:
+            level = self.tools[tool] if tool else None
+            self._unseen[key] = _unseen(self.common, machine, level, size)
+            self._unseen[key] = replace(self._unseen[key], tool=tool.lstrip("/"))
+        return self._unseen[key]
 
     def _machine(self, machine: str) -> tuple[float, float]:
         """Return the common part of all tasks at a machine: logarithm of time over that at the
@@ -129,27 +160,49 @@ def fit(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -> Run
     return model_of(history, estimate(history, scores))
 
 
-def model_of(records: KindRecords, common: Common) -> RuntimeModel:
-    """Return the model of records, given what was estimated from them."""
+def model_of(
+    records: KindRecords, common: Common, others: Tools = MappingProxyType({})
+) -> RuntimeModel:
+    """Return the model of records, with what was estimated from them. ``others``: tools as other
+    owners have run them."""
     return RuntimeModel(
         common,
         Kinds(records, partial(times, scores=common.where), common.times, common.where),
         Kinds(records, memories, common.memory, {}),
+        joined(shipped(), others, common.tools),
     )
 
 
-def _unseen(common: Common, machine: str) -> Answer:
+@dataclass(frozen=True)
+class _Guess:
+    """The answer for a kind without records, without the part ``workflow`` (standard deviation)
+    that it shares with others of its workflow; ``tool``: by which it was guessed."""
+
+    answer: Answer
+    workflow: float
+    tool: str = ""
+
+
+def _unseen(common: Common, machine: str, tool: ToolLevel | None, size: float) -> _Guess:
     parts, own = list[Array](), float(0)
     for name, share in common.shares(machine).items():
         source = common.times.source(name)
-        weights, means, spread = source.unseen()
+        weights, means, spread = source.unseen(size)
         parts.append(np.array([share * weights, means, spread]))
         own += share * source.noise
-    weights, means, spread = np.array(np.concatenate(parts, axis=1))
+    whole = np.concatenate(parts, axis=1)
+    if tool is not None:
+        weight, (weights, means, spread) = expected(tool)
+        like = np.array([weight * weights, means + size, spread])
+        whole = np.concatenate([whole * [[1 - weight], [1], [1]], like], axis=1)
+    weights, means, spread = whole
     middle = mixed_quantile(0.5, weights, means, np.sqrt(spread))
     total = float(weights @ (spread + (means - middle) ** 2))
-    own = min(own, total / 2)  # the rest differs between kinds
-    return Answer(middle, total - own, own, np.array([weights, means - middle, spread]))
+    family = min(FAMILY_SD**2, _FAMILY_SHARE * total)
+    own = min(own, (total - family) / 2)  # the rest differs between kinds
+    spread = np.maximum(spread - family, (1 - _FAMILY_SHARE) * spread)
+    laws = np.array([weights, means - middle, spread])
+    return _Guess(Answer(middle, total - family - own, own, laws), sqrt(family))
 
 
 def _check(input_bytes: float | None, procs: int, stated_s: float | None) -> None:

@@ -66,9 +66,10 @@ class Source:
         """Return the variance of a task of a kind of which nothing is known."""
         return float(self.laws.noises @ NOISE**2)
 
-    def unseen(self) -> Array:
-        """Return a task of a kind without records, (3, parts): weights, means, variances."""
-        return self.levels.unseen(self.noise)
+    def unseen(self, shift: float = 0.0) -> Array:
+        """Return a task of a kind without records, (3, parts): weights, means, variances.
+        ``shift``: of its level, for its size."""
+        return self.levels.unseen(self.noise, shift)
 
 
 @dataclass(frozen=True)

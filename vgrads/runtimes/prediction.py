@@ -23,8 +23,9 @@ class Prediction:
 
     The four numbers are their standard deviations: ``own`` is drawn for every task, ``kind`` once
     for all tasks of the kind, ``machine`` once for all at one machine, ``workflow`` once for a run.
-    ``observations``: number of records used. ``laws`` (3, h): weights, distances from the median
-    and variances of the laws behind own and kind; quantiles are of this mixture.
+    ``observations``: number of records used; ``tool``: without any, that by which it is guessed.
+    ``laws`` (3, h): weights, distances from the median and variances of the laws behind own and
+    kind; quantiles are of this mixture.
     ``memory_bytes`` is the median of the peak,
     ``memory_sd`` the standard deviation of its logarithm; None if unknown.
     """
@@ -38,6 +39,7 @@ class Prediction:
     source: Source
     memory_bytes: float | None = None
     memory_sd: float | None = None
+    tool: str = ""
     laws: Floats | None = field(default=None, compare=False, repr=False)
 
     @property

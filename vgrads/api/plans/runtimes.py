@@ -177,7 +177,8 @@ def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _Worl
     stated_s = task.runtime_s / reference if is_estimate else None
     size = input_bytes(workflow, task)
     predictions = [
-        run_times.model.predict(kind, name, size, task.procs, stated_s) for name in sites
+        run_times.model.predict(kind, name, size, task.procs, stated_s, task.command)
+        for name in sites
     ]
     levels = [
         math.log(site.median_s * run_times.model.speed(n)[0])
@@ -230,6 +231,8 @@ def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes
         observations = run_times.model.times.find(kind)
         entry["observations"] = 0 if observations is None else len(observations.sample.y)
         entry["source"] = "guess" if observations is None else "learned"
+        if observations is None and entry["tasks"] == 1:
+            entry["tool"] = run_times.model.tool_of(kind, task.command)
         if observations is None and len(basis) <= _MOST_NEAR:
             entry["near"] = get_close_matches(kind, run_times.history.kinds, 1)
     entry["spread"] = round(0.0 if spread is None else spread.total, 4)
@@ -239,17 +242,17 @@ def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes
 def describe_basis(basis: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return warnings: kinds of tasks whose run time is unknown."""
     entries = list(basis)
-    wild = sorted(entry["kind"] for entry in entries if entry["source"] == "guess")
-    if not wild:
-        return []
     near = {e["kind"]: e["near"][0] for e in entries if e.get("near")}
-    if len(wild) == len(entries) and near:
+    if near and all(e["source"] == "guess" for e in entries):
         pairs = ", ".join(f"{name} (nearest: {near[name]})" for name in sorted(near)[:5])
         return [
-            f"none of the names in this set has learned run times: {pairs}; wide guesses are used, "
+            f"none of the names in this set has learned run times: {pairs}; guesses are used, "
             "which weaken the promise; name the tasks by 'kind' as in "
             "'vgrads runtimes list', or learn with '--map OLD=NEW'"
         ]
+    wild = sorted(e["kind"] for e in entries if e["source"] == "guess" and not e.get("tool"))
+    if not wild:
+        return []
     named = ", ".join(wild[:5]) + (f" and {len(wild) - 5} more" if len(wild) > 5 else "")
     return [
         f"no run time is known for {named}: a wide guess is used, "
@@ -261,6 +264,8 @@ def describe_basis(basis: Iterable[Mapping[str, Any]]) -> list[str]:
 def source_text(entry: Mapping[str, Any]) -> str:
     """Describe the basis of a kind's run times."""
     count = entry["observations"]
+    if entry.get("tool"):
+        return f"a guess, from other uses of {entry['tool']}"
     words = {"stated": "stated", "limit": "a third of the limit", "guess": "a wide guess"}
     return words.get(entry["source"], f"learned from {count} run{'' if count == 1 else 's'}")
 
