@@ -12,12 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 
-from vgrads.research.runtimes.study import SIZES, WORKFLOWS, records, traces
+from vgrads.research.runtimes.unseen import families, tools_of
 from vgrads.runtimes import tools
-from vgrads.traces.task_files import read_task_records
 from vgrads.traces.task_record import TaskRecord
 
 PROGRAMS = frozenset(
@@ -78,6 +76,7 @@ PROGRAMS = frozenset(
     )
 )
 """Names that stand for a program, not for a step of one workflow."""
+TURNS = 3
 UNSIZED_VARIANCE = 4.0
 """Of the run times of utilities that read data, whose sizes are often not stated."""
 QUICK = frozenset(
@@ -119,34 +118,13 @@ UTILITIES = {
 }
 
 
-def families(folder: Path) -> dict[str, list[TaskRecord]]:
-    """Return the records of each workflow."""
-    results = defaultdict(list)
-    for name in WORKFLOWS:
-        for node, frame in traces(folder / "nextflow", name).items():
-            results[name] += records(frame, node, SIZES[0])
-    for path in sorted((folder / "workflows" / "wfformat").glob("*.json*")):
-        results[path.name.split("-")[0]] += read_task_records(path).records
-    return results
-
-
-def kinds_of(family: list[TaskRecord]) -> tools.Tools:
-    """Return the distributions of the names of a workflow's kinds."""
-    kinds = defaultdict(list)
-    for record in family:
-        kinds[record.kind].append(record)
-    return tools.of_kinds(
-        (tools.names_of(kind, some[0].tool), tools.level_of(some)) for kind, some in kinds.items()
-    )
-
-
 def is_of_program(name: str) -> bool:
     """Return True for a program, or one with its subcommand."""
     return name.split(maxsplit=1)[0] in PROGRAMS and not re.search(r"\d{3}", name)
 
 
 def utilities() -> tools.Tools:
-    """Measure the utilities, three times each."""
+    """Measure the utilities."""
     with tempfile.TemporaryDirectory() as folder:
         text = "".join(f"{n * 7919 % 1000003} some words of a line {n}\n" for n in range(300_000))
         Path(folder, "x").write_text(text[: int(tools.USUAL_BYTES)])
@@ -154,25 +132,26 @@ def utilities() -> tools.Tools:
         kinds = []
         for name, command in UTILITIES.items():
             seconds = []
-            for _ in range(3):
+            for _ in range(TURNS):
                 start = time.monotonic()
                 subprocess.run(
                     command, shell=True, cwd=folder, stdout=subprocess.DEVNULL, check=True
                 )
                 seconds.append(time.monotonic() - start)
             record = TaskRecord(
-                kind=name, seconds=sorted(seconds)[1], input_bytes=tools.USUAL_BYTES
+                kind=name, seconds=sorted(seconds)[TURNS // 2], input_bytes=tools.USUAL_BYTES
             )
             kinds.append(([f"/{name}"], tools.level_of([record])))
     return {
-        name: level if name[1:] in QUICK else level._replace(variance=UNSIZED_VARIANCE)
+        name: tools.ToolLevel(TURNS, level.mean, level.variance if quick else UNSIZED_VARIANCE)
         for name, level in tools.of_kinds(kinds).items()
+        for quick in (name[1:] in QUICK,)
     }
 
 
 def main(folder: Path) -> None:
     """Write the distributions."""
-    programs = tools.of_owners([kinds_of(some) for some in families(folder).values()], least=1)
+    programs = tools.of_owners([tools_of(some) for some in families(folder).values()], least=1)
     chosen = {name: level for name, level in programs.items() if is_of_program(name)}
     document = tools.to_json({**utilities(), **chosen})
     lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(document.items()))

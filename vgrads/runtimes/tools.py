@@ -70,6 +70,8 @@ def names_of(kind: str, command: str = "") -> tuple[str, ...]:
     """
     parts = [(tool_of(part), part) for part in _PARTS.split(command[:_LONGEST])]
     programs = {program: part for program, part in parts if program}
+    if not programs and command.strip():  # only settings, or a command such as echo
+        programs = {command.split(maxsplit=1)[0]: command}
     names: dict[str, None] = {}
     for program, part in programs.items():
         if len(programs) == 1:  # else a short one may only prepare for another

@@ -27,6 +27,7 @@ from vgrads.research.runtimes.jobs import text as jobs_text
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
+from vgrads.runtimes.tools import shipped
 from vgrads.traces.task_record import TaskRecord
 
 WORKFLOWS = ("atacseq", "chipseq", "bacass")
@@ -341,8 +342,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
     dumps = [jobs_left_out(path) for path in sorted((options.folder / "sacct").glob("*.gz"))]
-    from vgrads.research.runtimes import memory as requests  # noqa: PLC0415 late: it uses this module
+    from vgrads.research.runtimes import memory as requests  # noqa: PLC0415 late: they use
+    from vgrads.research.runtimes import unseen  # noqa: PLC0415 this module
 
+    alone = unseen.unseen(options.folder, shipped())
     memory = requests.memory_left_out(options.folder / "nextflow")
     if options.json:
         tables: dict[str, Sequence[Any]] = {
@@ -350,11 +353,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "left_out": own,
             "jobs": dumps,
             "memory": memory,
+            "unseen": alone,
         }
         print(as_json({name: [asdict(row) for row in table] for name, table in tables.items()}))
     else:
         print(text(accuracies, own))
         print("\nMemory, one node left out\n" + requests.text(memory))
+        print("\nWorkflows never seen, longest path\n" + unseen.text(alone))
         print("\nJobs of accounting dumps, one left out\n" + jobs_text(dumps))
 
 

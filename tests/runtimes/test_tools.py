@@ -1,0 +1,114 @@
+"""What is expected of kinds without records."""
+
+import json
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgrads.research.runtimes.unseen import unseen
+from vgrads.runtimes.model import fit
+from vgrads.runtimes.task_history import TaskHistory, learn
+from vgrads.runtimes.tools import (
+    from_json,
+    joined,
+    level_of,
+    names_of,
+    of_kinds,
+    of_owners,
+    shipped,
+    to_json,
+)
+from vgrads.traces.task_record import TaskRecord
+
+NOTHING = fit(TaskHistory())
+LEVELS = st.lists(st.tuples(st.sampled_from("abc"), st.floats(-8, 8)), max_size=6)
+
+
+def step(kind, seconds, **more):
+    return TaskRecord(kind=kind, seconds=seconds, workflow="w", run="r", machine="m", **more)
+
+
+@pytest.mark.parametrize(
+    ("kind", "command", "name"),
+    [
+        ("NFCORE_X:QC:FASTQC", "", "fastqc"),
+        ("align", "set -e; cd x && /opt/bwa mem -t 4 r.fa", "bwa mem"),
+        ("say", "echo hello", "/echo"),
+        ("GATK4_MARKDUPLICATES", "", "gatk4 markduplicates"),
+    ],
+)
+def test_a_tool_is_recognised_by_name_or_command(kind, command, name):
+    assert name in names_of(kind, command) and name in shipped()
+
+
+def test_a_utility_before_another_program_says_nothing():
+    alone = NOTHING.predict("t", command="echo a")
+    together = NOTHING.predict("t", command="echo a; ./simulate --years 100")
+    assert alone.tool == "echo" and alone.quantile(0.9) < 20
+    assert together == NOTHING.predict("t", command="./simulate --years 100")
+    assert together.tool == "" and together.quantile(0.9) > 60
+
+
+def test_larger_inputs_and_more_processors_take_longer():
+    small, large = NOTHING.predict("t", "", 1e6), NOTHING.predict("t", "", 1e9)
+    assert small.median_s * 3 < large.median_s
+    assert NOTHING.predict("t", "", 1e6, 16).median_s > 2 * small.median_s
+
+
+def test_records_of_other_kinds_with_the_tool_count_and_its_own_count_more():
+    records = [step(f"FROBNICATE_{word}", 3000.0) for word in ("ONE", "TWO", "THREE", "FOUR")]
+    model = fit(learn(TaskHistory(), records))
+    guess = model.predict("FROBNICATE_FIVE", "m")
+    assert guess.source == "guess" and guess.tool == "frobnicate"
+    assert 1000 < guess.median_s < 6000
+    model = fit(learn(TaskHistory(), [*records, step("FROBNICATE_FIVE", 5.0)]))
+    assert model.predict("FROBNICATE_FIVE", "m").median_s < 12
+
+
+def test_jobs_of_an_accounting_dump_change_no_tool():
+    dump = [TaskRecord(kind=f"fastqc {n}", seconds=30000.0 + n, machine="c") for n in range(50)]
+    model = fit(learn(TaskHistory(), dump))
+    before, after = (m.predict("FASTQC", "elsewhere").median_s for m in (NOTHING, model))
+    assert after == pytest.approx(before, rel=0.1)
+
+
+def test_a_stated_time_counts_and_not_the_guess_of_its_family():
+    stated = NOTHING.predict("FASTQC", stated_s=400.0)
+    assert stated.tool == "" and stated.median_s == pytest.approx(400.0)
+    assert stated.workflow < 0.2
+
+
+@given(LEVELS, LEVELS)
+def test_kinds_together_are_as_if_seen_at_once(some, more):
+    def named(levels):
+        return of_kinds(([name], level) for name, level in levels)
+
+    apart, whole = joined(named(some), named(more)), named(some + more)
+    assert set(apart) == set(whole)
+    for name, level in whole.items():
+        assert apart[name] == pytest.approx(level, abs=1e-6)
+
+
+@given(st.lists(LEVELS, max_size=5))
+def test_only_what_three_owners_have_run_serves_others(owners):
+    each = [of_kinds(([name], level) for name, level in levels) for levels in owners]
+    shared = of_owners(each)
+    for name in "abc":
+        assert (name in shared) == (sum(name in tools for tools in each) >= 3)
+
+
+def test_distributions_are_stored_as_they_are():
+    tools = of_kinds([(names_of("STAR_ALIGN"), 1.5), (names_of("STAR_INDEX"), -2.0)])
+    assert from_json(json.loads(json.dumps(to_json(tools)))) == {
+        name: pytest.approx(level, abs=1e-3) for name, level in tools.items()
+    }
+    assert level_of([step("x", 1e-9)]) == level_of([step("x", 0.0)])
+    assert level_of([step("x", 80.0)]) == pytest.approx(log(10.0))
+
+
+def test_half_of_the_recorded_workflows_are_predicted_within_a_factor_four(shared):
+    rows = unseen(shared, shipped())
+    assert sum(1 / 4 <= row.factor <= 4 for row in rows) >= len(rows) / 2
+    assert sum(0.1 <= row.below <= 0.9 for row in rows) >= 0.7 * len(rows)
