@@ -1,12 +1,16 @@
 """What is expected of kinds without records."""
 
 import json
+from dataclasses import replace
 from math import log
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.research.runtimes.unseen import unseen
 from vgrads.runtimes.model import fit
 from vgrads.runtimes.task_history import TaskHistory, learn
@@ -112,3 +116,39 @@ def test_half_of_the_recorded_workflows_are_predicted_within_a_factor_four(share
     rows = unseen(shared, shipped())
     assert sum(1 / 4 <= row.factor <= 4 for row in rows) >= len(rows) / 2
     assert sum(0.1 <= row.below <= 0.9 for row in rows) >= 0.7 * len(rows)
+
+
+def test_owners_share_distributions_of_tools_and_nothing_else(store):
+    """What crosses owners: a tool that three others have run; no kind, no record, no name."""
+
+    def learned(owner):
+        return RunTimeRecords(store.engine, owner).learned()
+
+    for at, owner in enumerate(("ann", "bob", "cem")):
+        records = [step("GROMACS_RUN", 5000.0 + at), step(f"{owner}only", 9.0)]
+        RunTimeRecords(store.engine, owner).learn(records)
+        tool = learned("dan").model.predict("GROMACS_RUN").tool
+        assert tool == ("gromacs run" if at == 2 else "")
+    fresh = learned("dan")
+    assert fresh.history.kinds == () and fresh.model.predict("GROMACS_RUN").source == "guess"
+    assert 1000 < fresh.model.predict("GROMACS_RUN").median_s < 10_000
+    assert not any("only" in name for name in fresh.model.tools)
+    mine = learned("ann").model  # the other two are too few
+    assert mine.predict("GROMACS_RUN").source == "learned"
+    assert mine.tools["gromacs run"].kinds == 1
+    with store.engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM task_record")).scalar() == 6
+
+
+def test_what_the_operator_learned_serves_everybody_and_breaks_nobody(store):
+    mine, operators = RunTimeRecords(store.engine, "ann"), RunTimeRecords(store.engine)
+    mine.learn([step("RENDER", 10.0, tool="blender")])
+    assert mine.learned().model.predict("RENDER").observations == 1
+    other = [step("RENDER", 9e4 + n, tool="povray") for n in (1, 2)]
+    operators.learn([step("ALIGN", 50.0), *(replace(record, workflow="film") for record in other)])
+    assert mine.learned().model.predict("ALIGN").source == "learned"
+    assert mine.learned().model.predict("RENDER").median_s < 20  # another tool of this name
+    assert operators.learned().model.predict("RENDER").median_s > 4e4
+    assert operators.learned().history.kinds == ("ALIGN", "RENDER")
+    with pytest.raises(InputError):
+        mine.forget("ALIGN")

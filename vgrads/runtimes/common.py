@@ -86,11 +86,20 @@ def estimate(records: KindRecords, scores: Mapping[str, Scores] | None = None) -
             for name, offset in where.items()
         },
         sources=sources,
-        tools=of_kinds(
-            (names_of(kind, some[0].tool), level_of(some))
-            for kind, some in rows.items()
-            if source_of(some) == STEPS
-        ),
+        tools=_tools(rows),
+    )
+
+
+def tools_of(records: KindRecords) -> Tools:
+    """Return the run times of steps by the tool that they use."""
+    return _tools(_some(records))
+
+
+def _tools(rows: Mapping[str, Sequence[TaskRecord]]) -> Tools:
+    return of_kinds(
+        (names_of(kind, some[0].tool), level_of(some))
+        for kind, some in rows.items()
+        if source_of(some) == STEPS
     )
 
 

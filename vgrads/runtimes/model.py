@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import exp, hypot, log, sqrt
-from types import MappingProxyType
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from vgrads.runtimes.samples import STEPS, memories, times
 from vgrads.runtimes.task_history import KindRecords, TaskHistory
 from vgrads.runtimes.tools import (
     FAMILY_SD,
+    NO_TOOLS,
     ToolLevel,
     Tools,
     best_of,
@@ -160,9 +160,7 @@ def fit(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -> Run
     return model_of(history, estimate(history, scores))
 
 
-def model_of(
-    records: KindRecords, common: Common, others: Tools = MappingProxyType({})
-) -> RuntimeModel:
+def model_of(records: KindRecords, common: Common, others: Tools = NO_TOOLS) -> RuntimeModel:
     """Return the model of records, with what was estimated from them. ``others``: tools as other
     owners have run them."""
     return RuntimeModel(

@@ -15,6 +15,7 @@ from functools import cache
 from importlib import resources
 from itertools import pairwise
 from math import log
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ class ToolLevel(NamedTuple):
 
 
 Tools = Mapping[str, ToolLevel]
+NO_TOOLS: Tools = MappingProxyType({})
 
 
 def names_of(kind: str, command: str = "") -> tuple[str, ...]:
@@ -127,6 +129,30 @@ def of_owners(owners: Sequence[Tools], least: int = OWNERS) -> Tools:
         for name, level in tools.items():
             means.setdefault(name, []).append(level.mean)
     return {name: _level(some) for name, some in sorted(means.items()) if len(some) >= least}
+
+
+def sums_of(owners: Iterable[Tools]) -> dict[str, list[float]]:
+    """Return, of the means of the owners who ran a tool: number, sum, and sum of squares; of those
+    tools of which :func:`without` may say something."""
+    sums: dict[str, list[float]] = {}
+    for tools in owners:
+        for name, level in tools.items():
+            entry = sums.setdefault(name, [0, 0.0, 0.0])
+            for at in range(3):
+                entry[at] += level.mean**at
+    return {name: entry for name, entry in sorted(sums.items()) if entry[0] >= OWNERS}
+
+
+def without(sums: Mapping[str, Sequence[float]], own: Tools) -> Tools:
+    """Return the distributions over owners but one, of tools that enough of them have run."""
+    results = {}
+    for name, numbers in sums.items():
+        mine = [1, own[name].mean, own[name].mean ** 2] if name in own else [0, 0, 0]
+        count, total, squares = (a - b for a, b in zip(numbers, mine, strict=True))
+        if count >= OWNERS:
+            spread = max(0.0, squares - total**2 / count)
+            results[name] = ToolLevel(count, total / count, _pooled_variance(count - 1, spread))
+    return results
 
 
 def joined(*several: Tools) -> Tools:

@@ -21,6 +21,7 @@ from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import RuntimeModel, model_of
 from vgrads.runtimes.prediction import Prediction
 from vgrads.runtimes.task_history import KindRecords, TaskHistory
+from vgrads.runtimes.tools import NO_TOOLS, Tools
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.slot import Slot
@@ -79,9 +80,10 @@ def learned(
     return estimated(history, estimate(history, scores))
 
 
-def estimated(records: KindRecords, common: Common) -> RunTimes:
-    """Return the learned run times of records, given what was estimated from them."""
-    return RunTimes(records, model_of(records, common))
+def estimated(records: KindRecords, common: Common, others: Tools = NO_TOOLS) -> RunTimes:
+    """Return the learned run times of records, given what was estimated from them. ``others``:
+    tools as other owners have run them."""
+    return RunTimes(records, model_of(records, common, others))
 
 
 NOTHING = learned()

@@ -123,11 +123,11 @@ def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
     worker.check_tasks(url, set_id, names)
 
 
-def what_if(url: str, catalog: Catalog, text: str, wishes: Mapping[str, Any]) -> Json:
+def what_if(url: str, catalog: Catalog, text: str, owner: str, wishes: Mapping[str, Any]) -> Json:
     """Return the promise for a set with other options."""
     from vgrads.portal.jobs import worker
 
-    return worker.what_if_in_child(url, catalog, text, wishes)
+    return worker.what_if_in_child(url, catalog, text, owner, wishes)
 
 
 def recorded_attempts(url: str, run_id: str) -> list[Json]:

@@ -38,6 +38,7 @@ from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.sets import Head, Sets
 from vgrads.portal.records.store import Store, summary_of
+from vgrads.portal.records.tables import OPERATOR
 from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.formats.load import load_workflow
@@ -139,11 +140,11 @@ def _shipped_workflow(file: str, runtimes: Runtimes, inputs: str | None) -> Work
     return load_workflow(embedded_data() / file, runtimes)
 
 
-def _grid(store: Store, catalog: Catalog) -> GridSnapshot:
+def _grid(store: Store, catalog: Catalog, owner: str) -> GridSnapshot:
     """Return the grid from the histories; paths of files are written to the log, not shown to
     users."""
     try:
-        run_times = RunTimeRecords(store.engine).learned()
+        run_times = RunTimeRecords(store.engine, owner).learned()
         return open_grid(catalog, observed=store.acquisitions(), run_times=run_times)
     except InputError as error:
         _log.exception("a history cannot be read")
@@ -172,7 +173,9 @@ def plan_stored_set(
     sets = Sets(store.engine)
     try:
         done = _done_already(store, catalog, set_id, which)
-        planned = plan_set(_requested_set(sets, set_id), _grid(store, catalog), done=done)
+        planned = plan_set(
+            _requested_set(sets, set_id), _grid(store, catalog, _owner(sets, set_id)), done=done
+        )
     except DatabaseLost:  # not an error of the set
         raise
     except VgradsError as error:
@@ -274,7 +277,7 @@ def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> 
         snapshot.workflow_set, directory=str(set_folder(set_id))
     )  # version 0.1 stored another one
     snapshot = replace(snapshot, workflow_set=workflow_set)
-    grid = _grid(store, catalog)
+    grid = _grid(store, catalog, _owner(sets, set_id))
     return Planned(workflow_set=snapshot.workflow_set, grid=grid, snapshot=snapshot, plan=plan)
 
 
@@ -282,8 +285,13 @@ def _fresh(head: Head | None) -> bool:
     return head is not None and (not head.real or time.time() - head.planned_s < FRESH_S)
 
 
+def _owner(sets: Sets, set_id: str) -> str:
+    head = sets.head(set_id)
+    return head.owner if head else OPERATOR
+
+
 def what_if_in_child(
-    url: str, catalog: Catalog, text: str, wishes: Mapping[str, Any]
+    url: str, catalog: Catalog, text: str, owner: str, wishes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the promise for a set with other options: a summary of its plan, or the missing
     resources."""
@@ -292,6 +300,6 @@ def what_if_in_child(
         changed["at_least"] = None
     workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
-        grid = _grid(store, catalog)
+        grid = _grid(store, catalog, owner)
     plan = make_plan(take_snapshot(workflow_set, grid, seed=0))
     return summary_of(plan_json(plan))

@@ -4,18 +4,20 @@ nothing."""
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import Executable, delete, func, select
+from sqlalchemy import Executable, Select, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
-from vgrads.api.plans.runtimes import NOTHING, RunTimes, estimated, learned
+from vgrads.api.plans.runtimes import NOTHING, RunTimes, estimated
 from vgrads.kernel.errors import InputError, SiteError
-from vgrads.portal.records.tables import LearnedRow, ScoreRow, TaskRecordRow
-from vgrads.runtimes.common import Common, estimate, from_json, to_json
+from vgrads.portal.records.tables import OPERATOR, LearnedRow, ScoreRow, TaskRecordRow
+from vgrads.runtimes.common import Common, estimate, from_json, to_json, tools_of
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.task_history import (
     KindRecords,
@@ -25,20 +27,24 @@ from vgrads.runtimes.task_history import (
     record_json,
     records_from_json,
 )
+from vgrads.runtimes.tools import Tools, sums_of, without
+from vgrads.runtimes.tools import from_json as tools_from_json
+from vgrads.runtimes.tools import to_json as tools_to_json
 from vgrads.traces.task_record import TaskRecord
 
 _TOGETHER = 200  # keys or rows in one statement
-_TIMES = "run times"
+_TIMES, _TOOLS, _SUMS = "run times ", "tools ", "all tools"
+Json = dict[str, Any]
 
 
 class StoredRecords(KindRecords):
-    """Stored records, each kind parsed when it is first needed."""
+    """Stored records, (kind, JSON, owner), each kind parsed when it is first needed."""
 
-    def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
-        self._bodies: dict[str, list[str]] = {}
+    def __init__(self, rows: Iterable[tuple[str, str, str]]) -> None:
+        self._bodies: dict[str, list[tuple[str, bool]]] = {}
         self._parsed: dict[str, tuple[TaskRecord, ...]] = {}
-        for kind, body in rows:
-            self._bodies.setdefault(kind, []).append(body)
+        for kind, body, owner in rows:
+            self._bodies.setdefault(kind, []).append((body, owner == OPERATOR))
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -54,34 +60,45 @@ class StoredRecords(KindRecords):
         if kind not in self._bodies:
             return ()
         if kind not in self._parsed:
-            self._parsed[kind] = learn(TaskHistory(), records_from_json(self._bodies[kind])).records
+            self._parsed[kind] = self._read(self._bodies[kind])
         return self._parsed[kind]
+
+    @staticmethod
+    def _read(rows: list[tuple[str, bool]]) -> tuple[TaskRecord, ...]:
+        try:
+            return _history(body for body, _ in rows).records
+        except InputError:  # a name that means something else to the operator
+            return _history(body for body, is_operators in rows if not is_operators).records
 
 
 class RunTimeRecords:
-    """Task records and scores of machines."""
+    """Task records of one owner, with those of the operator, which serve everybody, and scores of
+    machines."""
 
-    def __init__(self, engine: SqlEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: SqlEngine, owner: str = OPERATOR) -> None:
+        self._engine, self._owner = engine, owner
 
     def history(self, kinds: Iterable[str] | None = None) -> TaskHistory:
-        """Return all records, or those of some kinds, equal for any order of insertion."""
+        """Return all records of the owner, or those of some kinds, equal for any order of
+        insertion."""
         if kinds is None:
-            return _history(self._rows(_ALL))
+            return _history(body for _, body, _ in self._rows(self._own()))
         names = sorted(set(kinds))
         parts = [names[at : at + _TOGETHER] for at in range(0, len(names), _TOGETHER)]
         return _history(
-            row
+            body
             for some in parts
-            for row in self._rows(_ALL.where(col(TaskRecordRow.kind).in_(some)))
+            for _, body, _ in self._rows(self._own().where(col(TaskRecordRow.kind).in_(some)))
         )
 
     def learned(self) -> RunTimes:
         """Return the learned run times for planning."""
-        rows, scores = self._rows(_ALL), self.scores()
-        if not rows:
-            return learned(scores=scores) if scores else NOTHING
-        return estimated(StoredRecords(rows), self._common())
+        rows, scores, others = self._rows(self._usable()), self.scores(), self._others()
+        if rows:
+            return estimated(StoredRecords(rows), self._common(), others)
+        if scores or others:
+            return estimated(TaskHistory(), estimate(TaskHistory(), scores), others)
+        return NOTHING
 
     def learn(self, records: Iterable[TaskRecord]) -> tuple[int, int]:
         """Store records; return how many are new, and the total. Raise InputError, with nothing
@@ -90,12 +107,13 @@ class RunTimeRecords:
         if count:
             self._estimate()
         with Session(self._engine) as session:
-            return count, session.scalar(select(func.count()).select_from(TaskRecordRow)) or 0
+            mine = select(func.count()).where(col(TaskRecordRow.owner) == self._owner)
+            return count, session.scalar(mine) or 0
 
     def _store(self, fresh: Sequence[TaskRecord]) -> int:
         """Store records; return how many are new. Raise InputError as :meth:`learn`."""
         before = self.history(record.kind for record in fresh)
-        rows, old = _rows(learn(before, fresh)), _rows(before)
+        rows, old = self._stored(learn(before, fresh)), self._stored(before)
         new = [row for key, row in rows.items() if key not in old]
         self._add(new)
         self._drop([key for key in old if key not in rows])
@@ -122,8 +140,8 @@ class RunTimeRecords:
     def forget(self, kind: str) -> int:
         """Delete a kind; return how many records it had. Raise InputError where it has none."""
         history = self.history((kind, kind.rpartition(":")[2]))
-        rest = _rows(forget(history, kind))
-        gone = [key for key in _rows(history) if key not in rest]
+        rest = self._stored(forget(history, kind))
+        gone = [key for key in self._stored(history) if key not in rest]
         self._drop(gone)
         self._estimate()
         return len(gone)
@@ -141,11 +159,17 @@ class RunTimeRecords:
         with Session(self._engine) as session:
             session.merge(ScoreRow(machine=machine, cpu=scores.cpu, io=scores.io))
             session.commit()
-        self._estimate()
+        RunTimeRecords(self._engine)._estimate()
 
-    def _rows(self, query: Executable) -> list[tuple[str, str]]:
+    def _own(self) -> Select[str, str, str]:
+        return _ALL.where(col(TaskRecordRow.owner) == self._owner)
+
+    def _usable(self) -> Select[str, str, str]:
+        return _ALL.where(col(TaskRecordRow.owner).in_({self._owner, OPERATOR}))
+
+    def _rows(self, query: Executable) -> list[tuple[str, str, str]]:
         with self._engine.connect() as connection:
-            return [(row[0], row[1]) for row in connection.execute(query)]
+            return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
     def _add(self, rows: Sequence[dict[str, str]]) -> None:
         """Insert rows; a concurrent process may have inserted the same."""
@@ -165,35 +189,58 @@ class RunTimeRecords:
 
     def _common(self) -> Common:
         """Return what was estimated from all records; estimate it where it is not stored."""
-        with Session(self._engine) as session:
-            row = session.get(LearnedRow, _TIMES)
-        stored = None if row is None else from_json(row.body)
+        stored = from_json(self._learned_row(_TIMES + self._owner) or "{}")
         return stored or self._estimate()
+
+    def _others(self) -> Tools:
+        """Return the distributions of tools that enough other owners have run."""
+        sums: Json = json.loads(self._learned_row(_SUMS) or "{}")
+        own = tools_from_json(json.loads(self._learned_row(_TOOLS + self._owner) or "{}"))
+        return without(sums, own)
+
+    def _learned_row(self, what: str) -> str | None:
+        with Session(self._engine) as session:
+            row = session.get(LearnedRow, what)
+            return None if row is None else row.body
 
     def _estimate(self) -> Common:
         """Estimate anew, from all records. Where it cannot be stored, later questions do it."""
-        common = estimate(StoredRecords(self._rows(_ALL)), self.scores())
+        common = estimate(StoredRecords(self._rows(self._usable())), self.scores())
         try:
             with Session(self._engine) as session:
-                session.merge(LearnedRow(what=_TIMES, body=to_json(common)))
+                if self._owner == OPERATOR:  # others' estimates were with the old records
+                    theirs = col(LearnedRow.what).startswith(_TIMES)
+                    session.execute(delete(LearnedRow).where(theirs))
+                else:
+                    self._share(session)
+                session.merge(LearnedRow(what=_TIMES + self._owner, body=to_json(common)))
                 session.commit()
         except SiteError:
             pass
         return common
 
+    def _share(self, session: Session) -> None:
+        """Store the distributions of the tools that the owner has run, and the sums over owners."""
+        tools = tools_to_json(tools_of(StoredRecords(self._rows(self._own()))))
+        session.merge(LearnedRow(what=_TOOLS + self._owner, body=json.dumps(tools)))
+        session.flush()
+        each = select(col(LearnedRow.body)).where(col(LearnedRow.what).startswith(_TOOLS))
+        owners = [tools_from_json(json.loads(text)) for text in session.scalars(each)]
+        session.merge(LearnedRow(what=_SUMS, body=json.dumps(sums_of(owners))))
 
-_ALL = select(col(TaskRecordRow.kind), col(TaskRecordRow.body))
+    def _stored(self, history: TaskHistory) -> dict[str, dict[str, str]]:
+        """Return key → the values of a row."""
+        result = {}
+        for record in history.records:
+            body = record_json(record)
+            text = body if self._owner == OPERATOR else f"{self._owner}\0{body}"
+            key = hashlib.sha256(text.encode()).hexdigest()
+            result[key] = {"key": key, "kind": record.kind, "body": body, "owner": self._owner}
+        return result
 
 
-def _history(rows: Iterable[tuple[str, str]]) -> TaskHistory:
-    return learn(TaskHistory(), records_from_json([body for _, body in rows]))
+_ALL = select(col(TaskRecordRow.kind), col(TaskRecordRow.body), col(TaskRecordRow.owner))
 
 
-def _rows(history: TaskHistory) -> dict[str, dict[str, str]]:
-    """Return key → the values of a row."""
-    result = {}
-    for record in history.records:
-        body = record_json(record)
-        key = hashlib.sha256(body.encode()).hexdigest()
-        result[key] = {"key": key, "kind": record.kind, "body": body}
-    return result
+def _history(bodies: Iterable[str]) -> TaskHistory:
+    return learn(TaskHistory(), records_from_json(list(bodies)))

@@ -6,6 +6,9 @@ from datetime import datetime
 
 from sqlmodel import Field, SQLModel
 
+OPERATOR = "local"
+"""Owner of what is done at the command line; its learned run times serve everybody."""
+
 
 class SetRow(SQLModel, table=True):
     """A submitted workflow set, as written, with its plan.
@@ -286,16 +289,19 @@ class AuditRow(SQLModel, table=True):
 
 
 class TaskRecordRow(SQLModel, table=True):
-    """Resources used by one attempt of a task, as JSON; ``key`` is its digest."""
+    """Resources used by one attempt of a task, as JSON; ``key`` is its digest. Those of the owner
+    ``local``, the operator, serve everybody."""
 
     __tablename__ = "task_record"
     key: str = Field(primary_key=True)
+    owner: str = Field(default=OPERATOR, index=True)
     kind: str = Field(index=True)
     body: str
 
 
 class LearnedRow(SQLModel, table=True):
-    """What was estimated from all task records, as JSON."""
+    """What was estimated from the task records of an owner, and what owners may learn of each
+    other, as JSON."""
 
     __tablename__ = "learned"
     what: str = Field(primary_key=True)

@@ -233,7 +233,9 @@ def _add_plans(app: FastAPI, service: Service) -> None:
         catalog = usable(service.catalog, service.granted(head.owner))[0]
         change = wishes.model_dump(exclude_unset=True)
         think = service.supervisor.think
-        answer: Json = await think(children.what_if, service.store.url, catalog, text, change)
+        answer: Json = await think(
+            children.what_if, service.store.url, catalog, text, head.owner, change
+        )
         return answer
 
 
