@@ -152,7 +152,7 @@ def take_over(
         executions=executions,
         state=state,
         observed=store.acquisitions(),
-        run_times=RunTimeRecords(store.engine, store.owner_of(record.run_id)).learned(),
+        run_times=RunTimeRecords.of_run(store.engine, record.run_id).learned(),
     )
     return TakenOver(begun=begun, replayed=replayed, stop=stop)
 
@@ -233,7 +233,7 @@ def _learn(store: Store, record: RunRecord, outcome: RunOutcome) -> None:
     by_kind: dict[str, list[TaskRecord]] = {}
     for task_record in task_records:
         by_kind.setdefault(task_record.kind, []).append(task_record)
-    run_times = RunTimeRecords(store.engine, store.owner_of(record.run_id))
+    run_times = RunTimeRecords.of_run(store.engine, record.run_id)
     for refused in run_times.learn_by_kind(by_kind):
         _log.warning("run times of run %s were not learned: %s", record.run_id, refused)
 

@@ -7,16 +7,23 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import Executable, Select, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
 from vgrads.api.plans.runtimes import NOTHING, RunTimes, estimated
 from vgrads.kernel.errors import InputError, SiteError
-from vgrads.portal.records.tables import OPERATOR, LearnedRow, ScoreRow, TaskRecordRow
+from vgrads.portal.records.tables import (
+    OPERATOR,
+    LearnedRow,
+    RunRow,
+    ScoreRow,
+    SetRow,
+    TaskRecordRow,
+)
 from vgrads.runtimes.common import Common, estimate, from_json, to_json, tools_of
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.task_history import (
@@ -71,31 +78,101 @@ class StoredRecords(KindRecords):
             return _history(body for body, is_operators in rows if not is_operators).records
 
 
+class _Estimates:
+    """What was estimated from the records that one owner may use."""
+
+    def __init__(self, engine: SqlEngine, owner: str) -> None:
+        self._engine, self._owner = engine, owner
+
+    def usable(self) -> StoredRecords:
+        """Return the owner's records and the operator's."""
+        return StoredRecords(self._rows(col(TaskRecordRow.owner).in_({self._owner, OPERATOR})))
+
+    def own(self, *conditions: ColumnElement[bool]) -> list[tuple[str, str, str]]:
+        """Return kind, JSON and owner of the owner's records, all or some."""
+        return self._rows(col(TaskRecordRow.owner) == self._owner, *conditions)
+
+    def _rows(self, *conditions: ColumnElement[bool]) -> list[tuple[str, str, str]]:
+        with self._engine.connect() as connection:
+            rows = connection.execute(_ALL.where(*conditions))
+            return [(row[0], row[1], row[2]) for row in rows]
+
+    def common(self) -> Common:
+        """Return what was estimated from all records; estimate it where it is not stored."""
+        stored = from_json(self._learned_row(_TIMES + self._owner) or "{}")
+        return stored or self.estimate()
+
+    def others(self) -> Tools:
+        """Return the distributions of tools that enough other owners have run."""
+        sums: Json = json.loads(self._learned_row(_SUMS) or "{}")
+        own = tools_from_json(json.loads(self._learned_row(_TOOLS + self._owner) or "{}"))
+        return without(sums, own)
+
+    def _learned_row(self, what: str) -> str | None:
+        with Session(self._engine) as session:
+            row = session.get(LearnedRow, what)
+            return None if row is None else row.body
+
+    def estimate(self) -> Common:
+        """Estimate anew, from all records. Where it cannot be stored, later questions do it."""
+        common = estimate(self.usable(), _scores(self._engine))
+        try:
+            with Session(self._engine) as session:
+                if self._owner == OPERATOR:  # others' estimates were with the old records
+                    theirs = col(LearnedRow.what).startswith(_TIMES)
+                    session.execute(delete(LearnedRow).where(theirs))
+                else:
+                    self._share(session)
+                session.merge(LearnedRow(what=_TIMES + self._owner, body=to_json(common)))
+                session.commit()
+        except SiteError:
+            pass
+        return common
+
+    def _share(self, session: Session) -> None:
+        """Store the distributions of the tools that the owner has run, and the sums over owners."""
+        tools = tools_to_json(tools_of(StoredRecords(self.own())))
+        session.merge(LearnedRow(what=_TOOLS + self._owner, body=json.dumps(tools)))
+        session.flush()
+        each = select(col(LearnedRow.body)).where(col(LearnedRow.what).startswith(_TOOLS))
+        owners = [tools_from_json(json.loads(text)) for text in session.scalars(each)]
+        session.merge(LearnedRow(what=_SUMS, body=json.dumps(sums_of(owners))))
+
+
 class RunTimeRecords:
     """Task records of one owner, with those of the operator, which serve everybody, and scores of
     machines."""
 
     def __init__(self, engine: SqlEngine, owner: str = OPERATOR) -> None:
         self._engine, self._owner = engine, owner
+        self._estimates = _Estimates(engine, owner)
+
+    @classmethod
+    def of_run(cls, engine: SqlEngine, run_id: str) -> Self:
+        """Return those of the owner of a run's set."""
+        query = select(col(SetRow.owner)).join(RunRow, col(RunRow.set_id) == col(SetRow.id))
+        with Session(engine) as session:
+            owner = session.scalar(query.where(col(RunRow.id) == run_id))
+        return cls(engine, owner or OPERATOR)
 
     def history(self, kinds: Iterable[str] | None = None) -> TaskHistory:
         """Return all records of the owner, or those of some kinds, equal for any order of
         insertion."""
         if kinds is None:
-            return _history(body for _, body, _ in self._rows(self._own()))
+            return _history(body for _, body, _ in self._estimates.own())
         names = sorted(set(kinds))
         parts = [names[at : at + _TOGETHER] for at in range(0, len(names), _TOGETHER)]
         return _history(
             body
             for some in parts
-            for _, body, _ in self._rows(self._own().where(col(TaskRecordRow.kind).in_(some)))
+            for _, body, _ in self._estimates.own(col(TaskRecordRow.kind).in_(some))
         )
 
     def learned(self) -> RunTimes:
         """Return the learned run times for planning."""
-        rows, scores, others = self._rows(self._usable()), self.scores(), self._others()
-        if rows:
-            return estimated(StoredRecords(rows), self._common(), others)
+        records, scores, others = self._estimates.usable(), self.scores(), self._estimates.others()
+        if records.kinds:
+            return estimated(records, self._estimates.common(), others)
         if scores or others:
             return estimated(TaskHistory(), estimate(TaskHistory(), scores), others)
         return NOTHING
@@ -105,7 +182,7 @@ class RunTimeRecords:
         stored, for records that do not fit each other or the stored ones."""
         count = self._store(list(records))
         if count:
-            self._estimate()
+            self._estimates.estimate()
         with Session(self._engine) as session:
             mine = select(func.count()).where(col(TaskRecordRow.owner) == self._owner)
             return count, session.scalar(mine) or 0
@@ -134,7 +211,7 @@ class RunTimeRecords:
             except InputError as error:
                 refused.append(error)
         if count:
-            self._estimate()
+            self._estimates.estimate()
         return refused
 
     def forget(self, kind: str) -> int:
@@ -143,14 +220,12 @@ class RunTimeRecords:
         rest = self._stored(forget(history, kind))
         gone = [key for key in self._stored(history) if key not in rest]
         self._drop(gone)
-        self._estimate()
+        self._estimates.estimate()
         return len(gone)
 
     def scores(self) -> dict[str, Scores]:
         """Return machine → benchmark scores."""
-        with Session(self._engine) as session:
-            rows = session.execute(select(ScoreRow)).scalars().all()
-            return {row.machine: Scores(cpu=row.cpu, io=row.io) for row in rows}
+        return _scores(self._engine)
 
     def put_score(self, machine: str, scores: Scores) -> None:
         """Store a machine's scores in place of earlier ones."""
@@ -159,17 +234,7 @@ class RunTimeRecords:
         with Session(self._engine) as session:
             session.merge(ScoreRow(machine=machine, cpu=scores.cpu, io=scores.io))
             session.commit()
-        RunTimeRecords(self._engine)._estimate()
-
-    def _own(self) -> Select[str, str, str]:
-        return _ALL.where(col(TaskRecordRow.owner) == self._owner)
-
-    def _usable(self) -> Select[str, str, str]:
-        return _ALL.where(col(TaskRecordRow.owner).in_({self._owner, OPERATOR}))
-
-    def _rows(self, query: Executable) -> list[tuple[str, str, str]]:
-        with self._engine.connect() as connection:
-            return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+        _Estimates(self._engine, OPERATOR).estimate()
 
     def _add(self, rows: Sequence[dict[str, str]]) -> None:
         """Insert rows; a concurrent process may have inserted the same."""
@@ -187,47 +252,6 @@ class RunTimeRecords:
                 session.execute(delete(TaskRecordRow).where(col(TaskRecordRow.key).in_(some)))
             session.commit()
 
-    def _common(self) -> Common:
-        """Return what was estimated from all records; estimate it where it is not stored."""
-        stored = from_json(self._learned_row(_TIMES + self._owner) or "{}")
-        return stored or self._estimate()
-
-    def _others(self) -> Tools:
-        """Return the distributions of tools that enough other owners have run."""
-        sums: Json = json.loads(self._learned_row(_SUMS) or "{}")
-        own = tools_from_json(json.loads(self._learned_row(_TOOLS + self._owner) or "{}"))
-        return without(sums, own)
-
-    def _learned_row(self, what: str) -> str | None:
-        with Session(self._engine) as session:
-            row = session.get(LearnedRow, what)
-            return None if row is None else row.body
-
-    def _estimate(self) -> Common:
-        """Estimate anew, from all records. Where it cannot be stored, later questions do it."""
-        common = estimate(StoredRecords(self._rows(self._usable())), self.scores())
-        try:
-            with Session(self._engine) as session:
-                if self._owner == OPERATOR:  # others' estimates were with the old records
-                    theirs = col(LearnedRow.what).startswith(_TIMES)
-                    session.execute(delete(LearnedRow).where(theirs))
-                else:
-                    self._share(session)
-                session.merge(LearnedRow(what=_TIMES + self._owner, body=to_json(common)))
-                session.commit()
-        except SiteError:
-            pass
-        return common
-
-    def _share(self, session: Session) -> None:
-        """Store the distributions of the tools that the owner has run, and the sums over owners."""
-        tools = tools_to_json(tools_of(StoredRecords(self._rows(self._own()))))
-        session.merge(LearnedRow(what=_TOOLS + self._owner, body=json.dumps(tools)))
-        session.flush()
-        each = select(col(LearnedRow.body)).where(col(LearnedRow.what).startswith(_TOOLS))
-        owners = [tools_from_json(json.loads(text)) for text in session.scalars(each)]
-        session.merge(LearnedRow(what=_SUMS, body=json.dumps(sums_of(owners))))
-
     def _stored(self, history: TaskHistory) -> dict[str, dict[str, str]]:
         """Return key → the values of a row."""
         result = {}
@@ -244,3 +268,9 @@ _ALL = select(col(TaskRecordRow.kind), col(TaskRecordRow.body), col(TaskRecordRo
 
 def _history(bodies: Iterable[str]) -> TaskHistory:
     return learn(TaskHistory(), records_from_json(list(bodies)))
+
+
+def _scores(engine: SqlEngine) -> dict[str, Scores]:
+    with Session(engine) as session:
+        rows = session.execute(select(ScoreRow)).scalars().all()
+        return {row.machine: Scores(cpu=row.cpu, io=row.io) for row in rows}

@@ -21,7 +21,6 @@ from vgrads.portal.records.reading.engine_reader import EngineReader
 from vgrads.portal.records.reading.reader import database_url
 from vgrads.portal.records.reading.sites import newest_acquisitions
 from vgrads.portal.records.tables import (
-    OPERATOR,
     AcquisitionRow,
     EventRow,
     GridRow,
@@ -178,12 +177,6 @@ class Store:
         if row is None:
             raise InputError(f"no run '{run_id}'", fix="list runs with 'vgrads status'")
         return row
-
-    def owner_of(self, run_id: str) -> str:
-        """Return the owner of a run's set."""
-        query = select(SetRow.owner).join(RunRow, col(RunRow.set_id) == col(SetRow.id))
-        with Session(self._engine) as session:
-            return session.exec(query.where(RunRow.id == run_id)).first() or OPERATOR
 
     def gantt_of(self, run_id: str) -> dict[str, Any]:
         """Return the last stored chart of a run."""
