@@ -26,7 +26,8 @@ class Prediction:
     ``observations``: number of records used. ``laws`` (3, h): weights, distances from the median
     and variances of the laws behind own and kind; quantiles are of this mixture.
     ``memory_bytes`` is the median of the peak,
-    ``memory_sd`` the standard deviation of its logarithm; None if unknown.
+    ``memory_sd`` the standard deviation of its logarithm; None if unknown. ``memory_kind``: the
+    part of this deviation that all tasks of the kind share.
     """
 
     median_s: float
@@ -38,6 +39,7 @@ class Prediction:
     source: Source
     memory_bytes: float | None = None
     memory_sd: float | None = None
+    memory_kind: float = 0.0
     laws: Floats | None = field(default=None, compare=False, repr=False)
 
     @property
