@@ -132,5 +132,5 @@ def drawn_factor(snapshot: Snapshot, seed: int, key: ReplicaKey, site: str) -> f
     )
     peak = drawn(spread.memory_own, "peak memory", *key[:2])
     peak += drawn(spread.memory_kind, "peak memory: kind", task.kind)
-    tries = 1.0 + repetitions(peak - spread.memory_limit) if spread.memory_limit else 1.0
-    return float(np.exp(error) * tries)
+    over = peak - spread.memory_limit if spread.memory_limit else -np.inf
+    return float(np.exp(error) * (1.0 + repetitions(np.array([over]))[0]))

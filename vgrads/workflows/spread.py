@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 MEMORY_FACTOR, MEMORY_RETRIES = 2.0, 3
 """A task that exceeds the memory that was requested for it by what was learned is started again
 with so many times as much, so many times at most."""
+Floats = NDArray[np.float64]
 _STANDARD = NormalDist()
 
 
@@ -52,11 +53,11 @@ class RuntimeSpread:
         return replace(self, own=own, kind=0.0, workflow=0.0, site=0.0)
 
 
-def repetitions(over: Any) -> Any:
-    """Return how often a task is started again with more memory; ``over``: logarithm of its peak
-    over what was requested, a number or an array."""
+def repetitions(over: Floats) -> Floats:
+    """Return how often tasks are started again with more memory; ``over``: logarithms of their
+    peaks over what was requested."""
     steps = np.floor(over / math.log(MEMORY_FACTOR)) + 1.0
-    return np.clip(steps, 0.0, MEMORY_RETRIES)
+    return np.clip(steps, 0.0, float(MEMORY_RETRIES))
 
 
 EXACT = RuntimeSpread()
