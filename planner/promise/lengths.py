@@ -57,16 +57,18 @@ class Lengths:
     def _repeat(self, drawn_s: Floats, seed: int, begin: int) -> None:
         """Add the tries of tasks that exceed their memory. Each counts as long as the whole task:
         when the peak occurs is unknown."""
-        own, kind, limit = self.memory
-        shape = (len(drawn_s), self.tasks)
-        draws = stream(seed, "peak memory", str(begin)).standard_normal(shape, np.float32)
-        over = own * draws[:, self.task] - np.where(limit > 0, limit, np.inf)
+        own, kind, limit = self.memory.astype(np.float32)  # twice as fast, and exact enough
+        count = len(drawn_s)
+        draws = stream(seed, "peak memory", str(begin))
+        over = draws.standard_normal((count, self.tasks), np.float32)[:, self.task]
+        over *= own
         if kind.any():
-            shape = (len(drawn_s), self.groups[0].max() + 1)
-            shared = stream(seed, "peak memory: kind", str(begin)).standard_normal(shape)
-            over += kind * shared[:, self.groups[0]]
-        exceeded = over > 0  # few: the rest stays as it is
-        drawn_s[exceeded] *= 1.0 + repetitions(over[exceeded])
+            shared = stream(seed, "peak memory: kind", str(begin))
+            kinds = self.groups[0]
+            over += kind * shared.standard_normal((count, kinds.max() + 1), np.float32)[:, kinds]
+        over -= np.where(limit > 0, limit, np.float32(np.inf))
+        exceeded = np.nonzero(over > 0)  # few
+        drawn_s[exceeded] *= 1.0 + repetitions(over[exceeded].astype(np.float64))
 
 
 def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
