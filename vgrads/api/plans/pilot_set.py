@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.plans.pilot_choice import SHARE
 from vgrads.api.plans.planning import Planned
+from vgrads.api.plans.runtimes import input_bytes
 from vgrads.planner.snapshot import TaskKey
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 Json = Mapping[str, Any]
-SHARE = 0.05
-"""Of the set's work, and of its budget, that pilots may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ def smallest_tasks(planned: Planned) -> dict[str, SmallestTask]:
     kind_of = planned.grid.run_times.kind_of
     tasks = sorted(
         (
-            (max(0.1, task.runtime_s), workflow.name, task)
+            (max(0.1, task.runtime_s), input_bytes(workflow, task) or 0.0, workflow.name, task)
             for workflow in planned.snapshot.workflow_set.workflows
             for task in workflow.tasks.values()
         ),
-        key=lambda item: item[0],
+        key=lambda item: item[:2],  # without records all of a kind have equal times
     )
     files: dict[str, bool] = {}
     results: dict[str, SmallestTask] = {}
-    for runtime_s, name, task in tasks:
+    for runtime_s, _, name, task in tasks:
         kind = kind_of(task)
         before = results.get(kind)
         if before is not None and before.key is not None:

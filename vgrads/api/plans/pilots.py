@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import hypot
 from typing import Any
 
-from vgrads.api.plans.pilot_set import SHARE, smallest_tasks
+from vgrads.api.plans.pilot_choice import SHARE, UncertainKind, choose_pilots, count_kinds
+from vgrads.api.plans.pilot_set import smallest_tasks
 from vgrads.api.plans.planning import Planned, take_snapshot
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 Json = dict[str, Any]
-SMALL = 0.1
-"""Size of a pilot's input, and about of its run time, of the smallest task of its kind."""
-EXTRAPOLATED = 0.3
-"""Standard deviation of the logarithm of what a run on so small an input says of a full one."""
-_MOST = 5
-"""Number of pilots whose gain is measured."""
 
 
 def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list[Json]:
     """Return the pilot runs that raise the promise, the most probability per second first.
 
-    The gain of each is measured: the set is planned again with the uncertainty that its kind would
-    have after the run. Together they take at most a twentieth of the set's work.
+    Those that make the set's run time less uncertain are tried, and the gain of each is measured:
+    the set is planned again with the uncertainty that its kind would have after the run. Together
+    they take at most a twentieth of the set's work.
     """
-    every = [
-        entry | {"pilot_s": round(max(1.0, SMALL * entry["shortest_s"]), 1)}
-        for entry in _uncertain(planned)
-    ]
-    chosen, _ = _choose(every, SHARE * _work_s(planned))
-    return _measured(planned, chosen, EXTRAPOLATED, (seed, options))
+    every = _kinds(planned)
+    chosen = choose_pilots((kind.reduced() for kind in _uncertain(every)), every)
+    return _measured(planned, [(kind, {}) for kind in chosen], (seed, options))
 
 
 def pilots_to_start(
@@ -44,84 +36,78 @@ def pilots_to_start(
 
     They use the inputs of the smallest task of their kind, whole, so they cost its whole run time.
     """
-    smallest, work_s = smallest_tasks(planned), _work_s(planned)
-    ready, left = list[Json](), list[Json]()
-    for entry in _uncertain(planned):
-        task = smallest[entry["kind"]]
-        item = entry | {"pilot_s": round(task.runtime_s, 1)}
-        if task.key is None:
-            left.append(item | {"reason": task.reason})
-        else:
-            ready.append(item | {"workflow": task.key[0], "task": task.key[1]})
-    chosen, others = _choose(ready, SHARE * work_s)
-    for item in others:
-        text = f"would take {item['pilot_s'] / work_s:.1%} of the set's work"
-        left.append(item | {"reason": f"{text}; all pilots together may take {SHARE:.0%}"})
-    return _measured(planned, chosen, 0.0, (seed, options)), left
-
-
-def _work_s(planned: Planned) -> float:
-    timed = planned.snapshot.workflow_set
-    return sum(t.runtime_s for w in timed.workflows for t in w.tasks.values())
-
-
-def _uncertain(planned: Planned) -> list[Json]:
-    """Return the kinds of tasks whose run time has an uncertainty that they share.
-
-    For ``n`` tasks of median ``m`` with a standard deviation ``s`` of the logarithm it is about
-    ``n m s``.
-    """
-    return [
-        {
-            "kind": entry["kind"],
-            "tasks": entry["tasks"],
-            "shortest_s": entry["shortest_s"],
-            "doubt_s": round(entry["tasks"] * entry["longest_s"] * entry["kind_spread"], 1),
-        }
-        for entry in planned.plan.run_times
-        if entry["kind_spread"] > 0
+    every, smallest = _kinds(planned), smallest_tasks(planned)
+    whole = {
+        kind.kind: replace(kind, pilot_s=smallest[kind.kind].runtime_s)
+        for kind in _uncertain(every)
+    }
+    able = [kind for kind in whole.values() if smallest[kind.kind].key]
+    chosen = choose_pilots(able, every)
+    work_s, names = sum(kind.work_s for kind in every.values()), {kind.kind for kind in chosen}
+    left = [
+        _described(kind) | {"reason": smallest[kind.kind].reason or _not_chosen(kind, work_s)}
+        for kind in whole.values()
+        if kind.kind not in names
     ]
+    tasks = [
+        (kind, {"workflow": key[0], "task": key[1]})
+        for kind in chosen
+        if (key := smallest[kind.kind].key)
+    ]
+    return _measured(planned, tasks, (seed, options)), left
 
 
-def _choose(every: Iterable[Json], most_s: float) -> tuple[list[Json], list[Json]]:
-    """Return the kinds that are tried, and the others: most seconds of uncertainty per second of
-    running first."""
-    chosen, others = list[Json](), list[Json]()
-    for item in sorted(every, key=lambda item: -item["doubt_s"] / item["pilot_s"]):
-        if len(chosen) < _MOST and item["pilot_s"] <= most_s:
-            most_s -= item["pilot_s"]
-            chosen.append(item)
-        else:
-            others.append(item)
-    return chosen, others
+def _not_chosen(kind: UncertainKind, work_s: float) -> str:
+    share = kind.pilot_s / work_s
+    if share > SHARE:
+        return f"takes {share:.1%} of the set's work; all pilots together may take {SHARE:.0%}"
+    return "other pilots make the set's run time less uncertain for their time"
+
+
+def _kinds(planned: Planned) -> dict[str, UncertainKind]:
+    return count_kinds(planned.snapshot.workflow_set, planned.grid.run_times.kind_of)
+
+
+def _uncertain(every: Mapping[str, UncertainKind]) -> list[UncertainKind]:
+    return [kind for kind in every.values() if kind.shared > 0]
+
+
+def _described(kind: UncertainKind) -> Json:
+    return {
+        "kind": kind.kind,
+        "tasks": kind.tasks,
+        "doubt_s": round(kind.doubt_s, 1),
+        "pilot_s": round(kind.pilot_s, 1),
+    }
 
 
 def _measured(
-    planned: Planned, items: Iterable[Json], extrapolated: float, how: tuple[int, Options]
+    planned: Planned, items: Iterable[tuple[UncertainKind, Json]], how: tuple[int, Options]
 ) -> list[Json]:
-    """Return pilots with the promise after each, and what it gains; ``extrapolated``: standard
-    deviation of what a run says of the set's tasks, in addition to their own; ``how``: seed and
-    options of the plan."""
+    """Return pilots with the promise after each, and what it gains; ``how``: seed and options of
+    the plan."""
     timed, (seed, options) = planned.snapshot.workflow_set, how
-    results = list[Json]()
-    for item in items:
-        after = _after_pilot(timed, item["kind"], extrapolated)
+    results = list[tuple[float, Json]]()
+    for kind, more in items:
+        after = _after_pilot(timed, kind, planned.grid.run_times.kind_of)
         plan = make_plan(take_snapshot(after, planned.grid, seed), options)
         probability = plan.promise.probability
         gain = probability - planned.plan.promise.probability
-        results.append(item | {"probability": round(probability, 4), "gain": round(gain, 4)})
-    return sorted(results, key=lambda item: -item["gain"] / item["pilot_s"])
+        item = {"probability": round(probability, 4), "gain": round(gain, 4)}
+        results.append((-gain / kind.pilot_s, _described(kind) | more | item))
+    return [item for _, item in sorted(results, key=lambda result: result[0])]
 
 
-def _after_pilot(workflow_set: WorkflowSet, kind: str, extrapolated: float) -> WorkflowSet:
+def _after_pilot(
+    workflow_set: WorkflowSet, kind: UncertainKind, kind_of: Callable[[Task], str]
+) -> WorkflowSet:
     """Return the set with the uncertainty that a kind has after one run."""
+    left = kind.shared_after / kind.shared
 
     def changed(task: Task) -> Task:
-        if task.kind != kind or task.spread is None or not task.spread.kind:
+        if task.spread is None or not task.spread.kind or kind_of(task) != kind.kind:
             return task
-        shown = hypot(task.spread.own, extrapolated)
-        after = task.spread.kind * shown / hypot(task.spread.kind, shown)
-        return replace(task, spread=replace(task.spread, kind=after))
+        return replace(task, spread=replace(task.spread, kind=left * task.spread.kind))
 
     workflows = tuple(
         replace(w, tasks={name: changed(task) for name, task in w.tasks.items()})
