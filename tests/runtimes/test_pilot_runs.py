@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.planner.test_planner import make_set
+from vgrads.api.plans.pilot_choice import UncertainKind, choose_pilots
 from vgrads.api.plans.pilot_set import pilot_set, smallest_tasks
 from vgrads.api.plans.pilots import pilots_to_start
 from vgrads.api.plans.planning import GridSnapshot, plan_set
@@ -132,3 +135,32 @@ def test_only_tasks_that_run_alone_and_change_nothing_are_started(write, more, r
 def test_tasks_that_wait_for_their_release_are_not_started(write):
     smallest = smallest_tasks(planned_of(write, of_kind("k", 0, 5.0), released=True))["k"]
     assert smallest.key is None
+
+
+def kind(name, tasks=100, work_s=1000.0, shared=1.0, pilot_s=1.0):
+    return UncertainKind(
+        kind=name, tasks=tasks, work_s=work_s, shared=shared, own=0.1, pilot_s=pilot_s
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1.0, 1e5), st.floats(0.01, 3.0), st.floats(0.1, 1e4)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_pilots_never_take_more_than_a_twentieth_of_the_work(numbers):
+    every = {
+        str(n): kind(str(n), work_s=w, shared=s, pilot_s=p) for n, (w, s, p) in enumerate(numbers)
+    }
+    chosen = choose_pilots(every.values(), every)
+    assert sum(k.pilot_s for k in chosen) <= 0.05 * sum(k.work_s for k in every.values()) + 1e-6
+    assert len({k.kind for k in chosen}) == len(chosen) <= 16
+
+
+def test_no_more_pilots_are_chosen_than_make_the_interval_narrow():
+    every = {name: kind(name, work_s=w) for name, w in (("a", 5000.0), ("b", 50.0), ("c", 40.0))}
+    assert [k.kind for k in choose_pilots(every.values(), every)] == ["a"]
+    alike = {str(n): kind(str(n)) for n in range(10)}
+    assert len(choose_pilots(alike.values(), alike)) > 5

@@ -341,8 +341,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
     dumps = [jobs_left_out(path) for path in sorted((options.folder / "sacct").glob("*.gz"))]
-    from vgrads.research.runtimes import memory as requests  # noqa: PLC0415 late: it uses this module
+    from vgrads.research.runtimes import memory as requests  # noqa: PLC0415 late: they use this module
+    from vgrads.research.runtimes import pilots  # noqa: PLC0415 the same
 
+    gains = pilots.pilot_gains(options.folder)
     memory = requests.memory_left_out(options.folder / "nextflow")
     if options.json:
         tables: dict[str, Sequence[Any]] = {
@@ -350,11 +352,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "left_out": own,
             "jobs": dumps,
             "memory": memory,
+            "pilots": gains,
         }
         print(as_json({name: [asdict(row) for row in table] for name, table in tables.items()}))
     else:
         print(text(accuracies, own))
         print("\nMemory, one node left out\n" + requests.text(memory))
+        print("\nPilot runs, nothing learned before\n" + pilots.text(gains))
         print("\nJobs of accounting dumps, one left out\n" + jobs_text(dumps))
 
 
