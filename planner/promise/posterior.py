@@ -145,7 +145,7 @@ def left_of(task: Task, spread: RuntimeSpread, age_s: float) -> Task:
     z = math.log(age_s / task.runtime_s) / spread.total if task.runtime_s > 0 else math.inf
     beyond = 1.0 - _STANDARD.cdf(z)
     if beyond < 1e-9:  # no estimate: as long again as it has run
-        return replace(task, runtime_s=age_s, spread=RuntimeSpread(own=min(_WIDEST, spread.total)))
+        return replace(task, runtime_s=age_s, spread=spread.alone(min(_WIDEST, spread.total)))
 
     def quantile(level: float) -> float:
         at = _STANDARD.inv_cdf(1.0 - beyond * (1.0 - level))
@@ -153,4 +153,4 @@ def left_of(task: Task, spread: RuntimeSpread, age_s: float) -> Task:
 
     half, upper = quantile(0.5), quantile(_UPPER)
     wide = math.log(upper / half) / _STANDARD.inv_cdf(_UPPER)
-    return replace(task, runtime_s=half, spread=RuntimeSpread(own=min(_WIDEST, max(0.0, wide))))
+    return replace(task, runtime_s=half, spread=spread.alone(min(_WIDEST, max(0.0, wide))))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from vgrads.research.runtimes.pilots import pilot_gains
 from vgrads.research.runtimes.promises import SetOutcome, _row, rows
 
 pytestmark = pytest.mark.more
@@ -29,3 +30,14 @@ def test_every_condition_is_there(shared, monkeypatch):
         for spread in ("joint", "alone", "point", "control")
     }
     assert all(0 <= row.gap <= 1 and 0 < row.sets <= row.groups for row in result)
+
+
+def test_pilots_halve_the_interval_where_there_are_many_tasks_of_a_kind(shared):
+    rows = {(row.workflow, row.pilots): row for row in pilot_gains(shared)}
+    for name in ("atacseq", "chipseq", "bacass"):
+        row = rows[f"{name}, all sizes", "whole"]
+        assert row.halved == row.sets
+        assert row.most_spent <= 0.05
+    assert rows["chipseq", "reduced"].halved == rows["chipseq", "reduced"].sets
+    alone = rows["helloworld-chain-5-chameleon", "whole"]  # a fifth of the work each
+    assert (alone.number, alone.spent, alone.ratio) == (0.0, 0.0, 1.0)

@@ -120,6 +120,7 @@ class RuntimeModel:
             memory_bytes=memory and memory[0],
             memory_sd=memory and memory[1],
             tool=tool,
+            memory_kind=memory[2] if memory else 0.0,
             laws=laws if stated_s is None else None,
         )
 
@@ -147,12 +148,12 @@ class RuntimeModel:
             return 0.0, 0.0
         return self.machines.get(machine, _UNHEARD)
 
-    def _memory(self, kind: str, size: float | None) -> tuple[float, float] | None:
+    def _memory(self, kind: str, size: float | None) -> tuple[float, float, float] | None:
         kind_predictor = self.memory.find(kind)
         if kind_predictor is None:
             return None
         mean, variance, own, _ = kind_predictor.at("", size, 1)
-        return exp(mean), sqrt(variance + own)
+        return exp(mean), sqrt(variance + own), sqrt(variance)
 
 
 def fit(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -> RuntimeModel:

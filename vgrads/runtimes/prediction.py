@@ -27,7 +27,8 @@ class Prediction:
     ``laws`` (3, h): weights, distances from the median and variances of the laws behind own and
     kind; quantiles are of this mixture.
     ``memory_bytes`` is the median of the peak,
-    ``memory_sd`` the standard deviation of its logarithm; None if unknown.
+    ``memory_sd`` the standard deviation of its logarithm; None if unknown. ``memory_kind``: the
+    part of this deviation that all tasks of the kind share.
     """
 
     median_s: float
@@ -40,6 +41,7 @@ class Prediction:
     memory_bytes: float | None = None
     memory_sd: float | None = None
     tool: str = ""
+    memory_kind: float = 0.0
     laws: Floats | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -1,80 +1,113 @@
-"""Pilot runs: kinds of tasks to run once, on reduced inputs, before the set, so that its promise
-becomes higher."""
+"""Pilot runs: kinds of tasks to run once, before the set, so that its promise becomes higher."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import hypot
 from typing import Any
 
+from vgrads.api.plans.pilot_choice import SHARE, UncertainKind, choose_pilots, count_kinds
+from vgrads.api.plans.pilot_set import smallest_tasks
 from vgrads.api.plans.planning import Planned, take_snapshot
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 Json = dict[str, Any]
-SMALL = 0.1
-"""Size of a pilot's input, and about of its run time, of the smallest task of its kind."""
-EXTRAPOLATED = 0.3
-"""Standard deviation of the logarithm of what a run on so small an input says of a full one."""
-_SHARE, _MOST = 0.05, 5
-"""Of the set's work that pilots may take; and their number."""
 
 
 def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list[Json]:
     """Return the pilot runs that raise the promise, the most probability per second first.
 
-    The gain of each is measured: the set is planned again with the uncertainty that its kind would
-    have after the run. Together they take at most a twentieth of the set's work.
+    Those that make the set's run time less uncertain are tried, and the gain of each is measured:
+    the set is planned again with the uncertainty that its kind would have after the run. Together
+    they take at most a twentieth of the set's work.
     """
-    timed = planned.snapshot.workflow_set
-    work_s = sum(t.runtime_s for w in timed.workflows for t in w.tasks.values())
-    results: list[Json] = []
-    for item in _candidates(planned.plan.run_times, _SHARE * work_s):
-        changed = take_snapshot(_after_pilot(timed, item["kind"]), planned.grid, seed)
-        probability = make_plan(changed, options).promise.probability
-        item |= {
-            "probability": round(probability, 4),
-            "gain": round(probability - planned.plan.promise.probability, 4),
-        }
-        results.append(item)
-    return sorted(results, key=lambda item: -item["gain"] / item["pilot_s"])
+    every = _kinds(planned)
+    chosen = choose_pilots((kind.reduced() for kind in _uncertain(every)), every)
+    return _measured(planned, [(kind, {}) for kind in chosen], (seed, options))
 
 
-def _candidates(basis: Iterable[Mapping[str, Any]], most_s: float) -> list[Json]:
-    """Return the kinds that are tried: most seconds of uncertainty per second of running first.
+def pilots_to_start(
+    planned: Planned, seed: int = 0, options: Options = STANDARD
+) -> tuple[list[Json], list[Json]]:
+    """Return the pilot runs that can be started as the set is, and the kinds for which none is,
+    with the reason.
 
-    The uncertainty of a kind is shared by all its tasks: for ``n`` tasks of median ``m`` with a
-    standard deviation ``s`` of the logarithm it is about ``n m s``.
+    They use the inputs of the smallest task of their kind, whole, so they cost its whole run time.
     """
-    every = [
-        {
-            "kind": entry["kind"],
-            "tasks": entry["tasks"],
-            "doubt_s": round(entry["tasks"] * entry["longest_s"] * entry["kind_spread"], 1),
-            "pilot_s": round(max(1.0, SMALL * entry["shortest_s"]), 1),
-        }
-        for entry in basis
-        if entry["kind_spread"] > 0
+    every, smallest = _kinds(planned), smallest_tasks(planned)
+    whole = {
+        kind.kind: replace(kind, pilot_s=smallest[kind.kind].runtime_s)
+        for kind in _uncertain(every)
+    }
+    able = [kind for kind in whole.values() if smallest[kind.kind].key]
+    chosen = choose_pilots(able, every)
+    work_s, names = sum(kind.work_s for kind in every.values()), {kind.kind for kind in chosen}
+    left = [
+        _described(kind) | {"reason": smallest[kind.kind].reason or _not_chosen(kind, work_s)}
+        for kind in whole.values()
+        if kind.kind not in names
     ]
-    results = list[Json]()
-    for item in sorted(every, key=lambda item: -item["doubt_s"] / item["pilot_s"]):
-        if len(results) < _MOST and item["pilot_s"] <= most_s:
-            most_s -= item["pilot_s"]
-            results.append(item)
-    return results
+    tasks = [
+        (kind, {"workflow": key[0], "task": key[1]})
+        for kind in chosen
+        if (key := smallest[kind.kind].key)
+    ]
+    return _measured(planned, tasks, (seed, options)), left
 
 
-def _after_pilot(workflow_set: WorkflowSet, kind: str) -> WorkflowSet:
-    """Return the set with the uncertainty that a kind has after one run on a small input."""
+def _not_chosen(kind: UncertainKind, work_s: float) -> str:
+    share = kind.pilot_s / work_s
+    if share > SHARE:
+        return f"takes {share:.1%} of the set's work; all pilots together may take {SHARE:.0%}"
+    return "other pilots make the set's run time less uncertain for their time"
+
+
+def _kinds(planned: Planned) -> dict[str, UncertainKind]:
+    return count_kinds(planned.snapshot.workflow_set, planned.grid.run_times.kind_of)
+
+
+def _uncertain(every: Mapping[str, UncertainKind]) -> list[UncertainKind]:
+    return [kind for kind in every.values() if kind.shared > 0]
+
+
+def _described(kind: UncertainKind) -> Json:
+    return {
+        "kind": kind.kind,
+        "tasks": kind.tasks,
+        "doubt_s": round(kind.doubt_s, 1),
+        "pilot_s": round(kind.pilot_s, 1),
+    }
+
+
+def _measured(
+    planned: Planned, items: Iterable[tuple[UncertainKind, Json]], how: tuple[int, Options]
+) -> list[Json]:
+    """Return pilots with the promise after each, and what it gains; ``how``: seed and options of
+    the plan."""
+    timed, (seed, options) = planned.snapshot.workflow_set, how
+    results = list[tuple[float, Json]]()
+    for kind, more in items:
+        after = _after_pilot(timed, kind, planned.grid.run_times.kind_of)
+        plan = make_plan(take_snapshot(after, planned.grid, seed), options)
+        probability = plan.promise.probability
+        gain = probability - planned.plan.promise.probability
+        item = {"probability": round(probability, 4), "gain": round(gain, 4)}
+        results.append((-gain / kind.pilot_s, _described(kind) | more | item))
+    return [item for _, item in sorted(results, key=lambda result: result[0])]
+
+
+def _after_pilot(
+    workflow_set: WorkflowSet, kind: UncertainKind, kind_of: Callable[[Task], str]
+) -> WorkflowSet:
+    """Return the set with the uncertainty that a kind has after one run."""
+    left = kind.shared_after / kind.shared
 
     def changed(task: Task) -> Task:
-        if task.kind != kind or task.spread is None or not task.spread.kind:
+        if task.spread is None or not task.spread.kind or kind_of(task) != kind.kind:
             return task
-        shown = hypot(task.spread.own, EXTRAPOLATED)
-        after = task.spread.kind * shown / hypot(task.spread.kind, shown)
-        return replace(task, spread=replace(task.spread, kind=after))
+        return replace(task, spread=replace(task.spread, kind=left * task.spread.kind))
 
     workflows = tuple(
         replace(w, tasks={name: changed(task) for name, task in w.tasks.items()})

@@ -28,17 +28,18 @@ from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.runtimes import OF_LIMIT
 from vgrads.workflows.sets import WorkflowSet
-from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.spread import MEMORY_FACTOR, MEMORY_RETRIES, RuntimeSpread
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import ErrorRule
 
 Json = dict[str, Any]
 MIB = 1024 * 1024
 _UNKNOWN = "?"  # name without a machine: prediction for an unseen one
-MEMORY = 0.98
-"""Quantile of the peak that is requested if no memory is stated: at most two tasks of a hundred
-need a second try, with twice as much."""
-_MORE_MEMORY = ErrorRule(exits=(137,), retries=3, memory=2.0)
+MEMORY, _MEMORY_ONCE = 0.98, 0.999
+"""Quantiles of the peak that are requested if no memory is stated: at most two tasks of a hundred
+need a second try, with more; and of tasks that cannot have more, by the rules of their user or for
+lack of a larger node."""
+_MORE_MEMORY = ErrorRule(exits=(137,), retries=MEMORY_RETRIES, memory=MEMORY_FACTOR)
 _INTERPRETERS = frozenset(
     (
         "bash",
@@ -191,25 +192,34 @@ def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _Worl
         math.hypot(prediction.kind, at - level)
         for prediction, at in zip(predictions, levels, strict=True)
     )
-    own, memory_mib = (
-        max(prediction.own for prediction in predictions),
-        min(_memory_mib(predictions[0]), most_mib),
-    )
-    if memory_mib and not task.memory_mib:
-        errors = (*task.environment.errors, _MORE_MEMORY)  # those of the user go first
-        environment = replace(task.environment, errors=errors)
-        task = replace(task, memory_mib=memory_mib, environment=environment)
-    return replace(
-        task,
-        runtime_s=math.exp(level) * reference,
-        kind=kind,
-        spread=RuntimeSpread(own=own, kind=unsure, workflow=predictions[0].workflow, site=site),
-    )
+    own = max(prediction.own for prediction in predictions)
+    spread = RuntimeSpread(own=own, kind=unsure, workflow=predictions[0].workflow, site=site)
+    if not task.memory_mib:
+        task, spread = _with_memory(task, spread, predictions[0], most_mib)
+    return replace(task, runtime_s=math.exp(level) * reference, kind=kind, spread=spread)
 
 
-def _memory_mib(prediction: Prediction) -> float:
-    """Return the memory to request; 0 if unknown."""
-    return (prediction.memory_quantile(MEMORY) or 0.0) / MIB
+def _with_memory(
+    task: Task, spread: RuntimeSpread, prediction: Prediction, most_mib: float
+) -> tuple[Task, RuntimeSpread]:
+    """Return a task that requests the memory learned for it, if any was, and its spread with what
+    it may exceed."""
+    if prediction.memory_bytes is None or prediction.memory_sd is None:
+        return task, spread
+    errors = (*task.environment.errors, _MORE_MEMORY)  # those of the user go first
+    environment = replace(task.environment, errors=errors)
+    rule = environment.rule_for(None, 137) or _MORE_MEMORY
+    request_mib = (prediction.memory_quantile(MEMORY) or 0.0) / MIB
+    if rule.retries > 0 and rule.memory > 1.0 and request_mib * rule.memory <= most_mib:
+        spread = replace(
+            spread,
+            memory_own=math.sqrt(max(0.0, prediction.memory_sd**2 - prediction.memory_kind**2)),
+            memory_kind=prediction.memory_kind,
+            memory_limit=math.log(request_mib * MIB / prediction.memory_bytes),
+        )
+    else:
+        request_mib = min((prediction.memory_quantile(_MEMORY_ONCE) or 0.0) / MIB, most_mib)
+    return replace(task, memory_mib=request_mib, environment=environment), spread
 
 
 def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes) -> None:

@@ -37,7 +37,7 @@ from vgrads.vgrid.catalog import Catalog, build_catalog
 from vgrads.vgrid.documents import SitesDocument
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
-from vgrads.workflows.spread import EXACT, RuntimeSpread
+from vgrads.workflows.spread import EXACT
 from vgrads.workflows.task import UNSTATED, Task
 
 LEARNED = ("scores", "others")
@@ -183,9 +183,7 @@ def _middle_s(snapshot: Snapshot, catalog: Catalog) -> float:
 def _spread(workflow_set: WorkflowSet, spread: str) -> WorkflowSet:
     def changed(task: Task) -> Task:
         whole = workflow_set.spread(task)
-        runtime_spread = {"alone": RuntimeSpread(own=whole.total), "point": EXACT}.get(
-            spread, whole
-        )
+        runtime_spread = {"alone": whole.alone(whole.total), "point": EXACT}.get(spread, whole)
         return replace(task, spread=runtime_spread)
 
     flows = tuple(

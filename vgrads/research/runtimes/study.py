@@ -343,9 +343,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
     dumps = [jobs_left_out(path) for path in sorted((options.folder / "sacct").glob("*.gz"))]
     from vgrads.research.runtimes import memory as requests  # noqa: PLC0415 late: they use
-    from vgrads.research.runtimes import unseen  # noqa: PLC0415 this module
+    from vgrads.research.runtimes import pilots, unseen  # noqa: PLC0415 this module
 
-    alone = unseen.unseen(options.folder, shipped())
+    gains, alone = pilots.pilot_gains(options.folder), unseen.unseen(options.folder, shipped())
     memory = requests.memory_left_out(options.folder / "nextflow")
     if options.json:
         tables: dict[str, Sequence[Any]] = {
@@ -354,12 +354,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "jobs": dumps,
             "memory": memory,
             "unseen": alone,
+            "pilots": gains,
         }
         print(as_json({name: [asdict(row) for row in table] for name, table in tables.items()}))
     else:
         print(text(accuracies, own))
         print("\nMemory, one node left out\n" + requests.text(memory))
         print("\nWorkflows never seen, longest path\n" + unseen.text(alone))
+        print("\nPilot runs, nothing learned before\n" + pilots.text(gains))
         print("\nJobs of accounting dumps, one left out\n" + jobs_text(dumps))
 
 

@@ -81,6 +81,16 @@ def plan(
             ),
         ),
     ] = False,
+    run_pilots: Annotated[
+        bool,
+        typer.Option(
+            "--run-pilots",
+            help=(
+                "Run the smallest task of each such kind as it is, at most a twentieth of the "
+                "work, learn its run time, and plan again."
+            ),
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan a workflow set: slots, placement of tasks, and the probability of the promise."""
@@ -88,10 +98,12 @@ def plan(
     from vgrads.api.plans.pilots import pilots
     from vgrads.api.plans.refusals import infeasible
     from vgrads.planner.make import Options
-    from vgrads.portal.cli.plans import planning
-    from vgrads.portal.cli.plans.plan_text import print_pilots, print_plan
+    from vgrads.portal.cli.plans import pilot_runs, planning
+    from vgrads.portal.cli.plans.plan_text import print_change, print_pilots, print_plan
     from vgrads.workflows.sets import SetOverrides
 
+    if run_pilots and as_stated:
+        raise InputError("ignores what pilots measure", where="--as-stated")
     chosen = "optimal" if optimise else policy
     how = planning.HowToPlan(
         seed=seed,
@@ -102,13 +114,21 @@ def plan(
     )
     overrides = SetOverrides(deadline=deadline, inputs=inputs)
     planned = planning.plan_file(set_file, sites, instant_of(at), how, overrides)
+    started = None
+    if run_pilots:
+        started = pilot_runs.run_pilots(planned, how, instant_of(at), as_json)
+        planned = planning.plan_file(set_file, sites, instant_of(at), how, overrides)
+    tried = pilots(planned, seed, how.options) if calibrate and not run_pilots else None
     if gantt:
         planning.write_gantt(gantt, planned)
-    tried = pilots(planned, seed, how.options) if calibrate else None
     payload = plan_json(planned.plan) | ({} if tried is None else {"pilots": tried})
-    answer_with(as_json, payload, lambda: print_plan(make_console(), planned.plan))
+    answer_with(
+        as_json, payload | (started or {}), lambda: print_plan(make_console(), planned.plan)
+    )
     if tried is not None and not as_json:
         print_pilots(make_console(), tried)
+    if started is not None and not as_json:
+        print_change(make_console(), started["promise_before"], planned.plan)
     if not planned.plan.feasible:
         raise infeasible(planned.plan, str(set_file))
     if strict and not planned.plan.meets_request:

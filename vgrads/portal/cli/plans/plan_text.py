@@ -109,6 +109,35 @@ def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
     out.print(table)
 
 
+def print_started(out: Console, pilots: Sequence[Mapping[str, Any]]) -> None:
+    """Print the pilots that were started, and those that were not, with the reason."""
+    table = Table(
+        title="Pilot runs, of the smallest task of each kind on its whole input",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    for name in ("kind", "expected run time", "expected gain", "result"):
+        table.add_column(name, justify="right" if name.startswith("expected") else "left")
+    for item in pilots:
+        gain = f"{item['gain']:+.3f}" if "gain" in item else ""
+        result = f"{item['state']}: {item['reason']}" if item["reason"] else item["state"]
+        table.add_row(item["kind"], f"about {format_duration(item['pilot_s'])}", gain, result)
+    if pilots:
+        out.print(table)
+    else:
+        out.print(
+            "No pilot was run: no kind of task has an uncertain run time that its tasks share."
+        )
+
+
+def print_change(out: Console, before: Mapping[str, Any], plan: Plan) -> None:
+    """Print the promise before and after pilot runs."""
+    out.print(
+        f"Promise before the pilot runs: {before['probability']:.3f}, after them: "
+        f"{plan.promise.probability:.3f}."
+    )
+
+
 def promise_sentence(plan: Plan) -> str:
     """Return the promise as a sentence, or why there is none."""
     goal = f"at least {plan.needed} workflows within {format_duration(plan.deadline_s)}"

@@ -45,7 +45,7 @@ _SECOND_S = 5.0  # time for a second Ctrl-C
 
 @dataclass(frozen=True, kw_only=True)
 class RunChoices:
-    """Options of a run from the command line."""
+    """Options of a run from the command line. ``quiet``: the standard output is for other data."""
 
     speed: float | None
     seed: int
@@ -56,11 +56,12 @@ class RunChoices:
     webhook: str = ""
     keep: str = "all"
     replan: bool = True
+    quiet: bool = False
 
 
 def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
     """Run a plan in this process, store it in the database, report the outcome."""
-    out = console(stderr=how.as_json)
+    out = console(stderr=how.as_json or how.quiet)
     _webhook_secret(how)
     if planned.workflow_set.released:
         why = "the tasks of this set are released one by one, which needs a service"

@@ -1,0 +1,98 @@
+"""Pilot runs that can be started: the smallest task of each kind that can be run alone, and the set
+of those that are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vgrads.api.plans.pilot_choice import SHARE
+from vgrads.api.plans.planning import Planned
+from vgrads.api.plans.runtimes import input_bytes
+from vgrads.planner.snapshot import TaskKey
+from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SmallestTask:
+    """The smallest task of a kind that can be run alone, and its run time in seconds; without one,
+    ``reason`` says why the smallest of all cannot."""
+
+    key: TaskKey | None
+    runtime_s: float
+    reason: str = ""
+
+
+def smallest_tasks(planned: Planned) -> dict[str, SmallestTask]:
+    """Return the smallest task of each kind, on the inputs that it has in the set."""
+    original = {workflow.name: workflow for workflow in planned.workflow_set.workflows}
+    kind_of = planned.grid.run_times.kind_of
+    tasks = sorted(
+        (
+            (max(0.1, task.runtime_s), input_bytes(workflow, task) or 0.0, workflow.name, task)
+            for workflow in planned.snapshot.workflow_set.workflows
+            for task in workflow.tasks.values()
+        ),
+        key=lambda item: item[:2],  # without records all of a kind have equal times
+    )
+    files: dict[str, bool] = {}
+    results: dict[str, SmallestTask] = {}
+    for runtime_s, _, name, task in tasks:
+        kind = kind_of(task)
+        before = results.get(kind)
+        if before is not None and before.key is not None:
+            continue
+        reason = _obstacle(planned.workflow_set, original[name].tasks[task.id], files)
+        if not reason:
+            results[kind] = SmallestTask((name, task.id), runtime_s)
+        elif before is None:
+            results[kind] = SmallestTask(None, runtime_s, f"{name}/{task.id} {reason}")
+    return results
+
+
+def _obstacle(workflow_set: WorkflowSet, task: Task, files: dict[str, bool]) -> str:
+    """Return why a task cannot be run alone, and without changing files of its user; empty if it
+    can. ``files``: inputs that were looked up."""
+    if workflow_set.released:
+        return "waits for its release by another program"
+    if not task.command:
+        return "has no command"
+    if task.sends:
+        return "sends its outputs elsewhere"
+    if task.environment.workdir:
+        return "runs in a folder of its own choice"
+    for name in task.inputs:
+        if name not in files:
+            files[name] = (Path(workflow_set.directory) / name).exists()
+        if not files[name]:
+            return f"reads '{name}', which does not exist yet"
+    if task.parents and not task.inputs:
+        return f"follows {task.parents[0]} and names no inputs"
+    return ""
+
+
+def pilot_set(planned: Planned, items: Iterable[Json]) -> WorkflowSet:
+    """Return the set of these pilot runs, each a workflow of one task. Its name differs from that
+    of the planned set, so that no later run takes its outputs for results."""
+    original = planned.workflow_set
+    by_name = {workflow.name: workflow for workflow in original.workflows}
+    workflows = tuple(_alone(by_name[item["workflow"]], item) for item in items)
+    budget = original.budget_usd
+    return replace(
+        original,
+        name=f"pilots of {original.name}"[:200],
+        workflows=workflows,
+        needed=len(workflows),
+        budget_usd=None if budget is None else SHARE * budget,
+    )
+
+
+def _alone(workflow: Workflow, item: Json) -> Workflow:
+    task = replace(workflow.tasks[item["task"]], parents=(), kind=item["kind"])
+    return make_workflow(f"pilot-{workflow.name}-{task.id}"[:200], [task], workflow.file_mib)
