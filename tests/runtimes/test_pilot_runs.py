@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.planner.test_planner import make_set
 from vgrads.api.plans.pilot_choice import UncertainKind, choose_pilots
-from vgrads.api.plans.pilot_set import pilot_set, smallest_tasks
+from vgrads.api.plans.pilot_set import pilot_set, pilot_tasks
 from vgrads.api.plans.pilots import pilots_to_start
 from vgrads.api.plans.planning import GridSnapshot, plan_set
 from vgrads.planner.make import STANDARD
@@ -99,7 +99,7 @@ def of_kind(kind, n, seconds, **more):
     return Task(id=f"{kind}{n}", runtime_s=seconds, kind=kind, command="true", **more)
 
 
-def test_the_smallest_tasks_are_run_for_a_twentieth_of_the_work(write):
+def test_the_pilot_tasks_are_run_for_a_twentieth_of_the_work(write):
     tasks = [of_kind("long", n, 100.0 + n) for n in range(3)]
     tasks += [of_kind("short", n, 10.0 + n) for n in range(20)]
     planned = planned_of(write, *tasks)
@@ -127,14 +127,14 @@ def test_the_smallest_tasks_are_run_for_a_twentieth_of_the_work(write):
 )
 def test_only_tasks_that_run_alone_and_change_nothing_are_started(write, more, reason):
     task = replace(of_kind("k", 0, 5.0), **more)
-    smallest = smallest_tasks(planned_of(write, of_kind("p", 0, 5.0), task))["k"]
-    assert reason in smallest.reason
-    assert (smallest.key is None) == bool(reason)
+    task_of_kind = pilot_tasks(planned_of(write, of_kind("p", 0, 5.0), task))["k"]
+    assert reason in task_of_kind.reason
+    assert (task_of_kind.key is None) == bool(reason)
 
 
 def test_tasks_that_wait_for_their_release_are_not_started(write):
-    smallest = smallest_tasks(planned_of(write, of_kind("k", 0, 5.0), released=True))["k"]
-    assert smallest.key is None
+    task_of_kind = pilot_tasks(planned_of(write, of_kind("k", 0, 5.0), released=True))["k"]
+    assert task_of_kind.key is None
 
 
 def kind(name, tasks=100, work_s=1000.0, shared=1.0, pilot_s=1.0):

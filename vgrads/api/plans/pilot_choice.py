@@ -3,9 +3,9 @@ seconds that a run of one of their tasks takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import hypot, sqrt
+from math import exp, hypot, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,22 @@ _ENOUGH = 1 / 3
 """Remaining width of the set's interval at which no more pilots are chosen: half, with a margin,
 for the times are as uncertain as the width."""
 _DRAWS = 2000
+
+
+def pilot_size(sizes: Sequence[float]) -> float:
+    """Return the input size of which a run says most about tasks with these sizes: that of a usual
+    second of their work, if run times are proportional to sizes, but at most a share
+    :data:`SHARE` of all, as such a run takes about this share of the work."""
+    total = sum(sizes)
+    if not total:
+        return 0.0
+    usual = exp(sum(size * log(size) for size in sizes if size) / total)
+    return min(usual, SHARE * total)
+
+
+def distance(size: float, aim: float) -> float:
+    """Return how far a size is from that aimed at, on a scale of logarithms."""
+    return abs(log(max(size, 1.0) / max(aim, 1.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""Pilot runs that can be started: the smallest task of each kind that can be run alone, and the set
-of those that are."""
+"""Pilot runs that can be started: the task of each kind that says most of those that can be run
+alone, and the set of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.plans.pilot_choice import SHARE
+from vgrads.api.plans.pilot_choice import SHARE, distance, pilot_size
 from vgrads.api.plans.planning import Planned
 from vgrads.api.plans.runtimes import input_bytes
 from vgrads.planner.snapshot import TaskKey
@@ -20,39 +20,36 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SmallestTask:
-    """The smallest task of a kind that can be run alone, and its run time in seconds; without one,
-    ``reason`` says why the smallest of all cannot."""
+class PilotTask:
+    """The task of a kind to run as its pilot, and its run time in seconds; without one that can be
+    run alone, ``reason`` says why the best cannot."""
 
     key: TaskKey | None
     runtime_s: float
     reason: str = ""
 
 
-def smallest_tasks(planned: Planned) -> dict[str, SmallestTask]:
-    """Return the smallest task of each kind, on the inputs that it has in the set."""
+def pilot_tasks(planned: Planned) -> dict[str, PilotTask]:
+    """Return for each kind the task whose input size says most, of those that can be run alone on
+    the inputs that they have in the set; without sizes, the shortest."""
     original = {workflow.name: workflow for workflow in planned.workflow_set.workflows}
-    kind_of = planned.grid.run_times.kind_of
-    tasks = sorted(
-        (
-            (max(0.1, task.runtime_s), input_bytes(workflow, task) or 0.0, workflow.name, task)
-            for workflow in planned.snapshot.workflow_set.workflows
-            for task in workflow.tasks.values()
-        ),
-        key=lambda item: item[:2],  # without records all of a kind have equal times
-    )
+    kinds: dict[str, list[tuple[float, float, str, Task]]] = {}
+    for workflow in planned.snapshot.workflow_set.workflows:
+        for task in workflow.tasks.values():
+            size, seconds = input_bytes(workflow, task) or 0.0, max(0.1, task.runtime_s)
+            row = (size, seconds, workflow.name, task)
+            kinds.setdefault(planned.grid.run_times.kind_of(task), []).append(row)
     files: dict[str, bool] = {}
-    results: dict[str, SmallestTask] = {}
-    for runtime_s, _, name, task in tasks:
-        kind = kind_of(task)
-        before = results.get(kind)
-        if before is not None and before.key is not None:
-            continue
-        reason = _obstacle(planned.workflow_set, original[name].tasks[task.id], files)
-        if not reason:
-            results[kind] = SmallestTask((name, task.id), runtime_s)
-        elif before is None:
-            results[kind] = SmallestTask(None, runtime_s, f"{name}/{task.id} {reason}")
+    results: dict[str, PilotTask] = {}
+    for kind, rows in kinds.items():
+        aim = pilot_size([row[0] for row in rows])
+        ordered = sorted(rows, key=lambda row: (distance(row[0], aim), row[1]))
+        for _, seconds, name, task in ordered:
+            reason = _obstacle(planned.workflow_set, original[name].tasks[task.id], files)
+            if not reason:
+                results[kind] = PilotTask((name, task.id), seconds)
+                break
+            results.setdefault(kind, PilotTask(None, seconds, f"{name}/{task.id} {reason}"))
     return results
 
 

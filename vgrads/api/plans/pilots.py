@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from vgrads.api.plans.pilot_choice import SHARE, UncertainKind, choose_pilots, count_kinds
-from vgrads.api.plans.pilot_set import smallest_tasks
+from vgrads.api.plans.pilot_set import pilot_tasks
 from vgrads.api.plans.planning import Planned, take_snapshot
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.workflows.sets import WorkflowSet
@@ -34,25 +34,25 @@ def pilots_to_start(
     """Return the pilot runs that can be started as the set is, and the kinds for which none is,
     with the reason.
 
-    They use the inputs of the smallest task of their kind, whole, so they cost its whole run time.
+    They use the inputs of a task of their kind, whole, so they cost its whole run time.
     """
-    every, smallest = _kinds(planned), smallest_tasks(planned)
+    every, tasks_of = _kinds(planned), pilot_tasks(planned)
     whole = {
-        kind.kind: replace(kind, pilot_s=smallest[kind.kind].runtime_s)
+        kind.kind: replace(kind, pilot_s=tasks_of[kind.kind].runtime_s)
         for kind in _uncertain(every)
     }
-    able = [kind for kind in whole.values() if smallest[kind.kind].key]
+    able = [kind for kind in whole.values() if tasks_of[kind.kind].key]
     chosen = choose_pilots(able, every)
     work_s, names = sum(kind.work_s for kind in every.values()), {kind.kind for kind in chosen}
     left = [
-        _described(kind) | {"reason": smallest[kind.kind].reason or _not_chosen(kind, work_s)}
+        _described(kind) | {"reason": tasks_of[kind.kind].reason or _not_chosen(kind, work_s)}
         for kind in whole.values()
         if kind.kind not in names
     ]
     tasks = [
         (kind, {"workflow": key[0], "task": key[1]})
         for kind in chosen
-        if (key := smallest[kind.kind].key)
+        if (key := tasks_of[kind.kind].key)
     ]
     return _measured(planned, tasks, (seed, options)), left
 

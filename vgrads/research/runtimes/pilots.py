@@ -19,7 +19,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.api.plans.pilot_choice import SHARE, choose_pilots, count_kinds
+from vgrads.api.plans.pilot_choice import SHARE, choose_pilots, count_kinds, distance, pilot_size
 from vgrads.api.plans.runtimes import NOTHING, RunTimes, kind_of, learned, with_run_times
 from vgrads.kernel.documents import validate
 from vgrads.kernel.streams import stream
@@ -152,10 +152,10 @@ class _Case:
             for kind in every.values()
         ]
         for kind in choose_pilots(candidates, every):
-            size = min(r.input_bytes or 0.0 for r in self._run if r.kind == kind.kind)
-            aim = size / 10 if self._reduced else size
+            sizes = [r.input_bytes or 0.0 for r in self._run if r.kind == kind.kind]
+            aim = min(sizes) / 10 if self._reduced else pilot_size(sizes)
             rows = [r for r in self._rows if r.kind == kind.kind]
-            nearest = min(rows, key=lambda r: abs((r.input_bytes or 0.0) - aim))
+            nearest = min(rows, key=lambda r: distance(r.input_bytes or 0.0, aim))
             yield replace(nearest, run="pilots", workflow="pilots")
 
 

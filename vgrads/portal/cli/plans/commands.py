@@ -86,7 +86,7 @@ def plan(
         typer.Option(
             "--run-pilots",
             help=(
-                "Run the smallest task of each such kind as it is, at most a twentieth of the "
+                "Run a task of each such kind as it is, at most a twentieth of the "
                 "work, learn its run time, and plan again."
             ),
         ),

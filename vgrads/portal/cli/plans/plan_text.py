@@ -112,7 +112,7 @@ def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
 def print_started(out: Console, pilots: Sequence[Mapping[str, Any]]) -> None:
     """Print the pilots that were started, and those that were not, with the reason."""
     table = Table(
-        title="Pilot runs, of the smallest task of each kind on its whole input",
+        title="Pilot runs, of one task of each kind on its whole input",
         title_justify="left",
         box=SIMPLE_HEAD,
     )
