@@ -1,14 +1,17 @@
-"""Promises with learned run times: sets of recorded workflows, planned without any stated time.
+"""Promises with learned run times: sets of recorded tasks, planned without any stated time.
 
-A set holds samples of a recorded workflow, each a chain of its kinds of tasks with the recorded
-sizes. Run times are learned without the node on which the set runs: from shrunken inputs on the
-local one with benchmark scores (``scores``), or from every other node (``others``). The set is
-planned there, and the plan is carried out with the times recorded there. Slots are certain, so only
-run times are uncertain.
+Each set runs on a machine, or comes from a run, from which nothing was learned
+(:mod:`vgrads.research.runtimes.recorded_sets`). It is planned for deadlines over the whole
+distribution of its predicted duration, and each plan is executed with the recorded times. Slots are
+certain, so only run times are uncertain.
 
-Spreads: ``joint`` as shipped; ``alone``: as wide, each task for itself; ``point``: none.
-``control``: joint, with times drawn from the model itself, which shows the gap that chance alone
-makes.
+Spreads: ``joint`` as shipped; ``alone``: as wide, each task for itself; ``none``. ``control``:
+joint, with times drawn from the model itself, anew for each plan.
+
+The sets of a spread are sorted by promised probability into fifths. A promise is right if
+promised and kept shares of a fifth differ by at most .05 and two standard errors. These are
+clustered by the machine or run left out and by the workflow (two ways: Cameron, Gelbach and Miller
+2011).
 """
 
 from __future__ import annotations
@@ -19,127 +22,141 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
-from vgrads.api.plans.planning import GridSnapshot, plan_set
-from vgrads.api.plans.runtimes import RunTimes, learned
+from vgrads.api.plans.planning import GridSnapshot, take_snapshot
+from vgrads.api.plans.runtimes import with_run_times
 from vgrads.kernel.documents import validate
+from vgrads.kernel.profile import use_all
 from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
 from vgrads.planner.promise.lengths import drawn_factor
-from vgrads.planner.promise.rollout import rollout
-from vgrads.planner.snapshot import Snapshot
+from vgrads.planner.promise.rollout import SimulatedPlan, rollout
+from vgrads.planner.promise.simulation import simulate_all
+from vgrads.planner.snapshot import Snapshot, TaskKey
 from vgrads.research.report import as_json, html_table, study_parser, text_table, write_page
-from vgrads.research.runtimes.study import LOCAL, SIZES, records, scores, traces, workflows
-from vgrads.runtimes.task_history import TaskHistory, learn
-from vgrads.traces.task_record import TaskRecord
+from vgrads.research.runtimes.recorded_sets import LeftOutRuns, SampledSet, targets
 from vgrads.vgrid.catalog import Catalog, build_catalog
 from vgrads.vgrid.documents import SitesDocument
-from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import EXACT
-from vgrads.workflows.task import UNSTATED, Task
+from vgrads.workflows.task import Task
 
-LEARNED = ("scores", "others")
-SPREADS = ("joint", "alone", "point", "control")
-_BINS = 10
+SPREADS = ("joint", "alone", "none", "control")
+TOLERANCE = 0.05
+_FIFTHS = 5
+_DEADLINES = 5  # of each set of tasks
 _QUICK = Options(effort_s=0.0)
-_TIGHT = 0.45  # sd of the logarithm of deadlines around the median time
+_REQUESTED = (0.5, 0.7, 0.9)
+_SCENARIOS = 256
+_LATE_S = 1e8  # a deadline that no set exceeds
 
 
 @dataclass(frozen=True, slots=True)
 class SetOutcome:
     """One set: its promise, and whether it was kept."""
 
-    group: str
+    source: str
+    workflow: str
+    target: str
     promise: float
     kept: bool
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionRow:
-    """All sets of a condition: ``gap``: mean distance of promise and share kept over ten bins,
-    weighted by sets."""
+class FifthRow:
+    """A fifth of the sets of a spread, from the least to the most probable."""
 
-    learned: str
     spread: str
+    fifth: int
     sets: int
-    groups: int
     promised: float
     kept: float
     gap: float
+    two_se: float
+    within: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRow:
+    """All sets of a workflow, with the joint spread."""
+
+    source: str
+    workflow: str
+    targets: int
+    sets: int
+    promised: float
+    kept: float
     brier: float
 
 
-def rows(folder: Path, draws: int, seed: int = 0) -> tuple[ConditionRow, ...]:
-    """Return a row for each way of learning and each spread; ``draws``: sets for each workflow and
-    node."""
-    results: dict[tuple[str, str], list[SetOutcome]] = {
-        (w, s): [] for w in LEARNED for s in SPREADS
-    }
-    for way in LEARNED:
-        for name, node, run_times, tests in _worlds(folder, way):
-            for draw in range(draws):
-                for spread, set_outcome in _plan_set((name, node, seed + draw), run_times, tests):
-                    results[way, spread].append(set_outcome)
-    return tuple(_row(way, spread, set_outcomes) for (way, spread), set_outcomes in results.items())
-
-
-def _worlds(folder: Path, way: str) -> Iterator[tuple[str, str, RunTimes, list[TaskRecord]]]:
-    payload = scores(folder)
-    for name in workflows(folder):
-        frames = traces(folder, name)
-        for node in frames:
-            if node == LOCAL:
-                continue
-            if way == "scores":
-                task_records = records(
-                    frames[LOCAL][frames[LOCAL].label != "test"], LOCAL, SIZES[0]
+def outcomes(
+    chosen: Iterator[LeftOutRuns], draws: int, seed: int = 0
+) -> dict[str, list[SetOutcome]]:
+    """Return the outcomes of every spread; ``draws``: sets of tasks for each target, of which each
+    deadline makes a set."""
+    results: dict[str, list[SetOutcome]] = {spread: [] for spread in SPREADS}
+    for target in chosen:
+        for draw in range(draws):
+            draws_of_set = stream(seed, target.workflow, target.name, str(draw))
+            for spread, promise, kept in _plan_set(target, draws_of_set):
+                results[spread].append(
+                    SetOutcome(target.source, target.workflow, target.name, promise, kept)
                 )
-            else:
-                task_records = [
-                    r
-                    for other, frame in frames.items()
-                    if other != node
-                    for r in records(frame, other, SIZES[0])
-                ]
-            tests = records(frames[node][frames[node].label == "test"], node, SIZES[0])
-            yield name, node, learned(learn(TaskHistory(), task_records), payload), tests
+    return results
 
 
-def _plan_set(
-    what: tuple[str, str, int], run_times: RunTimes, tests: Sequence[TaskRecord]
-) -> Iterator[tuple[str, SetOutcome]]:
-    name, node, seed = what
-    draws = stream(seed, name, node)
-    catalog = _catalog(node, int(draws.integers(2, 9)))
-    flows, true_s = _samples(tests, draws)
-    workflow_set = WorkflowSet(
-        name=name,
-        workflows=flows,
-        deadline_s=1e6,
-        needed=int(draws.integers(1, len(flows) + 1)),
-        probability=0.9,
+def _plan_set(target: LeftOutRuns, draws: Generator) -> Iterator[tuple[str, float, bool]]:
+    """Plan and execute a set for every deadline; return spread, promise, and whether it was
+    kept."""
+    recorded, seed = target.draw(draws), int(draws.integers(2**31))
+    widest = max(t.procs for w in recorded.workflows for t in w.tasks.values())
+    catalog = _catalog(target.machine, widest * int(draws.integers(1, 5)))
+    grid = GridSnapshot(
+        catalog=catalog, logs={}, instants={}, forecasts={}, run_times=target.run_times
     )
-    grid = GridSnapshot(catalog=catalog, logs={}, instants={}, forecasts={}, run_times=run_times)
-    middle_s = _middle_s(plan_set(workflow_set, grid, options=_QUICK).snapshot, catalog)
-    workflow_set = replace(
-        workflow_set, deadline_s=middle_s * float(np.exp(_TIGHT * draws.standard_normal()))
+    stated = WorkflowSet(
+        name=target.workflow,
+        workflows=recorded.workflows,
+        deadline_s=_LATE_S,
+        needed=int(draws.integers(1, len(recorded.workflows) + 1)),
+        probability=float(draws.choice(_REQUESTED)),
     )
-    joint = plan_set(workflow_set, grid, seed, _QUICK)
+    workflow_set, _ = with_run_times(stated, target.run_times, catalog)
+    ends_s = _predicted_s(_snapshot(workflow_set, grid, seed))
+    for n in range(_DEADLINES):
+        deadline_s = float(np.quantile(ends_s, (n + draws.random()) / _DEADLINES))
+        snapshot = _snapshot(replace(workflow_set, deadline_s=deadline_s), grid, seed)
+        yield from _execute(snapshot, recorded, int(draws.integers(2**31)))
+
+
+def _snapshot(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> Snapshot:
+    return replace(take_snapshot(workflow_set, grid, seed), scenarios=_SCENARIOS)
+
+
+def _predicted_s(snapshot: Snapshot) -> NDArray[np.float64]:
+    """Return the duration of a set without a deadline in every scenario."""
+    return _simulated(snapshot, make_plan(snapshot, _QUICK)).enough_s(snapshot.workflow_set.needed)
+
+
+def _execute(
+    snapshot: Snapshot, recorded: SampledSet, seed: int
+) -> Iterator[tuple[str, float, bool]]:
+    """Plan with every spread and execute; ``seed``: of the control's times."""
     for spread in SPREADS:
-        snapshot = replace(
-            joint.snapshot, workflow_set=_spread(joint.snapshot.workflow_set, spread)
-        )
-        plan = joint.plan if spread in ("joint", "control") else make_plan(snapshot, _QUICK)
+        if spread != "control":
+            changed = replace(snapshot, workflow_set=_spread(snapshot.workflow_set, spread))
+            plan = make_plan(changed, _QUICK)
+            actual = _as_recorded(snapshot, recorded.actual_s)
+        if spread == "joint":
+            joint = plan
+        elif spread == "control":
+            plan, actual = joint, _drawn(snapshot, seed)
         if plan.placements:
-            truth = (
-                _drawn(snapshot, seed) if spread == "control" else _as_recorded(snapshot, true_s)
-            )
-            yield (
-                spread,
-                SetOutcome(f"{name}/{node}", plan.promise.probability, _keeps(truth, plan)),
-            )
+            done = _simulated(actual, plan, 1).promise(plan.needed)
+            yield spread, plan.promise.probability, done > 0.5
 
 
 def _catalog(node: str, procs: int) -> Catalog:
@@ -147,43 +164,10 @@ def _catalog(node: str, procs: int) -> Catalog:
     return build_catalog(validate(SitesDocument, {"site": [site]}, node), Path(), node)
 
 
-def _samples(
-    tests: Sequence[TaskRecord], draws: Any
-) -> tuple[tuple[Workflow, ...], Mapping[tuple[str, str], float]]:
-    """Draw chains of kinds as recorded, each with its own row; and the real time of each task."""
-    by_kind: dict[str, list[TaskRecord]] = {}
-    for record in tests:
-        by_kind.setdefault(record.kind, []).append(record)
-    kinds = [kind for kind in by_kind if draws.random() < 0.6] or list(by_kind)[:1]
-    flows, true_s = [], {}
-    for n in range(int(draws.integers(2, 7))):
-        tasks, sizes, before = [], {}, ""
-        for kind in kinds:
-            row = by_kind[kind][int(draws.integers(len(by_kind[kind])))]
-            sizes[f"{kind}.in"] = (row.input_bytes or 0.0) / 2**20
-            parents = (before,) if before else ()
-            tasks.append(
-                Task(
-                    id=kind, runtime_s=UNSTATED, kind=kind, inputs=(f"{kind}.in",), parents=parents
-                )
-            )
-            true_s[f"w-{n}", kind], before = row.seconds, kind
-        flows.append(make_workflow(f"w-{n}", tasks, sizes))
-    return tuple(flows), true_s
-
-
-def _middle_s(snapshot: Snapshot, catalog: Catalog) -> float:
-    """Return the approximate time of the set if all run times are at their median."""
-    speed = max(slot.speed for slot in snapshot.slots)
-    lengths = sorted(w.critical_path_s() / speed for w in snapshot.workflow_set.workflows)
-    needed = lengths[: snapshot.workflow_set.needed]
-    return max(*needed, sum(needed) / catalog.sites[0].procs)
-
-
 def _spread(workflow_set: WorkflowSet, spread: str) -> WorkflowSet:
     def changed(task: Task) -> Task:
         whole = workflow_set.spread(task)
-        runtime_spread = {"alone": whole.alone(whole.total), "point": EXACT}.get(spread, whole)
+        runtime_spread = {"alone": whole.alone(whole.total), "none": EXACT}.get(spread, whole)
         return replace(task, spread=runtime_spread)
 
     flows = tuple(
@@ -207,63 +191,132 @@ def _exactly(snapshot: Snapshot, seconds: Any) -> Snapshot:
     return replace(snapshot, workflow_set=replace(snapshot.workflow_set, workflows=flows))
 
 
-def _as_recorded(snapshot: Snapshot, true_s: Mapping[tuple[str, str], float]) -> Snapshot:
+def _as_recorded(snapshot: Snapshot, actual_s: Mapping[TaskKey, float]) -> Snapshot:
     speed = snapshot.slots[0].speed  # one site, one speed
-    return _exactly(snapshot, lambda w, t: true_s[w.name, t.id] * speed)
+    return _exactly(snapshot, lambda w, t: actual_s[w.name, t.id] * speed)
 
 
 def _drawn(snapshot: Snapshot, seed: int) -> Snapshot:
     site = snapshot.slots[0].site
     return _exactly(
         snapshot,
-        lambda w, t: t.runtime_s * drawn_factor(snapshot, seed + 7, (w.name, t.id, 0), site),
+        lambda w, t: t.runtime_s * drawn_factor(snapshot, seed, (w.name, t.id, 0), site),
     )
 
 
-def _keeps(truth: Snapshot, plan: Plan) -> bool:
+def _simulated(snapshot: Snapshot, plan: Plan, scenarios: int | None = None) -> SimulatedPlan:
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
-    return (
-        rollout(truth, plan.placements, submits_s, plan.spare_workflows, 1).promise(plan.needed)
-        > 0.5
-    )
+    return rollout(snapshot, plan.placements, submits_s, plan.spare_workflows, scenarios)
 
 
-def _row(way: str, spread: str, set_outcomes: Sequence[SetOutcome]) -> ConditionRow:
-    promise = np.array([set_outcome.promise for set_outcome in set_outcomes])
-    retained = np.array([float(set_outcome.kept) for set_outcome in set_outcomes])
-    bins = np.minimum((promise * _BINS).astype(int), _BINS - 1)
-    gap = sum(abs(float((promise - retained)[bins == b].sum())) for b in range(_BINS)) / len(
-        set_outcomes
-    )
-    return ConditionRow(
-        learned=way,
+def fifths(spread: str, set_outcomes: Sequence[SetOutcome]) -> list[FifthRow]:
+    """Sort sets by promise, and compare promised and kept shares of each fifth. Sets of equal
+    promise are in random order."""
+    order = stream(0, "equal promises").permutation(len(set_outcomes))
+    ordered = sorted((set_outcomes[at] for at in order), key=lambda s: s.promise)
+    parts = [
+        [ordered[at] for at in part] for part in np.array_split(np.arange(len(ordered)), _FIFTHS)
+    ]
+    return [_row(spread, number, part) for number, part in enumerate(parts, 1) if part]
+
+
+def _row(spread: str, number: int, part: Sequence[SetOutcome]) -> FifthRow:
+    promised = float(np.mean([s.promise for s in part]))
+    kept = float(np.mean([s.kept for s in part]))
+    two_se = 2 * standard_error(part)
+    return FifthRow(
         spread=spread,
-        sets=len(set_outcomes),
-        groups=len({set_outcome.group for set_outcome in set_outcomes}),
-        promised=round(float(promise.mean()), 3),
-        kept=round(float(retained.mean()), 3),
-        gap=round(gap, 3),
-        brier=round(float(((promise - retained) ** 2).mean()), 3),
+        fifth=number,
+        sets=len(part),
+        promised=round(promised, 3),
+        kept=round(kept, 3),
+        gap=round(abs(promised - kept), 3),
+        two_se=round(two_se, 3),
+        within=abs(promised - kept) <= TOLERANCE + two_se,
     )
+
+
+def standard_error(part: Sequence[SetOutcome]) -> float:
+    """Return the standard error of kept minus promised, clustered by target and by workflow; at
+    least that of clusters of both."""
+    both = _variance(part, [(s.workflow, s.target) for s in part])
+    targets_ = _variance(part, [(s.source, s.target) for s in part])
+    flows = _variance(part, [(s.source, s.workflow) for s in part])
+    return float(np.sqrt(max(targets_ + flows - both, both)))
+
+
+def _variance(part: Sequence[SetOutcome], names: Sequence[object]) -> float:
+    off = np.array([s.kept - s.promise for s in part])
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    sums = np.bincount([numbers[name] for name in names], off - off.mean())
+    many = len(numbers)
+    return float(sums @ sums) / len(part) ** 2 * many / max(many - 1, 1)
+
+
+def by_workflow(set_outcomes: Sequence[SetOutcome]) -> list[WorkflowRow]:
+    """Return a row for each workflow, over all its targets."""
+    groups: dict[tuple[str, str], list[SetOutcome]] = {}
+    for outcome in set_outcomes:
+        groups.setdefault((outcome.source, outcome.workflow), []).append(outcome)
+    return [
+        WorkflowRow(
+            source=source,
+            workflow=workflow,
+            targets=len({s.target for s in group}),
+            sets=len(group),
+            promised=round(float(np.mean([s.promise for s in group])), 3),
+            kept=round(float(np.mean([s.kept for s in group])), 3),
+            brier=round(float(np.mean([(s.promise - s.kept) ** 2 for s in group])), 3),
+        )
+        for (source, workflow), group in groups.items()
+    ]
+
+
+def _compile() -> None:
+    """Use the compiled forms from the beginning: thousands of plans pay for compilation, and each
+    call of the others looks for stored forms on disk."""
+    for function in (simulate_all, use_all):
+        function.fast  # noqa: B018
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run ``vgrads study run-times-kept``."""
     parser = study_parser("run-times-kept", __doc__ or "")
     parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, help="folder that contains nextflow/"
+        "folder",
+        metavar="FOLDER",
+        type=Path,
+        help="folder that contains nextflow/ and workflows/wfformat/",
     )
     parser.add_argument(
-        "--draws", type=int, default=20, help="number of sets for each workflow and node"
+        "--draws",
+        type=int,
+        default=4,
+        help="sets of tasks for each node or run, five deadlines each",
     )
     chosen = parser.parse_args(arguments)
-    condition_rows = rows(chosen.folder / "nextflow", chosen.draws, chosen.seed)
-    head = [field.name for field in fields(ConditionRow)]
-    cells = [[str(value) for value in asdict(row).values()] for row in condition_rows]
+    _compile()
+    results = outcomes(targets(chosen.folder), chosen.draws, chosen.seed)
+    tables: dict[str, Sequence[Any]] = {
+        "fifths": [row for spread, sets in results.items() for row in fifths(spread, sets)],
+        "workflows": by_workflow(results["joint"]),
+    }
+    named = {name: _cells(rows) for name, rows in tables.items()}
     if chosen.report:
-        write_page(chosen.report, "Promises where run times are learned", [html_table(head, cells)])
-    print(
-        as_json({"rows": [asdict(row) for row in condition_rows]})
-        if chosen.json
-        else text_table(head, cells)
+        write_page(
+            chosen.report,
+            "Promises where run times are learned",
+            [html_table(*table) for table in named.values()],
+        )
+    if chosen.json:
+        print(as_json({name: [asdict(row) for row in rows] for name, rows in tables.items()}))
+    else:
+        print("\n\n".join(text_table(*table) for table in named.values()))
+
+
+def _cells(rows: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
+    """Return head and cells of a table of rows of one class."""
+    return (
+        [field.name for field in fields(rows[0])],
+        [[str(value) for value in asdict(row).values()] for row in rows],
     )
