@@ -138,9 +138,8 @@ def test_tasks_that_wait_for_their_release_are_not_started(write):
 
 
 def kind(name, tasks=100, work_s=1000.0, shared=1.0, pilot_s=1.0):
-    return UncertainKind(
-        kind=name, tasks=tasks, work_s=work_s, shared=shared, own=0.1, pilot_s=pilot_s
-    )
+    spread = {"shared": shared, "own": 0.1, "extrapolated": 0.0}
+    return UncertainKind(kind=name, tasks=tasks, work_s=work_s, pilot_s=pilot_s, **spread)
 
 
 @given(

@@ -19,8 +19,9 @@ SHARE = 0.05
 """Of the set's work, and of its budget, that pilots may take."""
 SMALL = 0.1
 """Size of a reduced input, and about of its run time, of the smallest task of a kind."""
-EXTRAPOLATED = 0.3
-"""Standard deviation of the logarithm of what a run on so small an input says of a full one."""
+EXTRAPOLATED, REPEATED = 1.0, 0.5
+"""Standard deviation of the logarithm of what a run on so small an input says of a full one, and of
+what a run of a task says of others with such an input: as predicted from one record."""
 _MOST = 16
 """Number of pilots: for each, the set is planned once more."""
 _ENOUGH = 1 / 3
@@ -58,7 +59,7 @@ class UncertainKind:
     shared: float = 0.0
     own: float = 0.0
     pilot_s: float = 0.0
-    extrapolated: float = 0.0
+    extrapolated: float = REPEATED
 
     def counting(self, task: Task) -> UncertainKind:
         """Return the same with one more task."""
