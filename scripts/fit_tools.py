@@ -151,7 +151,7 @@ def utilities() -> tools.Tools:
 
 def main(folder: Path) -> None:
     """Write the distributions."""
-    programs = tools.of_owners([tools_of(some) for some in families(folder).values()], least=1)
+    programs = tools.of_families(tools_of(some) for some in families(folder).values())
     chosen = {name: level for name, level in programs.items() if is_of_program(name)}
     document = tools.to_json({**utilities(), **chosen})
     lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(document.items()))

@@ -20,9 +20,10 @@ from vgrads.runtimes.tools import (
     level_of,
     names_of,
     of_kinds,
-    of_owners,
     shipped,
+    sums_of,
     to_json,
+    without,
 )
 from vgrads.traces.task_record import TaskRecord
 
@@ -95,12 +96,16 @@ def test_kinds_together_are_as_if_seen_at_once(some, more):
         assert apart[name] == pytest.approx(level, abs=1e-6)
 
 
-@given(st.lists(LEVELS, max_size=5))
-def test_only_what_three_owners_have_run_serves_others(owners):
+@given(st.lists(LEVELS, min_size=1, max_size=6))
+def test_only_what_three_others_have_run_serves_an_owner(owners):
     each = [of_kinds(([name], level) for name, level in levels) for levels in owners]
-    shared = of_owners(each)
+    others = without(sums_of(each), each[0])
     for name in "abc":
-        assert (name in shared) == (sum(name in tools for tools in each) >= 3)
+        means = [tools[name].mean for tools in each[1:] if name in tools]
+        assert (name in others) == (len(means) >= 3)
+        if len(means) >= 3:
+            assert others[name].kinds == len(means)
+            assert others[name].mean == pytest.approx(sum(means) / len(means), abs=1e-6)
 
 
 def test_distributions_are_stored_as_they_are():

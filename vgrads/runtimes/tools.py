@@ -121,14 +121,10 @@ def of_kinds(kinds: Iterable[tuple[Collection[str], float]]) -> Tools:
     return {name: _level(values) for name, values in sorted(levels.items())}
 
 
-def of_owners(owners: Sequence[Tools], least: int = OWNERS) -> Tools:
-    """Return the distributions of the tools that at least so many owners have run: each owner
-    counts once."""
-    means: dict[str, list[float]] = {}
-    for tools in owners:
-        for name, level in tools.items():
-            means.setdefault(name, []).append(level.mean)
-    return {name: _level(some) for name, some in sorted(means.items()) if len(some) >= least}
+def of_families(families: Iterable[Tools]) -> Tools:
+    """Return the distributions over families of workflows: each counts once."""
+    means = ((name, level.mean) for tools in families for name, level in tools.items())
+    return of_kinds(([name], mean) for name, mean in means)
 
 
 def sums_of(owners: Iterable[Tools]) -> dict[str, list[float]]:

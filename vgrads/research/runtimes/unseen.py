@@ -17,7 +17,7 @@ from vgrads.research.runtimes.study import SIZES, WORKFLOWS, records, traces
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.prediction import Prediction
 from vgrads.runtimes.task_history import TaskHistory
-from vgrads.runtimes.tools import Tools, joined, level_of, names_of, of_kinds, of_owners
+from vgrads.runtimes.tools import Tools, joined, level_of, names_of, of_families, of_kinds
 from vgrads.traces.task_files import read_task_records
 from vgrads.traces.task_record import TaskRecord
 from vgrads.workflows.dag import Workflow
@@ -72,7 +72,7 @@ def unseen(folder: Path, listed: Tools) -> list[Unseen]:
     utilities = {name: level for name, level in listed.items() if name.startswith("/")}
     results = []
     for path in _runs(folder):
-        others = of_owners([some for name, some in each.items() if name != _family(path)], least=1)
+        others = of_families(some for name, some in each.items() if name != _family(path))
         tools = joined(utilities, {name: others[name] for name in programs if name in others})
         model = replace(fit(TaskHistory()), tools=tools)
         results.append(_predicted(path, model))
