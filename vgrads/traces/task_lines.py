@@ -66,7 +66,19 @@ _SETTINGS = {
     "echo",
     "unset",
     "ulimit",
+    "[",
+    "[[",
+    "test",
+    "printf",
+    "ln",
+    "for",
+    "while",
+    "done",
+    "fi",
+    "def",
+    "xargs",
 }
+_KEYWORDS = {"if", "then", "else", "do", "!"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +258,8 @@ def tool_of(command: object) -> str:
     'fit.py'
     >>> tool_of("(bwa mem r.fa) 2> log")
     'bwa'
+    >>> tool_of("[ -f a ] || ln -s b a; for x in 1 2; do fastqc $x; done")
+    'fastqc'
     """
     for part in re.split(r"&&|\|\||[;|\n]", str(command or "")[:4000].replace("\\\n", " ")):
         try:
@@ -253,11 +267,15 @@ def tool_of(command: object) -> str:
         except ValueError:
             words = part.strip().lstrip("({ ").split()
         words = [w for w in words if not re.match(r"\w+=", w)]
+        while words and words[0] in _KEYWORDS:
+            words = words[1:]
         if not words or words[0] in _SETTINGS:
             continue
         while len(words) > 1 and (
             PurePosixPath(words[0]).name in _SHELLS or words[0].startswith("-")
         ):
             words = words[1:]
-        return PurePosixPath(words[0]).name
+        name = PurePosixPath(words[0]).name
+        if name and not name.startswith("-"):
+            return name
     return ""
