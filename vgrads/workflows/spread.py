@@ -44,6 +44,11 @@ class RuntimeSpread:
         """The standard deviation of one run time's logarithm."""
         return math.hypot(self.own, self.kind, self.workflow, self.site)
 
+    @property
+    def stated(self) -> dict[str, float]:
+        """What a document states of it: by how much memory may be exceeded belongs to one plan."""
+        return {name: getattr(self, name) for name in ("own", "kind", "workflow", "site")}
+
     def factor(self, level: float) -> float:
         """Return the quantile of a run time over its median."""
         return math.exp(_STANDARD.inv_cdf(level) * self.total) if self.total else 1.0

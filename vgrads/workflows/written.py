@@ -7,7 +7,7 @@ from typing import Any
 
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.remote import RemoteFile
-from vgrads.workflows.sets import SpreadDocument, WorkflowSet
+from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import TaskEnvironment
 
@@ -59,10 +59,8 @@ def _task(task: Task) -> dict[str, Any]:
         *({"name": file.name, "url": file.url} for file in task.sends),
     ]
     result["resources"] = dict(task.resources)
-    if task.spread is not None:  # what memory may exceed is of plans only
-        result["spread"] = {
-            name: getattr(task.spread, name) for name in SpreadDocument.model_fields
-        }
+    if task.spread is not None:
+        result["spread"] = task.spread.stated
     if task.threads:
         result["procs"] = task.threads
     return result | _environment_document(task.environment)

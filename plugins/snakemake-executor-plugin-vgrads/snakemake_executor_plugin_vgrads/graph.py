@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from snakemake_interface_executor_plugins.dag import DAGExecutorInterface
@@ -29,7 +28,7 @@ def document_of(payload: Mapping[str, Any]) -> dict[str, Any]:
     if times["runtime_s"] == times["runtime_s"]:
         task["runtime_s"] = times["runtime_s"]
     if "spread" in times:
-        task["spread"] = asdict(times["spread"])
+        task["spread"] = times["spread"].stated
     if about["gpus"]:
         task["resources"] = {"gpu": about["gpus"]}
     return task
