@@ -139,7 +139,7 @@ def test_the_sites_of_the_database_are_read(doctor, vgrads, home, write):
 def test_an_old_and_a_newer_schema(doctor, vgrads, home):
     assert vgrads("db", "upgrade", "0007", "--lose-data").code == 0
     code, checks = doctor()
-    assert (code, checks["schema version"]["state"]) == (0, "doubtful")
+    assert (code, checks["schema version"]["state"]) == (0, "doubtful"), checks
     assert "0007" in checks["schema version"]["message"]
     with Store() as store, store.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
