@@ -14,8 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from vgrads.research.runtimes.unseen import families, tools_of
+from vgrads.research.runtimes.unseen import families
 from vgrads.runtimes import tools
+from vgrads.runtimes.common import tools_of
+from vgrads.runtimes.task_history import TaskHistory
 from vgrads.traces.task_record import TaskRecord
 
 PROGRAMS = frozenset(
@@ -151,7 +153,8 @@ def utilities() -> tools.Tools:
 
 def main(folder: Path) -> None:
     """Write the distributions."""
-    programs = tools.of_families(tools_of(some) for some in families(folder).values())
+    every = [TaskHistory(tuple(some)) for some in families(folder).values()]
+    programs = tools.of_families(map(tools_of, every))
     chosen = {name: level for name, level in programs.items() if is_of_program(name)}
     document = tools.to_json({**utilities(), **chosen})
     lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(document.items()))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import exp, hypot, log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,15 @@ factor 1.6."""
 _UNHEARD = (0.0, UNSCORED_SD)
 _FAMILY_SHARE = 0.64
 """At most, of the variance of a kind without records."""
+
+
+class _Guess(NamedTuple):
+    """The answer for a kind without records; ``workflow``: standard deviation of what it shares
+    with others of its workflow; ``tool``: by which it was guessed."""
+
+    answer: Answer
+    workflow: float
+    tool: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +147,8 @@ class RuntimeModel:
         key = (machine, tool, size)
         if key not in self._unseen:
             level = self.tools[tool] if tool else None
-            self._unseen[key] = _unseen(self.common, machine, level, size)
-            self._unseen[key] = replace(self._unseen[key], tool=tool.lstrip("/"))
+            answer, workflow = _unseen(self.common, machine, level, size)
+            self._unseen[key] = _Guess(answer, workflow, tool.lstrip("/"))
         return self._unseen[key]
 
     def _machine(self, machine: str) -> tuple[float, float]:
@@ -172,17 +182,11 @@ def model_of(records: KindRecords, common: Common, others: Tools = NO_TOOLS) -> 
     )
 
 
-@dataclass(frozen=True)
-class _Guess:
-    """The answer for a kind without records, without the part ``workflow`` (standard deviation)
-    that it shares with others of its workflow; ``tool``: by which it was guessed."""
-
-    answer: Answer
-    workflow: float
-    tool: str = ""
-
-
-def _unseen(common: Common, machine: str, tool: ToolLevel | None, size: float) -> _Guess:
+def _unseen(
+    common: Common, machine: str, tool: ToolLevel | None, size: float
+) -> tuple[Answer, float]:
+    """Return the answer for a kind without records, and the deviation of the part that it shares
+    with others of its workflow, which is not in the answer."""
     parts, own = list[Array](), float(0)
     for name, share in common.shares(machine).items():
         source = common.times.source(name)
@@ -201,7 +205,7 @@ def _unseen(common: Common, machine: str, tool: ToolLevel | None, size: float) -
     own = min(own, (total - family) / 2)  # the rest differs between kinds
     spread = np.maximum(spread - family, (1 - _FAMILY_SHARE) * spread)
     laws = np.array([weights, means - middle, spread])
-    return _Guess(Answer(middle, total - family - own, own, laws), sqrt(family))
+    return Answer(middle, total - family - own, own, laws), sqrt(family)
 
 
 def _check(input_bytes: float | None, procs: int, stated_s: float | None) -> None:

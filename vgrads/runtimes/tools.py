@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 from math import log
@@ -22,7 +22,7 @@ import numpy as np
 
 from vgrads.runtimes.laws import Array
 from vgrads.runtimes.levels import MEAN
-from vgrads.traces.task_lines import tool_of
+from vgrads.traces.task_lines import programs_of
 from vgrads.traces.task_record import TaskRecord
 
 USUAL_BYTES = 1e7
@@ -42,8 +42,6 @@ _ODD, _ODD_SD = 0.25, 2.5
 _LONGER_NAME = 0.5
 """Number of kinds by which a whole name or a pair of words is preferred to one word."""
 _TIMES = (0.05, 1e9)
-_PARTS = re.compile(r"&&|\|\||[;|\n]")
-_LONGEST = 4000  # letters of a command that are read
 _WORD = re.compile(r"[a-z0-9]+")
 _CAPITAL = re.compile(r"([a-z0-9])([A-Z][a-z])")
 _ENDING = re.compile(r"\.(py|sh|r|pl|jar)$", re.IGNORECASE)
@@ -62,6 +60,7 @@ Tools = Mapping[str, ToolLevel]
 NO_TOOLS: Tools = MappingProxyType({})
 
 
+@lru_cache(maxsize=256)  # a task is asked for at every site
 def names_of(kind: str, command: str = "") -> tuple[str, ...]:
     """Return the names under which a task's tool may be listed: program, pairs of words, words.
 
@@ -70,8 +69,7 @@ def names_of(kind: str, command: str = "") -> tuple[str, ...]:
     >>> names_of("fit", "/usr/bin/bwa mem -t 4 x.fa")
     ('/bwa', 'bwa mem', 'bwa', 'mem', 'fit')
     """
-    parts = [(tool_of(part), part) for part in _PARTS.split(command[:_LONGEST])]
-    programs = {program: part for program, part in parts if program}
+    programs = dict(programs_of(command))
     if not programs and command.strip():  # only settings, or a command such as echo
         programs = {command.split(maxsplit=1)[0]: command}
     names: dict[str, None] = {}

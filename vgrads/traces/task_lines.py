@@ -78,6 +78,7 @@ _SETTINGS = {
     "def",
     "xargs",
 }
+_QUOTING = frozenset("'\"\\#")
 _KEYWORDS = {"if", "then", "else", "do", "!"}
 
 
@@ -261,12 +262,14 @@ def tool_of(command: object) -> str:
     >>> tool_of("[ -f a ] || ln -s b a; for x in 1 2; do fastqc $x; done")
     'fastqc'
     """
+    return next((program for program, _ in programs_of(command)), "")
+
+
+def programs_of(command: object) -> Iterator[tuple[str, str]]:
+    """Return the programs that a command really runs, without their folders, each with its part of
+    the command."""
     for part in re.split(r"&&|\|\||[;|\n]", str(command or "")[:4000].replace("\\\n", " ")):
-        try:
-            words = shlex.split(part.strip().lstrip("({ "), comments=True)
-        except ValueError:
-            words = part.strip().lstrip("({ ").split()
-        words = [w for w in words if not re.match(r"\w+=", w)]
+        words = [w for w in _words(part.strip().lstrip("({ ")) if not re.match(r"\w+=", w)]
         while words and words[0] in _KEYWORDS:
             words = words[1:]
         if not words or words[0] in _SETTINGS:
@@ -277,5 +280,13 @@ def tool_of(command: object) -> str:
             words = words[1:]
         name = PurePosixPath(words[0]).name
         if name and not name.startswith("-"):
-            return name
-    return ""
+            yield name, part
+
+
+def _words(text: str) -> list[str]:
+    if _QUOTING.isdisjoint(text):  # ten times as fast
+        return text.split()
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        return text.split()

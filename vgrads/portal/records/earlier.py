@@ -14,7 +14,7 @@ from vgrads.execmgr.tasks.provenance import RECORDS
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.store import Store
-from vgrads.portal.records.tables import RunRow, SetRow
+from vgrads.portal.records.tables import OPERATOR, RunRow, SetRow
 
 _MOST = 50  # many may have been simulated, or are gone
 _MOST_SEARCHED = 10
@@ -29,7 +29,7 @@ def runs_of_name(name: str) -> list[EarlierRun]:
     """Return the same for all runs from the command line of sets of this name; none where there is
     no database."""
     query = select(RunRow).join(SetRow, col(RunRow.set_id) == col(SetRow.id))
-    query = query.where(SetRow.name == name, SetRow.owner == "local")
+    query = query.where(SetRow.name == name, SetRow.owner == OPERATOR)
     try:
         with Store() as store, Session(store.engine) as session:
             return _existing(session.exec(query.order_by(col(RunRow.started).desc()).limit(_MOST)))

@@ -21,6 +21,7 @@ from vgrads.portal.records.reading.engine_reader import EngineReader
 from vgrads.portal.records.reading.reader import database_url
 from vgrads.portal.records.reading.sites import newest_acquisitions
 from vgrads.portal.records.tables import (
+    OPERATOR,
     AcquisitionRow,
     EventRow,
     GridRow,
@@ -150,7 +151,7 @@ class Store:
         return int(count)
 
     def add_grid(
-        self, name: str, offer: dict[str, Any], gantt: dict[str, Any], owner: str = "local"
+        self, name: str, offer: dict[str, Any], gantt: dict[str, Any], owner: str = OPERATOR
     ) -> str:
         """Store an offer; return its id."""
         row = GridRow(

@@ -25,7 +25,7 @@ class SetRow(SQLModel, table=True):
     document: str
     plan: str
     gantt: str
-    owner: str = Field(default="local", index=True)
+    owner: str = Field(default=OPERATOR, index=True)
     state: str = "planned"
     problem: str = ""
     revision: int = 1
@@ -130,7 +130,7 @@ class GridRow(SQLModel, table=True):
     created: datetime
     offer: str
     gantt: str
-    owner: str = "local"
+    owner: str = OPERATOR
 
 
 class SiteRow(SQLModel, table=True):
@@ -201,7 +201,7 @@ class BagRow(SQLModel, table=True):
     dispatcher: str = Field(index=True)
     number: int
     name: str
-    owner: str = Field(default="local", index=True)
+    owner: str = Field(default=OPERATOR, index=True)
     state: str = Field(default="waiting", index=True)
     created: datetime
     tasks: int

@@ -2,10 +2,10 @@
 how much of its work they take.
 
 A set is planned without any record, its pilots are chosen as by ``vgrads plan --run-pilots``, their
-recorded times are learned, and the set is predicted again. ``whole``: a pilot is the smallest task
-of its kind in the set. ``reduced``: it is the recorded task whose input is nearest to a tenth of
-that, on the same node, as ``--calibrate`` proposes. Whether a task could run alone is not recorded:
-all are taken as if they could.
+recorded times are learned, and the set is predicted again. ``whole``: a pilot is a task of its kind
+in the set, of the size that says most. ``reduced``: it is the recorded task whose input is nearest
+to a tenth of the smallest, on the same node, as ``--calibrate`` proposes. Whether a task
+could run alone is not recorded: all are taken as if they could.
 """
 
 from __future__ import annotations
@@ -20,21 +20,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.api.plans.pilot_choice import SHARE, choose_pilots, count_kinds, distance, pilot_size
-from vgrads.api.plans.runtimes import NOTHING, RunTimes, kind_of, learned, with_run_times
-from vgrads.kernel.documents import validate
+from vgrads.api.plans.runtimes import MIB, NOTHING, RunTimes, kind_of, learned, with_run_times
 from vgrads.kernel.streams import stream
 from vgrads.research.report import text_table
-from vgrads.research.runtimes.study import LOCAL, SIZES, records, traces, wfformat, workflows
+from vgrads.research.runtimes.study import (
+    LOCAL,
+    SIZES,
+    records,
+    single_site,
+    traces,
+    wfformat,
+    wfformat_runs,
+    workflows,
+)
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord
-from vgrads.vgrid.catalog import Catalog, build_catalog
-from vgrads.vgrid.documents import SitesDocument
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import EXACT
 from vgrads.workflows.task import UNSTATED, Task
 
-MIB = 2.0**20
 _DRAWS = 4000
 _NUMBER = re.compile(r"_(?:ID)?[0-9]+$")  # at the end of a recorded task's name
 
@@ -79,7 +84,7 @@ def pilot_gains(folder: Path) -> list[PilotGain]:
             _row(name, "whole", [(run, run) for run in full.values()]),
             _row(f"{name}, all sizes", "whole", [(run, run) for run in every.values()]),
         ]
-    for path in sorted((folder / "workflows" / "wfformat").glob("*.json*")):
+    for path in wfformat_runs(folder):
         run = [replace(r, kind=_kind(r)) for r in wfformat(path)]
         results.append(_row(path.name.split(".")[0], "whole", [(run, run)]))
     return results
@@ -122,7 +127,7 @@ class _Case:
         self, run: Sequence[TaskRecord], rows: Sequence[TaskRecord], reduced: bool
     ) -> None:
         self._run, self._rows, self._reduced = run, rows, reduced
-        self._set, self._catalog = _as_set(run), _catalog(run[0].machine or "m")
+        self._set, self._catalog = _as_set(run), single_site(run[0].machine or "m", 4)
 
     def result(self) -> Mapping[str, float]:
         """Return the numbers of the set."""
@@ -171,11 +176,6 @@ def _as_set(run: Sequence[TaskRecord]) -> WorkflowSet:
         make_workflow(f"w{n}", own, sizes[name]) for n, (name, own) in enumerate(tasks.items())
     )
     return WorkflowSet(name="recorded", workflows=flows, deadline_s=1e9, needed=len(flows))
-
-
-def _catalog(node: str) -> Catalog:
-    site = {"name": node, "kind": "local", "procs": 4, "driver": "simulated"}
-    return build_catalog(validate(SitesDocument, {"site": [site]}, node), Path(), node)
 
 
 def _totals(timed: WorkflowSet) -> NDArray[np.float64]:

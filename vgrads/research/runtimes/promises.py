@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from vgrads.api.plans.planning import GridSnapshot, take_snapshot
 from vgrads.api.plans.runtimes import with_run_times
-from vgrads.kernel.documents import validate
 from vgrads.kernel.profile import use_all
 from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options, make_plan
@@ -38,8 +37,7 @@ from vgrads.planner.promise.simulation import simulate_all
 from vgrads.planner.snapshot import Snapshot, TaskKey
 from vgrads.research.report import as_json, html_table, study_parser, text_table, write_page
 from vgrads.research.runtimes.recorded_sets import LeftOutRuns, SampledSet, targets
-from vgrads.vgrid.catalog import Catalog, build_catalog
-from vgrads.vgrid.documents import SitesDocument
+from vgrads.research.runtimes.study import single_site
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import EXACT
 from vgrads.workflows.task import Task
@@ -113,7 +111,7 @@ def _plan_set(target: LeftOutRuns, draws: Generator) -> Iterator[tuple[str, floa
     kept."""
     recorded, seed = target.draw(draws), int(draws.integers(2**31))
     widest = max(t.procs for w in recorded.workflows for t in w.tasks.values())
-    catalog = _catalog(target.machine, widest * int(draws.integers(1, 5)))
+    catalog = single_site(target.machine, widest * int(draws.integers(1, 5)))
     grid = GridSnapshot(
         catalog=catalog, logs={}, instants={}, forecasts={}, run_times=target.run_times
     )
@@ -157,11 +155,6 @@ def _execute(
         if plan.placements:
             done = _simulated(actual, plan, 1).promise(plan.needed)
             yield spread, plan.promise.probability, done > 0.5
-
-
-def _catalog(node: str, procs: int) -> Catalog:
-    site = {"name": node, "kind": "local", "procs": procs, "driver": "simulated"}
-    return build_catalog(validate(SitesDocument, {"site": [site]}, node), Path(), node)
 
 
 def _spread(workflow_set: WorkflowSet, spread: str) -> WorkflowSet:

@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.research.report import as_json, study_parser, text_table
 from vgrads.research.runtimes.jobs import jobs_left_out
@@ -29,6 +30,8 @@ from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.runtimes.tools import shipped
 from vgrads.traces.task_record import TaskRecord
+from vgrads.vgrid.catalog import Catalog, build_catalog
+from vgrads.vgrid.documents import SitesDocument
 
 WORKFLOWS = ("atacseq", "chipseq", "bacass")
 """The last one is for testing only: no choices were based on it."""
@@ -243,6 +246,17 @@ def _leave(family: str, runs: Sequence[list[TaskRecord]], payload: dict[str, Sco
     )
     deviates = np.concatenate([part.deviates for part in parts])
     return LeftOut(family, len(runs), len(ours), _median(rival), _median(ours), covered(deviates))
+
+
+def wfformat_runs(folder: Path) -> list[Path]:
+    """Return the files of the runs that are recorded as WfFormat."""
+    return sorted((folder / "workflows" / "wfformat").glob("*.json*"))
+
+
+def single_site(node: str, procs: int) -> Catalog:
+    """Return a catalogue of one machine."""
+    site = {"name": node, "kind": "local", "procs": procs, "driver": "simulated"}
+    return build_catalog(validate(SitesDocument, {"site": [site]}, node), Path(), node)
 
 
 def wfformat(path: Path) -> list[TaskRecord]:

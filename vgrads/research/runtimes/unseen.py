@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.research.report import text_table
-from vgrads.research.runtimes.study import SIZES, WORKFLOWS, records, traces
+from vgrads.research.runtimes.study import SIZES, WORKFLOWS, records, traces, wfformat_runs
+from vgrads.runtimes.common import tools_of
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.prediction import Prediction
 from vgrads.runtimes.task_history import TaskHistory
-from vgrads.runtimes.tools import Tools, joined, level_of, names_of, of_families, of_kinds
+from vgrads.runtimes.tools import Tools, joined, of_families
 from vgrads.traces.task_files import read_task_records
 from vgrads.traces.task_record import TaskRecord
 from vgrads.workflows.dag import Workflow
@@ -51,27 +52,19 @@ def families(folder: Path) -> dict[str, list[TaskRecord]]:
     for name in WORKFLOWS:
         for node, frame in traces(folder / "nextflow", name).items():
             results[name] += records(frame, node, SIZES[0])
-    for path in _runs(folder):
+    for path in wfformat_runs(folder):
         results[_family(path)] += read_task_records(path).records
     return dict(results)
-
-
-def tools_of(family: Sequence[TaskRecord]) -> Tools:
-    """Return the distributions of the names of a family's kinds."""
-    kinds: dict[str, list[TaskRecord]] = defaultdict(list)
-    for record in family:
-        kinds[record.kind].append(record)
-    return of_kinds((names_of(kind, some[0].tool), level_of(some)) for kind, some in kinds.items())
 
 
 def unseen(folder: Path, listed: Tools) -> list[Unseen]:
     """Predict every recorded run from the other families. ``listed``: the names that count as
     tools, of which those of other families are used."""
-    each = {name: tools_of(some) for name, some in families(folder).items()}
+    each = {name: tools_of(TaskHistory(tuple(some))) for name, some in families(folder).items()}
     programs = [name for name in listed if not name.startswith("/")]
     utilities = {name: level for name, level in listed.items() if name.startswith("/")}
     results = []
-    for path in _runs(folder):
+    for path in wfformat_runs(folder):
         others = of_families(some for name, some in each.items() if name != _family(path))
         tools = joined(utilities, {name: others[name] for name in programs if name in others})
         model = replace(fit(TaskHistory()), tools=tools)
@@ -133,10 +126,6 @@ def text(rows: Sequence[Unseen]) -> str:
         f"{text_table(head, table)}\nwithin a factor {FACTOR:g}: {near} of {len(rows)}; inside the "
         f"80 % interval: {inside}"
     )
-
-
-def _runs(folder: Path) -> list[Path]:
-    return sorted((folder / "workflows" / "wfformat").glob("*.json*"))
 
 
 def _family(path: Path) -> str:
