@@ -43,11 +43,17 @@ class Served:
     """``vgrads serve`` in a process of its own."""
 
     def __init__(
-        self, home: Path, *options: object, port: int = 0, folder: Path | None = None
+        self,
+        home: Path,
+        *options: object,
+        port: int = 0,
+        folder: Path | None = None,
+        umask: int = -1,
     ) -> None:
         self.port = port or free_ports()
         self.url = f"http://127.0.0.1:{self.port}"
         self._home, self._options, self._folder = home, [str(o) for o in options], folder
+        self._umask = umask
         # beside that of the tests: a service may live longer than one of them
         parent = Path(tempfile.gettempdir()).parent
         self._temporary = Path(tempfile.mkdtemp(prefix="served-", dir=parent))
@@ -72,7 +78,12 @@ class Served:
         environment.pop("VGRADS_DB", None)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, env=environment, stderr=log, stdout=log, cwd=self._folder
+                command,
+                env=environment,
+                stderr=log,
+                stdout=log,
+                cwd=self._folder,
+                umask=self._umask,
             )
         until(self.ready, f"the service ({self.log})", 60)
 
@@ -107,9 +118,10 @@ class Served:
 
 
 @contextmanager
-def serving(home: Path, *options: object, folder: Path | None = None):
-    """A service that ends with the block; ``folder``: where it stands."""
-    served = Served(home, *options, folder=folder)
+def serving(home: Path, *options: object, folder: Path | None = None, umask: int = -1):
+    """A service that ends with the block; ``folder``: where it stands; ``umask``: −1: of this
+    process."""
+    served = Served(home, *options, folder=folder, umask=umask)
     try:
         yield served
     finally:

@@ -22,16 +22,18 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts tasks of o
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory):
-    """A service that asks for tokens, with a site that is open to ann and bob: a client of each."""
+    """A service that asks for tokens, with a site open to ann and bob: a client of each. Files
+    that it creates are closed to others unless it opens them."""
     home = tmp_path_factory.mktemp("accounts")
     (home / "sites.toml").write_text(SITE)
     with Store(f"sqlite:///{home / 'vgrads.db'}") as store:
         for user in ("ann", "bob"):
             AccessControl(store.engine).grant("here", user)
         headers = {user: bearer(store, user) for user in ("ann", "bob")}
-    with serving(home, "--sites", home / "sites.toml") as served, ExitStack() as stack:
+    served = serving(home, "--sites", home / "sites.toml", umask=0o077)
+    with served as service, ExitStack() as stack:
         yield {
-            user: stack.enter_context(httpx2.Client(base_url=served.url, headers=head, timeout=30))
+            user: stack.enter_context(httpx2.Client(base_url=service.url, headers=head, timeout=30))
             for user, head in headers.items()
         }
 
@@ -74,11 +76,12 @@ def test_each_user_has_an_account_with_a_folder_and_streams(users):
 def test_a_task_reaches_nothing_of_another_users_tasks(users, meeting):
     """Its environment, files, memory, signals, the agent above both and the agent's key."""
     anns = (
-        f"echo of ann >private; echo $$ $PPID $PWD >{meeting}/ann; "
+        f"echo of ann >private; echo $$ $PPID $PWD >{meeting}/ann; chmod 644 {meeting}/ann; "
         f"until [ -e {meeting}/over ]; do sleep .05; done; cat private"
     )
     waits = (
-        f"until [ -s {meeting}/ann ]; do sleep .05; done; read -r pid agent folder <{meeting}/ann"
+        f"until [ -r {meeting}/ann ] && [ -s {meeting}/ann ]; do sleep .05; done; "
+        f"read -r pid agent folder <{meeting}/ann"
     )
     tries = "; ".join(
         f"if {what} >/dev/null 2>&1; then echo could {what}; fi"

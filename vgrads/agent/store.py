@@ -74,8 +74,7 @@ class FileCache:
         self._begin(work)
 
     def _fetch(self, line: _Line, digest: str) -> None:
-        # not listed by tasks of other accounts
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        self._make_folder()
         part = self._folder / f".{os.getpid()}.{threading.get_ident()}.part"
         try:
             for _ in range(_TRIES):
@@ -87,6 +86,12 @@ class FileCache:
         finally:
             with suppress(OSError):
                 part.unlink()
+
+    def _make_folder(self) -> None:
+        """Create the cache: tasks of other accounts open its files, and do not list them."""
+        if not self._folder.is_dir():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.chmod(0o711)  # whatever the umask
 
     def place(
         self,
