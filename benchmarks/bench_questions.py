@@ -1,12 +1,12 @@
 """Are answers right as they are asked? ``python benchmarks/bench_questions.py LOGS… [--jobs 20000]
-[--sample 2000] [--known] [--cold 8]``
+[--sample 2000] [--known]``
 
 Every log is replayed; before a random sample of its submissions the forecast is frozen and asked,
 as a person would ask it, about a job of that shape: the bound at .95 and .5, and P(start within T)
 for five T. QBETS answers the same questions. Printed for each log: coverage, pinball loss and Brier
 score as ratios to QBETS, the calibration error of the probabilities (mean distance of tenths from
-what happened). With ``--cold`` the forecast is the one that a command learns for a single answer,
-from the newest 10,000 submissions, asked about the jobs that follow.
+what happened). The forecast is also the one that a command learns for a single answer
+(``tests/qbets/test_state.py`` compares them).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from vgrads.kernel.streams import stream
 from vgrads.qbets.backtest import pinball
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.replay import HistoryReplay, make_for_single_answer, make_predictor
+from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import StateForecast, freeze_state
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
@@ -42,16 +42,8 @@ def measure(path: Path, how: Namespace) -> str:
     draws = stream(7, "asked", history_name(path))
     answers: Answers = {"ours": [], "qbets": []}
     requested: list[int] = []
-    if how.cold:
-        for first in np.sort(draws.choice(rows[: -how.sample], how.cold, replace=False)).tolist():
-            at_s = float(log.submit_s[first])
-            predictor = make_for_single_answer(log, settings, at_s)
-            assert predictor is not None, "too few jobs before an answer"
-            following = rows[rows > first][: how.sample // how.cold]
-            requested += _ask(log, HistoryReplay(log, predictor), following, answers)
-    else:
-        chosen = np.sort(draws.choice(rows, min(how.sample, len(rows)), replace=False))
-        requested += _ask(log, HistoryReplay(log, make_predictor(settings, log)), chosen, answers)
+    chosen = np.sort(draws.choice(rows, min(how.sample, len(rows)), replace=False))
+    requested += _ask(log, HistoryReplay(log, make_predictor(settings, log)), chosen, answers)
     rows = np.array(requested)
     wait_s = log.wait_s[rows]
     ours, qbets = (np.array(answers[name]) for name in ("ours", "qbets"))
@@ -99,13 +91,6 @@ def main() -> None:
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--sample", type=int, default=2000)
-    parser.add_argument(
-        "--cold",
-        type=int,
-        default=0,
-        metavar="N",
-        help="as a single command learns, at N instants, asked about the jobs that follow each",
-    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--known", action="store_true", help="questions name their user")
     how = parser.parse_args()

@@ -21,9 +21,11 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from vgrads.api.config import embedded_data
 from vgrads.qbets.backtest import pinball
 from vgrads.qbets.conditional import LEVELS, base_columns, clean, fit
+from vgrads.qbets.events import queue_events, users_of
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.queue_state import FEATURES, QueueState
-from vgrads.qbets.replay import LEAVE, SUBMIT, arrivals_of, queue_events
+from vgrads.qbets.queue_features import FEATURES
+from vgrads.qbets.queue_state import QueueState
+from vgrads.qbets.queue_tables import SUBMIT
 from vgrads.qbets.state_forecast import forecast_state
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
@@ -34,21 +36,16 @@ _MOST = 20_000
 
 def states(log: JobLog) -> tuple[np.ndarray, float]:
     """Features of every submission, and microseconds a job."""
-    state, result = QueueState(), []
-    arrivals, started = arrivals_of(log, Settings()), log.started.tolist()
-    state.features(arrivals[0], 0.0)  # compiled before the clock runs
-    begin = time.perf_counter()
-    for at_s, kind, row in queue_events(log, ends=True):
-        if kind == SUBMIT:
-            result.append(state.features(arrivals[row], at_s, log.unix_start_s))
-            state.submit(row, at_s, arrivals[row])
-        elif kind != LEAVE:
-            state.end(row, at_s)
-        elif started[row]:
-            state.start(row, at_s)
-        else:
-            state.withdraw(row)
-    return np.array(result), (time.perf_counter() - begin) / len(log) * 1e6
+    events = queue_events(log, ends=True)
+    how = (0, log.unix_start_s, True, True)
+    for part in (events.part(0, 100), events):  # compiled before the clock runs
+        state = QueueState()
+        sizes = (log.procs.astype(float), log.request_s.astype(float))
+        jobs = state.columns(sizes, users_of(log), log.queue)
+        rows = int((part.kinds == SUBMIT).sum())
+        begin = time.perf_counter()
+        result = state.replay(part, jobs, log.started, how, rows)
+    return result, (time.perf_counter() - begin) / len(log) * 1e6
 
 
 def bench_model(name: str, log: JobLog) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from vgrads.qbets.conditional import LEVELS
 from vgrads.qbets.predictor import QueuePredictor
+from vgrads.qbets.stream import WaitStream
 
 Floats = NDArray[np.float64]
 SHARE = 0.15
@@ -24,8 +25,8 @@ FADES_S = 4 * 3600.0
 """Time after which the weight of a queue's state has fallen to a third (1/e) of that for jobs
 submitted at once."""
 _FEWEST = 59  # minimum number of past waits for a prediction
-_REFRESH = 50  # starts until quantiles of a long history are recomputed
-_SHARE_NEW = 0.02  # the same as a share of the starts of the cluster
+REFRESH = 256
+"""Submissions after which the quantiles of past waits are computed anew."""
 _LEVELS = np.array(LEVELS)
 
 
@@ -45,39 +46,37 @@ def faded(age_s: float) -> float:
 
 
 def blended(state: Floats, past: Floats | None, age_s: float = 0.0) -> Floats:
-    """Return the blend of two predictions; the state's alone if there is no other, and below the
-    median while it is fresh: past waits of zero say nothing about jobs that must wait for others to
-    end."""
+    """Return the blend of two predictions, or of rows of them; the state's alone if there is no
+    other (None or NaN), and below the median while it is fresh: past waits of zero say nothing
+    about jobs that must wait for others to end."""
     if past is None:
         return state
     gone = faded(age_s)
     share = np.where(_LEVELS < 0.5, gone, SHARE + (1.0 - SHARE) * gone)
-    both: Floats = np.maximum.accumulate((1.0 - share) * state + share * past)
-    return both
+    both = np.maximum.accumulate((1.0 - share) * state + share * past, axis=-1)
+    return np.where(np.isnan(past), state, both)
 
 
 class PastKnots:
-    """Quantiles of past waits in every cluster, recomputed now and then."""
+    """Quantiles of past waits in every cluster, computed anew after every 256 submissions."""
 
     def __init__(self) -> None:
-        self._cache: dict[tuple[int, int], tuple[int, Floats | None]] = {}
+        self._cache: dict[int, tuple[WaitStream, int, Floats | None]] = {}
 
-    def of(self, floor: QueuePredictor, bin_number: int) -> Floats | None:
-        """Return the quantiles of a cluster of a predictor, limited in age by a number of
-        starts."""
-        key = (bin_number, id(floor.streams[bin_number]))
-        result = self._cache[key] = self._look_up(floor, bin_number)
-        return result[1]
+    def of(self, floor: QueuePredictor, bin_number: int, row: int) -> Floats | None:
+        """Return the quantiles of a cluster of a predictor for a submission, by its number."""
+        result = self._cache[bin_number] = self._look_up(floor, bin_number, row)
+        return result[2]
 
-    def every(self, floor: QueuePredictor) -> tuple[Floats | None, ...]:
-        """Return the same for all clusters, as for the next job of each."""
-        return tuple(self._look_up(floor, number)[1] for number in range(len(floor.streams)))
+    def every(self, floor: QueuePredictor, row: int) -> tuple[Floats | None, ...]:
+        """Return the same for all clusters."""
+        return tuple(self._look_up(floor, n, row)[2] for n in range(len(floor.streams)))
 
-    def _look_up(self, floor: QueuePredictor, bin_number: int) -> tuple[int, Floats | None]:
-        stream = floor.streams[bin_number]
-        result = self._cache.get((bin_number, id(stream)))
-        if result is not None and floor.sequence - result[0] < max(
-            _REFRESH, _SHARE_NEW * len(stream)
-        ):
+    def _look_up(
+        self, floor: QueuePredictor, bin_number: int, row: int
+    ) -> tuple[WaitStream, int, Floats | None]:
+        stream, epoch = floor.streams[bin_number], row // REFRESH
+        result = self._cache.get(bin_number)
+        if result is not None and result[0] is stream and result[1] == epoch:
             return result
-        return floor.sequence, knots_of(stream.sorted_waits)
+        return stream, epoch, knots_of(stream.sorted_waits)

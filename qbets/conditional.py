@@ -10,6 +10,7 @@ second and ten counts like that between one day and ten.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from vgrads.kernel.arrays import Floats
 from vgrads.kernel.compiled import compiled
 from vgrads.qbets.boosting import Growth, Trees, grow
-from vgrads.qbets.queue_state import FEATURES, USUAL
+from vgrads.qbets.queue_features import FEATURES, USUAL
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 LEAST = 200  # minimum number of rows to learn a model
@@ -42,6 +43,7 @@ _LOGS = np.array(
             "longest wait of like jobs",
             "oldest waiting",
             "oldest as small waiting",
+            "queue's waits",
             "user's waits",
         )
     ]
@@ -63,6 +65,11 @@ class ConditionalModel:
         rows = clean(np.atleast_2d(features))
         result = self.trees.of(rows) + (base_columns(rows) @ self.weights)[:, None]
         return np.maximum.accumulate(np.maximum(result, 0.0), axis=1)
+
+
+def mean_knots(models: Sequence[ConditionalModel], features: Floats) -> Floats:
+    """Return the mean answer of several models: rows × levels."""
+    return np.asarray(np.mean([model.knots(features) for model in models], axis=0))
 
 
 def clean(features: Floats) -> Floats:

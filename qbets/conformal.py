@@ -8,14 +8,19 @@ of the newest scores; they are weighted by their loss so far (Gibbs and Candès,
 the proportional and integral parts of Angelopoulos, Candès and Tibshirani, NeurIPS 2023,
 arXiv:2307.16895). Jobs of a burst behave alike and unlike others, so jobs are grouped by the number
 of the user's own waiting jobs, or if no user is known, of identical waiting jobs (Mondrian groups).
+
+Every job also belongs to a class of width, of requested time, and to a queue. Each has an offset to
+the level, which moves with its own misses, so that all of these overlapping groups are covered
+(online gradient descent on the pinball loss of a sum of group terms: Gibbs, Cherian and Candès,
+JRSS-B 2025, arXiv:2305.12616).
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
+from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import chain, islice
 
 import numpy as np
 
@@ -25,7 +30,8 @@ BURSTS = (5, 50)
 """Numbers of own (or identical) waiting jobs from which a job belongs to the next group."""
 HIGHEST = 9.0
 """Highest score: no level beyond 1 − e⁻⁹ is used."""
-_MAX_SCORES = 5000  # stored scores
+MAX_SCORES = 4096
+"""Stored scores of a group: a power of two."""
 _ENOUGH = 60  # scores that a window needs
 _EVERY = 10  # judged jobs between updates of the windows
 _LEARNING = 0.1  # rate at which weights follow losses
@@ -35,15 +41,51 @@ _UNLIKELY = 0.005  # probability of an alarm with calibrated bounds
 _INTEGRAL = 1_000.0  # a surplus of so many jobs' allowed misses leaves none
 _MEMORY = 20_000.0  # judged jobs over which a surplus decays
 _STRICTEST = 0.4  # minimum remaining share of the allowed misses
+_OFFSET_RATE, _FIRST_RATE = 0.01, 0.6  # step of an offset: the second ÷ √(jobs + 10) is added
+_LEAST_OFFSET, _MOST_OFFSET = -0.3, 1.0
+WIDTHS = (0.05, 0.2)
+"""Shares of the machine from which a job belongs to the next class of width."""
+TIMES_S = (600.0, 3600.0, 14_400.0, 43_200.0, 86_400.0)
+"""Requested times above which a job belongs to the next class of time."""
+_TIME_MARK, _QUEUE_MARK = 10, 100
 
 
 @dataclass(slots=True)
 class Issued:
-    """The level used for one job: as a score, and that of each tracker."""
+    """The level used for one job: as a score, and that of each tracker before the ``offset`` of the
+    job's classes, which have these ``marks``."""
 
     score: float
     trackers: tuple[float, ...]
-    cells: list[float] = field(default_factory=list)  # the job's cell among the scores
+    marks: tuple[int, ...] = ()
+    offset: float = 0.0
+    cell: int = -1  # number of the job's scores among those of its group
+
+
+class ScoreRing:
+    """The newest scores of a group, each without and with the offset of the job's classes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._table = np.empty((64, 2))
+
+    def put(self, cell: int, plain: float, score: float) -> int:
+        """Store scores: in a cell that exists, or in a new one (−1). Return its number."""
+        if cell < 0:
+            cell, self.count = self.count, self.count + 1
+            if cell == len(self._table) < MAX_SCORES:
+                self._table = np.vstack([self._table, np.empty_like(self._table)])
+        if cell >= self.count - len(self._table):  # else overwritten since
+            self._table[cell % len(self._table)] = plain, score
+        return cell
+
+    def newest(self, count: int, column: int) -> np.ndarray:
+        """Return the newest scores, at most ``count``, the newest first; ``column``: 0 without
+        offset, 1 with."""
+        cells = np.arange(
+            self.count - 1, max(-1, self.count - 1 - min(count, len(self._table))), -1
+        )
+        return np.asarray(self._table[cells % len(self._table), column])
 
 
 @dataclass(slots=True)
@@ -52,7 +94,7 @@ class _CorrectionGroup:
 
     trackers: list[float]
     weights: list[float]
-    scores: deque[list[float]] = field(default_factory=lambda: deque(maxlen=_MAX_SCORES))
+    scores: ScoreRing = field(default_factory=ScoreRing)
     missed: deque[bool] = field(default_factory=lambda: deque(maxlen=_LAST))
     since: int = 0
 
@@ -68,6 +110,8 @@ class Calibration:
             _CorrectionGroup([self.nominal] * count, [1 / count] * count)
             for _ in range(len(BURSTS) + 1)
         ]
+        self.offsets: dict[int, float] = {}
+        self._in_class: Counter[int] = Counter()  # judged jobs
         self.surplus = 0.0  # misses beyond those allowed
         self._alarm = _unlikely_from(_LAST, 1 - quantile)
 
@@ -76,17 +120,24 @@ class Calibration:
         """Return the number of the group of a job with this many waiting jobs of its kind."""
         return sum(waiting >= burst for burst in BURSTS)
 
+    @staticmethod
+    def groups_of(waiting: np.ndarray) -> np.ndarray:
+        """Return the same for many jobs; unknown numbers count as none."""
+        return np.asarray(sum((waiting >= burst).astype(np.int64) for burst in BURSTS))
+
     @property
     def target(self) -> float:
         """The quantile that trackers follow: stricter while more was missed than allowed."""
         allowed = 1 - self.quantile
         return 1 - allowed * max(_STRICTEST, 1 - self.surplus / (_INTEGRAL * allowed))
 
-    def issue(self, group: int) -> Issued:
-        """Return the level to use now."""
+    def issue(self, group: int, marks: tuple[int, ...] = ()) -> Issued:
+        """Return the level to use now for a job of a group with these marks (:func:`marks_of`)."""
         existing = self.groups[group]
-        score = sum(w * z for w, z in zip(existing.weights, existing.trackers, strict=True))
-        return Issued(score, tuple(existing.trackers))
+        plain = sum(w * z for w, z in zip(existing.weights, existing.trackers, strict=True))
+        offset = sum(self.offsets.get(mark, 0.0) for mark in marks)
+        score = min(HIGHEST, max(self.nominal / 4, plain + offset))
+        return Issued(score, tuple(existing.trackers), marks, offset)
 
     def alarmed(self, group: int) -> bool:
         """True if recent misses are more than calibrated bounds would have."""
@@ -101,6 +152,11 @@ class Calibration:
             self._weigh(existing, issued, min(HIGHEST, issued.score + 1.0))
             self._remember(existing, issued, math.inf)
         target = self.target
+        for mark in issued.marks:
+            self._in_class[mark] += 1
+            rate = _OFFSET_RATE + _FIRST_RATE / math.sqrt(self._in_class[mark] + 10)
+            moved = self.offsets.get(mark, 0.0) + rate * (missed - 1 + target)
+            self.offsets[mark] = min(_MOST_OFFSET, max(_LEAST_OFFSET, moved))
         for number, rate in enumerate(RATES):
             moved = existing.trackers[number] + rate * (missed - 1 + target)
             existing.trackers[number] = min(HIGHEST, max(self.nominal / 4, moved))
@@ -112,14 +168,15 @@ class Calibration:
     def learn(self, group: int, issued: Issued, score: float) -> None:
         """Record a job's wait by the score that would just have covered it."""
         existing = self.groups[group]
-        if issued.cells:
-            issued.cells[0] = score
+        if issued.cell >= 0:
+            self._remember(existing, issued, score)
         else:
             self._weigh(existing, issued, score)
             self._remember(existing, issued, score)
 
     def _weigh(self, group: _CorrectionGroup, issued: Issued, score: float) -> None:
         q = self.quantile
+        score = max(0.0, score - issued.offset)
         over = [score - z for z in issued.trackers]
         losses = [q * o if o > 0 else (q - 1) * o for o in over]
         raw = [w * math.exp(-_LEARNING * x) for w, x in zip(group.weights, losses, strict=True)]
@@ -128,12 +185,11 @@ class Calibration:
 
     @staticmethod
     def _remember(group: _CorrectionGroup, issued: Issued, score: float) -> None:
-        issued.cells = [score]
-        group.scores.append(issued.cells)
+        issued.cell = group.scores.put(issued.cell, max(0.0, score - issued.offset), score)
 
     def _look(self, group: _CorrectionGroup, target: float) -> None:
         """Update the quantiles of the newest scores, one for each window."""
-        newest = newest_scores(group.scores, max(WINDOWS))
+        newest = group.scores.newest(max(WINDOWS), 0)
         for number, window in enumerate(WINDOWS):
             part = newest[:window]
             if len(part) >= _ENOUGH:
@@ -143,10 +199,14 @@ class Calibration:
 
     def scores(self, group: int) -> np.ndarray:
         """Return the scores of the group, ascending; of all jobs if it has too few."""
-        own = newest_scores(self.groups[group].scores, max(WINDOWS))
+        own = self.groups[group].scores.newest(max(WINDOWS), 1)
         if len(own) < _ENOUGH:
-            own = np.concatenate([newest_scores(g.scores, max(WINDOWS)) for g in self.groups])
+            own = np.concatenate([g.scores.newest(max(WINDOWS), 1) for g in self.groups])
         return np.sort(np.minimum(own, HIGHEST))
+
+    def frozen(self) -> Calibration:
+        """Return a copy that later outcomes do not change."""
+        return deepcopy(self)
 
     def check(self) -> None:
         """Check that weights are shares and trackers are in their range."""
@@ -157,10 +217,12 @@ class Calibration:
                 raise AssertionError(f"trackers {group.trackers} have left their range")
 
 
-def newest_scores(scores: deque[list[float]], count: int) -> np.ndarray:
-    """Return the newest scores first, at most ``count``."""
-    newest = chain.from_iterable(islice(reversed(scores), count))
-    return np.fromiter(newest, np.float64, min(count, len(scores)))
+def marks_of(share: float, request_s: float, queue: int) -> tuple[int, ...]:
+    """Return the classes of a job by its share of the machine, its requested time (seconds) and the
+    number of its queue (−1: unknown)."""
+    width = sum(share >= limit for limit in WIDTHS)
+    time = _TIME_MARK + sum(request_s > limit for limit in TIMES_S)
+    return (width, time, _QUEUE_MARK + queue) if queue >= 0 else (width, time)
 
 
 def _unlikely_from(trials: int, chance: float) -> int:

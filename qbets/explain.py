@@ -1,14 +1,19 @@
-"""Explanation of a bound: its value if one side of the queue's state were as usual, for each
-side."""
+"""Explanation of a bound: what each side of the queue's state adds to the bound of a usual state.
+
+The parts add up to the bound. Sides interact, so each part is the mean of two: what the side adds
+where it is the first to leave the usual state, in order, and the last.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from vgrads.kernel.arrays import Floats
 from vgrads.qbets.knots import wait_at
-from vgrads.qbets.queue_state import FEATURES
+from vgrads.qbets.queue_features import FEATURES
 from vgrads.qbets.state_forecast import StateForecast
 
 SIDES = {
@@ -27,8 +32,23 @@ SIDES = {
         "work of smaller jobs waiting",
         "jobs as short waiting",
         "jobs as narrow waiting",
-        "jobs of this queue waiting",
         "same waiting",
+    ),
+    "this user's jobs and waits": (
+        "own jobs waiting",
+        "own work waiting",
+        "own processors running",
+        "user's last wait",
+        "user's waits",
+    ),
+    "this queue's jobs and waits": (
+        "queue",
+        "jobs of this queue waiting",
+        "work of this queue waiting",
+        "oldest of this queue waiting",
+        "processors of this queue running",
+        "free share of this queue",
+        "queue's waits",
     ),
     "running jobs and free processors": (
         "jobs running",
@@ -51,7 +71,6 @@ SIDES = {
         "longest of 30 waits",
         "waits of like jobs",
         "longest wait of like jobs",
-        "queue's waits",
         "last wait of the same",
         "longest wait of the same",
     ),
@@ -70,91 +89,158 @@ SIDES = {
         "since the same started",
     ),
 }
-"""Side of a queue's state, as text → its features; the other features are not known for a job that
-was not submitted."""
-_DESCRIPTIONS = {
-    "waiting jobs": ("jobs waiting", "{:.0f} jobs wait, usually {:.0f}"),
-    "running jobs and free processors": (
-        "free share",
-        "{:.0%} of the machine is free, usually {:.0%}",
-    ),
-    "rates of arrivals and starts": (
-        "starts lately",
-        "{:.0f} jobs started within the last hour, usually {:.0f}",
-    ),
-    "hour and weekday": ("hour", "it is {:.0f} o'clock of the log, usually {:.0f}"),
+"""Side of a queue's state, as text → its features: all of them."""
+_COUNTS = {
+    "processors": "{} processors, usually {}",
+    "own jobs waiting": "{} jobs of this user wait, usually {}",
+    "own processors running": "this user runs on {} processors, usually {}",
+    "jobs waiting": "{} jobs wait, usually {}",
+    "jobs as short waiting": "{} jobs as short wait, usually {}",
+    "jobs as narrow waiting": "{} jobs as narrow wait, usually {}",
+    "same waiting": "{} equal jobs wait, usually {}",
+    "jobs of this queue waiting": "{} jobs of this queue wait, usually {}",
+    "jobs running": "{} jobs run, usually {}",
+    "like jobs waiting for long": "{} like jobs have waited for over an hour, usually {}",
+    "starts lately": "{} jobs started within the last hour, usually {}",
+    "arrivals lately": "{} jobs were submitted within the last hour, usually {}",
+    "hour": "it is {} o'clock of the log, usually {}",
+    "weekday": "it is day {} of the log's weeks, usually {}",
+}
+_SHARES = {
+    "share of the machine": "{} of the machine, usually {}",
+    "free share": "{} of the machine is free, usually {}",
+    "free share of this queue": "{} of this queue's processors are free, usually {}",
 }
 _TIMES = {
-    "start times under scheduling rules": "start by EASY",
-    "recent waits": "waits of like jobs",
-    "waits of the jobs still in the queue": "oldest waiting",
+    "requested time": "requested time",
+    "user's last wait": "last wait of this user",
+    "user's waits": "mean wait of this user",
+    "oldest of this queue waiting": "longest wait so far in this queue",
+    "queue's waits": "mean wait in this queue",
+    "room by request": "processors are free, by requested times, after",
+    "room by expectation": "processors are free, by expected run times, after",
+    "start by FCFS": "start in order of submission after",
+    "start by EASY": "start with EASY backfilling after",
+    "start by conservative": "start with conservative backfilling after",
+    "start by expected runs": "start with EASY backfilling by expected run times after",
+    "last 10 waits": "mean of the last 10 waits",
+    "last 100 waits": "mean of the last 100 waits",
+    "longest of 30 waits": "longest of the last 30 waits",
+    "waits of like jobs": "mean wait of like jobs",
+    "longest wait of like jobs": "longest wait of like jobs",
+    "last wait of the same": "last wait of equal jobs",
+    "longest wait of the same": "longest wait of equal jobs",
+    "oldest waiting": "longest wait so far",
+    "mean age waiting": "mean wait so far",
+    "oldest as small waiting": "longest wait so far of jobs as small",
+    "oldest same waiting": "longest wait so far of equal jobs",
+    "since the last start": "time since the last start",
+    "since the same came": "time since the last equal job came",
+    "since the same started": "time since the last equal job started",
 }
+"""Features with a description; times are stored as log(1 + seconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundReason:
-    """One side of the state: the bound if it were as usual, the bound as it is, and the unusual
-    values.
+    """One side of the state: the seconds that it adds to the bound (or, negative, takes from it),
+    and its feature that moves the bound most, now and usually.
 
-    ``seconds``: the values as times (now, usually), None if ``text`` has them.
+    ``name``: of a time, with ``seconds`` (now, usually); else ``text`` has the values.
     """
 
     side: str
-    bound_s: float
-    usual_bound_s: float
+    moved_s: float
+    name: str
     text: str | None
     seconds: tuple[float, float] | None
 
-    @property
-    def moved_s(self) -> float:
-        """Amount by which this side moved the bound up (or, negative, down)."""
-        return self.bound_s - self.usual_bound_s
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A bound as that of a usual state, and what each side adds; the largest part first."""
+
+    bound_s: float
+    usual_bound_s: float
+    reasons: tuple[BoundReason, ...]
 
 
 def explain(
     forecast: StateForecast, procs: int, walltime_s: float, probability: float
-) -> list[BoundReason]:
-    """Return the sides of the state, the one that moved the bound most first. The size is that of
-    the job.
-
-    Sides interact, so their amounts do not add up to the whole. A bound from past waits has no such
-    reasons.
-    """
+) -> Explanation | None:
+    """Return what moved a bound; None for one from past waits, which has no such reasons."""
     if forecast.bound(procs, walltime_s, probability).method == "qbets":
-        return []
-    features, usual = forecast.features(procs, walltime_s), forecast.model.typical
+        return None
+    now, usual = forecast.features(procs, walltime_s), forecast.models[-1].typical
     score, shape = forecast.curve(procs, walltime_s).score(probability), (procs, walltime_s, 0)
-    bound_s = float(wait_at(forecast.blend(features, shape), score))
-    reasons = []
-    for side, names in SIDES.items():
-        columns = [FEATURES.index(name) for name in names]
-        other = features.copy()
-        other[columns] = usual[columns]
-        usual_s = float(wait_at(forecast.blend(other, shape), score))
-        reasons.append(
-            BoundReason(
-                side=side,
-                bound_s=bound_s,
-                usual_bound_s=usual_s,
-                text=_describe_side(side, features, usual),
-                seconds=_seconds(side, features, usual),
-            )
-        )
-    return sorted(reasons, key=lambda reason: -abs(reason.moved_s))
+
+    def bound_of(features: Floats) -> float:
+        return float(wait_at(forecast.blend(features, shape), score))
+
+    first = _walk(bound_of, usual, now, list(SIDES))
+    last = _walk(bound_of, usual, now, list(SIDES)[::-1])
+    reasons = [
+        _reason(side, (first[side] + last[side]) / 2, bound_of, (now, usual)) for side in SIDES
+    ]
+    return Explanation(
+        bound_s=bound_of(now),
+        usual_bound_s=bound_of(usual),
+        reasons=tuple(sorted(reasons, key=lambda reason: -abs(reason.moved_s))),
+    )
 
 
-def _describe_side(side: str, now: np.ndarray, usual: np.ndarray) -> str | None:
-    if side not in _DESCRIPTIONS:
-        return None
-    name, sentence = _DESCRIPTIONS[side]
-    column = FEATURES.index(name)
-    return sentence.format(now[column], usual[column])
+def _walk(
+    bound_of: Callable[[Floats], float], usual: Floats, now: Floats, sides: list[str]
+) -> dict[str, float]:
+    """Return what each side adds, in this order, from the usual state to the present one."""
+    features, before_s, added = usual.copy(), bound_of(usual), {}
+    for side in sides:
+        columns = [FEATURES.index(name) for name in SIDES[side]]
+        features[columns] = now[columns]
+        after_s = bound_of(features)
+        added[side], before_s = after_s - before_s, after_s
+    return added
 
 
-def _seconds(side: str, now: np.ndarray, usual: np.ndarray) -> tuple[float, float] | None:
-    """Convert times, which are stored as log(1 + seconds)."""
-    if side not in _TIMES:
-        return None
-    column = FEATURES.index(_TIMES[side])
-    here, usually = np.expm1(np.nan_to_num([now[column], usual[column]]))
-    return float(here), float(usually)
+def _reason(
+    side: str,
+    moved_s: float,
+    bound_of: Callable[[Floats], float],
+    states: tuple[Floats, Floats],
+) -> BoundReason:
+    """Describe a side by the feature that moves the bound most in the direction of its part."""
+    now, usual = states
+    bound_s, direction = bound_of(now), np.sign(moved_s)
+    best, name = -np.inf, ""
+    for feature in SIDES[side]:
+        column = FEATURES.index(feature)
+        if not any(feature in described for described in (_COUNTS, _SHARES, _TIMES)):
+            continue
+        other = now.copy()
+        other[column] = usual[column]
+        effect = float(direction * (bound_s - bound_of(other)))
+        if not np.isnan(now[column]) and now[column] != usual[column] and effect > best:
+            best, name = effect, feature
+    column = FEATURES.index(name) if name else 0
+    values = float(now[column]), float(usual[column])
+    return BoundReason(
+        side=side,
+        moved_s=moved_s,
+        name=_TIMES.get(name, name),
+        text=_text(name, *values),
+        seconds=(_seconds(name, values[0]), _seconds(name, values[1])) if name in _TIMES else None,
+    )
+
+
+def _text(name: str, now: float, usual: float) -> str | None:
+    if name in _COUNTS:
+        logs = name == "processors"
+        return _COUNTS[name].format(*(f"{np.exp(v) if logs else v:.0f}" for v in (now, usual)))
+    if name in _SHARES:
+        return _SHARES[name].format(f"{now:.0%}", f"{usual:.0%}")
+    return None
+
+
+def _seconds(name: str, value: float) -> float:
+    """Return a time; of one that is not known as usual, none."""
+    return float(np.exp(value) if name == "requested time" else max(0.0, np.expm1(value)))

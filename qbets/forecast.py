@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,7 @@ from vgrads.qbets.adaptive_correction import looser, stricter
 from vgrads.qbets.bounds import minimum_history, probability_within
 from vgrads.qbets.clusters import SIZES, bin_of
 from vgrads.qbets.downtime import Downtime
-from vgrads.qbets.predictor import NOBODY, JobArrival, QueuePredictor, Settings
+from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.replay import learn
 from vgrads.qbets.stream import bounds_of
 from vgrads.traces.records import JobLog
@@ -46,7 +47,8 @@ class QueueForecast:
 
     ``correction_factor`` is that of the adaptive correction: misses are assumed to be 1 ÷
     correction factor times as frequent as in history. ``ahead`` is, in every question, the number
-    of waiting jobs of the user in the queue beyond the ``own`` that were already there.
+    of waiting jobs of the user in the queue beyond the ``own`` that were already there;
+    ``of_users``: that number for each user.
     """
 
     edges: tuple[float, ...]
@@ -56,6 +58,11 @@ class QueueForecast:
     downtime: Downtime | None = None
     correction_factor: float = 1.0
     own: int = 0
+    of_users: Mapping[int, int] = field(default_factory=dict)
+
+    def for_user(self, user: int) -> QueueForecast:
+        """Return the same for questions of a user, by number."""
+        return replace(self, own=self.of_users.get(user, 0))
 
     @property
     def method(self) -> str:
@@ -139,9 +146,8 @@ class QueueForecast:
         return float(self.probability(procs, walltime_s, by_s - submit_in_s))
 
 
-def freeze(predictor: QueuePredictor, first_s: float, asker: JobArrival = NOBODY) -> QueueForecast:
-    """Freeze the current knowledge of a predictor; ``first_s`` is the beginning of its history,
-    ``asker`` the user of the question."""
+def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
+    """Freeze the current knowledge of a predictor; ``first_s`` is the beginning of its history."""
     changes = predictor.change_points
     return QueueForecast(
         edges=tuple(predictor.edges),
@@ -150,12 +156,10 @@ def freeze(predictor: QueuePredictor, first_s: float, asker: JobArrival = NOBODY
         settings=predictor.settings,
         downtime=predictor.downtime.at(predictor.now_s),
         correction_factor=predictor.correction_factor,
-        own=predictor.ahead[asker.user] if asker.user >= 0 else 0,
+        of_users=dict(predictor.ahead),
     )
 
 
-def forecast(
-    log: JobLog, at_s: float, settings: Settings | None = None, asker: JobArrival = NOBODY
-) -> QueueForecast:
+def forecast(log: JobLog, at_s: float, settings: Settings | None = None) -> QueueForecast:
     """Return the forecast at ``at_s``; change points are judged at the settings' quantile."""
-    return freeze(learn(log, settings or Settings(), at_s), float(log.submit_s[0]), asker)
+    return freeze(learn(log, settings or Settings(), at_s), float(log.submit_s[0]))

@@ -47,6 +47,15 @@ def wait_at(knots: Floats, score: ArrayLike) -> Floats:
     return np.asarray(root * root * root, dtype=np.float64)
 
 
+def wait_of(knots: Floats, score: float) -> float:
+    """Return the same for one score and one wait, faster."""
+    scores, roots = _extended_lists(knots)
+    spot = min(max(bisect_right(scores, score), 1), len(scores) - 1)
+    share = min(1.0, (score - scores[spot - 1]) / (scores[spot] - scores[spot - 1]))
+    root = roots[spot - 1] + share * (roots[spot] - roots[spot - 1])
+    return root * root * root
+
+
 def score_within(knots: Floats, wait_s: float) -> float:
     """Return the highest score whose wait is at most this: the inverse of :func:`wait_at`."""
     scores, roots = _extended_lists(knots)

@@ -37,8 +37,8 @@ _PER_BIN = 2  # least history of a bin, in units of the minimum history
 class Settings:
     """Promised quantile of a predictor and its grouping of jobs. ``size`` None: that of the method.
 
-    ``correction``: be stricter while misses accumulate (never for ``bmbp``). ``knows_user``:
-    questions name their user, so the user's jobs in the queue and past waits count; without it
+    ``correction``: be stricter while misses accumulate (never for ``bmbp``). ``knows_queue``:
+    questions name the queue of their job. ``knows_user``: questions name their user, so the user's jobs in the queue and past waits count; without it
     nothing is learned from users, because questions could not use it. ``procs``, ``request_s``:
     fixed values for every job and every question, if a history does not distinguish its jobs by
     them (None: the values of each).
@@ -51,6 +51,7 @@ class Settings:
     size: str | None = None
     correction: bool = True
     knows_user: bool = True
+    knows_queue: bool = True
     procs: int | None = None
     request_s: float | None = None
 
@@ -61,7 +62,9 @@ class Settings:
 
     def as_question(self, arrival: JobArrival) -> JobArrival:
         """Return a job with the properties that a question has."""
-        return arrival if self.knows_user else JobArrival(arrival.procs, arrival.request_s)
+        user = arrival.user if self.knows_user else -1
+        queue = arrival.queue if self.knows_queue else -1
+        return JobArrival(arrival.procs, arrival.request_s, user, queue)
 
     def shape(self, procs: int, request_s: float) -> tuple[int, float]:
         """Return processors and requested time of a job or a question, as far as history
@@ -118,9 +121,6 @@ class Waiting:
 
 class QueuePredictor:
     """Updated with the events of one queue, in time order; returns bounds at any moment."""
-
-    follows_ends = False
-    due = False
 
     def __init__(self, settings: Settings) -> None:
         settings.check()
@@ -202,12 +202,6 @@ class QueuePredictor:
         """Record that a job leaves the queue without a start."""
         self.advance(at_s)
         self._leave(job)
-
-    def end(self, job: int, at_s: float) -> None:
-        """Do nothing at the end of a running job: past waits do not depend on it."""
-
-    def train(self) -> None:
-        """Do nothing: learning happens with each event."""
 
     def _leave(self, job: int) -> Waiting:
         waiting = self.waiting.pop(job)

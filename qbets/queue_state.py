@@ -1,161 +1,142 @@
-"""State of a queue at a submission, as numbers: waiting jobs, running jobs, recent events.
+"""State of a queue: waiting jobs, running jobs, recent events.
 
-Updated with events in time order, as :class:`vgrads.qbets.predictor.QueuePredictor` is; nothing
-here uses later information. :data:`FEATURES` names the numbers, in order.
+Updated with events in time order, one by one or a whole history at once; nothing here uses later
+information.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
 
-from vgrads.kernel.arrays import Floats
-from vgrads.kernel.compiled import compiled
-from vgrads.qbets.job_rows import JobRows, JobShape, WaitMemory
+from vgrads.kernel.arrays import Bools, Floats, Ints
+from vgrads.qbets import queue_tables
 from vgrads.qbets.predictor import JobArrival
-from vgrads.qbets.start_estimates import room_at, start_estimates
-
-_RECENT = 256  # starts that are stored one by one
-_DAY_S = 86_400.0
-_LATELY_S = 3600.0
-USUAL = -1.0  # stands for an unknown value
-_SHAPES = 1000  # stored shapes, those of the latest jobs
-_WAITS = 10  # stored waits of each
-_FORGET_RATIO = 0.02  # weight of a run time in the mean of all jobs
-
-FEATURES = (
-    "processors",
-    "requested time",
-    "processors × time",
-    "share of the machine",
-    "hour",
-    "weekday",
-    "own jobs waiting",
-    "own work waiting",
-    "own processors running",
-    "jobs waiting",
-    "processors waiting",
-    "work waiting",
-    "expected work waiting",
-    "work of smaller jobs waiting",
-    "jobs as short waiting",
-    "jobs as narrow waiting",
-    "jobs of this queue waiting",
-    "jobs running",
-    "free share",
-    "free beyond this job",
-    "work left running",
-    "expected work left running",
-    "room by request",
-    "room by expectation",
-    "start by FCFS",
-    "start by EASY",
-    "start by conservative",
-    "start by expected runs",
-    "last 10 waits",
-    "last 100 waits",
-    "longest of 30 waits",
-    "waits of like jobs",
-    "longest wait of like jobs",
-    "oldest waiting",
-    "mean age waiting",
-    "oldest as small waiting",
-    "like jobs waiting for long",
-    "user's last wait",
-    "user's waits",
-    "queue's waits",
-    "queue",
-    "since the last start",
-    "starts lately",
-    "arrivals lately",
-    "same waiting",
-    "oldest same waiting",
-    "since the same came",
-    "since the same started",
-    "last wait of the same",
-    "longest wait of the same",
+from vgrads.qbets.queue_features import FEATURES, features_of, replay_events
+from vgrads.qbets.queue_tables import (
+    BUSY,
+    FIRST,
+    LAST,
+    MOST,
+    RUNNING,
+    STARTED,
+    WAITING,
+    JobColumns,
+    copied,
+    new_tables,
+    with_room,
 )
 
-
+_LATELY_S = 3600.0
 TimedArrival = tuple[float, JobArrival]
 """A reported job, and the seconds that it has waited, or run, so far."""
+Size = tuple[float, float]
+
+
+def size_of(procs: int, request_s: float) -> Size:
+    """Return processors and requested time as the state counts them: at least one of each."""
+    return float(max(procs, 1)), max(request_s, 1.0)
 
 
 class QueueState:
     """Waiting and running jobs, and the newest starts."""
 
     def __init__(self) -> None:
-        self.most = 1  # processors of the machine: the most ever seen busy
-        self.busy = 0
-        self.waiting = JobRows(6)  # submitted, processors, request, expected run, user, queue
-        self.running = JobRows(5)  # processors, started, request, expected run, user
-        self.recent = np.full((_RECENT, 3), np.nan)  # started, log wait, log product
-        self.started = 0
-        self.users: dict[int, WaitMemory] = defaultdict(WaitMemory)
-        self.queues: dict[int, WaitMemory] = defaultdict(WaitMemory)
-        self.ratio = 0.5
-        self.arrivals: deque[float] = deque()
-        self.shapes: dict[tuple[float, float], JobShape] = {}
+        self.tables = new_tables()
+        self._users: dict[int, int] = {}
+        self._queues: dict[int, int] = {}
+        self._shapes: dict[Size, int] = {}
+
+    @property
+    def waiting(self) -> list[int]:
+        """The numbers of the waiting jobs."""
+        rows = self.tables.waiting[: int(self.tables.numbers[WAITING]), 7]
+        return [int(job) for job in rows]
 
     def expected_s(self, job: JobArrival) -> float:
         """Return an expected run time: the share of the request that the user's last two jobs used,
         or all jobs."""
-        ratios = self.users[job.user].ratios if job.user >= 0 else deque[float]()
-        share: float = sum(ratios) / len(ratios) if ratios else self.ratio
-        return max(1.0, share * max(job.request_s, 1.0))
+        user = self._users.get(job.user, -1)
+        return queue_tables.expected_run.plain(self.tables, user, max(job.request_s, 1.0))
 
     def submit(self, key: int, at_s: float, job: JobArrival) -> None:
         """Record a submission."""
-        row = (at_s, max(job.procs, 1), max(job.request_s, 1.0), self.expected_s(job))
-        self.waiting.add(key, *row, job.user, job.queue)
-        self.arrivals.append(at_s)
-        shape = self.shapes.pop(row[1:3], JobShape(at_s))
-        self.shapes[row[1:3]] = JobShape(at_s, shape.started_s, shape.waits)  # as the newest of all
-        if len(self.shapes) > _SHAPES:
-            del self.shapes[next(iter(self.shapes))]
+        size = size_of(job.procs, job.request_s)
+        codes = (
+            _code(self._users, job.user),
+            _code(self._queues, job.queue),
+            self._shapes.setdefault(size, len(self._shapes)),
+        )
+        self._make_room(1)
+        queue_tables.submit_job.plain(self.tables, key, at_s, size, codes)
 
     def start(self, key: int, at_s: float) -> None:
         """Record the start of a waiting job."""
-        submit_s, procs, request_s, expected_s, user, queue = self.waiting.take(key).tolist()
-        log_wait = math.log1p(at_s - submit_s)
-        self.recent[self.started % _RECENT] = at_s, log_wait, math.log(procs * request_s)
-        self.started += 1
-        self.queues[int(queue)].waited(log_wait)
-        shape = self.shapes.get((procs, request_s))
-        if shape is not None:
-            waits = (*shape.waits[1 - _WAITS :], log_wait)
-            self.shapes[procs, request_s] = JobShape(shape.came_s, at_s, waits)
-        if user >= 0:
-            self.users[int(user)].waited(log_wait)
-        self.running.add(key, procs, at_s, request_s, expected_s, user)
-        self.busy += int(procs)
-        self.most = max(self.most, self.busy)
+        self._make_room(1)
+        queue_tables.start_job.plain(self.tables, key, at_s)
 
     def end(self, key: int, at_s: float) -> None:
         """Record the end of a running job and learn the used share of its request."""
-        procs, started_s, request_s, _, user = self.running.take(key).tolist()
-        self.busy -= int(procs)
-        share = min(1.0, (at_s - started_s) / request_s)
-        self.ratio += _FORGET_RATIO * (share - self.ratio)
-        if user >= 0:
-            self.users[int(user)].ratios.append(share)
+        queue_tables.end_job.plain(self.tables, key, at_s)
 
     def withdraw(self, key: int) -> None:
-        """Record that a waiting job leaves without a start."""
-        self.waiting.take(key)
+        """Remove a waiting job that is cancelled."""
+        queue_tables.withdraw_job.plain(self.tables, key)
+
+    def _make_room(self, jobs: int) -> None:
+        totals = (len(self._users), len(self._queues), len(self._shapes))
+        self.tables = with_room(self.tables, jobs, *totals)
+
+    def columns(self, sizes: tuple[Floats, Floats], users: Ints, queues: Ints) -> JobColumns:
+        """Return jobs of a history as columns of numbers; these are the same in later questions."""
+        procs, request_s = np.maximum(sizes[0], 1.0), np.maximum(sizes[1], 1.0)
+        sizes_ = list(zip(procs.tolist(), request_s.tolist(), strict=True))
+        shapes = self._shapes
+        return JobColumns(
+            procs=procs,
+            request_s=request_s,
+            user=_codes(self._users, users),
+            queue=_codes(self._queues, queues),
+            shape=np.array(
+                [shapes.setdefault(size, len(shapes)) for size in sizes_], dtype=np.int64
+            ),
+        )
+
+    def replay(
+        self,
+        events: tuple[Floats, Ints, Ints],
+        jobs: JobColumns,
+        started: Bools,
+        how: tuple[int, float, bool, bool],
+        rows: int,
+    ) -> Floats:
+        """Apply events, and return the features of ``rows`` submissions, as ``how`` says
+        (:func:`vgrads.qbets.queue_features.replay_events`)."""
+        submissions = int((events[1] == queue_tables.SUBMIT).sum())
+        self._make_room(submissions)
+        result = np.empty((rows, len(FEATURES)), dtype=np.float64)
+        work = 10 * len(events[0]) + 8 * rows * queue_tables.RECENT
+        step = replay_events.after(work)
+        step(self.tables, events, jobs, started, how, result)
+        return result
 
     def with_waiting(self, job: JobArrival, at_s: float, count: int) -> QueueState:
         """Return the queue with ``count`` more of these jobs, submitted now; this one is
         unchanged."""
-        same = copy(self)
-        same.waiting, same.arrivals = self.waiting.copied(), self.arrivals.copy()
-        same.shapes = self.shapes.copy()
+        same = self.separate()
+        same.tables.like[:] = -1.0
         for number in range(count):
             same.submit(-1 - number, at_s, job)
+        return same
+
+    def separate(self) -> QueueState:
+        """Return a separate copy."""
+        same = copy(self)
+        same.tables = copied(self.tables)
+        same._users, same._queues = self._users.copy(), self._queues.copy()
+        same._shapes = self._shapes.copy()
         return same
 
     def with_queue(
@@ -164,193 +145,80 @@ class QueueState:
         """Return the queue with these waiting and running jobs instead, as reported at ``at_s``.
         Recent events are shifted to just before that: the newest start is that of the newest
         running job."""
-        same = copy(self)
-        same.waiting, same.running, same.busy = JobRows(6), JobRows(5), 0
-        for key, (age_s, job) in enumerate(
-            sorted(running, key=lambda timed_arrival: -timed_arrival[0])
-        ):
-            procs, request_s = max(job.procs, 1), max(job.request_s, 1.0)
-            same.running.add(key, procs, at_s - age_s, request_s, self.expected_s(job), job.user)
-            same.busy += procs
-        same.most = max(self.most, same.busy)
-        timed_arrivals = sorted((*waiting, *running), key=lambda timed_arrival: -timed_arrival[0])
-        same.arrivals = deque(at_s - age_s for age_s, _ in timed_arrivals if age_s < _LATELY_S)
-        for key, (age_s, job) in enumerate(
-            sorted(waiting, key=lambda timed_arrival: -timed_arrival[0])
-        ):
-            procs, request_s = max(job.procs, 1), max(job.request_s, 1.0)
-            row = (at_s - age_s, procs, request_s, self.expected_s(job), job.user, job.queue)
-            same.waiting.add(-1 - key, *row)
-        same.recent = self.recent.copy()
+        same = self.separate()
+        same.tables.like[:] = -1.0
+        numbers = same.tables.numbers
+        numbers[WAITING] = numbers[RUNNING] = numbers[BUSY] = numbers[FIRST] = numbers[LAST] = 0
+        same.tables.queues[:, 1] = np.where(np.isnan(same.tables.queues[:, 1]), np.nan, 0.0)
         newest_s = at_s - min((age_s for age_s, _ in running), default=0.0)
-        later_s = newest_s - np.nanmax(self.recent[:, 0]) if self.started else 0.0
-        same.recent[:, 0] += later_s
-        same.shapes = {
-            key: JobShape(
-                min(at_s, shape.came_s + later_s), min(at_s, shape.started_s + later_s), shape.waits
-            )
-            for key, shape in self.shapes.items()
-        }
+        later_s = newest_s - np.nanmax(self.tables.recent[:, 0]) if numbers[STARTED] else 0.0
+        same.tables.recent[:, 0] += later_s
+        times = same.tables.shapes[:, :2]
+        same.tables.shapes[:, :2] = np.minimum(at_s, times + later_s)
+        for key, (age_s, job) in enumerate(sorted(running, key=lambda item: -item[0])):
+            same._add_running(key, at_s - age_s, job)
+        for key, (age_s, job) in enumerate(sorted(waiting, key=lambda item: -item[0])):
+            same._add_waiting(-1 - key, at_s - age_s, job)
+        ages_s = sorted((age_s for age_s, _ in (*waiting, *running)), reverse=True)
+        arrived = [at_s - age_s for age_s in ages_s if age_s < _LATELY_S]
+        same.tables = same.tables._replace(arrived=np.array([*arrived, 0.0]))
+        numbers[FIRST], numbers[LAST] = 0, len(arrived)
+        numbers[MOST] = max(numbers[MOST], numbers[BUSY])
         return same
 
+    def _row(self, job: JobArrival) -> tuple[float, float, float, int, int, int]:
+        procs, request_s = size_of(job.procs, job.request_s)
+        user, queue = _code(self._users, job.user), _code(self._queues, job.queue)
+        shape = self._shapes.get((procs, request_s), -1)
+        self._make_room(1)
+        return procs, request_s, self.expected_s(job), user, queue, shape
+
+    def _add_running(self, key: int, started_s: float, job: JobArrival) -> None:
+        procs, request_s, expected_s, user, queue, _ = self._row(job)
+        tables = self.tables
+        row = (procs, started_s, request_s, expected_s, user, queue, key)
+        tables.running[int(tables.numbers[RUNNING])] = row
+        tables.numbers[RUNNING] += 1
+        tables.numbers[BUSY] += procs
+        if queue >= 0:
+            own = tables.queues[queue]
+            own[1] = procs + np.nan_to_num(own[1])
+            own[2] = np.fmax(own[1], own[2])
+
+    def _add_waiting(self, key: int, submit_s: float, job: JobArrival) -> None:
+        procs, request_s, expected_s, user, queue, shape = self._row(job)
+        tables = self.tables
+        row = (submit_s, procs, request_s, expected_s, user, queue, shape, key)
+        tables.waiting[int(tables.numbers[WAITING])] = row
+        tables.numbers[WAITING] += 1
+
     def features(self, job: JobArrival, at_s: float, unix_start_s: float = 0.0) -> Floats:
-        """Return the numbers of :data:`FEATURES` for a job that would be submitted now; NaN if
-        unknown."""
-        while self.arrivals and self.arrivals[0] < at_s - _LATELY_S:
-            self.arrivals.popleft()
-        user = self.users.get(job.user) if job.user >= 0 else None
-        queue = self.queues.get(job.queue) if job.queue >= 0 else None
-        clock = at_s + unix_start_s
-        message = (
-            float(max(job.procs, 1)),
-            max(job.request_s, 1.0),
-            self.expected_s(job),
-            float(job.user),
-            float(job.queue),
-            (clock % _DAY_S) / 3600.0,
-            float(int(clock / _DAY_S) % 7),
-            user.last if user else math.nan,
-            user.mean if user else math.nan,
-            queue.mean if queue else math.nan,
-            float(len(self.arrivals)),
-            *self._recent_waits(job, at_s),
+        """Return the numbers of :data:`vgrads.qbets.queue_features.FEATURES` for a job that would
+        be submitted now; NaN if unknown."""
+        procs, request_s = size_of(job.procs, job.request_s)
+        question = (
+            procs,
+            request_s,
+            self._users.get(job.user, -1),
+            self._queues.get(job.queue, -1),
+            self._shapes.get((procs, request_s), -1),
         )
-        steps = _RECENT + (len(self.waiting.keys) + len(self.running.keys)) ** 2
-        past = (self.recent, self.started, self.most)
-        features = _features.after(steps)
-        return np.asarray(features(message, at_s, self.waiting.rows, self.running.rows, past))
-
-    def _recent_waits(self, job: JobArrival, at_s: float) -> tuple[float, float, float, float]:
-        """Return for identical jobs: time since the last submission and since the last start, the
-        last wait and the longest of ten."""
-        shape = self.shapes.get((max(job.procs, 1), max(job.request_s, 1.0)))
-        if shape is None:
-            return (math.nan,) * 4
-        came = math.log1p(at_s - shape.came_s)
-        if not shape.waits:
-            return came, math.nan, math.nan, math.nan
-        return came, math.log1p(at_s - shape.started_s), shape.waits[-1], max(shape.waits)
+        numbers, result = self.tables.numbers, np.empty(len(FEATURES))
+        steps = queue_tables.RECENT + int(numbers[WAITING] + numbers[RUNNING]) ** 2
+        write = features_of.after(steps)
+        own = self.tables._replace(like=self.tables.like.copy())  # a question changes nothing
+        write(own, at_s, at_s + unix_start_s, question, result)
+        return result
 
 
-@compiled
-def _features(
-    message: tuple[float, ...],
-    now: float,
-    waiting: Floats,
-    running: Floats,
-    past: tuple[Floats, int, float],
-) -> Floats:
-    procs, request, expected, user, queue, hour, weekday, last, mean, queue_mean = message[:10]
-    recent, started, most = past
-    result = np.full(len(FEATURES), np.nan)
-    product = procs * request
-    result[0], result[1], result[2] = math.log(procs), math.log(request), math.log(product)
-    result[3], result[4], result[5] = procs / most, hour, weekday
-    _of_waiting(result, message, now, waiting, most)
-    rest = np.empty((len(running), 3))
-    own, busy, left, likely_left = 0.0, 0.0, 0.0, 0.0
-    for n in range(len(running)):
-        rest[n, 0] = running[n, 0]
-        elapsed = now - running[n, 1]
-        rest[n, 1] = max(1.0, running[n, 2] - elapsed)
-        likely = running[n, 3] - elapsed
-        rest[n, 2] = likely if likely > 0 else 0.5 * rest[n, 1]  # it has run longer than expected
-        own += running[n, 0] if running[n, 4] == user else 0.0
-        busy += rest[n, 0]
-        left += rest[n, 0] * rest[n, 1]
-        likely_left += rest[n, 0] * rest[n, 2]
-    result[8] = own if user >= 0 else np.nan
-    result[17], result[18], result[19] = (
-        len(running),
-        1.0 - busy / most,
-        (most - busy - procs) / most,
-    )
-    result[20] = math.log1p(left / most)
-    result[21] = math.log1p(likely_left / most)
-    result[22] = math.log1p(room_at(rest, most, min(procs, most), 1))
-    result[23] = math.log1p(room_at(rest, most, min(procs, most), 2))
-    starts = start_estimates(waiting[:, 1:4], rest, most, (int(procs), request, expected))
-    for rule in range(4):
-        result[24 + rule] = math.log1p(starts[rule])
-    _of_recent(result, math.log(product), now, recent, started)
-    result[37], result[38], result[39], result[40] = last, mean, queue_mean, queue
-    result[43], result[46], result[47], result[48], result[49] = message[10:]
-    return result
+def _code(codes: dict[int, int], value: int) -> int:
+    """Return the row number of a user or queue; −1 if unknown."""
+    return codes.setdefault(value, len(codes)) if value >= 0 else -1
 
 
-@compiled
-def _of_waiting(
-    result: Floats, message: tuple[float, ...], now: float, waiting: Floats, most: float
-) -> None:
-    procs, request, _, user, queue = message[:5]
-    product = procs * request
-    own, own_work, wide, work, likely, smaller, short, narrow, same = (
-        0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0,
-        0,
-        0,
-    )
-    oldest, ages, as_small, like, equal, oldest_equal = 0.0, 0.0, 0.0, 0, 0, 0.0
-    for n in range(len(waiting)):
-        submit, width, requested, expected, owner, place = waiting[n]
-        age = now - submit
-        wide += width
-        work += width * requested
-        likely += width * expected
-        if width * requested <= product:
-            smaller += width * requested
-            as_small = max(as_small, age)
-        short += requested <= request
-        narrow += width <= procs
-        same += place == queue
-        if owner == user and user >= 0:
-            own += 1
-            own_work += width * requested
-        if width == procs and requested == request:
-            equal += 1
-            oldest_equal = max(oldest_equal, age)
-        oldest = max(oldest, age)
-        ages += age
-        like += age > 3600.0 and 0.5 * product <= width * requested <= 2.0 * product
-    result[6], result[7] = own, math.log1p(own_work / most)
-    result[9], result[10], result[11] = len(waiting), wide / most, math.log1p(work / most)
-    result[12], result[13] = math.log1p(likely / most), math.log1p(smaller / most)
-    result[14], result[15], result[16] = short, narrow, same
-    result[33], result[34] = math.log1p(oldest), math.log1p(ages / max(1, len(waiting)))
-    result[35], result[36] = math.log1p(as_small), like
-    result[44], result[45] = equal, math.log1p(oldest_equal)
-
-
-@compiled
-def _of_recent(
-    result: Floats, log_product: float, now: float, recent: Floats, started: int
-) -> None:
-    retained = min(started, len(recent))
-    if retained == 0:
-        return
-    ten, hundred, longest, weight, alike, worst, lately = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
-    for back in range(retained):
-        at, wait, size = recent[(started - 1 - back) % len(recent)]
-        ten += wait if back < 10 else 0.0
-        hundred += wait if back < 100 else 0.0
-        longest = max(longest, wait) if back < 30 else longest
-        near = math.exp(-(size - log_product) * (size - log_product))
-        weight += near
-        alike += near * wait
-        if abs(size - log_product) < 1.0:
-            worst = max(worst, wait)
-        lately += at > now - 3600.0
-    result[28], result[29], result[30] = (
-        ten / min(retained, 10),
-        hundred / min(retained, 100),
-        longest,
-    )
-    result[31] = alike / weight if weight > 1e-9 else np.nan
-    result[32] = worst
-    result[41] = math.log1p(now - recent[(started - 1) % len(recent), 0])
-    result[42] = lately
+def _codes(codes: dict[int, int], values: Ints) -> Ints:
+    """Return the row numbers of many, new ones in the order of their first appearance."""
+    distinct, firsts, places = np.unique(values, return_index=True, return_inverse=True)
+    for value in distinct[np.argsort(firsts)].tolist():
+        _code(codes, value)
+    return np.array([codes.get(value, -1) for value in distinct.tolist()], dtype=np.int64)[places]

@@ -7,28 +7,37 @@ The interface of :class:`vgrads.qbets.forecast.QueueForecast`, which is its floo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.qbets.blend import blended
-from vgrads.qbets.conditional import ConditionalModel
-from vgrads.qbets.conformal import HIGHEST
+from vgrads.qbets.conditional import ConditionalModel, mean_knots
+from vgrads.qbets.conformal import HIGHEST, Calibration
+from vgrads.qbets.correction_pass import MethodChoice, choose_method, marks_from, waiting_alike
 from vgrads.qbets.downtime import Downtime
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
-from vgrads.qbets.queue_state import TimedArrival
+from vgrads.qbets.queue_state import QueueState, TimedArrival
 from vgrads.qbets.replay import learn_state
-from vgrads.qbets.state_predictor import MethodChoice, StatePredictor
+from vgrads.qbets.state_predictor import StatePredictor
+from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-12  # of a share of scores
 _HIGHEST_LEVEL = float(-np.expm1(-HIGHEST))
+
+
+class JobClass(NamedTuple):
+    """Classes of a job for the correction: the number of its group, and its marks."""
+
+    group: int
+    marks: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +73,21 @@ class LevelCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class StateForecast:
-    """A queue at one instant. ``predictor`` is not updated any more; ``past`` holds the quantiles
-    of past waits in each cluster, ``asker`` is the user whose jobs are in question, ``age_s`` is
-    the time since that instant: the older the state, the more weight past waits have."""
+    """A queue at one instant. ``past`` holds the quantiles of past waits in each cluster, ``asker``
+    is the user and the queue of the jobs in question, ``age_s`` is the time since that instant: the
+    older the state, the more weight past waits have."""
 
     floor: QueueForecast
-    predictor: StatePredictor
-    model: ConditionalModel
+    settings: Settings
+    state: QueueState
+    models: tuple[ConditionalModel, ...]
+    calibration: Calibration
+    judged: int
     at_s: float
+    unix_start_s: float
     past: tuple[Floats | None, ...]
     asker: JobArrival = NOBODY
     age_s: float = 0.0
-
-    @property
-    def settings(self) -> Settings:
-        return self.predictor.settings
 
     @property
     def since_s(self) -> float:
@@ -101,14 +110,18 @@ class StateForecast:
         """Return the features of a job of the user, with ``ahead`` more like it waiting."""
         procs, walltime_s = self.settings.shape(procs, walltime_s)
         job = replace(self.asker, procs=procs, request_s=walltime_s)
-        return self.predictor.features(job, self.at_s, ahead)
+        state = self.state.with_waiting(job, self.at_s, ahead) if ahead else self.state
+        return state.features(self.settings.as_question(job), self.at_s, self.unix_start_s)
 
-    def burst(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
-        """Return the number of the correction group of the user's next job."""
+    def job_class(self, procs: int, walltime_s: float, ahead: int = 0) -> JobClass:
+        """Return the classes by which the level of the user's next job is corrected."""
         shape = (procs, walltime_s)
-        if shape not in self._waiting_alike:
-            self._waiting_alike[shape] = self.predictor.waiting_alike(self.features(*shape))
-        return self.predictor.calibration.group_of(self._waiting_alike[shape] + ahead)
+        if shape not in self._classes:
+            features = self.features(*shape)
+            alike = float(waiting_alike(features, self.settings.knows_user))
+            self._classes[shape] = alike, marks_from(features)
+        alike, marks = self._classes[shape]
+        return JobClass(Calibration.group_of(alike + ahead), marks)
 
     def knots(
         self, procs: int, walltime_s: float, ahead: int = 0, submit_in_s: float = 0.0
@@ -129,19 +142,22 @@ class StateForecast:
     ) -> Floats:
         """Return the same for a queue in another state."""
         past = self.past[self.floor.group(*shape)]
-        return blended(self.model.knots(features)[0], past, self.age_s + submit_in_s)
+        rows = features.astype(np.float32).astype(np.float64)[None]  # as they are learned
+        return blended(mean_knots(self.models, rows)[0], past, self.age_s + submit_in_s)
 
     def choice(self, group: int = 0) -> MethodChoice:
         """Return the method for a group of jobs, and the reason."""
-        return self.predictor.choose(group, bool(len(self.floor.waits_s[0])))
+        existing = bool(len(self.floor.waits_s[0]))
+        knows_user = self.settings.knows_user
+        return choose_method(self.calibration, self.judged, group, existing, knows_user)
 
     def curve(self, procs: int, walltime_s: float, ahead: int = 0) -> LevelCurve:
         """Return the observed levels of similar jobs; from the beginning of the tail up to the
         tracked quantile, the correction of that quantile is applied increasingly."""
-        return self._curves[self.burst(procs, walltime_s, ahead)]
+        return self._curve(self.job_class(procs, walltime_s, ahead))
 
     @cached_property
-    def _waiting_alike(self) -> dict[tuple[int, float], float]:
+    def _classes(self) -> dict[tuple[int, float], tuple[float, tuple[int, ...]]]:
         return {}
 
     @cached_property
@@ -149,17 +165,16 @@ class StateForecast:
         return {}
 
     @cached_property
-    def _curves(self) -> tuple[LevelCurve, ...]:
-        """Curves of all groups; more own waiting jobs never raise a probability."""
-        calibration, level_curves = self.predictor.calibration, list[LevelCurve]()
-        for group in range(len(calibration.groups)):
-            requested = calibration.issue(group).score
-            level_curves.append(
-                LevelCurve(
-                    scores=anchored(calibration.scores(group), calibration.quantile, requested)
-                )
-            )
-        return tuple(level_curves)
+    def _curves(self) -> dict[JobClass, LevelCurve]:
+        return {}
+
+    def _curve(self, job: JobClass) -> LevelCurve:
+        if job not in self._curves:
+            calibration = self.calibration
+            requested = calibration.issue(job.group, job.marks).score
+            scores = anchored(calibration.scores(job.group), calibration.quantile, requested)
+            self._curves[job] = LevelCurve(scores=scores)
+        return self._curves[job]
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """Return the basis of a forecast: scores, or the waits of QBETS if that is the method."""
@@ -173,11 +188,11 @@ class StateForecast:
         """Return GETBOUND for many probabilities at once; NaN if history is too short. The result
         has the same shape."""
         levels = np.asarray(probabilities, dtype=np.float64)
-        group = self.burst(procs, walltime_s)
-        whose = self.choice(group).whose
+        job = self.job_class(procs, walltime_s)
+        whose = self.choice(job.group).whose
         if whose == "qbets":
             return self.floor.bounds(procs, walltime_s, levels, confidence)
-        knots, curve = self.knots(procs, walltime_s), self._curves[group]
+        knots, curve = self.knots(procs, walltime_s), self._curve(job)
         scores = [curve.score(float(level)) for level in levels.ravel()]
         result = wait_at(knots, np.array(scores).reshape(levels.shape))
         if whose != "both":
@@ -192,7 +207,7 @@ class StateForecast:
         """Return the wait that is not exceeded with this probability, with its ``method``: for the
         larger of both, ``qbets`` if that was the larger."""
         value = float(self.bounds(procs, walltime_s, probability, confidence))
-        if self.choice(self.burst(procs, walltime_s)).whose != "state":
+        if self.choice(self.job_class(procs, walltime_s).group).whose != "state":
             floor = self.floor.bound(procs, walltime_s, probability, confidence)
             if self.method == "qbets" or value == floor.bound_s:
                 return floor
@@ -219,13 +234,14 @@ class StateForecast:
         """Return the probability of waiting at most ``within_s`` from ``submit_in_s`` on; same
         shape. The inverse of the bounds."""
         times = np.asarray(within_s, dtype=np.float64)
-        first, last = (self.burst(procs, walltime_s, n) for n in (0, ahead))
-        whose = self.choice(last).whose
+        first, last = (self.job_class(procs, walltime_s, n) for n in (0, ahead))
+        whose = self.choice(last.group).whose
         if whose == "qbets":
             return self.floor.probability(procs, walltime_s, times, confidence, ahead)
         knots = self.knots(procs, walltime_s, ahead, submit_in_s)
-        groups = self._curves[first : last + 1]  # the lowest probability of all
-        result: Floats = np.min([curve.probability(knots, times) for curve in groups], axis=0)
+        groups = range(first.group, last.group + 1)  # the lowest probability of all
+        curves = [self._curve(first._replace(group=group)) for group in groups]
+        result: Floats = np.min([curve.probability(knots, times) for curve in curves], axis=0)
         if whose != "both":
             return result
         floor = self.floor.probability(procs, walltime_s, times, confidence, ahead)
@@ -244,9 +260,8 @@ class StateForecast:
         self, waiting: Sequence[TimedArrival], running: Sequence[TimedArrival], at_s: float
     ) -> StateForecast:
         """Return the same for the queue as its site reports it at a later instant."""
-        predictor = copy(self.predictor)
-        predictor.state = predictor.state.with_queue(waiting, running, at_s)
-        return replace(self, predictor=predictor, at_s=at_s, age_s=0.0)
+        state = self.state.with_queue(waiting, running, at_s)
+        return replace(self, state=state, at_s=at_s, age_s=0.0)
 
 
 def anchored(scores: Floats, quantile: float, requested: float) -> Floats:
@@ -268,15 +283,20 @@ def freeze_state(
 ) -> StateForecast | QueueForecast:
     """Freeze the current knowledge of a predictor, separately: the predictor may be updated
     further. ``first_s``: beginning of its history."""
-    floor = freeze(predictor.floor, first_s, asker)
-    if predictor.model is None:
+    floor = freeze(predictor.floor, first_s).for_user(asker.user)
+    if not predictor.models:
         return floor
+    correction = predictor.correction
     return StateForecast(
         floor=floor,
-        predictor=predictor.frozen(),
-        model=predictor.model,
+        settings=predictor.settings,
+        state=predictor.state.separate(),
+        models=tuple(predictor.models),
+        calibration=correction.calibration.frozen(),
+        judged=correction.judged,
         at_s=at_s,
-        past=predictor.past.every(predictor.floor),
+        unix_start_s=predictor.unix_start_s,
+        past=predictor.past.every(predictor.floor, predictor.count),
         asker=asker,
     )
 
@@ -295,19 +315,37 @@ def aged(forecast: AnyForecast, by_s: float) -> AnyForecast:
     )
 
 
+def for_user(forecast: AnyForecast, user: int) -> AnyForecast:
+    """Return the forecast for questions of a user of its log, by number."""
+    if not isinstance(forecast, StateForecast):
+        return forecast.for_user(user)
+    asker = replace(forecast.asker, user=user)
+    return replace(forecast, asker=asker, floor=forecast.floor.for_user(user))
+
+
 def make_forecast(
-    log: JobLog, at_s: float, settings: Settings, asker: JobArrival = NOBODY
+    log: JobLog, at_s: float, settings: Settings, queue: LogQueue = None
 ) -> AnyForecast:
-    """Return the forecast at ``at_s``, by the method of the settings."""
-    learn_it = forecast_state if settings.looks_at_state else forecast
-    return learn_it(log, at_s, settings, asker)
+    """Return the forecast at ``at_s`` for jobs of a queue of the log, by the method of the
+    settings.
+
+    The state is that of the whole machine, whose queues share it; past waits alone, the answer
+    while there is too little to learn from, are those of the queue.
+    """
+    if settings.looks_at_state:
+        asker = JobArrival(queue=log.largest_queue(queue))
+        named = replace(settings, knows_queue=settings.knows_queue and asker.queue >= 0)
+        result = forecast_state(log, at_s, named, asker)
+        if queue is None or isinstance(result, StateForecast):
+            return result
+        settings = replace(settings, method="qbets")
+    return forecast(log.only_queue(queue), at_s, settings)
 
 
 def forecast_state(
     log: JobLog, at_s: float, settings: Settings, asker: JobArrival = NOBODY
 ) -> AnyForecast:
-    """Return the forecast at ``at_s``; QBETS's forecast if there is too little to learn from."""
+    """Return the forecast at ``at_s`` from the state of the queue; QBETS's forecast if there is
+    too little to learn from."""
     predictor = learn_state(log, settings, at_s)
-    if predictor is None or predictor.model is None:
-        return forecast(log, at_s, replace(settings, method="qbets"), asker)
-    return freeze_state(predictor, at_s, float(log.submit_s[0]), asker)
+    return freeze_state(predictor, at_s, float(log.submit_s[0]) if len(log) else 0.0, asker)

@@ -3,143 +3,245 @@ as fallback.
 
 A job's features at submission are the input of a conditional model, its quantiles are blended with
 those of past waits (:mod:`vgrads.qbets.blend`), and the level to use of the blend is corrected by
-outcomes (:mod:`vgrads.qbets.conformal`). QBETS' own bound is issued instead while there is no
+outcomes (:mod:`vgrads.qbets.correction_pass`). QBETS' own bound is issued instead while there is no
 model, or too few bounds were judged; and the larger of both while misses accumulate, and for jobs
 of long bursts, which are one observation regardless of their number.
 
-The caller starts learning (:meth:`StatePredictor.train`) when ``due``: it takes a second and should
-not delay answers.
+Everything learned depends on *anchors*, which are numbers of submissions: a model is learned at
+each, the mean of the newest two answers, and the correction starts again two anchors back; so does
+QBETS, at anchors of its own. So a single question, which learns nothing before that, gets the
+answer of a replay of the whole history.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
-import random
 from collections import Counter
-from collections.abc import Callable
-from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vgrads.qbets.blend import PastKnots, blended
-from vgrads.qbets.conditional import LEAST, LEVELS, ConditionalModel, fit
-from vgrads.qbets.conformal import BURSTS, Calibration, Issued
+from vgrads.kernel.arrays import Floats
+from vgrads.qbets.blend import REFRESH, PastKnots, blended
+from vgrads.qbets.conditional import LEAST, ConditionalModel, fit, mean_knots
+from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows
 from vgrads.qbets.downtime import DowntimeWatch
-from vgrads.qbets.knots import score_among, wait_at
+from vgrads.qbets.events import (
+    QueueEvents,
+    arrivals_of,
+    queue_events,
+    settings_for_log,
+    users_of,
+)
 from vgrads.qbets.predictor import JobArrival, QueuePredictor, Settings
-from vgrads.qbets.queue_state import FEATURES, QueueState
+from vgrads.qbets.queue_features import FEATURES, LIKE_S
+from vgrads.qbets.queue_state import QueueState
+from vgrads.qbets.queue_tables import LEAVE, SUBMIT, JobColumns
+from vgrads.traces.records import JobLog
 
-Floats = NDArray[np.float64]
-WINDOW = 20_000
+WINDOW = 10_000
 """Newest submissions from which a model is learned."""
-_FIRST = 500  # submissions before the first model
-_JUDGED = 200  # judged bounds before the model is used
-_SURE = LEVELS.index(0.95)  # a waiting job counts as long beyond this raw quantile
-_OWN, _SAME = FEATURES.index("own jobs waiting"), FEATURES.index("same waiting")
+MODELS = 2
+"""Newest models whose mean answers."""
+BACK = 2
+"""Anchors between the start of a correction and the jobs that it answers."""
+FLOOR_STEP = 16_384
+"""Submissions between anchors of QBETS."""
+_LATE = 0.95  # share of a window's waits beyond which a waiting job counts as late
+_FIRST, _LEAST_STEP, _MOST_STEP, _STEP = 500, 250, 4000, 0.2
 
 
-def rolling(count: int) -> int:
-    """Schedule training often at first, then less, at last every 2,000 submissions."""
-    least = _FIRST if count == 0 else 250 if count <= 5000 else 1000
-    return count + int(np.clip(0.1 * count, least, 2000))
-
-
-class TrainingRows:
-    """Features and outcomes of the newest submissions, in order."""
-
-    def __init__(self, window: int = WINDOW) -> None:
-        self.features = np.empty((2 * window, len(FEATURES)), dtype=np.float32)
-        self.submit_s, self.wait_s, self.raw_bound_s = (
-            np.full(2 * window, np.nan) for _ in range(3)
-        )
-        self.first, self.count = 0, 0  # number of the first stored row; total number
-
-    def add(self, features: Floats, at_s: float, raw_bound_s: float) -> int:
-        """Add a submission and return its number; ``raw_bound_s`` is the model's raw bound, NaN
-        without a model."""
-        if self.count - self.first == 2 * WINDOW:
-            for column in (self.features, self.submit_s, self.wait_s, self.raw_bound_s):
-                column[:WINDOW] = column[WINDOW:]
-            self.first += WINDOW
-        spot = self.count - self.first
-        self.features[spot], self.submit_s[spot] = features, at_s
-        self.wait_s[spot], self.raw_bound_s[spot] = np.nan, raw_bound_s
-        self.count += 1
-        return self.count - 1
-
-    def settle(self, number: int, wait_s: float) -> None:
-        """Record a start after this wait (−1: the job was cancelled)."""
-        if number >= self.first:
-            self.wait_s[number - self.first] = wait_s
-
-    def resolved(self, now_s: float) -> tuple[Floats, Floats]:
-        """Return features and waits of the newest rows to learn from.
-
-        Jobs that still wait count, with their age, once they have exceeded the model's confident
-        bound: without them the model would learn that no job waits long.
-        """
-        size = self.count - self.first
-        part = slice(max(0, size - WINDOW), size)
-        wait_s, age_s = self.wait_s[part], now_s - self.submit_s[part]
-        late = np.isnan(wait_s) & (age_s > self.raw_bound_s[part])
-        use = (wait_s >= 0) | late
-        return self.features[part][use], np.where(late, age_s, wait_s)[use]
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A waiting job: its row, the model's quantiles, the issued and judged bounds."""
-
-    submit_s: float
-    number: int
-    group: int
-    floor_s: float | None
-    knots: Floats | None = None
-    issued: Issued | None = None
-    judged_s: float = 0.0
-    judged: bool = False
+def anchors_of(count: int) -> list[int]:
+    """Return the numbers of submissions, up to this one, at which models are learned: often at
+    first, at last every 4,000."""
+    result, anchor = [], _FIRST
+    while anchor <= count:
+        result.append(anchor)
+        anchor += int(np.clip(_STEP * anchor, _LEAST_STEP, _MOST_STEP))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
-class MethodChoice:
-    """Method of the bounds, ``state``, ``qbets`` or the larger of ``both``, and the reason."""
+class Required:
+    """First submissions that are needed for questions at an instant: to have past waits, a model, a
+    correction, features."""
 
-    whose: str
-    why: str
+    floor: int = 0
+    model: int = 0
+    corrected: int = 0
+    features: int = 0
+
+
+def floor_start(row: int) -> int:
+    """Return the first submission that QBETS has learned from when it answers this one."""
+    return max(0, (row // FLOOR_STEP - BACK) * FLOOR_STEP)
+
+
+def required_for(count: int) -> Required:
+    """Return what questions after ``count`` submissions need."""
+    anchors = anchors_of(count)
+    corrected = anchors[max(0, len(anchors) - 1 - BACK)] if anchors else 0
+    model = anchors[max(0, len(anchors) - BACK - MODELS)] if anchors else 0
+    return Required(
+        floor=floor_start(corrected),
+        model=model,
+        corrected=corrected,
+        features=max(0, model - WINDOW),
+    )
 
 
 class StatePredictor:
-    """Interface of :class:`vgrads.qbets.predictor.QueuePredictor`, also updated with ends of
-    jobs."""
+    """Replays a history, and answers as of any instant of it."""
 
-    follows_ends = True
-
-    def __init__(
-        self,
-        settings: Settings,
-        unix_start_s: float = 0.0,
-        awake_s: float = -math.inf,
-        schedule: Callable[[int], int] = rolling,
-    ) -> None:
-        """Before ``awake_s`` only QBETS learns and no forecast is made; ``schedule`` returns, for
-        the number of submissions so far, the number at which the next model is due."""
-        self.settings, self.awake_s, self._schedule = settings, awake_s, schedule
-        self.floor = QueuePredictor(replace(settings, method="qbets"))
-        self.state = QueueState()
-        self.rows = TrainingRows()
-        self.calibration = Calibration(settings.quantile)
-        self.model: ConditionalModel | None = None
-        self.judged = 0
-        self.next_training = schedule(0)
+    def __init__(self, log: JobLog, settings: Settings, only_at_s: float | None = None) -> None:
+        """``only_at_s``: the only instant of questions; what these do not need is not learned."""
+        self.settings = settings_for_log(settings, log)
+        self.unix_start_s = log.unix_start_s
+        self.state, self.past = QueueState(), PastKnots()
+        self.models: list[ConditionalModel] = []
         self.answered: Counter[str] = Counter()
-        self._unix_start_s = unix_start_s
-        self.past = PastKnots()
-        self._draws = random.Random(0)
-        self._waiting: dict[int, _Waiting] = {}
-        self._expiries: list[tuple[float, int]] = []
+        self.issued = np.full(len(log), np.nan)
+        self.count = 0  # submissions so far
+        self._log = log
+        self._columns = _columns(self.state, log, self.settings)
+        self._events, self._place = queue_events(log, ends=True), 0
+        self._started = log.started.tolist()
+        self._submissions = np.flatnonzero(self._events.kinds == SUBMIT)
+        last = len(log)
+        if only_at_s is not None:
+            last = int(np.searchsorted(log.submit_s, only_at_s, side="right"))
+        self._needs = Required() if only_at_s is None else required_for(last)
+        self._floor_first = floor_start(self._needs.corrected)
+        self._floor_next = (self._needs.corrected // FLOOR_STEP + 1) * FLOOR_STEP
+        self._arrivals = arrivals_of(log, self.settings, self._floor_first)
+        self._first_arrival = self._floor_first
+        self.floor = self._new_floor()
+        self._anchors = anchors_of(last)
+        self._trained = 0  # anchors passed
+        self._features = np.empty((last - self._needs.features, len(FEATURES)), np.float32)
+        self._rows = SubmittedRows(self._needs.corrected, log, last)
+        self.correction = self._pass_from(self._needs.corrected)
+
+    def _new_floor(self) -> QueuePredictor:
+        return QueuePredictor(replace(self.settings, method="qbets"))
+
+    def _pass_from(self, row: int) -> CorrectionPass:
+        place = int(self._submissions[row]) if row < len(self._submissions) else 0
+        return CorrectionPass(self._rows, row, place, self.settings)
+
+    def to(self, until_s: float = np.inf) -> None:
+        """Replay everything up to and including an instant."""
+        last = int(np.searchsorted(self._events.times, until_s, side="right"))
+        if last > self._place:
+            self._replay(last)
+        if np.isfinite(until_s):
+            self.floor.advance(max(until_s, self.floor.now_s))
+            self.correction.advance(self.floor.now_s)
+
+    def _replay(self, last: int) -> None:
+        """Replay events up to this place: past waits, states, models, and their correction."""
+        part = self._events.part(self._place, last)
+        first, start, self._place = self.count, self._place, last
+        self.count += int((part.kinds == SUBMIT).sum())
+        while self._floor_next < self.count:
+            place = int(self._submissions[self._floor_next])
+            self._follow(start, place, first)
+            start, first_row = place, self._floor_next
+            self._floor_first, self._floor_next = floor_start(first_row), first_row + FLOOR_STEP
+            if self._floor_first > self._needs.floor:
+                self.floor = self._new_floor()
+                self._follow(int(self._submissions[self._floor_first]), place, first_row)
+        self._follow(start, last, first)
+        self._look(part, first)
+        while self._trained < len(self._anchors) and self._anchors[self._trained] <= self.count:
+            anchor = self._anchors[self._trained]
+            place = int(self._submissions[anchor - 1]) + 1
+            self._answer(first, anchor, place)
+            first = max(first, anchor)
+            self._learn(anchor, place)
+        self._answer(first, self.count, last)
+
+    def _follow(self, first: int, last: int, from_row: int) -> None:
+        """Update past waits with the events of these places; record bounds of submissions from this
+        one on."""
+        part, floor, needs = self._events.part(first, last), self.floor, self._needs
+        past_from = max(from_row, needs.corrected // REFRESH * REFRESH)
+        for at_s, kind, row in zip(*(column.tolist() for column in part), strict=True):
+            if row < self._floor_first:
+                continue
+            if kind == SUBMIT:
+                arrival = self._arrivals[row - self._first_arrival]
+                if row >= past_from:
+                    self._look_back(row, arrival)
+                bound_s = floor.submit(row, at_s, arrival)
+                if bound_s is not None and row >= from_row:
+                    self._rows.floor_s[row] = self.issued[row] = bound_s
+            elif kind == LEAVE and self._started[row]:
+                floor.start(row, at_s)
+            elif kind == LEAVE:
+                floor.withdraw(row, at_s)
+
+    def _look_back(self, row: int, arrival: JobArrival) -> None:
+        """Store the quantiles of past waits for a submission."""
+        floor, corrected = self.floor, self._needs.corrected
+        past = self.past.of(floor, floor.bin_for(self.settings.as_question(arrival)), row)
+        if past is not None and row >= corrected:
+            self._rows.past[row - corrected] = past
+
+    def _look(self, part: QueueEvents, first: int) -> None:
+        """Update the state, and store the features of new submissions."""
+        start = max(first, self._needs.features)
+        awake = start
+        if first < start < self.count:  # from the first of a minute on, as in a longer replay
+            minute_s = self._log.submit_s[start] // LIKE_S * LIKE_S
+            awake = max(first, int(np.searchsorted(self._log.submit_s, minute_s)))
+        named = (self.settings.knows_user, self.settings.knows_queue)
+        how = (awake, self.unix_start_s, *named)
+        rows = max(0, self.count - awake)
+        features = self.state.replay(part, self._columns, self._log.started, how, rows)
+        shift = self._needs.features
+        self._features[start - shift : self.count - shift] = features[start - awake :]
+
+    def _learn(self, anchor: int, place: int) -> None:
+        """Learn a model after so many submissions, and start the correction again from an earlier
+        anchor."""
+        number = self._trained
+        self._trained += 1
+        if anchor < self._needs.model:
+            return
+        self._train(anchor)
+        start = self._anchors[max(0, number - BACK)]
+        if start > self.correction.first:
+            self.correction = self._pass_from(start)
+            self.correction.to(self._events, place, np.empty(len(self._log)))
+
+    def _train(self, anchor: int) -> None:
+        """Learn a model from what was known right after so many submissions."""
+        log, shift = self._log, self._needs.features
+        now_s = float(log.submit_s[anchor - 1])
+        part = slice(max(shift, anchor - WINDOW), anchor)
+        existing = log.start_s[part] < now_s  # a start in the same second is not known yet
+        age_s = now_s - log.submit_s[part]
+        started = existing & log.started[part]
+        if int(started.sum()) >= LEAST:
+            # without those that wait for very long it would learn that no job waits long
+            late = ~existing & (age_s > np.quantile(log.wait_s[part][started], _LATE))
+            use = started | late
+            features = self._features[part.start - shift : part.stop - shift][use]
+            waits_s = np.where(late, age_s, log.wait_s[part])[use]
+            model = fit(features.astype(np.float64), waits_s)
+            self.models = [*self.models, model][-MODELS:]
+
+    def _answer(self, first: int, count: int, place: int) -> None:
+        """Predict, issue and judge the bounds of submissions up to this number and place."""
+        start = max(first, self._needs.corrected)
+        if self.models and start < count:
+            shift = self._needs.features
+            features = self._features[start - shift : count - shift].astype(np.float64)
+            shift = self._needs.corrected
+            past = self._rows.past[start - shift : count - shift]
+            knots = blended(mean_knots(self.models, features), past)
+            self._rows.describe(start, knots, features, self.settings.knows_user)
+        self.answered.update(self.correction.to(self._events, place, self.issued))
 
     # questions
 
@@ -147,139 +249,7 @@ class StatePredictor:
         """Return the state of the queue for this job, with ``ahead`` more like it already
         waiting."""
         state = self.state.with_waiting(arrival, at_s, ahead) if ahead else self.state
-        return state.features(arrival, at_s, self._unix_start_s)
-
-    def waiting_alike(self, features: Floats) -> float:
-        """Return the number that groups jobs for the correction: waiting jobs of the user, or if no
-        user is known, identical waiting jobs, which in a burst are mostly one user's."""
-        return float(features[_OWN if self.settings.knows_user else _SAME])
-
-    def choose(self, group: int, floor: bool) -> MethodChoice:
-        """Choose the method for jobs of a group; ``floor``: QBETS has enough history for a
-        bound."""
-        if self.model is None:
-            return MethodChoice("qbets", "no model of the queue state has been learned yet")
-        if not floor:
-            return MethodChoice("state", "QBETS has too little history")
-        if self.judged < _JUDGED:
-            return MethodChoice(
-                "qbets", f"{_JUDGED} judged bounds are needed, {self.judged} are known"
-            )
-        if group == len(BURSTS):
-            whose = "of the user's own jobs" if self.settings.knows_user else "jobs exactly alike"
-            return MethodChoice("both", f"{BURSTS[-1]} or more {whose} wait")
-        if self.calibration.alarmed(group):
-            return MethodChoice("both", "too many bounds were missed")
-        return MethodChoice(
-            "state", "the state of the queue and past waits, with the outcome of earlier bounds"
-        )
-
-    # what happens
-
-    def submit(self, job: int, at_s: float, arrival: JobArrival) -> float | None:
-        """Record a submission and return the bound on its wait, None while history is too short."""
-        self.advance(at_s)
-        if at_s < self.awake_s:
-            self.state.submit(job, at_s, arrival)
-            return self.floor.submit(job, at_s, arrival)
-        job_arrival = self.settings.as_question(arrival)
-        past = (
-            None
-            if self.model is None
-            else self.past.of(self.floor, self.floor.bin_for(job_arrival))
-        )
-        floor_s = self.floor.submit(job, at_s, arrival)
-        features = self.features(job_arrival, at_s)
-        self.state.submit(job, at_s, arrival)
-        knots = None if self.model is None else blended(self.model.knots(features)[0], past)
-        raw_bound_s = np.nan if knots is None else float(knots[_SURE]) ** 3
-        number = self.rows.add(features, at_s, raw_bound_s)
-        group = self.calibration.group_of(self.waiting_alike(features))
-        waiting = _Waiting(at_s, number, group, floor_s, knots)
-        self._waiting[job] = waiting
-        choice = self.choose(group, floor_s is not None)
-        self.answered[choice.whose] += 1
-        return floor_s if knots is None else self._issue(job, waiting, knots, choice)
-
-    def _issue(
-        self, job: int, waiting: _Waiting, knots: Floats, choice: MethodChoice
-    ) -> float | None:
-        """Return the bound, and record the one to be judged: the same, but the state's own if QBETS
-        is used."""
-        waiting.issued = self.calibration.issue(waiting.group)
-        state_s = waiting.judged_s = float(wait_at(knots, waiting.issued.score))
-        if choice.whose == "both" and waiting.floor_s is not None:
-            waiting.judged_s = max(state_s, waiting.floor_s)
-        heapq.heappush(self._expiries, (waiting.submit_s + waiting.judged_s, job))
-        return waiting.floor_s if choice.whose == "qbets" else waiting.judged_s
-
-    def start(self, job: int, at_s: float) -> None:
-        """Record the start of a job and learn its wait."""
-        self.advance(at_s)
-        self.floor.start(job, at_s)
-        self.state.start(job, at_s)
-        waiting = self._waiting.pop(job, None)
-        if waiting is None:
-            return
-        wait_s = at_s - waiting.submit_s
-        self.rows.settle(waiting.number, wait_s)
-        if waiting.knots is None or waiting.issued is None:
-            return
-        if not waiting.judged:
-            self._judge(waiting, waiting.issued, wait_s > waiting.judged_s)
-        score = score_among(waiting.knots, wait_s, self._draws.random())
-        self.calibration.learn(waiting.group, waiting.issued, score)
-
-    def withdraw(self, job: int, at_s: float) -> None:
-        """Record that a job leaves the queue without a start."""
-        self.advance(at_s)
-        self.floor.withdraw(job, at_s)
-        self.state.withdraw(job)
-        if job in self._waiting:
-            self.rows.settle(self._waiting.pop(job).number, -1.0)
-
-    def end(self, job: int, at_s: float) -> None:
-        """Record the end of a running job."""
-        self.advance(at_s)
-        self.state.end(job, at_s)
-
-    def advance(self, at_s: float) -> None:
-        """Advance the time; jobs that have now waited longer than their bound are misses."""
-        self.floor.advance(at_s)
-        while self._expiries and self._expiries[0][0] < at_s:
-            _, job = heapq.heappop(self._expiries)
-            waiting = self._waiting.get(job)
-            if waiting is not None and waiting.issued is not None and not waiting.judged:
-                self._judge(waiting, waiting.issued, True)
-
-    def _judge(self, waiting: _Waiting, issued: Issued, missed: bool) -> None:
-        waiting.judged = True
-        self.judged += 1
-        self.calibration.judge(waiting.group, issued, missed)
-
-    def frozen(self) -> StatePredictor:
-        """Return the same knowledge for forecasts only, without training data."""
-        same = copy(self)
-        same.state, same.calibration = deepcopy(self.state), deepcopy(self.calibration)
-        same.rows, same._waiting, same._expiries = TrainingRows(0), {}, []
-        same.floor, same.past = QueuePredictor(self.floor.settings), PastKnots()
-        return same
-
-    # learning
-
-    @property
-    def due(self) -> bool:
-        """True if enough has happened since the last model for a new one."""
-        return self.rows.count >= self.next_training
-
-    def train(self) -> None:
-        """Learn a new model from the current data."""
-        self.next_training = self._schedule(self.rows.count)
-        features, waits_s = self.rows.resolved(self.now_s)
-        if len(waits_s) >= LEAST:
-            self.model = fit(features, waits_s)
-
-    # results for a backtest
+        return state.features(arrival, at_s, self.unix_start_s)
 
     @property
     def now_s(self) -> float:
@@ -298,10 +268,17 @@ class StatePredictor:
         return self.floor.downtime
 
     def check(self) -> None:
-        """Check that both predictors have the same waiting jobs, and are consistent."""
+        """Check that all parts have the same waiting jobs, and are consistent."""
         self.floor.check()
-        self.calibration.check()
-        if set(self.state.waiting.keys) != set(self.floor.waiting):
+        self.correction.check(set(self.floor.waiting))
+        if set(self.state.waiting) != set(self.floor.waiting):
             raise AssertionError("state and floor know different jobs")
-        if not set(self._waiting) <= set(self.floor.waiting):
-            raise AssertionError("jobs are judged that do not wait any more")
+
+
+def _columns(state: QueueState, log: JobLog, settings: Settings) -> JobColumns:
+    """Return the jobs of a log as the state counts them."""
+    procs = log.procs if settings.procs is None else np.full(len(log), settings.procs)
+    fixed_s = settings.request_s
+    request_s = log.request_s if fixed_s is None else np.full(len(log), fixed_s)
+    sizes = (procs.astype(np.float64), request_s.astype(np.float64))
+    return state.columns(sizes, users_of(log), log.queue)

@@ -12,7 +12,9 @@ from tests.conftest import DATA
 from vgrads.kernel.compiled import Compiled, compiled
 from vgrads.qbets.boosting import Growth, _walk_trees, grow
 from vgrads.qbets.predictor import JobArrival
-from vgrads.qbets.queue_state import QueueState, _features
+from vgrads.qbets.queue_features import FEATURES, features_of
+from vgrads.qbets.queue_state import QueueState
+from vgrads.qbets.queue_tables import copied
 
 _FEW = st.sampled_from([1.0, 60.0, 3600.0, 7199.5, 86400.25])  # so that many are equal
 _JOB = st.builds(JobArrival, st.integers(1, 12), _FEW, st.integers(-1, 3), st.integers(-1, 2))
@@ -29,26 +31,14 @@ def test_a_state_has_the_same_numbers_plain_and_compiled(jobs, ours, later_s):
             state.start(key, now_s)
         if outcome == 2 and key % 3 == 0:
             state.end(key, now_s + elapsed_s / 7)
-    message = (
-        float(ours.procs),
-        ours.request_s,
-        state.expected_s(ours),
-        float(ours.user),
-        float(ours.queue),
-        3.5,
-        2.0,
-        1.25,
-        np.nan,
-        0.5,
-        7.0,
-        1.5,
-        2.5,
-        np.nan,
-        3.5,
-    )
-    tables = state.waiting.rows, state.running.rows
-    holders = (message, now_s + later_s, *tables, (state.recent, state.started, state.most))
-    assert np.array_equal(_features.plain(*holders), _features.fast(*holders), equal_nan=True)
+    question = (float(ours.procs), ours.request_s, *(int(n) for n in (ours.user, ours.queue)), 0)
+    question = tuple(min(n, 0) if k in (2, 3) else n for k, n in enumerate(question))
+    answers = []
+    for form in (features_of.plain, features_of.fast):
+        result = np.empty(len(FEATURES))
+        form(copied(state.tables), now_s + later_s, 3.5 * now_s + later_s, question, result)
+        answers.append(result)
+    assert np.array_equal(*answers, equal_nan=True)
 
 
 def test_trees_say_the_same_plain_and_compiled():

@@ -70,7 +70,7 @@ def frozen(alarmed: bool, atoms: bool) -> StateForecast:
     at_s = float(log.submit_s[2500])
     predictor = make_predictor(replace(AS_QUESTION, knows_user=True), log)
     HistoryReplay(log, predictor).to(at_s)
-    calibration = predictor.calibration
+    calibration = predictor.correction.calibration
     for _ in range(12 if alarmed else 0):
         calibration.judge(0, calibration.issue(0), True)
     existing = freeze_state(predictor, at_s, 0.0)
@@ -121,5 +121,5 @@ def test_nothing_of_the_state_is_credited_where_past_waits_answered():
     whose = {bound.method for bound in bounds.values()}
     assert whose == {"state", "qbets"}
     for level, bound in bounds.items():
-        assert bool(explain(forecast, 1, 600.0, level)) == (bound.method == "state")
+        assert (explain(forecast, 1, 600.0, level) is None) == (bound.method == "qbets")
         assert bound.bound_s == float(forecast.bounds(1, 600.0, level))

@@ -11,6 +11,7 @@ from tests.conftest import DATA
 from tests.qbets.test_state import simulated
 from vgrads.qbets.backtest import backtest
 from vgrads.qbets.blend import blended, knots_of
+from vgrads.qbets.correction_pass import waiting_alike
 from vgrads.qbets.forecast import forecast
 from vgrads.qbets.knots import score_among, score_of, score_within, wait_at
 from vgrads.qbets.predictor import JobArrival, Settings
@@ -39,7 +40,9 @@ def test_who_asks_changes_nothing_where_nobody_is_named(log):
     assert message.any()
     assert np.corrcoef(plain[message], other[message])[0, 1] > 0.9
     learner = make_predictor(settings, log)
-    assert settings.as_question(JobArrival(4, 60.0, user=7, queue=3)) == JobArrival(4, 60.0)
+    job = JobArrival(4, 60.0, user=7, queue=3)
+    assert settings.as_question(job) == JobArrival(4, 60.0, queue=3)
+    assert learner.settings.as_question(job) == JobArrival(4, 60.0)  # of a single queue
     assert learner.floor.settings.cluster_size == "product"
     assert Settings(method="state").cluster_size == "backlog"
 
@@ -77,7 +80,7 @@ def test_a_forecast_frozen_before_a_submission_gives_the_bound_that_the_backtest
     for row in range(1400, 2400, 60):
         at_s = float(log.submit_s[row])
         passing.to(float(np.nextafter(at_s, -np.inf)))
-        if at_s == log.submit_s[row - 1] or predictor.due:
+        if at_s == log.submit_s[row - 1]:
             continue  # more than one thing happens in this second
         existing = freeze_state(predictor, at_s, float(log.submit_s[0]))
         passing.to(at_s)
@@ -222,10 +225,7 @@ def test_without_a_user_a_burst_is_identified_by_jobs_exactly_alike():
         }.items()
     }
     existing = forecast_state(replace(plain, **burst), at_s + 1.0, AS_QUESTION)
-    assert (existing.burst(4, 1234.0), existing.burst(4, 1235.0), existing.burst(5, 1234.0)) == (
-        2,
-        0,
-        0,
-    )
+    shapes = ((4, 1234.0), (4, 1235.0), (5, 1234.0))
+    assert [existing.job_class(*shape).group for shape in shapes] == [2, 0, 0]
     assert "alike" in existing.choice(2).why
-    assert existing.predictor.waiting_alike(existing.features(4, 1234.0)) == 60
+    assert waiting_alike(existing.features(4, 1234.0), False) == 60

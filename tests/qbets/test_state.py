@@ -18,16 +18,19 @@ from vgrads.kernel.streams import stream
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.qbets.backtest import backtest, rolling_coverage
 from vgrads.qbets.conditional import LEVELS
-from vgrads.qbets.conformal import HIGHEST, Calibration
+from vgrads.qbets.conformal import HIGHEST, MAX_SCORES, Calibration, ScoreRing, marks_of
+from vgrads.qbets.correction_pass import choose_method
 from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.forecast import QueueForecast
 from vgrads.qbets.knots import SCORES, score_of, score_within, wait_at
 from vgrads.qbets.predictor import JobArrival, Settings
-from vgrads.qbets.queue_state import FEATURES, QueueState
-from vgrads.qbets.replay import replay
+from vgrads.qbets.queue_features import FEATURES
+from vgrads.qbets.queue_state import QueueState
+from vgrads.qbets.queue_tables import BUSY, RUNNING
+from vgrads.qbets.replay import HistoryReplay, make_predictor, replay
 from vgrads.qbets.start_estimates import start_estimates
 from vgrads.qbets.state_forecast import StateForecast, aged, forecast_state, freeze_state
-from vgrads.qbets.state_predictor import StatePredictor, TrainingRows
+from vgrads.qbets.state_predictor import StatePredictor, anchors_of, required_for
 from vgrads.simulator.backfill import BatchJob, Conservative
 from vgrads.simulator.replay import Workload, replay_starts
 from vgrads.traces.history import read_history
@@ -140,20 +143,64 @@ def test_a_miss_counts_before_the_wait_ends():
     calibration.judge(1, issued, True)
     assert calibration.issue(1).score > issued.score
     assert calibration.issue(0).score == issued.score  # another group
-    assert len(calibration.groups[1].scores) == 1
+    assert calibration.groups[1].scores.newest(9, 0).tolist() == [np.inf]
     calibration.learn(1, issued, 4.0)
-    assert [cell[0] for cell in calibration.groups[1].scores] == [4.0]
+    assert calibration.groups[1].scores.newest(9, 1).tolist() == [4.0]
 
 
-def test_jobs_that_outlive_the_model_teach_with_their_age():
-    rows = TrainingRows()
-    zeros = np.zeros(len(FEATURES))
-    started, early, late, gone = (rows.add(zeros, 0.0, sure) for sure in (50.0, 500.0, 50.0, 50.0))
-    rows.settle(started, 20.0)
-    rows.settle(gone, -1.0)
-    _, waits = rows.resolved(100.0)
-    assert sorted(waits.tolist()) == [20.0, 100.0]
-    assert early != late
+def test_scores_beyond_the_room_for_them_replace_the_oldest():
+    ring, existing = ScoreRing(), []
+    for number in range(MAX_SCORES + 100):
+        existing.append(ring.put(-1, float(number), number + 0.5))
+    ring.put(existing[5], 7.0, 7.0)  # overwritten since
+    ring.put(existing[-1], 8.0, 8.0)
+    assert ring.newest(3, 0).tolist() == [8.0, MAX_SCORES + 98.0, MAX_SCORES + 97.0]
+    assert len(ring.newest(10**6, 1)) == MAX_SCORES
+    assert ring.newest(10**6, 1)[-1] == 100.5
+
+
+def test_a_rare_class_of_jobs_is_covered_as_the_others_are():
+    """One job of twenty is wide, and its scores are longer by a third."""
+    calibration, draws = Calibration(0.95), stream(2, "wide")
+    wide = draws.random(12_000) < 0.05
+    scores = np.minimum(draws.exponential(size=12_000) * np.where(wide, 1.3, 1.0), HIGHEST)
+    covered = []
+    for score, is_wide in zip(scores.tolist(), wide.tolist(), strict=True):
+        issued = calibration.issue(0, marks_of(0.5 if is_wide else 0.01, 3600.0, 2))
+        covered.append(score <= issued.score)
+        calibration.judge(0, issued, not covered[-1])
+        calibration.learn(0, issued, score)
+    late = np.arange(12_000) >= 4000
+    for part in (wide & late, ~wide & late):
+        assert np.array(covered)[part].mean() == pytest.approx(0.95, abs=0.025)
+
+
+def test_anchors_are_dense_at_first_and_the_same_for_any_length():
+    assert anchors_of(499) == []
+    assert anchors_of(1000) == [500, 750, 1000]
+    assert anchors_of(50_000) == anchors_of(90_000)[: len(anchors_of(50_000))]
+    for count in (0, 600, 5000, 40_000, 200_000):
+        needs = required_for(count)
+        assert 0 <= needs.features <= needs.model <= needs.corrected <= count
+        assert needs.floor <= needs.corrected
+
+
+@pytest.mark.parametrize("knows_user", [False, True])
+def test_a_single_answer_is_that_of_a_replay_of_the_whole_history(knows_user):
+    """The backtest scores the very model that a command uses."""
+    log = simulated(6000)
+    settings_ = replace(STATE, knows_user=knows_user)
+    passing = HistoryReplay(log, make_predictor(settings_, log))
+    for row in (700, 1300, 2800, 4100, 5990):
+        at_s = float(np.nextafter(log.submit_s[row], -np.inf))
+        passing.to(at_s)
+        whole = freeze_state(passing.predictor, at_s, float(log.submit_s[0]))
+        single = forecast_state(log, at_s, settings_)
+        for shape in ((1, 600.0), (8, 3600.0), (60, 20_000.0)):
+            levels = [0.5, 0.75, 0.95]
+            assert np.allclose(
+                single.bounds(*shape, levels), whole.bounds(*shape, levels), rtol=1e-9, atol=1e-9
+            )
 
 
 # the predictor
@@ -171,7 +218,9 @@ def test_nothing_is_used_before_its_time():
         procs=np.where(log.submit_s > instant, 1, log.procs),
     )
     early = log.submit_s <= instant
-    ours, theirs = (replay(existing, StatePredictor(STATE))[early] for existing in (log, far))
+    ours, theirs = (
+        replay(existing, StatePredictor(existing, STATE))[early] for existing in (log, far)
+    )
     assert np.array_equal(ours, theirs, equal_nan=True)
     assert not np.array_equal(log.wait_s[early], far.wait_s[early])
 
@@ -200,26 +249,28 @@ def test_a_regime_change_costs_no_more_than_with_qbets():
 
 
 def test_few_jobs_are_left_to_qbets():
-    log = make_log(900)
+    log = make_log(480)
     assert isinstance(forecast_state(log, log.end_s, STATE), QueueForecast)
-    trial = backtest(log.select(np.arange(480)), "few", settings=STATE)
-    plain = backtest(log.select(np.arange(480)), "few", settings=Settings())
+    assert forecast_state(make_log(600), make_log(600).end_s, STATE).method == "qbets"
+    trial = backtest(log, "few", settings=STATE)
+    plain = backtest(log, "few", settings=Settings())
     assert np.array_equal(trial.issued_s, plain.issued_s, equal_nan=True)
     assert set(trial.predictor.answered) == {"qbets"}
 
 
 def test_under_alarm_and_in_bursts_the_larger_of_both_is_issued():
-    predictor = StatePredictor(STATE)
-    calibration = predictor.calibration
-    predictor.model, predictor.judged = object(), 199
-    assert predictor.choose(0, floor=True).whose == "qbets"
-    predictor.judged = 1000
-    assert predictor.choose(0, floor=True).whose == "state"
-    assert predictor.choose(0, floor=False).whose == "state"
-    assert predictor.choose(2, floor=True).whose == "both"
+    calibration = Calibration(0.95)
+
+    def whose(judged, group, floor):
+        return choose_method(calibration, judged, group, floor, True).whose
+
+    assert whose(199, 0, True) == "qbets"
+    assert whose(1000, 0, True) == "state"
+    assert whose(1000, 0, False) == "state"
+    assert whose(1000, 2, True) == "both"
     for _ in range(8):
         calibration.judge(1, calibration.issue(1), True)
-    assert predictor.choose(1, floor=True).whose == "both"
+    assert whose(1000, 1, True) == "both"
 
 
 def test_a_useless_state_costs_little():
@@ -243,8 +294,8 @@ def test_withdrawn_jobs_teach_nothing_and_leave():
     trial = backtest(log, "withdrawn", settings=STATE)
     trial.predictor.check()
     assert trial.row().withdrawn == gone.sum()
-    assert not trial.predictor.state.waiting.keys
-    assert not trial.predictor.state.running.keys
+    assert not trial.predictor.state.waiting
+    assert trial.predictor.state.tables.numbers[RUNNING] == 0
 
 
 # forecasts
@@ -263,31 +314,17 @@ def test_bounds_and_probabilities_are_a_single_distribution():
         assert 0 <= spread[0] <= spread[-1] <= 1
 
 
-def test_a_forecast_is_the_bound_that_a_job_would_get():
-    """At the tracked quantile: what a submission at this instant would be issued."""
-    log = simulated(4000)
-    predictor = StatePredictor(STATE)
-    at_s = float(log.submit_s[3000])
-    replay(log, predictor, at_s)
-    existing = freeze_state(predictor, at_s, 0.0)
-    bound = existing.bound(8, 3600.0, 0.95)
-    issued = predictor.submit(-1, at_s, JobArrival(8, 3600.0))
-    assert existing.bound(8, 3600.0, 0.95) == bound  # what is fed later changes nothing
-    assert bound.method == "state"
-    assert bound.bound_s == pytest.approx(issued, rel=1e-6)
-
-
-def test_an_explanation_names_what_moved_the_bound():
+def test_an_explanation_names_what_moved_the_bound_and_adds_up():
     forecast = predicted()
-    reasons = explain(forecast, 32, 20_000.0, 0.95)
-    assert {reason.side for reason in reasons} == set(SIDES)
-    moved = [abs(reason.moved_s) for reason in reasons]
-    assert moved == sorted(moved, reverse=True)
-    assert moved[0] > 0
-    assert reasons[0].bound_s == pytest.approx(forecast.bounds(32, 20_000.0, 0.95), rel=1e-6)
+    explanation = explain(forecast, 32, 20_000.0, 0.95)
+    assert {reason.side for reason in explanation.reasons} == set(SIDES)
+    moved = [reason.moved_s for reason in explanation.reasons]
+    assert [abs(s) for s in moved] == sorted((abs(s) for s in moved), reverse=True)
+    assert abs(moved[0]) > 0
+    assert explanation.bound_s == pytest.approx(forecast.bounds(32, 20_000.0, 0.95), rel=1e-6)
+    assert explanation.usual_bound_s + sum(moved) == pytest.approx(explanation.bound_s)
     named = [name for names in SIDES.values() for name in names]
-    assert len(named) == len(set(named))
-    assert set(named) <= set(FEATURES)
+    assert sorted(named) == sorted(FEATURES)
 
 
 def test_a_live_queue_is_the_state_that_a_job_finds():
@@ -302,10 +339,10 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
     ]
     quiet = forecast_state(log, log.end_s, STATE)
     crowded = with_queue(quiet, jobs, now_s)
-    assert not quiet.predictor.state.waiting.keys
-    assert len(crowded.predictor.state.waiting.keys) == 29
+    assert not quiet.state.waiting
+    assert len(crowded.state.waiting) == 29
     assert crowded.at_s == now_s
-    assert crowded.predictor.state.busy == 60
+    assert crowded.state.tables.numbers[BUSY] == 60
     assert crowded.bounds(32, 7000.0, 0.95) > 3 * quiet.bounds(32, 7000.0, 0.95)
 
 
@@ -316,10 +353,10 @@ def test_who_waits_for_any_queue_waits_in_each():
         for queue in ("", "batch", "long,batch", "long")
     ]
     message = forecast_now(existing, log, "batch", jobs)
-    assert len(message.predictor.state.waiting.keys) == 3
+    assert len(message.state.waiting) == 3
     silent = forecast_now(existing, log, "batch", None)
     assert silent.age_s > 0
-    assert not silent.predictor.state.waiting.keys
+    assert not silent.state.waiting
 
 
 def test_the_older_a_state_the_less_it_says():

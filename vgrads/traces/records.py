@@ -95,6 +95,15 @@ class JobLog:
             return self
         return self.select(self.queue == self.queue_code(queue))
 
+    def largest_queue(self, queue: LogQueue) -> int:
+        """Return the number of a queue; of several, that with most jobs; −1 for all queues."""
+        if queue in (None, ALL_QUEUES):
+            return -1
+        codes = self._codes_of(queue.name) if isinstance(queue, SiteQueue) else []
+        if isinstance(queue, SiteQueue):
+            return max(codes, key=lambda code: int((self.queue == code).sum()), default=-1)
+        return self.queue_code(queue)
+
     def has_queue(self, name: str) -> bool:
         """True if there are jobs of a queue of this name."""
         return bool(self._codes_of(name))

@@ -21,7 +21,7 @@ def _cached_forecast(
     path: str, _changed_ns: int, queue: LogQueue, at_s: float, settings: Settings
 ) -> AnyForecast:
     def learn() -> AnyForecast:
-        return make_forecast(open_history(path).only_queue(queue), at_s, settings)
+        return make_forecast(open_history(path), at_s, settings, queue)
 
     return cached(Path(path), ("forecast", queue, at_s, settings), learn)
 

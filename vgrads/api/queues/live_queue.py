@@ -13,37 +13,47 @@ from vgrads.drivers.api import QueuedJob, SlotSpec
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.qbets.predictor import JobArrival
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast, aged
+from vgrads.traces.log_queue import SiteQueue
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog, Site
 
 Json = dict[str, Any]
 
 
-def with_queue(forecast: AnyForecast, jobs: Sequence[QueuedJob], now_s: float) -> AnyForecast:
+def with_queue(
+    forecast: AnyForecast, jobs: Sequence[QueuedJob], now_s: float, log: JobLog | None = None
+) -> AnyForecast:
     """Return the forecast of a queue for the jobs that its site reports now; past waits are
     unchanged.
 
-    Users of the site and of the history are not matched, because their names differ.
+    Users of the site and of the history are not matched, because their names differ; queues are,
+    by name in the ``log``.
     """
     if not isinstance(forecast, StateForecast):
         return forecast
-    waiting = [(job.waited_s or 0.0, _arrival(job)) for job in jobs if job.left_s is None]
+    waiting = [(job.waited_s or 0.0, _arrival(job, log)) for job in jobs if job.left_s is None]
     running = [
-        (max(0.0, job.requested_s - job.left_s), _arrival(job))
+        (max(0.0, job.requested_s - job.left_s), _arrival(job, log))
         for job in jobs
         if job.left_s is not None
     ]
     return forecast.with_queue(waiting, running, now_s)
 
 
-def _of_queue(jobs: Sequence[QueuedJob], queue: str) -> list[QueuedJob]:
-    """Return the jobs that wait or run in a queue; jobs without a queue wait in each, jobs for
-    several queues in these."""
+def _of_queue(jobs: Sequence[QueuedJob], queue: str, forecast: AnyForecast) -> Sequence[QueuedJob]:
+    """Return the jobs that count for a queue: all of its machine where the forecast was learned
+    from all; else those that wait or run in it, jobs without a queue wait in each, jobs for several
+    queues in these."""
+    if isinstance(forecast, StateForecast) and forecast.asker.queue >= 0:
+        return jobs
     return [job for job in jobs if not job.queue or queue in job.queue.split(",")]
 
 
-def _arrival(job: QueuedJob) -> JobArrival:
-    return JobArrival(procs=max(1, job.procs), request_s=job.requested_s)
+def _arrival(job: QueuedJob, log: JobLog | None) -> JobArrival:
+    queue = -1
+    if log is not None and job.queue:
+        queue = next((log.largest_queue(SiteQueue(name)) for name in job.queue.split(",")), -1)
+    return JobArrival(procs=max(1, job.procs), request_s=job.requested_s, queue=queue)
 
 
 def ask_live(query: QueueQuery, catalog: Catalog | None, name: str) -> QueueQuery:
@@ -72,7 +82,7 @@ def forecast_now(
     now_s = time.time() - log.unix_start_s
     if jobs is None:
         return aged(forecast, max(0.0, now_s - log.end_s))
-    return with_queue(forecast, _of_queue(jobs, queue), now_s)
+    return with_queue(forecast, _of_queue(jobs, queue, forecast), now_s, log)
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, format_instant
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
-from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
-from vgrads.qbets.state_forecast import AnyForecast, StateForecast, make_forecast
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user, make_forecast
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
@@ -59,26 +59,29 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
     """Open a history and learn from it as of an instant; learned once for a file's content."""
     settings.check()
 
+    # at the state of a queue, no question's user or confidence changes what is learned
+    learned = replace(settings, confidence=0.95) if settings.looks_at_state else settings
+
     def learn_it() -> QueueQuery:
         whole = open_history(source.file, source.format_name)
-        asker = NOBODY if source.user is None else JobArrival(user=whole.user_code(source.user))
         log = whole.only_queue(source.queue)
         at_s = log.instant(at)
         jobs, distinct = distinct_starts(log, at_s)
         return QueueQuery(
             log=log,
             at_s=at_s,
-            forecast=make_forecast(log, at_s, settings, asker),
+            forecast=make_forecast(whole, at_s, learned, source.queue),
             jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )
 
     check_there(source.file)
-    return cached(
-        source.file,
-        ("asked", source.queue, source.format_name, source.user, at, settings),
-        learn_it,
-    )
+    key = ("asked", source.queue, source.format_name, at, learned)
+    result = cached(source.file, key, learn_it)
+    if source.user is None:
+        return result
+    user = open_history(source.file, source.format_name).user_code(source.user)
+    return replace(result, forecast=for_user(result.forecast, user))
 
 
 def ask_log(
@@ -123,12 +126,17 @@ def explanation_of(
             "why": "the method uses only past waits, or too few jobs are known",
             "moved": [],
         }
-    choice = forecast.choice(forecast.burst(procs, walltime_s))
-    reasons = [] if choice.whose == "qbets" else explain(forecast, procs, walltime_s, probability)
+    choice = forecast.choice(forecast.job_class(procs, walltime_s).group)
+    explanation = None
+    if choice.whose != "qbets":
+        explanation = explain(forecast, procs, walltime_s, probability)
+    if explanation is None:
+        return {"method": forecast.method, "why": choice.why, "moved": []}
     return {
         "method": forecast.method,
         "why": choice.why,
-        "moved": [_reason_json(r) for r in reasons],
+        "usual_bound_s": explanation.usual_bound_s,
+        "moved": [_reason_json(r) for r in explanation.reasons],
     }
 
 
@@ -138,8 +146,6 @@ def _reason_json(reason: BoundReason) -> dict[str, Any]:
         "side": reason.side,
         "reason": text,
         "told": text,  # the name in 0.2
-        "bound_s": reason.bound_s,
-        "usual_bound_s": reason.usual_bound_s,
         "moved_s": reason.moved_s,
     }
 
@@ -149,7 +155,7 @@ def _reason_words(reason: BoundReason) -> str | None:
     if reason.seconds is None:
         return reason.text
     now, usual = (format_duration(s) for s in reason.seconds)
-    return f"{now}, usually {usual}"
+    return f"{reason.name} {now}, usually {usual}"
 
 
 def walk(query: QueueQuery, reservation: Reservation, step_s: float = STEP_S) -> Trajectory:

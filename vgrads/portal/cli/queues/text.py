@@ -40,12 +40,17 @@ def explanation_text(explanation: dict[str, Any]) -> str:
     """Return the explanation, with the state variables that moved the bound, the strongest
     first."""
     lines = [f"Method: {explanation['method']} ({explanation['why']})."]
+    if explanation["moved"]:
+        usual = format_duration(explanation["usual_bound_s"])
+        lines.append(f"  {usual:>9} bound where all of this is as usual")
     for entry in explanation["moved"]:
-        way = "longer" if entry["moved_s"] >= 0 else "shorter"
-        text = f" ({entry['reason']})" if entry["reason"] else ""
-        lines.append(
-            f"  {format_duration(abs(entry['moved_s'])):>8} {way} because of {entry['side']}{text}"
-        )
+        sign = "+" if entry["moved_s"] >= 0 else "−"
+        text = f": {entry['reason']}" if entry["reason"] else ""
+        moved = sign + format_duration(abs(entry["moved_s"]))
+        lines.append(f"  {moved:>9} {entry['side']}{text}")
+    if explanation["moved"]:
+        total = explanation["usual_bound_s"] + sum(e["moved_s"] for e in explanation["moved"])
+        lines.append(f"  {format_duration(total):>9} bound now")
     return "\n".join(lines)
 
 

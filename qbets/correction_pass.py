@@ -1,0 +1,179 @@
+"""One pass of the correction over a part of a history: bounds are issued at submission, judged, and
+correct later ones."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from vgrads.kernel.arrays import Floats, Ints
+from vgrads.qbets.conditional import LEVELS
+from vgrads.qbets.conformal import BURSTS, Calibration, Issued, marks_of
+from vgrads.qbets.events import QueueEvents
+from vgrads.qbets.knots import score_among, wait_of
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.queue_features import FEATURES
+from vgrads.qbets.queue_tables import LEAVE, SUBMIT
+from vgrads.traces.records import JobLog
+
+_JUDGED = 200  # judged bounds before the model is used
+_OWN, _SAME = FEATURES.index("own jobs waiting"), FEATURES.index("same waiting")
+_SHARE, _TIME = FEATURES.index("share of the machine"), FEATURES.index("requested time")
+_QUEUE = FEATURES.index("queue")
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChoice:
+    """Method of the bounds, ``state``, ``qbets`` or the larger of ``both``, and the reason."""
+
+    whose: str
+    why: str
+
+
+def waiting_alike(features: Floats, knows_user: bool) -> Floats:
+    """Return the number that groups jobs for the correction: waiting jobs of the user, or if no
+    user is known, identical waiting jobs, which in a burst are mostly one user's."""
+    return features[..., _OWN if knows_user else _SAME]
+
+
+def marks_from(features: Floats) -> tuple[int, ...]:
+    """Return the classes of a job with these features."""
+    queue = features[_QUEUE]
+    request_s = math.exp(features[_TIME]) * (1 - 1e-6)  # exact limits belong to the lower class
+    return marks_of(float(features[_SHARE]), request_s, -1 if math.isnan(queue) else int(queue))
+
+
+def choose_method(
+    calibration: Calibration, judged: int, group: int, floor: bool, knows_user: bool
+) -> MethodChoice:
+    """Choose the method for jobs of a group, where there is a model; ``floor``: QBETS has enough
+    history for a bound."""
+    if not floor:
+        return MethodChoice("state", "QBETS has too little history")
+    if judged < _JUDGED:
+        return MethodChoice("qbets", f"{_JUDGED} judged bounds are needed, {judged} are known")
+    if group == len(BURSTS):
+        whose = "of the user's own jobs" if knows_user else "jobs exactly alike"
+        return MethodChoice("both", f"{BURSTS[-1]} or more {whose} wait")
+    if calibration.alarmed(group):
+        return MethodChoice("both", "too many bounds were missed")
+    return MethodChoice(
+        "state", "the state of the queue and past waits, with the outcome of earlier bounds"
+    )
+
+
+class SubmittedRows:
+    """Quantiles of model and past waits, QBETS's bound, and classes of each submission from
+    ``first`` on; NaN where there is none."""
+
+    def __init__(self, first: int, log: JobLog, count: int) -> None:
+        size = max(0, count - first)
+        self.first, self.submit_s, self.started = first, log.submit_s, log.started.tolist()
+        self.past, self.knots = (np.full((size, len(LEVELS)), np.nan) for _ in range(2))
+        self.floor_s = np.full(len(log), np.nan)  # of all submissions
+        self.groups: Ints = np.zeros(size, dtype=np.int64)
+        self.marks: list[tuple[int, ...]] = [()] * size
+
+    def describe(self, row: int, knots: Floats, features: Floats, knows_user: bool) -> None:
+        """Store quantiles and classes of submissions from ``row`` on."""
+        part = slice(row - self.first, row - self.first + len(knots))
+        self.knots[part] = knots
+        self.groups[part] = Calibration.groups_of(waiting_alike(features, knows_user))
+        self.marks[part] = [marks_from(line) for line in features]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A waiting job with the bound to be judged."""
+
+    row: int
+    issued: Issued
+    judged_s: float
+    judged: bool = False
+
+
+class CorrectionPass:
+    """Issues, judges and corrects bounds of the submissions from ``first`` on."""
+
+    def __init__(self, rows: SubmittedRows, first: int, place: int, settings: Settings) -> None:
+        """``place``: of the first submission among the events."""
+        self.calibration, self.judged = Calibration(settings.quantile), 0
+        self.first, self._rows, self._place, self._settings = first, rows, place, settings
+        self._draws = random.Random(0)
+        self._waiting: dict[int, _Waiting] = {}
+        self._expiries: list[tuple[float, int]] = []
+
+    def to(self, events: QueueEvents, last: int, issued_s: Floats) -> list[str]:
+        """Apply events up to this place; write issued bounds and return the methods that answered,
+        in order."""
+        part = events.part(self._place, last)
+        self._place = max(self._place, last)
+        answered, first = [], self.first
+        for at_s, kind, row in zip(*(column.tolist() for column in part), strict=True):
+            if row < first or kind not in (SUBMIT, LEAVE):
+                continue
+            self.advance(at_s)
+            if kind == SUBMIT:
+                issued_s[row], method = self._submit(row, at_s)
+                answered.append(method)
+            elif row in self._waiting:
+                self._leave(self._waiting.pop(row), at_s)
+        return answered
+
+    def _submit(self, row: int, at_s: float) -> tuple[float, str]:
+        """Return the bound of a submission and its method."""
+        rows, spot = self._rows, row - self._rows.first
+        floor_s, knots = float(rows.floor_s[row]), rows.knots[spot]
+        if math.isnan(knots[0]):
+            return floor_s, "qbets"
+        group, has_floor = int(rows.groups[spot]), not math.isnan(floor_s)
+        choice = self.choose(group, has_floor)
+        issued = self.calibration.issue(group, rows.marks[spot])
+        judged_s = wait_of(knots, issued.score)
+        if choice.whose == "both":
+            judged_s = max(judged_s, floor_s)
+        self._waiting[row] = _Waiting(row, issued, judged_s)
+        heapq.heappush(self._expiries, (at_s + judged_s, row))
+        return floor_s if choice.whose == "qbets" else judged_s, choice.whose
+
+    def choose(self, group: int, floor: bool) -> MethodChoice:
+        """Choose the method for jobs of a group, where there is a model."""
+        knows_user = self._settings.knows_user
+        return choose_method(self.calibration, self.judged, group, floor, knows_user)
+
+    def _leave(self, waiting: _Waiting, at_s: float) -> None:
+        """Learn the wait of a job that starts; nothing from a cancelled one."""
+        if not self._rows.started[waiting.row]:
+            return
+        spot, wait_s = (
+            waiting.row - self._rows.first,
+            at_s - float(self._rows.submit_s[waiting.row]),
+        )
+        if not waiting.judged:
+            self._judge(waiting, wait_s > waiting.judged_s)
+        score = score_among(self._rows.knots[spot], wait_s, self._draws.random())
+        self.calibration.learn(int(self._rows.groups[spot]), waiting.issued, score)
+
+    def advance(self, at_s: float) -> None:
+        """Advance the time; jobs that have now waited longer than their bound are misses."""
+        while self._expiries and self._expiries[0][0] < at_s:
+            _, row = heapq.heappop(self._expiries)
+            waiting = self._waiting.get(row)
+            if waiting is not None and not waiting.judged:
+                self._judge(waiting, True)
+
+    def _judge(self, waiting: _Waiting, missed: bool) -> None:
+        waiting.judged = True
+        self.judged += 1
+        group = int(self._rows.groups[waiting.row - self._rows.first])
+        self.calibration.judge(group, waiting.issued, missed)
+
+    def check(self, waiting: set[int]) -> None:
+        """Check the calibration, and that only waiting jobs wait here."""
+        self.calibration.check()
+        if not set(self._waiting) <= waiting:
+            raise AssertionError("jobs are judged that do not wait any more")

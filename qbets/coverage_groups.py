@@ -1,0 +1,121 @@
+"""Coverage of issued bounds by group of jobs: width, queue, requested time, week.
+
+A mean over all jobs can hide a group that is not covered. Standard errors count a burst (jobs that
+a user, or where users are not known anybody with the same shape, submits without an hour between
+two) as one observation (cluster-robust: Liang and Zeger 1986, doi:10.1093/biomet/73.1.13).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vgrads.kernel.arrays import Bools, Floats, Ints
+from vgrads.kernel.units import format_duration
+from vgrads.qbets.conformal import TIMES_S, WIDTHS
+from vgrads.traces.records import JobLog
+
+FEWEST = 300
+"""Jobs of a group that is reported."""
+_WEEK_S, _GAP_S, _FEWEST_OF_WEEK = 7 * 86_400.0, 3600.0, 100
+LEAST, LEAST_OF_WEEK, WEEKS = 0.93, 0.90, 0.95
+"""What bounds at .95 must cover: each group, less two standard errors; and a week's jobs, in this
+share of weeks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCoverage:
+    """Coverage of a group of jobs of one dimension, and its standard error."""
+
+    dimension: str
+    name: str
+    jobs: int
+    coverage: float
+    error: float
+
+    @property
+    def covered(self) -> bool:
+        """True if the coverage is not significantly below :data:`LEAST`."""
+        return self.coverage >= LEAST - 2 * self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """All groups of a backtest; ``weeks``: share of weeks with at least :data:`LEAST_OF_WEEK`."""
+
+    groups: tuple[GroupCoverage, ...]
+    weeks: float | None
+
+    @property
+    def missed(self) -> list[GroupCoverage]:
+        """The groups that are not covered."""
+        return [group for group in self.groups if not group.covered]
+
+
+def group_report(log: JobLog, issued_s: Floats, scored: Bools) -> GroupReport:
+    """Return the coverage of the scored jobs by group."""
+    covered = log.wait_s <= issued_s
+    bursts = _bursts(log)
+    groups = []
+    for dimension, names, codes in _dimensions(log):
+        for code in np.unique(codes[scored]).tolist():
+            part = scored & (codes == code)
+            if int(part.sum()) >= FEWEST:
+                coverage, error = _share(covered[part], bursts[part])
+                group = GroupCoverage(
+                    dimension=dimension,
+                    name=names[code],
+                    jobs=int(part.sum()),
+                    coverage=coverage,
+                    error=error,
+                )
+                groups.append(group)
+    return GroupReport(groups=tuple(groups), weeks=_weeks(log, covered, scored))
+
+
+def _dimensions(log: JobLog) -> list[tuple[str, dict[int, str], Ints]]:
+    """Return each dimension with the names of its groups, and the group of each job."""
+    machine = max(log.max_procs or 0, int(log.procs.max(initial=1)))
+    low, high = WIDTHS
+    widths = {0: f"< {low:g} of the machine", 1: f"{low:g} to {high:g}", 2: f"≥ {high:g}"}
+    width = np.digitize(log.procs / machine, WIDTHS).astype(np.int64)
+    limits = [format_duration(limit) for limit in TIMES_S]
+    times = {n: f"≤ {limit}" for n, limit in enumerate(limits)} | {len(limits): f"> {limits[-1]}"}
+    time = np.digitize(log.request_s, TIMES_S, right=True).astype(np.int64)
+    queues = {int(c): log.queue_names.get(int(c), str(c)) for c in np.unique(log.queue)}
+    result = [("width", widths, width)]
+    if len(queues) > 1:
+        result.append(("queue", queues, log.queue))
+    if len(np.unique(log.request_s)) > 1:
+        result.append(("requested time", times, time))
+    return result
+
+
+def _bursts(log: JobLog) -> Ints:
+    """Return the number of each job's burst."""
+    users = len(np.unique(log.user)) > 1
+    owner = log.user if users else log.procs * 1_000_003 + log.request_s.astype(np.int64)
+    order = np.lexsort((log.submit_s, owner))
+    gap = np.diff(log.submit_s[order], prepend=-np.inf) > _GAP_S
+    first = gap | (np.diff(owner[order], prepend=owner[order[:1]] - 1) != 0)
+    result = np.empty(len(log), dtype=np.int64)
+    result[order] = np.cumsum(first)
+    return result
+
+
+def _share(covered: Bools, bursts: Ints) -> tuple[float, float]:
+    """Return the mean, and its standard error with bursts as observations."""
+    mean = float(covered.mean())
+    _, places = np.unique(bursts, return_inverse=True)
+    sums = np.bincount(places, weights=covered - mean)
+    return mean, float(np.sqrt((sums**2).sum()) / len(covered))
+
+
+def _weeks(log: JobLog, covered: Bools, scored: Bools) -> float | None:
+    """Return the share of weeks whose jobs are covered; None without a week of enough jobs."""
+    week = (log.submit_s // _WEEK_S).astype(np.int64)[scored]
+    week -= week.min(initial=0)
+    counts, sums = np.bincount(week), np.bincount(week, weights=covered[scored])
+    full = counts >= _FEWEST_OF_WEEK
+    return float((sums[full] / counts[full] >= LEAST_OF_WEEK).mean()) if full.any() else None

@@ -1,0 +1,97 @@
+"""A recorded history as events in time order, and its jobs as they were known at submission."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgrads.kernel.arrays import Floats, Ints
+from vgrads.qbets.predictor import JobArrival, Settings
+from vgrads.qbets.queue_tables import END, END_AT_ONCE, LEAVE, SUBMIT
+from vgrads.traces.records import JobLog
+
+
+class QueueEvents(NamedTuple):
+    """Times, kinds and rows of the log, in time order; a kind is a constant of
+    :mod:`vgrads.qbets.queue_tables`."""
+
+    times: Floats
+    kinds: Ints
+    rows: Ints
+
+    def part(self, first: int, last: int) -> QueueEvents:
+        """Return the events of these places."""
+        part = slice(first, last)
+        return QueueEvents(self.times[part], self.kinds[part], self.rows[part])
+
+
+def queue_events(log: JobLog, ends: bool = False) -> QueueEvents:
+    """Return the events of a log, submissions first among simultaneous ones.
+
+    Submissions first: at the second of another job's start, that start is not known yet. Then, if
+    requested, ends, then starts, which may need the processors of the ended jobs.
+    """
+    count = len(log)
+    rows, kinds = np.tile(np.arange(count), 2), np.repeat([SUBMIT, LEAVE], count)
+    times = np.concatenate([log.submit_s, log.start_s])
+    if ends:
+        started, run_s = np.flatnonzero(log.started), run_times(log)
+        rows = np.concatenate([rows, started])
+        times = np.concatenate([times, (log.start_s + run_s)[started]])
+        kinds = np.concatenate([kinds, np.where(run_s[started] > 0, END, END_AT_ONCE)])
+    order = np.lexsort((rows, kinds, times))
+    return QueueEvents(times[order], kinds[order], rows[order])
+
+
+def run_times(log: JobLog) -> NDArray[np.float64]:
+    """Return the run time of each job; if unknown, its requested time."""
+    return np.where(log.run_s < 0, np.maximum(log.request_s, 0.0), log.run_s)
+
+
+def arrivals_of(log: JobLog, settings: Settings, first: int = 0) -> list[JobArrival]:
+    """Return every job from the ``first`` on as it was known at its submission, by the properties
+    that distinguish jobs of this log."""
+    users = users_of(log)
+    shapes = zip(log.procs[first:].tolist(), log.request_s[first:].tolist(), strict=True)
+    others = zip(users[first:].tolist(), log.queue[first:].tolist(), strict=True)
+    return [
+        JobArrival(*settings.shape(*shape), *other)
+        for shape, other in zip(shapes, others, strict=True)
+    ]
+
+
+def users_of(log: JobLog) -> Ints:
+    """Return the user of each job; −1 for all if the log does not distinguish users."""
+    return log.user if _identifies_users(log) else np.full(len(log), -1)
+
+
+def settings_for_log(settings: Settings, log: JobLog) -> Settings:
+    """Return settings for questions to this log: properties that it lacks are ignored in questions.
+
+    Requested times (or processors) that most jobs lack, or that are equal for all, are fixed to
+    that value for every question: otherwise the question would be matched with the largest jobs, or
+    with none. A user number that all jobs share identifies no user.
+    """
+    return replace(
+        settings,
+        knows_user=settings.knows_user and _identifies_users(log),
+        knows_queue=settings.knows_queue and len(np.unique(log.queue)) > 1,
+        procs=None if (procs := _only_value(log.procs, 1.0)) is None else int(procs),
+        request_s=_only_value(log.request_s, -1.0),
+    )
+
+
+def _identifies_users(log: JobLog) -> bool:
+    return len(np.unique(log.user[log.user >= 0])) > 1
+
+
+def _only_value(column: NDArray[Any], unknown: float) -> float | None:
+    """Return the value for every job: ``unknown`` if most lack it, the value that all have; None if
+    they differ."""
+    message = np.unique(column[column > 0])
+    if 2 * int((column > 0).sum()) < max(1, len(column)):
+        return unknown
+    return float(message[0]) if len(message) == 1 else None
