@@ -1,5 +1,5 @@
 """Are answers right as they are asked? ``python benchmarks/bench_questions.py LOGS… [--jobs 20000]
-[--sample 2000] [--known]``
+[--sample 2000] [--known] [--without-requests]``
 
 Every log is replayed; before a random sample of its submissions the forecast is frozen and asked,
 as a person would ask it, about a job of that shape: the bound at .95 and .5, and P(start within T)
@@ -14,13 +14,14 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from vgrads.kernel.streams import stream
 from vgrads.qbets.backtest import pinball
-from vgrads.qbets.predictor import Settings
+from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import StateForecast, freeze_state
 from vgrads.traces.history import history_name, read_history
@@ -36,7 +37,9 @@ def measure(path: Path, how: Namespace) -> str:
     """A row of the table."""
     log = read_history(path)
     log = log.select(np.arange(min(how.jobs, len(log))))
-    settings = Settings(method="state", knows_user=how.knows_user)
+    if how.without_requests:
+        log = replace(log, request_s=np.full(len(log), -1.0))
+    settings = Settings(method="state", knows_user=how.known)
     rows = np.flatnonzero(log.started)
     rows = rows[rows >= min(_WARM, len(log) // 3)]
     draws = stream(7, "asked", history_name(path))
@@ -67,7 +70,8 @@ def _ask(log: JobLog, passing: HistoryReplay, rows: np.ndarray, answers: Answers
     for row in rows.tolist():
         at_s = float(log.submit_s[row])
         passing.to(float(np.nextafter(at_s, -np.inf)))
-        existing = freeze_state(passing.predictor, at_s, float(log.submit_s[0]))
+        queue = JobArrival(queue=int(log.queue[row]))
+        existing = freeze_state(passing.predictor, at_s, float(log.submit_s[0]), queue)
         floor = existing.floor if isinstance(existing, StateForecast) else existing
         shape = (int(log.procs[row]), float(log.request_s[row]))
         for name, item in (("ours", existing), ("qbets", floor)):
@@ -91,6 +95,9 @@ def main() -> None:
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--sample", type=int, default=2000)
+    parser.add_argument(
+        "--without-requests", action="store_true", help="leave out the requested times of all jobs"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--known", action="store_true", help="questions name their user")
     how = parser.parse_args()

@@ -38,9 +38,10 @@ class Settings:
     """Promised quantile of a predictor and its grouping of jobs. ``size`` None: that of the method.
 
     ``correction``: be stricter while misses accumulate (never for ``bmbp``). ``knows_queue``:
-    questions name the queue of their job. ``knows_user``: questions name their user, so the user's jobs in the queue and past waits count; without it
-    nothing is learned from users, because questions could not use it. ``procs``, ``request_s``:
-    fixed values for every job and every question, if a history does not distinguish its jobs by
+    questions name the queue of their job. ``knows_user``: questions name their user, so the user's
+    jobs in the queue and past waits count; without it nothing is learned from users, because
+    questions could not use it. ``procs``, ``request_s``: fixed values for every job and every
+    question, if a history does not distinguish its jobs by
     them (None: the values of each).
     """
 
