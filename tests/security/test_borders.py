@@ -103,6 +103,9 @@ ROUTES = {
         GET /v1/sites/{site}/queues/{queue}/bound
         GET /v1/sites/{site}/queues/{queue}/probability
         GET /v1/sites/{site}/queues/{queue}/trajectory
+        GET /v1/sites/{site}/queues/{queue}/score
+        GET /v1/scores
+        POST /v1/forecasts
         GET /v1/virtual-grids/{grid_id}
         GET /v1/virtual-grids/{grid_id}/gantt
         GET /v1/joint-submissions/{name}/{ticket}
@@ -166,6 +169,8 @@ ROUTES = {
         GET /submit
         GET /sites
         GET /sites/{site}/{queue}
+        GET /sites/{site}/{queue}/score
+        GET /scores
         GET /bags
         GET /bags/{bag_id}
         GET /bags/{bag_id}/why

@@ -37,6 +37,7 @@ from vgrads.execmgr.runner import Watcher
 from vgrads.execmgr.tasks.folder import AWAY, HERE, SIBLINGS, TaskFolder, clean_up
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs.forecasts.plans import issue_run, score_run
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import RunLease, request_stop, store_stop_request
 from vgrads.portal.records.run_record import RunRecord
@@ -202,6 +203,7 @@ def carry_out(
     run_id, lease = record.run_id, record.lease
     lease.take()
     lease.while_leased(lambda: store.set_run_state(run_id, "running"))
+    issue_run(store, run_id, record.executions()[0])
     try:
         outcome = work()
     except LeaseLost:  # it belongs to another manager, or will
@@ -214,6 +216,7 @@ def carry_out(
     result = acquisitions(outcome.execution, outcome.state)
     lease.while_leased(lambda: store.add_acquisitions(run_id, result))
     lease.while_leased(lambda: _learn(store, record, outcome))
+    score_run(store, run_id, outcome)
     ended = (run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
     lease.while_leased(lambda: store.end_run(*ended))
     lease.leave()

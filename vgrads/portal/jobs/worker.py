@@ -28,6 +28,7 @@ from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.planner.make import make_plan
 from vgrads.planner.plan import Done
+from vgrads.portal.jobs.forecasts.plans import issue_plan
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.earlier import runs_of_set
@@ -181,6 +182,7 @@ def plan_stored_set(
     except VgradsError as error:
         sets.fail(set_id, str(error))
         return
+    planned = issue_plan(planned, store, _owner(sets, set_id))
     sets.put_plan(set_id, planned.plan, planned.snapshot)
 
 

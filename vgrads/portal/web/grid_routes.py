@@ -16,7 +16,9 @@ from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import GridRow
-from vgrads.portal.web.guard import READ, Reader, Submitter
+from vgrads.portal.web.forecasts.recording import record_answer
+from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.request import RequestDocument, request_from
 
@@ -38,14 +40,13 @@ _EXAMPLE = {
 _LONGEST_TRAJECTORY_S = 31 * 86400.0
 
 
-def add_grid_routes(
-    app: FastAPI, store: Store, catalog: Callable[[], Catalog], learned_states: LearnedStates
-) -> None:
-    """Add routes over a store, the current catalogue and the learned states of its queues."""
-    _add_list_route(app, store, catalog)
-    _add_queue_routes(app, catalog, learned_states)
-    _add_trajectory_route(app, catalog, learned_states)
-    _add_request_routes(app, store, catalog)
+def add_grid_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes of sites, queues and virtual grids."""
+    _add_list_route(app, service.store, lambda: service.catalog)
+    _add_bound_route(app, service)
+    _add_probability_route(app, service)
+    _add_trajectory_route(app, service)
+    _add_request_routes(app, service.store, lambda: service.catalog)
 
 
 def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
@@ -98,13 +99,12 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
         return [_without_paths(row) for row in rows]
 
 
-def _add_queue_routes(
-    app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
-) -> None:
-    @app.get("/v1/sites/{site}/queues/{queue}/bound", dependencies=[READ])
+def _add_bound_route(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/sites/{site}/queues/{queue}/bound")
     def bound(
         site: str,
         queue: str,
+        who: Reader,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
         probability: Share = 0.95,
@@ -121,17 +121,22 @@ def _add_queue_routes(
         settings = Settings(
             method=method, quantile=probability, confidence=confidence, knows_user=False
         )
-        query = _query(catalog(), site, queue, settings, learned_states)
+        query = _query(service.catalog, site, queue, settings, service.learned)
         result = query.forecast.bound(procs, walltime_s, probability, confidence)
+        issued = ((probability, result.bound_s),)
+        record_answer(service, who, query, (site, queue, procs, walltime_s), bounds=issued)
         answer = bound_json(result, query)
         if explain:
             answer["explanation"] = queries.explanation_of(query, procs, walltime_s, probability)
         return answer
 
-    @app.get("/v1/sites/{site}/queues/{queue}/probability", dependencies=[READ])
+
+def _add_probability_route(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/sites/{site}/queues/{queue}/probability")
     def probability(
         site: str,
         queue: str,
+        who: Reader,
         within_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -145,19 +150,20 @@ def _add_queue_routes(
         from vgrads.qbets.predictor import Settings
 
         settings = Settings(method=method, confidence=confidence, knows_user=False)
-        requested = _query(catalog(), site, queue, settings, learned_states)
+        requested = _query(service.catalog, site, queue, settings, service.learned)
         chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
+        shape, issued = (site, queue, procs, walltime_s), ((within_s, chance),)
+        record_answer(service, who, requested, shape, probabilities=issued)
         jobs = len(requested.forecast.waits(procs, walltime_s))
         return probability_json(requested, chance, within_s, jobs)
 
 
-def _add_trajectory_route(
-    app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
-) -> None:
-    @app.get("/v1/sites/{site}/queues/{queue}/trajectory", dependencies=[READ])
+def _add_trajectory_route(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/sites/{site}/queues/{queue}/trajectory")
     def path(
         site: str,
         queue: str,
+        who: Reader,
         start_by_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -174,10 +180,9 @@ def _add_trajectory_route(
 
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
-        query = _query(
-            catalog(), site, queue, Settings(method=method, knows_user=False), learned_states
-        )
-        limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
+        settings, catalog = Settings(method=method, knows_user=False), service.catalog
+        query = _query(catalog, site, queue, settings, service.learned)
+        limit_s = next(q.max_walltime_s for q in catalog.site(site).queues if q.name == queue)
         reservation = Reservation(
             procs=procs,
             walltime_s=walltime_s,
@@ -185,7 +190,9 @@ def _add_trajectory_route(
             probability=probability,
             max_walltime_s=limit_s,
         )
-        return trajectory_json(queries.walk(query, reservation))
+        result = queries.walk(query, reservation)
+        record_answer(service, who, query, (site, queue, procs, walltime_s), path=result)
+        return trajectory_json(result)
 
 
 def _query(

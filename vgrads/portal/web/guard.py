@@ -40,6 +40,7 @@ _REMEMBERED_S = 5.0  # of a token's lookup; a revoked one is valid that long
 _LOGINS = "10/minute"  # wrong secrets: of one secret, and from one address
 _UNWRITTEN = ("/permits/", "/completions", "/turns/", "/ends")  # too many; no person decides
 _LEDGER = ("/v1/managers/", "/v1/pools/")  # the same
+_QUESTIONS = "/v1/forecasts"  # which change nothing
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; "
@@ -336,6 +337,7 @@ def _adds_tasks(path: str) -> bool:
 def _unwritten(path: str) -> bool:
     return (
         _adds_tasks(path)
+        or path == _QUESTIONS
         or path.startswith(_LEDGER)
         or (path.startswith("/v1/runs/") and any(part in path for part in _UNWRITTEN))
     )

@@ -19,6 +19,7 @@ from vgrads.portal.charts.exports import available
 from vgrads.portal.charts.gantt import render_svg
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
+from vgrads.portal.records.reading.forecast_scores import queue_warning
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
 from vgrads.portal.web.guard import COOKIE, READ, Reader
@@ -222,7 +223,8 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
     ) -> HTMLResponse:
         reader_of(request)
         entry = _queue(service, site, queue)
-        here = {"site": site, "queue": queue, "procs": procs, "hours": hours}
+        here: Json = {"site": site, "queue": queue, "procs": procs, "hours": hours}
+        here["warning"] = queue_warning(service.store.reader, site, queue)
         if entry.history is None:
             return page_of(request, "/sites", "queue.html", bounds=[], **here)
         payload = _bounds(service, entry, entry.history, procs, hours)

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.portal.jobs import children
+from vgrads.portal.jobs.forecasts.upkeep import ForecastUpkeep
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
 from vgrads.portal.jobs.run_status import RunStatuses
@@ -68,6 +69,7 @@ class Service:
             Meters(),
         )
         self.live, self.learned = LiveGantt(store), LearnedStates()
+        self.forecasts = ForecastUpkeep(store, lambda: self.catalog)
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
         self.statuses = RunStatuses(self.live, self.supervisor.think)
@@ -75,12 +77,14 @@ class Service:
     def start(self) -> None:
         """Start with queued work, and work left by an earlier service."""
         self.supervisor.start()
+        self.forecasts.start()
 
     def stop(self) -> None:
         """Leave all work to the next service."""
         self.stopping.set()
         self.supervisor.stop()
         self.learned.close()
+        self.forecasts.stop()
 
     def warm_up(self) -> None:
         """Learn from all histories in advance; unreadable ones are reported when they are

@@ -169,7 +169,11 @@ def prune(
     keep: Annotated[
         str,
         typer.Option(
-            "--keep", help="Remove sets that ended longer ago than this, with their runs."
+            "--keep",
+            help=(
+                "Remove sets that ended longer ago than this, with their runs, and forecasts that "
+                "were issued before."
+            ),
         ),
     ] = "",
     history_keep: Annotated[
@@ -188,7 +192,12 @@ def prune(
     with Store() as store:
         gone = prune_now(store, keep_s, history_s)
     answer_with(
-        as_json, gone, lambda: f"removed {gone['sets']} sets and {gone['jobs']} jobs of histories"
+        as_json,
+        gone,
+        lambda: (
+            f"removed {gone['sets']} sets, {gone['forecasts']} forecasts and "
+            f"{gone['jobs']} jobs of histories"
+        ),
     )
 
 

@@ -1,0 +1,72 @@
+"""What a service does with issued forecasts in the background: store, compare, score, warn."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from vgrads.kernel.errors import SiteError
+from vgrads.portal.jobs.forecasts.estimates import take_estimates
+from vgrads.portal.jobs.forecasts.scoring import ForecastScorer
+from vgrads.portal.records.forecasts.journal import ForecastJournal
+from vgrads.portal.records.forecasts.rows import ForecastRecords
+from vgrads.portal.records.reading.forecast_scores import all_warnings
+from vgrads.portal.records.store import Store
+from vgrads.vgrid.catalog import Catalog
+
+_LOOK_S = 2.0  # between checks for new forecasts
+_SCORE_S = 60.0  # between checks for changed histories
+_log = logging.getLogger("vgrads.forecasts")
+
+
+class ForecastUpkeep:
+    """A thread of the service. ``journal``: where its answers are recorded; ``warnings``: of queues
+    whose forecasts are currently too low."""
+
+    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
+        self._store, self._catalog = store, catalog
+        self.journal = ForecastJournal(store.url)
+        self.warnings: Mapping[tuple[str, str], str] = {}
+        self._scorer, self._records = ForecastScorer(store), ForecastRecords(store.engine)
+        self._stopped, self._scored_s = threading.Event(), -_SCORE_S
+        self._thread = threading.Thread(target=self._run, daemon=True, name="forecasts")
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop it; what is not stored yet remains in the journal."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def look(self) -> None:
+        """Store what was issued, compare it, and score what has started, where that is due."""
+        if self._scorer.fold():
+            take_estimates(self._records, self._catalog())
+        if time.monotonic() - self._scored_s >= _SCORE_S:
+            self.score()
+
+    def score(self) -> None:
+        """Score what has started, now."""
+        self._scored_s = time.monotonic()
+        self._scorer.fold()
+        self._scorer.score(self._catalog())
+        self.warnings = all_warnings(self._store.reader)
+
+    def _run(self) -> None:
+        lost = False
+        while not self._stopped.is_set():
+            try:
+                self.look()
+                lost = False
+            except SiteError as error:
+                if not lost:
+                    _log.warning("forecasts cannot be stored; trying again: %s", error)
+                lost = True
+            except Exception:
+                _log.exception("forecasts cannot be scored; trying again")
+            self._stopped.wait(_LOOK_S)

@@ -1,0 +1,104 @@
+"""REST: forecasts for many questions at once, and the scores of issued forecasts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import FastAPI
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from vgrads.kernel.documents import Document
+from vgrads.portal.records.access import Principal
+from vgrads.portal.records.reading import forecast_scores
+from vgrads.portal.web.guard import READ, Reader
+from vgrads.portal.web.service import Service
+
+if TYPE_CHECKING:
+    from vgrads.api.queues.queries import QueueQuery
+    from vgrads.vgrid.catalog import Queue
+
+Json = dict[str, Any]
+MOST_QUESTIONS = 1000
+Level = Annotated[float, Field(gt=0, lt=1)]
+Within = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class ForecastRequest(Document):
+    """Questions, as `{"site": …, "queue": …, "procs": 64, "walltime_s": 14400}`; with
+    `start_by_s` (and `probability`) an answer also has the best instant to submit the job.
+
+    `within_s`: waits at which probabilities are stated.
+    """
+
+    questions: Annotated[tuple[Any, ...], Field(min_length=1, max_length=MOST_QUESTIONS)]
+    quantiles: Annotated[tuple[Level, ...], Field(min_length=1, max_length=20)] = (
+        0.5,
+        0.75,
+        0.9,
+        0.95,
+    )
+    within_s: Annotated[tuple[Within, ...], Field(min_length=1, max_length=100)] | None = None
+
+
+def add_forecast_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes."""
+
+    @app.post("/v1/forecasts")
+    def forecasts(document: ForecastRequest, who: Reader) -> Json:
+        """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
+        in its place; 422 where all are wrong."""
+        return {"forecasts": answer_many(service, who, document)}
+
+    @app.get("/v1/scores", dependencies=[READ])
+    def scores() -> Json:
+        """Return the scores of all issued forecasts by queue, and of the promises, as `vgrads score
+        --json`."""
+        return forecast_scores.all_scores(service.store.reader)
+
+    @app.get("/v1/sites/{site}/queues/{queue}/score", dependencies=[READ])
+    def score(site: str, queue: str) -> Json:
+        """Return the score of the forecasts that were issued about a queue, as `vgrads score SITE
+        QUEUE --json`."""
+        return score_of(service, site, queue)
+
+
+def score_of(service: Service, site: str, queue: str) -> Json:
+    """Return the score of a queue; 404 where there is no such queue, and no record of one."""
+    result = forecast_scores.queue_score(service.store.reader, site, queue)
+    names = {(s.name, q.name) for s in service.catalog.sites for q in s.queues}
+    if not result["records"]["issued"] and (site, queue) not in names:
+        raise HTTPException(404, f"no queue '{site}/{queue}'")
+    return result
+
+
+def answer_many(service: Service, who: Principal, document: ForecastRequest) -> list[Json]:
+    """Answer questions, and record the answers. Raise InputError where every question is wrong."""
+    # imported late: the service starts without forecasts
+    from vgrads.api.queues.forecasts import WITHIN_S, HowToAnswer, forecast_many
+
+    how = HowToAnswer(
+        quantiles=document.quantiles,
+        within_s=WITHIN_S if document.within_s is None else document.within_s,
+        warnings=service.forecasts.warnings,
+        owner=who.user,
+    )
+    result = forecast_many(
+        document.questions, service.catalog, lambda _, queue: learned_query(service, queue), how
+    )
+    if result.first_error is not None:
+        raise result.first_error
+    service.forecasts.journal.append(result.issued)
+    return result.answers
+
+
+def learned_query(service: Service, queue: Queue) -> QueueQuery:
+    """Return the query of a queue by its learned state, or by past waits until that is learned."""
+    # imported late, as above
+    from vgrads.api.queues.histories import AS_QUESTION
+    from vgrads.api.queues.queries import ask_log
+
+    assert queue.history is not None
+    learned = service.learned.find(queue.history, queue.of_log)
+    return ask_log(queue.history, queue.of_log, replace(AS_QUESTION, method="qbets"), learned)
