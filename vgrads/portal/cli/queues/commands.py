@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,6 +77,18 @@ def _ask(
     return query
 
 
+def _record(
+    requested: Any,
+    source: tuple[Path, str | None],
+    shape: tuple[int, float],
+    live: bool = False,
+    **statements: Any,
+) -> Callable[[], None]:
+    from vgrads.portal.cli.queues.recording import record_answer
+
+    return record_answer(requested, source, shape, live, **statements)
+
+
 def _with_live_queue(requested: Any, history: Path) -> Any:
     from vgrads.api.queues.live_queue import ask_live
     from vgrads.portal.records.reading.sites import stored_catalog
@@ -136,6 +149,13 @@ def bound(
     if live:
         requested = _with_live_queue(requested, history)
     result = requested.forecast.bound(procs, wall_s, chance, settings.confidence)
+    after = _record(
+        requested,
+        (history, queue),
+        (procs, wall_s),
+        live,
+        bounds=((chance, result.bound_s),),
+    )
     document = bound_json(result, requested)
     payload = queries.explanation_of(requested, procs, wall_s, chance) if why else None
     document |= {"explanation": payload} if payload else {}
@@ -149,6 +169,7 @@ def bound(
             ]
         ),
     )
+    after()
 
 
 @app.command(
@@ -176,6 +197,8 @@ def probability(
     settings = _settings(method, 0.95, confidence, arrays, user is not None)
     requested = _ask((history, queue, format_name, user), at, settings, procs)
     chance = float(requested.forecast.probability(procs, wall_s, within_s, settings.confidence))
+    issued = ((within_s, chance),)
+    _record(requested, (history, queue), (procs, wall_s), probabilities=issued)
     document = probability_json(
         requested, chance, within_s, len(requested.forecast.waits(procs, wall_s))
     )
@@ -228,6 +251,7 @@ def trajectory(
     )
     requested = _ask((history, queue, format_name, user), at, settings, procs)
     path = queries.walk(requested, reservation, parse_duration(step, "--step"))
+    _record(requested, (history, queue), (procs, reservation.walltime_s), path=path)
     answer_with(
         as_json, trajectory_json(path), lambda: queue_text.trajectory_text(path, reservation)
     )
