@@ -38,7 +38,7 @@ class LevelCurve:
 
     scores: Floats
 
-    @property
+    @cached_property
     def levels(self) -> Floats:
         """The probability of each score."""
         count = len(self.scores)

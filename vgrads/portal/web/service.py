@@ -69,7 +69,7 @@ class Service:
             Meters(),
         )
         self.live, self.learned = LiveGantt(store), LearnedStates()
-        self.forecasts = ForecastUpkeep(store, lambda: self.catalog)
+        self.forecasts = ForecastUpkeep(store, lambda: self.catalog, self.learned)
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
         self.statuses = RunStatuses(self.live, self.supervisor.think)

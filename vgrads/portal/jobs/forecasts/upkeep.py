@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from vgrads.kernel.errors import SiteError
 from vgrads.portal.jobs.forecasts.estimates import take_estimates
 from vgrads.portal.jobs.forecasts.scoring import ForecastScorer
+from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.forecast_scores import all_warnings
@@ -25,8 +26,11 @@ class ForecastUpkeep:
     """A thread of the service. ``journal``: where its answers are recorded; ``warnings``: of queues
     whose forecasts are currently too low."""
 
-    def __init__(self, store: Store, catalog: Callable[[], Catalog]) -> None:
-        self._store, self._catalog = store, catalog
+    def __init__(
+        self, store: Store, catalog: Callable[[], Catalog], learned: LearnedStates
+    ) -> None:
+        self._store, self._catalog, self._learned = store, catalog, learned
+        self._is_prepared = False
         self.journal = ForecastJournal(store.url)
         self.warnings: Mapping[tuple[str, str], str] = {}
         self._scorer, self._records = ForecastScorer(store), ForecastRecords(store.engine)
@@ -57,11 +61,27 @@ class ForecastUpkeep:
         self._scorer.score(self._catalog())
         self.warnings = all_warnings(self._store.reader)
 
+    def prepare(self) -> None:
+        """Prepare for many questions, once a queue is learned; does nothing before."""
+        queues = [q for s in self._catalog().sites for q in s.queues if q.history is not None]
+        for queue in queues:
+            path, log_queue = str(queue.history), queue.of_log
+            if self._is_prepared or not self._learned.settled(path, log_queue):
+                continue
+            learned = self._learned.find(path, log_queue)
+            if learned is not None:
+                # imported late: nothing is learned yet when the service starts
+                from vgrads.api.queues import forecasts
+
+                forecasts.prepare(learned)
+                self._is_prepared = True
+
     def _run(self) -> None:
         lost = False
         while not self._stopped.is_set():
             try:
                 self.look()
+                self.prepare()
                 lost = False
             except SiteError as error:
                 if not lost:
