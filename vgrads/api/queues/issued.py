@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -74,10 +74,11 @@ class IssuedForecast:
     def as_json(self) -> Json:
         """Return all fields that differ from their defaults."""
         content = {name: getattr(self, name) for name in _FIELDS}
-        return {name: value for name, value in content.items() if value not in ("", (), False)}
+        return {k: v for k, v in content.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
 
 
-_FIELDS = tuple(field.name for field in fields(IssuedForecast))
+_FIELDS = tuple(entry.name for entry in fields(IssuedForecast))
+_DEFAULTS = {e.name: e.default for e in fields(IssuedForecast) if e.default is not MISSING}
 
 
 def issued_of(document: Json) -> IssuedForecast:

@@ -1,7 +1,8 @@
 """Which started job shows the wait that a forecast was about.
 
 A forecast for a shape is scored by the first job of the same class of shapes that was submitted
-within an hour after it, and by that job's forecast only if none of the class was issued in between.
+within an hour after it, unless a newer forecast for the class came in between. Forecasts for later
+submissions are matched separately.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ PATIENCE_S = 30 * 86400.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenForecast:
     """A forecast that waits for a start. ``submit_s``: the submission that it was about, in the
-    time of its history."""
+    time of its history; ``is_ahead``: it was issued for a later submission."""
 
     id: str
     submit_s: float
     procs: int
     walltime_s: float
+    is_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +53,10 @@ def shape_class(procs: int, walltime_s: float) -> tuple[int, int]:
 def match_starts(log: JobLog, forecasts: Iterable[OpenForecast]) -> Mapping[str, ObservedStart]:
     """Return the start that scores each forecast, where there is one. The result depends only on
     the jobs of the log, not on the order in which they became known."""
-    by_class: dict[tuple[int, int], list[OpenForecast]] = {}
+    by_class: dict[tuple[int, int, bool], list[OpenForecast]] = {}
     for entry in forecasts:
-        by_class.setdefault(shape_class(entry.procs, entry.walltime_s), []).append(entry)
+        group = (*shape_class(entry.procs, entry.walltime_s), entry.is_ahead)
+        by_class.setdefault(group, []).append(entry)
     if not by_class or not len(log):
         return {}
     earliest_s = min(e.submit_s for entries in by_class.values() for e in entries)
@@ -62,7 +65,7 @@ def match_starts(log: JobLog, forecasts: Iterable[OpenForecast]) -> Mapping[str,
     has_requests = bool((log.request_s[rows] > 0).mean() > 0.5) if len(rows) else True
     of_procs, of_time = _bit_lengths(log.procs[rows]), _bit_lengths(log.request_s[rows])
     result: dict[str, ObservedStart] = {}
-    for (procs, time), entries in by_class.items():
+    for (procs, time, _), entries in by_class.items():
         alike = rows[(of_procs == procs) & ((of_time == time) | (not has_requests))]
         result |= _first_starts(submit_s[alike], log.wait_s[alike], entries)
     return result

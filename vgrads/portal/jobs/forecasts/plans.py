@@ -22,13 +22,15 @@ from vgrads.portal.records.reading.forecast_scores import warnings_in, warnings_
 from vgrads.portal.records.store import Store
 
 QueueKey = tuple[str, str]
+ON_DEMAND = "on demand"
+"""In records, the queue of slots of a cloud."""
 _log = logging.getLogger("vgrads.forecasts")
 
 
 def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") -> Planned:
     """Record what a plan promises; return it with the warnings about the queues that it uses.
     ``store``: of a service; otherwise the user's database."""
-    keys = sorted({(use.slot.site, use.slot.queue) for use in planned.plan.uses})
+    keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
     found = warnings_in(store.reader, keys) if store else warnings_of(keys)
     notes = [f"{site}/{queue}: {text}" for (site, queue), text in found.items()]
     instants = {
@@ -73,13 +75,13 @@ def _of_slot(use: SlotUse, instant_s: float, job: str, owner: str) -> IssuedFore
     ready_s = use.slot.curve.ready_at(LEVELS).tolist()
     return IssuedForecast(
         site=use.slot.site,
-        queue=use.slot.queue,
+        queue=use.slot.queue or ON_DEMAND,
         procs=use.slot.procs,
         walltime_s=use.end_s - use.start_s,
         instant_s=instant_s,
         submit_in_s=use.submit_s,
         kind="slot",
-        method=use.slot.basis or "state",
+        method=use.slot.basis or ("state" if use.slot.kind == "batch" else use.slot.kind),
         bounds=tuple(
             (level, at_s if math.isfinite(at_s) else None)
             for level, at_s in zip(LEVELS, ready_s, strict=True)

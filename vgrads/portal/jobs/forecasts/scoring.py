@@ -74,6 +74,7 @@ def score_queue(records: ForecastRecords, site: str, queue: str, log: JobLog) ->
             submit_s=row.instant_s + row.submit_in_s,
             procs=row.procs,
             walltime_s=row.walltime_s,
+            is_ahead=row.submit_in_s > 0,
         )
         for row in rows
     ]
