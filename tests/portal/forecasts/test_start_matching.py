@@ -59,10 +59,10 @@ JOBS = st.lists(
 
 
 @given(JOBS, st.lists(st.tuples(INSTANTS, st.integers(0, 3)), max_size=12))
-def test_the_first_job_of_the_class_after_the_nearest_forecast_scores_it(jobs, asked_for):
+def test_the_first_job_of_the_class_after_the_nearest_forecast_scores_it(jobs, issued):
     forecasts = [
         OpenForecast(id=str(n), submit_s=at, procs=SHAPES[s][0], walltime_s=SHAPES[s][1])
-        for n, (at, s) in enumerate(asked_for)
+        for n, (at, s) in enumerate(issued)
     ]
     starts = match_starts(log_of(jobs), forecasts)
     observed = {i: (s.submit_s, s.wait_s) for i, s in starts.items()}

@@ -10,7 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from vgrads.api.queues.issued import LEVELS, IssuedForecast, Target, issue, stated_bounds
+from vgrads.api.queues.issued import (
+    LEVELS,
+    ForecastTarget,
+    IssuedForecast,
+    Statement,
+    issue,
+    stated_bounds,
+)
 from vgrads.api.queues.queries import QueueQuery, walk
 from vgrads.api.wiring import is_real
 from vgrads.kernel.compiled import use_stored
@@ -129,12 +136,11 @@ class _Asker:
         bounds = dict(stated_bounds(forecast, *shape, self._levels))
         curve = forecast.probability(*shape, how.within_s, forecast.settings.confidence)
         points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
-        target = Target(site=site.name, queue=queue.name, owner=how.owner, is_live=is_real(site))
-        self.issued.append(
-            issue(
-                query, target, how.kind, shape, bounds=tuple(bounds.items()), probabilities=points
-            )
+        target = ForecastTarget(
+            site=site.name, queue=queue.name, owner=how.owner, is_live=is_real(site)
         )
+        stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
+        self.issued.append(issue(query, target, how.kind, shape, stated))
         method, jobs, reason = _basis(forecast, shape, max(how.quantiles))
         best = None if question.start_by_s is None else _best(query, question, queue)
         return {

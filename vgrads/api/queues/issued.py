@@ -98,7 +98,7 @@ def model_name(digest: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ForecastTarget:
     """What a forecast was about: a queue of a site, or of a file that belongs to none
     (``history``).
 
@@ -113,8 +113,22 @@ class Target:
     retrospective: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What was stated about a shape: bounds, probabilities, or when to submit it (``path``)."""
+
+    bounds: Bounds = ()
+    probabilities: Probabilities = ()
+    path: Trajectory | None = None
+
+
 def issue(
-    query: QueueQuery, target: Target, kind: str, shape: tuple[int, float], **statements: Any
+    query: QueueQuery,
+    target: ForecastTarget,
+    kind: str,
+    shape: tuple[int, float],
+    stated: Statement,
+    submit_in_s: float = 0.0,
 ) -> IssuedForecast:
     """Return the forecast of a query for a shape, as issued."""
     at_s = time.time() if target.is_live else query.log.unix_start_s + query.at_s
@@ -127,10 +141,38 @@ def issue(
         procs=shape[0],
         walltime_s=shape[1],
         instant_s=at_s,
+        submit_in_s=submit_in_s,
         kind=kind,
         method=query.forecast.method,
-        **statements,
+        bounds=stated.bounds,
+        probabilities=stated.probabilities,
     )
+
+
+def issue_answer(
+    query: QueueQuery, target: ForecastTarget, shape: tuple[int, float], stated: Statement
+) -> IssuedForecast:
+    """Return an answer about a shape as issued, with the standard quantiles; of a trajectory, the
+    instant that was recommended, or the best."""
+    if stated.path is not None:
+        return _issue_path(query, target, shape[0], stated.path)
+    kind = "bound" if stated.bounds else "probability"
+    bounds = {**dict(stated_bounds(query.forecast, *shape)), **dict(stated.bounds)}
+    with_standard = Statement(
+        bounds=tuple(sorted(bounds.items())), probabilities=stated.probabilities
+    )
+    return issue(query, target, kind, shape, with_standard)
+
+
+def _issue_path(
+    query: QueueQuery, target: ForecastTarget, procs: int, path: Trajectory
+) -> IssuedForecast:
+    at = path.best if path.chosen is None else path.chosen
+    submit_in_s = float(path.submit_s[at])
+    within_s = float(path.submit_s[-1]) - submit_in_s
+    stated = Statement(probabilities=((within_s, float(path.probabilities[at])),))
+    shape = (procs, float(path.walltimes_s[at]))
+    return issue(query, target, "trajectory", shape, stated, submit_in_s)
 
 
 def stated_bounds(
@@ -143,29 +185,3 @@ def stated_bounds(
         (level, None if np.isnan(wait_s) else float(wait_s))
         for level, wait_s in zip(levels, waits_s.tolist(), strict=True)
     )
-
-
-def issue_answer(
-    query: QueueQuery,
-    target: Target,
-    shape: tuple[int, float],
-    path: Trajectory | None = None,
-    **statements: Any,
-) -> IssuedForecast:
-    """Return an answer about a shape as issued, with the standard quantiles; of a trajectory, the
-    instant that was recommended, or the best."""
-    if path is not None:
-        at = path.best if path.chosen is None else path.chosen
-        within_s = float(path.submit_s[-1] - path.submit_s[at])
-        return issue(
-            query,
-            target,
-            "trajectory",
-            (shape[0], float(path.walltimes_s[at])),
-            submit_in_s=float(path.submit_s[at]),
-            probabilities=((within_s, float(path.probabilities[at])),),
-        )
-    kind = "bound" if "bounds" in statements else "probability"
-    stated = dict(statements.pop("bounds", ()))
-    bounds = {**dict(stated_bounds(query.forecast, *shape)), **stated}
-    return issue(query, target, kind, shape, bounds=tuple(sorted(bounds.items())), **statements)

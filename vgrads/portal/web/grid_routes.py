@@ -116,6 +116,7 @@ def _add_bound_route(app: FastAPI, service: Service) -> None:
         # imported late, as for offers
         from vgrads.api.queues import queries
         from vgrads.api.queues.answers import bound_json
+        from vgrads.api.queues.issued import Statement
         from vgrads.qbets.predictor import Settings
 
         settings = Settings(
@@ -123,8 +124,8 @@ def _add_bound_route(app: FastAPI, service: Service) -> None:
         )
         query = _query(service.catalog, site, queue, settings, service.learned)
         result = query.forecast.bound(procs, walltime_s, probability, confidence)
-        issued = ((probability, result.bound_s),)
-        record_answer(service, who, query, (site, queue, procs, walltime_s), bounds=issued)
+        stated = Statement(bounds=((probability, result.bound_s),))
+        record_answer(service, who, query, (site, queue, procs, walltime_s), stated)
         answer = bound_json(result, query)
         if explain:
             answer["explanation"] = queries.explanation_of(query, procs, walltime_s, probability)
@@ -147,13 +148,14 @@ def _add_probability_route(app: FastAPI, service: Service) -> None:
         --json``."""
         # imported late, as for offers
         from vgrads.api.queues.answers import probability_json
+        from vgrads.api.queues.issued import Statement
         from vgrads.qbets.predictor import Settings
 
         settings = Settings(method=method, confidence=confidence, knows_user=False)
         requested = _query(service.catalog, site, queue, settings, service.learned)
         chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
-        shape, issued = (site, queue, procs, walltime_s), ((within_s, chance),)
-        record_answer(service, who, requested, shape, probabilities=issued)
+        stated = Statement(probabilities=((within_s, chance),))
+        record_answer(service, who, requested, (site, queue, procs, walltime_s), stated)
         jobs = len(requested.forecast.waits(procs, walltime_s))
         return probability_json(requested, chance, within_s, jobs)
 
@@ -175,6 +177,7 @@ def _add_trajectory_route(app: FastAPI, service: Service) -> None:
         # imported late, as for offers
         from vgrads.api.queues import queries
         from vgrads.api.queues.answers import trajectory_json
+        from vgrads.api.queues.issued import Statement
         from vgrads.qbets.predictor import Settings
         from vgrads.vgrid.varq import Reservation
 
@@ -191,7 +194,8 @@ def _add_trajectory_route(app: FastAPI, service: Service) -> None:
             max_walltime_s=limit_s,
         )
         result = queries.walk(query, reservation)
-        record_answer(service, who, query, (site, queue, procs, walltime_s), path=result)
+        stated = Statement(path=result)
+        record_answer(service, who, query, (site, queue, procs, walltime_s), stated)
         return trajectory_json(result)
 
 

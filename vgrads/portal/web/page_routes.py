@@ -22,7 +22,7 @@ from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
 from vgrads.portal.records.reading.forecast_scores import queue_warning
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
-from vgrads.portal.web.forecasts.recording import record_answer
+from vgrads.portal.web.forecasts.recording import record_bounds
 from vgrads.portal.web.guard import COOKIE, READ, Reader
 from vgrads.portal.web.page_context import page_of, reader_of, shown
 from vgrads.portal.web.run_routes import SearchText, status_parts, task_parts
@@ -232,8 +232,7 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         if entry.history is None:
             return page_of(request, "/sites", "queue.html", bounds=[], **here)
         query, payload = _bounds(service, entry, entry.history, procs, hours)
-        stated = [(row["probability"], row["bound_s"]) for row in payload["bounds"]]
-        record_answer(service, who, query, (site, queue, procs, hours * 3600.0), bounds=stated)
+        record_bounds(service, who, query, (site, queue, procs, hours * 3600.0), payload["bounds"])
         return page_of(request, "/sites", "queue.html", **payload, **here)
 
     @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])

@@ -59,5 +59,5 @@ def score(
         return
     if queue is None:
         raise InputError("is missing", where="QUEUE", fix="vgrads score SITE QUEUE")
-    document = score_now.score_one(site, queue, sites)
+    document = score_now.score_queue(site, queue, sites)
     answer_with(as_json, document, lambda: ranking_text.score_text(document))

@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from vgrads.api.queues.issued import Target, issue_answer
+from vgrads.api.queues.issued import ForecastTarget, Statement, issue_answer
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.errors import VgradsError
 from vgrads.portal.records.forecasts.journal import ForecastJournal
@@ -22,8 +21,8 @@ def record_answer(
     query: QueueQuery,
     source: tuple[Path, str | None],
     shape: tuple[int, float],
+    stated: Statement,
     live: bool = False,
-    **statements: Any,
 ) -> Callable[[], None]:
     """Record an answer about HISTORY and its queue. Return what remains to be done once the answer
     is printed: at a live Slurm site, to take the site's own estimate."""
@@ -31,7 +30,7 @@ def record_answer(
         target = replace(
             _target(*source, live), retrospective=not live and query.at_s < query.log.end_s
         )
-        forecast = issue_answer(query, target, shape, **statements)
+        forecast = issue_answer(query, target, shape, stated)
         ForecastJournal().append([forecast])
         if live:
             from vgrads.portal.cli.queues.estimate_now import take_estimate  # noqa: PLC0415 late: needs the database
@@ -40,14 +39,14 @@ def record_answer(
     return lambda: None
 
 
-def _target(history: Path, queue: str | None, live: bool) -> Target:
+def _target(history: Path, queue: str | None, live: bool) -> ForecastTarget:
     if history.is_file():
         path = str(history.resolve())
-        return Target(site=path, queue=queue or ALL_QUEUES, history=path)
+        return ForecastTarget(site=path, queue=queue or ALL_QUEUES, history=path)
     with open_reader() as reader:
         rows = reader.rows("SELECT document FROM site WHERE name = :name", name=history.parts[0])
     document = json.loads(rows[0][0]) if rows else {}
     names = [entry["name"] for entry in document.get("queue", ())]
     name = history.parts[1] if len(history.parts) == 2 else names[0]
     is_real = document.get("driver", "simulated") not in ("simulated", "local")
-    return Target(site=history.parts[0], queue=name, is_live=live or is_real)
+    return ForecastTarget(site=history.parts[0], queue=name, is_live=live or is_real)

@@ -23,7 +23,7 @@ def score_all(sites: Path | None) -> Json:
         return forecast_scores.all_scores(store.reader)
 
 
-def score_one(site: str, queue: str, sites: Path | None) -> Json:
+def score_queue(site: str, queue: str, sites: Path | None) -> Json:
     """Return the score of a queue. Raise InputError where there is neither such a queue nor a
     record of one."""
     catalog, name = (

@@ -31,8 +31,8 @@ def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") ->
     """Record what a plan promises; return it with the warnings about the queues that it uses.
     ``store``: of a service; otherwise the user's database."""
     keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
-    found = warnings_in(store.reader, keys) if store else warnings_of(keys)
-    notes = [f"{site}/{queue}: {text}" for (site, queue), text in found.items()]
+    by_queue = warnings_in(store.reader, keys) if store else warnings_of(keys)
+    notes = [f"{site}/{queue}: {text}" for (site, queue), text in by_queue.items()]
     instants = {
         key: planned.grid.logs[key].unix_start_s + at_s
         for key, at_s in planned.grid.instants.items()

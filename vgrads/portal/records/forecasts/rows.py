@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from sqlalchemy import ColumnElement, delete, text, update
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import delete, text, update
 from sqlmodel import Session, col, select
 
 from vgrads.api.queues.issued import IssuedForecast, issued_of, model_name
@@ -139,7 +139,7 @@ class ForecastRecords:
         """Give up the forecast of a slot that was never requested, or of a cancelled run."""
         self._close(ForecastRow.job == job)
 
-    def _close(self, *where: Any) -> None:
+    def _close(self, *where: ColumnElement[bool] | bool) -> None:
         query = update(ForecastRow).where(*where, col(ForecastRow.state) == OPEN)
         with self._engine.begin() as connection:
             connection.execute(query.values(state=CLOSED))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 
@@ -47,6 +46,6 @@ def forecast_families(reader: RecordReader) -> Iterator[GaugeMetricFamily]:
     yield from (records, coverage, loss, warning)
 
 
-def _add(family: GaugeMetricFamily, labels: list[str], value: Any) -> None:
+def _add(family: GaugeMetricFamily, labels: list[str], value: float | None) -> None:
     if value is not None:
         family.add_metric(labels, value)

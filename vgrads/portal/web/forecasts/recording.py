@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vgrads.portal.records.access import Principal
 from vgrads.portal.web.service import Service
 
 if TYPE_CHECKING:
+    from vgrads.api.queues.issued import Statement
     from vgrads.api.queues.queries import QueueQuery
 
 
@@ -16,16 +18,31 @@ def record_answer(
     who: Principal,
     query: QueueQuery,
     shape: tuple[str, str, int, float],
-    **statements: Any,
+    stated: Statement,
 ) -> None:
     """Record an answer about a shape (site, queue, processors, requested time)."""
     # imported late: the service starts without forecasts
-    from vgrads.api.queues.issued import Target, issue_answer
+    from vgrads.api.queues.issued import ForecastTarget, issue_answer
     from vgrads.api.wiring import is_real
 
     site, queue, procs, walltime_s = shape
-    target = Target(
+    target = ForecastTarget(
         site=site, queue=queue, owner=who.user, is_live=is_real(service.catalog.site(site))
     )
-    forecast = issue_answer(query, target, (procs, walltime_s), **statements)
+    forecast = issue_answer(query, target, (procs, walltime_s), stated)
     service.forecasts.journal.append([forecast])
+
+
+def record_bounds(
+    service: Service,
+    who: Principal,
+    query: QueueQuery,
+    shape: tuple[str, str, int, float],
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    """Record the bounds of a page."""
+    # imported late, as above
+    from vgrads.api.queues.issued import Statement
+
+    stated = Statement(bounds=tuple((row["probability"], row["bound_s"]) for row in rows))
+    record_answer(service, who, query, shape, stated)
