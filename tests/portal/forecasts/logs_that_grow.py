@@ -6,8 +6,7 @@ import gzip
 from collections.abc import Iterable
 from pathlib import Path
 
-from vgrads.api.queues.issued import IssuedForecast
-from vgrads.api.queues.start_matching import ObservedStart
+from vgrads.api.queues.issued import IssuedForecast, ObservedStart
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.store import Store
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.portal.forecasts.logs_that_grow import JOBS, write_log
 from tests.portal.forecasts.test_scores import waits
-from vgrads.api.queues.issued import IssuedForecast
-from vgrads.api.queues.start_matching import ObservedStart
+from vgrads.api.queues.issued import IssuedForecast, ObservedStart
 from vgrads.portal.jobs.forecasts.estimates import take_estimates
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.forecast_scores import queue_score

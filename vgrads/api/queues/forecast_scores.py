@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 from typing import Any
-
-import numpy as np
 
 from vgrads.api.queues.issued import LEVELS, Bounds, Probabilities
 
@@ -119,16 +118,13 @@ def _comparison(forecasts: Sequence[ScoredForecast]) -> Json | None:
         for quantile, bound_s in f.bounds
         if quantile == 0.5 and bound_s is not None
     ]
-    waits, estimates, medians = (
-        (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.array([]),) * 3
-    )
     return {
         "jobs": len(rows),
         "left_out": len(forecasts) - len(rows),
-        "started_by_estimate": _mean((waits <= estimates).tolist()),
+        "started_by_estimate": _mean([w <= e for w, e, _ in rows]),
         "median_error_s": {
-            "vgrads": _median(np.abs(waits - medians)),
-            "slurm": _median(np.abs(waits - estimates)),
+            "vgrads": _median([abs(w - b) for w, _, b in rows]),
+            "slurm": _median([abs(w - e) for w, e, _ in rows]),
         },
         "pinball_s": {
             "vgrads": _mean([pinball(0.5, b, w) for w, _, b in rows]),
@@ -151,8 +147,8 @@ def coverage_warning(covered: Sequence[bool]) -> str | None:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if len(values) else None
+    return fmean(values) if values else None
 
 
-def _median(values: np.ndarray[Any, np.dtype[np.float64]]) -> float | None:
-    return float(np.median(values)) if len(values) else None
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

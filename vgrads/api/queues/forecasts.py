@@ -10,14 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from vgrads.api.queues.issued import (
-    LEVELS,
-    ForecastTarget,
-    IssuedForecast,
-    Statement,
-    issue,
-    stated_bounds,
-)
+from vgrads.api.queues.issued import LEVELS, IssuedForecast
+from vgrads.api.queues.issuing import ForecastTarget, Statement, issue, stated_bounds
 from vgrads.api.queues.queries import QueueQuery, walk
 from vgrads.api.wiring import is_real
 from vgrads.kernel.compiled import use_stored

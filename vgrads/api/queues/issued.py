@@ -6,24 +6,19 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from vgrads.api.queues.queries import QueueQuery
-from vgrads.qbets.state_forecast import AnyForecast
-from vgrads.vgrid.varq import Trajectory
-
 Json = dict[str, Any]
 Bounds = tuple[tuple[float, float | None], ...]
 Probabilities = tuple[tuple[float, float], ...]
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 """Quantiles that are stored with every forecast of a shape, whichever was queried."""
+PATIENCE_S = 30 * 86400.0
+"""Time after which a forecast without a start remains without a score, and a score is final."""
 _METHOD = Path(__file__).parents[2] / "qbets"
 
 
@@ -77,6 +72,14 @@ class IssuedForecast:
         return {k: v for k, v in content.items() if k not in _DEFAULTS or v != _DEFAULTS[k]}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedStart:
+    """The job that scores a forecast: its submission, and its wait."""
+
+    submit_s: float
+    wait_s: float
+
+
 _FIELDS = tuple(entry.name for entry in fields(IssuedForecast))
 _DEFAULTS = {e.name: e.default for e in fields(IssuedForecast) if e.default is not MISSING}
 
@@ -95,93 +98,3 @@ def model_name(digest: str) -> str:
     """Return the name of a model: the version of vgrads, where its code is that of today, and the
     digest."""
     return f"{version('vgrads') if digest == model_digest() else '?'}+{digest}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastTarget:
-    """What a forecast was about: a queue of a site, or of a file that belongs to none
-    (``history``).
-
-    ``is_live``: about jobs that are submitted at the current time, not at the end of the history.
-    """
-
-    site: str
-    queue: str
-    history: str = ""
-    owner: str = ""
-    is_live: bool = False
-    retrospective: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """What was stated about a shape: bounds, probabilities, or when to submit it (``path``)."""
-
-    bounds: Bounds = ()
-    probabilities: Probabilities = ()
-    path: Trajectory | None = None
-
-
-def issue(
-    query: QueueQuery,
-    target: ForecastTarget,
-    kind: str,
-    shape: tuple[int, float],
-    stated: Statement,
-    submit_in_s: float = 0.0,
-) -> IssuedForecast:
-    """Return the forecast of a query for a shape, as issued."""
-    at_s = time.time() if target.is_live else query.log.unix_start_s + query.at_s
-    return IssuedForecast(
-        site=target.site,
-        queue=target.queue,
-        history=target.history,
-        owner=target.owner,
-        retrospective=target.retrospective,
-        procs=shape[0],
-        walltime_s=shape[1],
-        instant_s=at_s,
-        submit_in_s=submit_in_s,
-        kind=kind,
-        method=query.forecast.method,
-        bounds=stated.bounds,
-        probabilities=stated.probabilities,
-    )
-
-
-def issue_answer(
-    query: QueueQuery, target: ForecastTarget, shape: tuple[int, float], stated: Statement
-) -> IssuedForecast:
-    """Return an answer about a shape as issued, with the standard quantiles; of a trajectory, the
-    instant that was recommended, or the best."""
-    if stated.path is not None:
-        return _issue_path(query, target, shape[0], stated.path)
-    kind = "bound" if stated.bounds else "probability"
-    bounds = {**dict(stated_bounds(query.forecast, *shape)), **dict(stated.bounds)}
-    with_standard = Statement(
-        bounds=tuple(sorted(bounds.items())), probabilities=stated.probabilities
-    )
-    return issue(query, target, kind, shape, with_standard)
-
-
-def _issue_path(
-    query: QueueQuery, target: ForecastTarget, procs: int, path: Trajectory
-) -> IssuedForecast:
-    at = path.best if path.chosen is None else path.chosen
-    submit_in_s = float(path.submit_s[at])
-    within_s = float(path.submit_s[-1]) - submit_in_s
-    stated = Statement(probabilities=((within_s, float(path.probabilities[at])),))
-    shape = (procs, float(path.walltimes_s[at]))
-    return issue(query, target, "trajectory", shape, stated, submit_in_s)
-
-
-def stated_bounds(
-    forecast: AnyForecast, procs: int, walltime_s: float, levels: Sequence[float] = LEVELS
-) -> Bounds:
-    """Return a forecast's bounds at some quantiles."""
-    confidence = forecast.settings.confidence
-    waits_s = forecast.bounds(procs, walltime_s, levels, confidence)
-    return tuple(
-        (level, None if np.isnan(wait_s) else float(wait_s))
-        for level, wait_s in zip(levels, waits_s.tolist(), strict=True)
-    )

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vgrads.api.queues.issued import ObservedStart
 from vgrads.traces.records import JobLog
 
 WINDOW_S = 3600.0
 """Longest time from a forecast to the submission of the job that scores it."""
-PATIENCE_S = 30 * 86400.0
-"""Time after which a forecast without such a job remains without a score, and a score is final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +30,6 @@ class OpenForecast:
     procs: int
     walltime_s: float
     is_ahead: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedStart:
-    """The job that scores a forecast: its submission, and its wait."""
-
-    submit_s: float
-    wait_s: float
 
 
 def shape_class(procs: int, walltime_s: float) -> tuple[int, int]:

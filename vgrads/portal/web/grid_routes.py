@@ -116,7 +116,7 @@ def _add_bound_route(app: FastAPI, service: Service) -> None:
         # imported late, as for offers
         from vgrads.api.queues import queries
         from vgrads.api.queues.answers import bound_json
-        from vgrads.api.queues.issued import Statement
+        from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
 
         settings = Settings(
@@ -148,7 +148,7 @@ def _add_probability_route(app: FastAPI, service: Service) -> None:
         --json``."""
         # imported late, as for offers
         from vgrads.api.queues.answers import probability_json
-        from vgrads.api.queues.issued import Statement
+        from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
 
         settings = Settings(method=method, confidence=confidence, knows_user=False)
@@ -177,7 +177,7 @@ def _add_trajectory_route(app: FastAPI, service: Service) -> None:
         # imported late, as for offers
         from vgrads.api.queues import queries
         from vgrads.api.queues.answers import trajectory_json
-        from vgrads.api.queues.issued import Statement
+        from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
         from vgrads.vgrid.varq import Reservation
 

@@ -119,7 +119,7 @@ def bound(
     """Print an upper bound on a job's wait. (GETBOUND)"""
     from vgrads.api.queues import queries
     from vgrads.api.queues.answers import bound_json
-    from vgrads.api.queues.issued import Statement
+    from vgrads.api.queues.issuing import Statement
     from vgrads.portal.cli.queues import text as queue_text
     from vgrads.portal.cli.queues.recording import record_answer
 
@@ -175,7 +175,7 @@ def probability(
 ) -> None:
     """Print the probability that a job starts within a time. (GETPROB)"""
     from vgrads.api.queues.answers import probability_json
-    from vgrads.api.queues.issued import Statement
+    from vgrads.api.queues.issuing import Statement
     from vgrads.portal.cli.queues import text as queue_text
     from vgrads.portal.cli.queues.recording import record_answer
 
@@ -224,7 +224,7 @@ def trajectory(
     """Print when a job must be submitted to run by a given time. (VARQ)"""
     from vgrads.api.queues import queries
     from vgrads.api.queues.answers import trajectory_json
-    from vgrads.api.queues.issued import Statement
+    from vgrads.api.queues.issuing import Statement
     from vgrads.portal.cli.queues import text as queue_text
     from vgrads.portal.cli.queues.recording import record_answer
     from vgrads.vgrid.varq import Reservation

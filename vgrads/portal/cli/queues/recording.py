@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vgrads.api.queues.issued import ForecastTarget, Statement, issue_answer
+from vgrads.api.queues.issuing import ForecastTarget, Statement, issue_answer
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.errors import VgradsError
 from vgrads.portal.records.forecasts.journal import ForecastJournal

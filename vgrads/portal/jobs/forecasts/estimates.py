@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from vgrads.api.wiring import open_batch
-from vgrads.drivers.api import SlotSpec
 from vgrads.kernel.errors import SiteError
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.tables import ForecastRow
@@ -36,6 +34,10 @@ def take_estimates(records: ForecastRecords, catalog: Catalog) -> int:
 
 def site_estimate_s(site: Site, queue: str, procs: int, walltime_s: float) -> float | None:
     """Return the site's own estimate of the wait of such a job; None where it states none."""
+    # imported late: few services have such sites
+    from vgrads.api.wiring import open_batch
+    from vgrads.drivers.api import SlotSpec
+
     spec = SlotSpec(
         id="forecast",
         name="forecast",

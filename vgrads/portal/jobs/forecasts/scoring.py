@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vgrads.api.queues.history_files import open_history
-from vgrads.api.queues.start_matching import PATIENCE_S, OpenForecast, match_starts
+from vgrads.api.queues.issued import PATIENCE_S
 from vgrads.kernel.errors import VgradsError
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.sites import with_uploads
 from vgrads.portal.records.store import Store
 from vgrads.traces.log_queue import ALL_QUEUES, LogQueue
-from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog
+
+if TYPE_CHECKING:
+    from vgrads.traces.records import JobLog
 
 _log = logging.getLogger("vgrads.forecasts")
 
@@ -64,6 +67,9 @@ class ForecastScorer:
 def score_queue(records: ForecastRecords, site: str, queue: str, log: JobLog) -> int:
     """Score the forecasts of a queue by the starts in its history; return how many have a new
     score."""
+    # imported late: the service starts without histories
+    from vgrads.api.queues.start_matching import OpenForecast, match_starts
+
     if not len(log):
         return 0
     end_s = log.unix_start_s + log.end_s

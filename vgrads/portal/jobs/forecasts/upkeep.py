@@ -19,6 +19,7 @@ from vgrads.vgrid.catalog import Catalog
 
 _LOOK_S = 2.0  # between checks for new forecasts
 _SCORE_S = 60.0  # between checks for changed histories
+_FIRST_S = 10.0  # before the first: the service starts to answer
 _log = logging.getLogger("vgrads.forecasts")
 
 
@@ -34,7 +35,8 @@ class ForecastUpkeep:
         self.journal = ForecastJournal(store.url)
         self.warnings: Mapping[tuple[str, str], str] = {}
         self._scorer, self._records = ForecastScorer(store), ForecastRecords(store.engine)
-        self._stopped, self._scored_s = threading.Event(), -_SCORE_S
+        self._stopped = threading.Event()
+        self._scored_s = time.monotonic() - _SCORE_S + _FIRST_S
         self._thread = threading.Thread(target=self._run, daemon=True, name="forecasts")
 
     def start(self) -> None:
@@ -61,6 +63,15 @@ class ForecastUpkeep:
         self._scorer.score(self._catalog())
         self.warnings = all_warnings(self._store.reader)
 
+    def _load_warnings(self) -> bool:
+        """Load the warnings of before; return True where the database does not answer."""
+        try:
+            self.warnings = all_warnings(self._store.reader)
+        except SiteError as error:
+            _log.warning("the scores of forecasts cannot be read; trying again: %s", error)
+            return True
+        return False
+
     def prepare(self) -> None:
         """Prepare for many questions, once a queue is learned; does nothing before."""
         queues = [q for s in self._catalog().sites for q in s.queues if q.history is not None]
@@ -77,7 +88,7 @@ class ForecastUpkeep:
                 self._is_prepared = True
 
     def _run(self) -> None:
-        lost = False
+        lost = self._load_warnings()
         while not self._stopped.is_set():
             try:
                 self.look()

@@ -12,8 +12,13 @@ from sqlalchemy import ColumnElement, delete, text, update
 from sqlalchemy import Engine as SqlEngine
 from sqlmodel import Session, col, select
 
-from vgrads.api.queues.issued import IssuedForecast, issued_of, model_name
-from vgrads.api.queues.start_matching import PATIENCE_S, ObservedStart
+from vgrads.api.queues.issued import (
+    PATIENCE_S,
+    IssuedForecast,
+    ObservedStart,
+    issued_of,
+    model_name,
+)
 from vgrads.portal.records.forecasts.journal import ForecastJournal, read_documents
 from vgrads.portal.records.tables import ForecastRow
 
@@ -130,16 +135,16 @@ class ForecastRecords:
         """Give up forecasts of a queue for which no start became known in a month after them."""
         self._close(
             *_of_others(),
-            ForecastRow.site == site,
-            ForecastRow.queue == queue,
+            col(ForecastRow.site) == site,
+            col(ForecastRow.queue) == queue,
             col(ForecastRow.instant_s) + col(ForecastRow.submit_in_s) < before_s - PATIENCE_S,
         )
 
     def close_job(self, job: str) -> None:
         """Give up the forecast of a slot that was never requested, or of a cancelled run."""
-        self._close(ForecastRow.job == job)
+        self._close(col(ForecastRow.job) == job)
 
-    def _close(self, *where: ColumnElement[bool] | bool) -> None:
+    def _close(self, *where: ColumnElement[bool]) -> None:
         query = update(ForecastRow).where(*where, col(ForecastRow.state) == OPEN)
         with self._engine.begin() as connection:
             connection.execute(query.values(state=CLOSED))

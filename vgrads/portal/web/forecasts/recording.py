@@ -9,7 +9,7 @@ from vgrads.portal.records.access import Principal
 from vgrads.portal.web.service import Service
 
 if TYPE_CHECKING:
-    from vgrads.api.queues.issued import Statement
+    from vgrads.api.queues.issuing import Statement
     from vgrads.api.queues.queries import QueueQuery
 
 
@@ -22,7 +22,7 @@ def record_answer(
 ) -> None:
     """Record an answer about a shape (site, queue, processors, requested time)."""
     # imported late: the service starts without forecasts
-    from vgrads.api.queues.issued import ForecastTarget, issue_answer
+    from vgrads.api.queues.issuing import ForecastTarget, issue_answer
     from vgrads.api.wiring import is_real
 
     site, queue, procs, walltime_s = shape
@@ -42,7 +42,7 @@ def record_bounds(
 ) -> None:
     """Record the bounds of a page."""
     # imported late, as above
-    from vgrads.api.queues.issued import Statement
+    from vgrads.api.queues.issuing import Statement
 
     stated = Statement(bounds=tuple((row["probability"], row["bound_s"]) for row in rows))
     record_answer(service, who, query, shape, stated)
