@@ -76,6 +76,7 @@ class NewRun:
 
     def execute(self, watch: Watcher | None = None) -> RunOutcome:
         """Run it to its end."""
+        issue_run(self.store, self.record.run_id, self.planned.plan)
 
         def work() -> RunOutcome:
             return start_run(self.planned.grid, self.setup, self.execution, self.record, watch)
@@ -203,7 +204,6 @@ def carry_out(
     run_id, lease = record.run_id, record.lease
     lease.take()
     lease.while_leased(lambda: store.set_run_state(run_id, "running"))
-    issue_run(store, run_id, record.executions()[0])
     try:
         outcome = work()
     except LeaseLost:  # it belongs to another manager, or will

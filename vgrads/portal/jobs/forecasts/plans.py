@@ -12,7 +12,6 @@ from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.kernel.errors import SiteError
 from vgrads.planner.plan import Plan, SlotUse
@@ -92,9 +91,9 @@ def _of_slot(use: SlotUse, instant_s: float, job: str, owner: str) -> IssuedFore
     )
 
 
-def issue_run(store: Store, run_id: str, execution: ExecutionPlan) -> None:
+def issue_run(store: Store, run_id: str, plan: Plan) -> None:
     """Record what a run promises when it starts; once, whichever manager continues it."""
-    _whatever_happens(lambda: _issue(store, run_id, execution))
+    _whatever_happens(lambda: _issue(store, run_id, plan))
 
 
 def score_run(store: Store, run_id: str, outcome: RunOutcome) -> None:
@@ -102,13 +101,13 @@ def score_run(store: Store, run_id: str, outcome: RunOutcome) -> None:
     _whatever_happens(lambda: _score(store, run_id, outcome))
 
 
-def _issue(store: Store, run_id: str, execution: ExecutionPlan) -> None:
+def _issue(store: Store, run_id: str, plan: Plan) -> None:
     records = ForecastRecords(store.engine)
     if not records.is_issued(run_id):
         records.add(
             _forecasts(
-                execution.plan,
-                execution.uses.values(),
+                plan,
+                plan.uses,
                 {},
                 lambda slot: f"{run_id}/{slot}" if slot else run_id,
             )
