@@ -1,13 +1,16 @@
 """What was issued is recorded, whatever happens afterwards, and an answer never waits for it."""
 
+import fcntl
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import DATA
+from tests.waiting import until
 from vgrads.api.queues.issued import IssuedForecast, issued_of
 from vgrads.portal.records.forecasts.journal import ForecastJournal, read_documents
 from vgrads.portal.records.forecasts.rows import ForecastRecords
@@ -94,6 +97,30 @@ def test_nothing_is_lost_while_the_journal_is_taken_again_and_again(store):
     assert sorted(numbers) == [float(n + 1) for n in range(4 * count)]
 
 
+def test_a_writer_that_waits_while_the_journal_is_moved_writes_into_the_next(store):
+    """It has opened the file that is taken, and gets its lock only afterwards."""
+    journal = ForecastJournal(store.url)
+    journal.append([forecast(1)])
+    path = journal._path
+    aside = path.with_name(f"{path.stem}.0.taken")
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        inode = path.stat().st_ino
+        writer = threading.Thread(target=journal.append, args=([forecast(2)],))
+        writer.start()
+        until(lambda: f":{inode} 0 EOF" in waiting_locks(), "the writer waits")
+        path.rename(aside)
+    writer.join()
+    assert [d["instant_s"] for d in read_documents(aside)] == [1.0]
+    assert [d["instant_s"] for d in read_documents(path)] == [2.0]
+
+
+def waiting_locks():
+    """The locks of this machine that somebody waits for."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return "\n".join(line for line in lines if "->" in line)
+
+
 def test_an_answer_that_was_given_is_recorded_though_its_process_is_killed(store):
     program = (
         "import os, signal\n"
@@ -122,6 +149,7 @@ def test_an_answer_does_not_depend_on_its_record(vgrads, tmp_path, trouble):
     else:
         home.write_text("a file where the folder should be")
     log = DATA / "histories" / "mayhem.swf.gz"
+    ForecastJournal().append([forecast()])  # no error
     answer = vgrads("bound", log, "--procs", 8, "--method", "qbets", "--json")
     assert answer.code == 0
     assert answer.json["bound_s"] > 0
