@@ -105,6 +105,8 @@ def test_every_answer_of_the_service_is_recorded_and_scored(client, grows):
 
 def test_an_unknown_queue_has_no_score(client, vgrads, tmp_path):
     assert client.get("/v1/sites/here/queues/none/score").status_code == 404
+    assert client.get("/v1/sites/here/queues/empty/score").status_code == 404
+    assert client.get("/v1/sites/here/queues/all/score").json()["scored"] == 0
     assert client.get("/sites/none/all/score").status_code == 404
     sites = ("--sites", tmp_path / "sites.toml")
     for arguments, field in (

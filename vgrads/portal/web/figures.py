@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -66,8 +66,10 @@ class ServiceMetrics:
     """Runs by state, the promise record, slots by site and availability, waits, bounds that held,
     queued work, scores of forecasts."""
 
-    def __init__(self, store: Store, meters: Meters) -> None:
-        self._store, self._meters = store, meters
+    def __init__(
+        self, store: Store, meters: Meters, scores: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self._store, self._meters, self._scores = store, meters, scores
 
     def collect(self) -> Iterator[Family]:
         """Compute all metric families."""
@@ -84,7 +86,7 @@ class ServiceMetrics:
         for kind, count in Works(self._store.engine).open_kinds().items():
             queue.add_metric([kind], count)
         yield queue
-        yield from forecast_families(self._store.reader)
+        yield from forecast_families(self._scores())
 
     def _runs(self) -> Family:
         runs = GaugeMetricFamily("vgrads_runs", "Runs by state", labels=["state"])

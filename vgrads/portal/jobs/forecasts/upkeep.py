@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from vgrads.kernel.errors import SiteError
 from vgrads.portal.jobs.forecasts.estimates import take_estimates
@@ -13,12 +15,14 @@ from vgrads.portal.jobs.forecasts.scoring import ForecastScorer
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.records.reading.forecast_scores import all_warnings
+from vgrads.portal.records.reading.forecast_scores import all_scores
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
 
+Json = dict[str, Any]
 _LOOK_S = 2.0  # between checks for new forecasts
 _SCORE_S = 60.0  # between checks for changed histories
+_FRESH_S = 10.0  # a reading of the scores
 _FIRST_S = 10.0  # before the first: the service starts to answer
 _log = logging.getLogger("vgrads.forecasts")
 
@@ -34,6 +38,8 @@ class ForecastUpkeep:
         self._is_prepared = False
         self.journal = ForecastJournal(store.url)
         self.warnings: Mapping[tuple[str, str], str] = {}
+        self._scores: Json = {}
+        self._loaded_s = -math.inf
         self._scorer, self._records = ForecastScorer(store), ForecastRecords(store.engine)
         self._stopped = threading.Event()
         self._scored_s = time.monotonic() - _SCORE_S + _FIRST_S
@@ -61,12 +67,26 @@ class ForecastUpkeep:
         self._scored_s = time.monotonic()
         self._scorer.fold()
         self._scorer.score(self._catalog())
-        self.warnings = all_warnings(self._store.reader)
+        self._load_scores()
+
+    def scores(self) -> Json:
+        """Return the scores of all queues and of the promises, a few seconds old at most."""
+        if time.monotonic() - self._loaded_s > _FRESH_S:
+            self._load_scores()
+        return self._scores
+
+    def _load_scores(self) -> None:
+        self._scores, self._loaded_s = all_scores(self._store.reader), time.monotonic()
+        self.warnings = {
+            (entry["site"], entry["queue"]): entry["warning"]
+            for entry in self._scores["queues"]
+            if entry["warning"]
+        }
 
     def _load_warnings(self) -> bool:
         """Load the warnings of before; return True where the database does not answer."""
         try:
-            self.warnings = all_warnings(self._store.reader)
+            self._load_scores()
         except SiteError as error:
             _log.warning("the scores of forecasts cannot be read; trying again: %s", error)
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vgrads.api.queues.forecast_scores import (
@@ -18,15 +18,31 @@ from vgrads.portal.records.reading.reader import RecordReader, open_reader
 
 Json = dict[str, Any]
 QueueKey = tuple[str, str]
-_OF_QUEUE = "site = :site AND queue = :queue AND kind <> 'promise'"
+_NO_PROMISE = "kind <> 'promise'"
+_OF_QUEUE = f"site = :site AND queue = :queue AND {_NO_PROMISE}"
 _COUNTS = (
     "SELECT site, queue, state, retrospective, COUNT(*), SUM(times) FROM forecast "
-    "WHERE kind <> 'promise' GROUP BY site, queue, state, retrospective"
+    "WHERE {} GROUP BY site, queue, state, retrospective"
 )
 
 
 def queue_score(reader: RecordReader, site: str, queue: str) -> Json:
     """Return the score of a queue: of its newest forecasts, as issued."""
+    counts = _counts(reader, _OF_QUEUE, site=site, queue=queue)
+    return _score(reader, (site, queue), counts.get((site, queue), _NO_COUNTS))
+
+
+def all_scores(reader: RecordReader) -> Json:
+    """Return the score of every queue with records, and of all promises."""
+    counts = _counts(reader, _NO_PROMISE)
+    return {
+        "queues": [_score(reader, key, entry) for key, entry in sorted(counts.items())],
+        "promises": promise_score(reader),
+    }
+
+
+def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Json:
+    site, queue = key
     rows = reader.rows(
         "SELECT statements, wait_s, estimate, estimate_s FROM forecast "
         f"WHERE {_OF_QUEUE} AND state = 'scored' ORDER BY issued_s DESC, id LIMIT :most",
@@ -34,21 +50,12 @@ def queue_score(reader: RecordReader, site: str, queue: str) -> Json:
         queue=queue,
         most=WINDOW,
     )
-    counts = _counts(reader).get((site, queue), _NO_COUNTS)
     return {
         "site": site,
         "queue": queue,
         "records": dict(counts),
         **score([_scored(*row) for row in rows]),
         "warning": queue_warning(reader, site, queue),
-    }
-
-
-def all_scores(reader: RecordReader) -> Json:
-    """Return the score of every queue with records, and of all promises."""
-    return {
-        "queues": [queue_score(reader, site, queue) for site, queue in sorted(_counts(reader))],
-        "promises": promise_score(reader),
     }
 
 
@@ -101,11 +108,6 @@ def warnings_of(queues: Iterable[QueueKey]) -> dict[QueueKey, str]:
         return {}
 
 
-def all_warnings(reader: RecordReader) -> dict[QueueKey, str]:
-    """Return the warnings of all queues that have one."""
-    return warnings_in(reader, sorted(_counts(reader)))
-
-
 def warnings_in(reader: RecordReader, queues: Iterable[QueueKey]) -> dict[QueueKey, str]:
     """Return the warnings of queues that have one."""
     by_queue = {key: queue_warning(reader, *key) for key in queues}
@@ -116,10 +118,14 @@ _NO_COUNTS = {"issued": 0, "open": 0, "scored": 0, "without_start": 0, "retrospe
 _COUNTED = {"open": "open", "scored": "scored", "closed": "without_start"}
 
 
-def _counts(reader: RecordReader) -> dict[QueueKey, dict[str, int]]:
+def _counts(
+    reader: RecordReader, condition: str, **values: object
+) -> dict[QueueKey, dict[str, int]]:
     """Return the number of records of each queue; ``issued``: with repetitions of the same."""
     result: dict[QueueKey, dict[str, int]] = {}
-    for site, queue, state, retrospective, count, times in reader.rows(_COUNTS):
+    for site, queue, state, retrospective, count, times in reader.rows(
+        _COUNTS.format(condition), **values
+    ):
         entry = result.setdefault((site, queue), dict(_NO_COUNTS))
         entry["issued"] += int(times)
         entry["retrospective" if retrospective else _COUNTED[state]] += int(count)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
-
-from vgrads.portal.records.reading.forecast_scores import all_scores
-from vgrads.portal.records.reading.reader import RecordReader
 
 _OF_QUEUE = ["site", "queue"]
 
 
-def forecast_families(reader: RecordReader) -> Iterator[GaugeMetricFamily]:
-    """Return the metric families, computed from the newest scored forecasts of each queue."""
-    scores = all_scores(reader)
+def forecast_families(scores: Mapping[str, Any]) -> Iterator[GaugeMetricFamily]:
+    """Return the metric families of the scores of all queues."""
     records = GaugeMetricFamily(
         "vgrads_forecast_records",
         "Records of issued forecasts, by queue and state",

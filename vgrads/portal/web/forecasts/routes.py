@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI
 from pydantic import Field
@@ -12,12 +11,9 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.documents import Document
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading import forecast_scores
+from vgrads.portal.web.forecasts.learned_queries import LearnedQueries
 from vgrads.portal.web.guard import READ, Reader
 from vgrads.portal.web.service import Service
-
-if TYPE_CHECKING:
-    from vgrads.api.queues.queries import QueueQuery
-    from vgrads.vgrid.catalog import Queue
 
 Json = dict[str, Any]
 MOST_QUESTIONS = 1000
@@ -44,18 +40,19 @@ class ForecastRequest(Document):
 
 def add_forecast_routes(app: FastAPI, service: Service) -> None:
     """Add the routes."""
+    queries = LearnedQueries(service.learned)
 
     @app.post("/v1/forecasts")
     def forecasts(document: ForecastRequest, who: Reader) -> Json:
         """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
         in its place; 422 where all are wrong."""
-        return {"forecasts": answer_many(service, who, document)}
+        return {"forecasts": answer_many(service, queries, who, document)}
 
     @app.get("/v1/scores", dependencies=[READ])
     def scores() -> Json:
         """Return the scores of all issued forecasts by queue, and of the promises, as `vgrads score
         --json`."""
-        return forecast_scores.all_scores(service.store.reader)
+        return service.forecasts.scores()
 
     @app.get("/v1/sites/{site}/queues/{queue}/score", dependencies=[READ])
     def score(site: str, queue: str) -> Json:
@@ -65,15 +62,21 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
 
 
 def score_of(service: Service, site: str, queue: str) -> Json:
-    """Return the score of a queue; 404 where there is no such queue, and no record of one."""
+    """Return the score of a queue; 404 where there is no record, and no such queue or history."""
     result = forecast_scores.queue_score(service.store.reader, site, queue)
-    names = {(s.name, q.name) for s in service.catalog.sites for q in s.queues}
-    if not result["records"]["issued"] and (site, queue) not in names:
+    if result["records"]["issued"]:
+        return result
+    names = {(s.name, q.name): q.history for s in service.catalog.sites for q in s.queues}
+    if (site, queue) not in names:
         raise HTTPException(404, f"no queue '{site}/{queue}'")
+    if names[site, queue] is None:
+        raise HTTPException(404, f"queue '{site}/{queue}' has no history")
     return result
 
 
-def answer_many(service: Service, who: Principal, document: ForecastRequest) -> list[Json]:
+def answer_many(
+    service: Service, queries: LearnedQueries, who: Principal, document: ForecastRequest
+) -> list[Json]:
     """Answer questions, and record the answers. Raise InputError where every question is wrong."""
     # imported late: the service starts without forecasts
     from vgrads.api.queues.forecasts import WITHIN_S, HowToAnswer, forecast_many
@@ -85,20 +88,9 @@ def answer_many(service: Service, who: Principal, document: ForecastRequest) -> 
         owner=who.user,
     )
     result = forecast_many(
-        document.questions, service.catalog, lambda _, queue: learned_query(service, queue), how
+        document.questions, service.catalog, lambda _, queue: queries.of(queue), how
     )
     if result.first_error is not None:
         raise result.first_error
     service.forecasts.journal.append(result.issued)
     return result.answers
-
-
-def learned_query(service: Service, queue: Queue) -> QueueQuery:
-    """Return the query of a queue by its learned state, or by past waits until that is learned."""
-    # imported late, as above
-    from vgrads.api.queues.histories import AS_QUESTION
-    from vgrads.api.queues.queries import ask_log
-
-    assert queue.history is not None
-    learned = service.learned.find(queue.history, queue.of_log)
-    return ask_log(queue.history, queue.of_log, replace(AS_QUESTION, method="qbets"), learned)

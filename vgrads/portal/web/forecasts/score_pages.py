@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
-from vgrads.portal.records.reading.forecast_scores import all_scores
 from vgrads.portal.web.forecasts.routes import score_of
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
@@ -17,7 +16,7 @@ def add_score_pages(app: FastAPI, service: Service) -> None:
     @app.get("/scores", response_class=HTMLResponse, include_in_schema=False)
     def scores(request: Request) -> HTMLResponse:
         reader_of(request)
-        return page_of(request, "/scores", "scores.html", **all_scores(service.store.reader))
+        return page_of(request, "/scores", "scores.html", **service.forecasts.scores())
 
     @app.get("/sites/{site}/{queue}/score", response_class=HTMLResponse, include_in_schema=False)
     def queue_score(site: str, queue: str, request: Request) -> HTMLResponse:
