@@ -8,7 +8,6 @@ import os
 import time
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -97,4 +96,6 @@ def issued_of(document: Json) -> IssuedForecast:
 def model_name(digest: str) -> str:
     """Return the name of a model: the version of vgrads, where its code is that of today, and the
     digest."""
+    from importlib.metadata import version  # noqa: PLC0415 late: no answer waits for it
+
     return f"{version('vgrads') if digest == model_digest() else '?'}+{digest}"
