@@ -2,6 +2,7 @@
 
 import json
 import re
+import urllib.request
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from tests.conftest import DATA
 from tests.portal.forecasts.logs_that_grow import JOBS, scored, write_log
-from tests.portal.serving import LEAD
+from tests.portal.serving import LEAD, serving
 from vgrads.api.queues.forecast_scores import WATCHED, ScoredForecast, coverage_warning, score
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.web.app import make_app
@@ -220,3 +221,16 @@ def test_records_are_json(client):
     client.post("/v1/forecasts", json={"questions": [question], "quantiles": [0.9999]})
     client.service.forecasts.score()
     json.loads(client.get("/v1/scores").text, parse_constant=pytest.fail)
+
+
+@pytest.mark.more
+def test_an_answer_of_a_service_that_is_killed_is_recorded(vgrads, tmp_path):
+    """At once after it: the next to look at the journal stores it."""
+    (tmp_path / "home").mkdir()
+    with serving(tmp_path / "home") as served:
+        url = f"{served.url}/v1/sites/mayhem/queues/default/bound?procs=4"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert json.load(answer)["bound_s"] > 0
+        served.kill()
+        records = vgrads("score", "mayhem", "default", "--json").json["records"]
+    assert (records["issued"], records["open"]) == (1, 1)
