@@ -3,13 +3,17 @@
 import time
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.portal.forecasts.logs_that_grow import JOBS, write_log
 from tests.portal.forecasts.test_scores import waits
 from vgrads.api.queues.issued import IssuedForecast, ObservedStart
 from vgrads.portal.jobs.forecasts.estimates import take_estimates
+from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.forecast_scores import queue_score
+from vgrads.portal.web.app import make_app
+from vgrads.portal.web.service import Bounds
 from vgrads.vgrid.catalog import load_catalog
 
 SITES = """
@@ -71,7 +75,7 @@ def issued(number, procs=4, site="cluster", age_s=0.0):
     )
 
 
-def test_estimates_are_taken_at_the_instant_of_the_forecasts(store, slurm, tmp_path):
+def test_estimates_are_taken_at_the_instant_of_the_forecasts(store, slurm, tmp_path, vgrads):
     """For each shape once; what Slurm does not state is left out of the comparison, and counted."""
     records, catalog = ForecastRecords(store.engine), load_catalog(tmp_path / "sites.toml")
     stated, refused = issued(1), issued(2, procs=7)
@@ -87,6 +91,14 @@ def test_estimates_are_taken_at_the_instant_of_the_forecasts(store, slurm, tmp_p
     assert (comparison["jobs"], comparison["left_out"]) == (1, 2)
     assert comparison["median_error_s"]["vgrads"] == 10.0
     assert comparison["median_error_s"]["slurm"] == pytest.approx(20.0, abs=2.0)
+    app = make_app(store, catalog, Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        page = client.get("/sites/cluster/all/score").text
+    assert "On the same 1 jobs" in page
+    assert "2 jobs are left out" in page
+    text = vgrads("score", "cluster", "all", "--sites", tmp_path / "sites.toml").out
+    assert "Median error on the same 1 jobs: vgrads 10s, Slurm's own estimate" in text
+    assert "2 jobs are left out" in text
 
 
 def test_a_live_answer_takes_the_estimate_once_it_is_printed(vgrads, slurm, tmp_path):
