@@ -93,6 +93,7 @@ def issued_of(document: Json) -> IssuedForecast:
     return IssuedForecast(**{**document, **pairs})
 
 
+@cache
 def model_name(digest: str) -> str:
     """Return the name of a model: the version of vgrads, where its code is that of today, and the
     digest."""

@@ -25,8 +25,14 @@ from vgrads.portal.records.tables import ForecastRow
 Json = dict[str, Any]
 OPEN, SCORED, CLOSED = "open", "scored", "closed"
 _AT_ONCE = 5000  # rows of a transaction
-_ADD = (
-    "INSERT INTO forecast ({names}) VALUES ({values}) "
+_PLAIN = tuple(
+    name
+    for name in ForecastRow.model_fields
+    if name == "id" or (name in IssuedForecast.__slots__ and name != "model")
+)
+_NAMES = (*_PLAIN, "model", "statements", "times", "state", "estimate")
+_ADD = text(
+    f"INSERT INTO forecast ({', '.join(_NAMES)}) VALUES ({', '.join(f':{n}' for n in _NAMES)}) "
     "ON CONFLICT (id) DO UPDATE SET times = forecast.times + excluded.times"
 )
 
@@ -55,20 +61,17 @@ class ForecastRecords:
 
     def add(self, forecasts: Sequence[IssuedForecast]) -> int:
         """Store forecasts; the same statement, issued again, is counted."""
-        rows: dict[str, ForecastRow] = {}
+        rows: dict[str, Json] = {}
         for forecast in forecasts:
-            row = _row_of(forecast)
-            if row.id in rows:
-                rows[row.id].times += 1
+            row = rows.setdefault(forecast.id, {})
+            if row:
+                row["times"] += 1
             else:
-                rows[row.id] = row
+                row.update(_row_of(forecast))
         if not rows:
             return 0
-        values = [row.model_dump() for row in rows.values()]
-        names = list(values[0])
-        statement = _ADD.format(names=", ".join(names), values=", ".join(f":{n}" for n in names))
         with self._engine.begin() as connection:
-            connection.execute(text(statement), values)
+            connection.execute(_ADD, list(rows.values()))
         return len(forecasts)
 
     def is_issued(self, job: str) -> bool:
@@ -194,13 +197,14 @@ def covered_by(row: ForecastRow, wait_s: float | None) -> bool | None:
     return None
 
 
-def _row_of(forecast: IssuedForecast) -> ForecastRow:
-    plain = {
-        name: getattr(forecast, name)
-        for name in ForecastRow.model_fields
-        if name in IssuedForecast.__slots__ or name == "id"
-    }
+def _row_of(forecast: IssuedForecast) -> Json:
+    """Return the columns of a forecast; not as a row, whose checks would take most of the time."""
     statements = {"bounds": forecast.bounds, "probabilities": forecast.probabilities}
-    return ForecastRow(
-        **plain | {"model": model_name(forecast.model), "statements": json.dumps(statements)}
-    )
+    return {
+        **{name: getattr(forecast, name) for name in _PLAIN},
+        "model": model_name(forecast.model),
+        "statements": json.dumps(statements),
+        "times": 1,
+        "state": OPEN,
+        "estimate": "",
+    }
