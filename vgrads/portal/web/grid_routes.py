@@ -16,7 +16,12 @@ from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import GridRow
-from vgrads.portal.web.guard import READ, Reader, Submitter
+from vgrads.portal.web.embedding.forecast_access import (
+    public_answer,
+    refuse_details,
+    refuse_missing_queue,
+)
+from vgrads.portal.web.guard import Forecaster, Reader, Submitter
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.request import RequestDocument, request_from
 
@@ -101,10 +106,11 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
 def _add_queue_routes(
     app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
 ) -> None:
-    @app.get("/v1/sites/{site}/queues/{queue}/bound", dependencies=[READ])
+    @app.get("/v1/sites/{site}/queues/{queue}/bound")
     def bound(
         site: str,
         queue: str,
+        who: Forecaster,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
         probability: Share = 0.95,
@@ -118,20 +124,23 @@ def _add_queue_routes(
         from vgrads.api.queues.answers import bound_json
         from vgrads.qbets.predictor import Settings
 
+        refuse_missing_queue(who, site, queue)
+        refuse_details(who, (probability, confidence), explain)
         settings = Settings(
             method=method, quantile=probability, confidence=confidence, knows_user=False
         )
-        query = _query(catalog(), site, queue, settings, learned_states)
+        query = query_of(catalog(), site, queue, settings, learned_states)
         result = query.forecast.bound(procs, walltime_s, probability, confidence)
         answer = bound_json(result, query)
         if explain:
             answer["explanation"] = queries.explanation_of(query, procs, walltime_s, probability)
-        return answer
+        return public_answer(who, answer)
 
-    @app.get("/v1/sites/{site}/queues/{queue}/probability", dependencies=[READ])
+    @app.get("/v1/sites/{site}/queues/{queue}/probability")
     def probability(
         site: str,
         queue: str,
+        who: Forecaster,
         within_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -144,20 +153,23 @@ def _add_queue_routes(
         from vgrads.api.queues.answers import probability_json
         from vgrads.qbets.predictor import Settings
 
+        refuse_missing_queue(who, site, queue)
+        refuse_details(who, (confidence,))
         settings = Settings(method=method, confidence=confidence, knows_user=False)
-        requested = _query(catalog(), site, queue, settings, learned_states)
+        requested = query_of(catalog(), site, queue, settings, learned_states)
         chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
         jobs = len(requested.forecast.waits(procs, walltime_s))
-        return probability_json(requested, chance, within_s, jobs)
+        return public_answer(who, probability_json(requested, chance, within_s, jobs))
 
 
 def _add_trajectory_route(
     app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
 ) -> None:
-    @app.get("/v1/sites/{site}/queues/{queue}/trajectory", dependencies=[READ])
+    @app.get("/v1/sites/{site}/queues/{queue}/trajectory")
     def path(
         site: str,
         queue: str,
+        who: Forecaster,
         start_by_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -172,9 +184,10 @@ def _add_trajectory_route(
         from vgrads.qbets.predictor import Settings
         from vgrads.vgrid.varq import Reservation
 
+        refuse_missing_queue(who, site, queue)
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
-        query = _query(
+        query = query_of(
             catalog(), site, queue, Settings(method=method, knows_user=False), learned_states
         )
         limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
@@ -188,7 +201,7 @@ def _add_trajectory_route(
         return trajectory_json(queries.walk(query, reservation))
 
 
-def _query(
+def query_of(
     catalog: Catalog, site: str, queue: str, settings: Settings, learned_states: LearnedStates
 ) -> queries.QueueQuery:
     """Return the query of a queue's history, by its state once that is learned; 404 where there is
