@@ -246,7 +246,7 @@ def test_requests_without_a_token_have_a_rate_of_their_own(store):
 )
 def test_an_origin_is_written_as_browsers_send_it(write, origin):
     file = write("v.toml", f'origins = ["{origin}"]\n')
-    with pytest.raises(InputError, match="origins: .* is not an origin"):
+    with pytest.raises(InputError, match=r"origins: .* is not an origin"):
         load_settings(file)
 
 
