@@ -1,6 +1,8 @@
 """The recipes for Galaxy and JupyterHub, run by the programs that they are for, against a
 service."""
 
+import re
+
 import pytest
 
 from tests.embedding import portals
@@ -25,38 +27,48 @@ if importlib.util.find_spec("galaxy") is None:
 """What Total Perspective Vortex imports of Galaxy and a ranking does not use, where Galaxy itself,
 hundreds of megabytes, is not installed. `VGRADS_PORTALS`: a Python that has it."""
 RANK = """
-import json
+import json, os
 from tpv.core.loader import TPVConfigLoader
 from tpv.core.entities import Destination
 
-config = TPVConfigLoader.from_url_or_path(RECIPE).config
-tool = config.tools["default"]
+tool = TPVConfigLoader.from_url_or_path(RECIPE).config.tools["default"]
+
 def destination(name, queue, tags):
     context = {"vgrads_queue": queue} if queue else {}
-    return Destination(evaluator=tool.evaluator, id=name, runner="slurm", context=context,
-                       scheduling={"prefer": tags})
-destinations = [destination(*row) for row in ROWS]
-context = {"entity": tool, "cores": 4, "mem": 8}
-ranked = tool.rank_destinations(destinations, context)
-print(json.dumps({"ranked": [d.id for d in ranked]}))
+    tags = {"prefer": tags}
+    more = {"runner": "slurm", "context": context, "scheduling": tags}
+    return Destination(evaluator=tool.evaluator, id=name, **more)
+
+orders = []
+for variables in CASES:
+    os.environ.update(variables)
+    context = {"entity": tool, "cores": 4, "mem": 8}
+    ranked = tool.rank_destinations([destination(*row) for row in ROWS], context)
+    orders.append([d.id for d in ranked])
+print(json.dumps({"orders": orders}))
 """
 SPAWN = """
-import asyncio, json, sys
+import asyncio, doctest, json, os, sys
 sys.path.insert(0, FOLDER)
-from vgrads_progress import ForecastSlurmSpawner
+import vgrads_progress
 
-async def events():
-    spawner = ForecastSlurmSpawner(**TRAITS)
+async def messages(variables):
+    os.environ.update(variables)
+    spawner = vgrads_progress.ForecastSlurmSpawner(**TRAITS)
     spawner.job_id, spawner.job_status = "1", "PENDING "
+    messages = []
     async for event in spawner.progress():
-        yield event["message"]
+        messages.append(event["message"])
         spawner.job_status = "RUNNING node1"
+    return messages
 
 async def collect():
-    return [message async for message in events()]
+    return [await messages(variables) for variables in CASES]
 
-print(json.dumps({"messages": asyncio.run(collect())}))
+failed = doctest.testmod(vgrads_progress).failed
+print(json.dumps({"messages": asyncio.run(collect()), "failed": failed}))
 """
+UNRANKED = re.compile(r"^(?:WARNING:vgrads:)?destinations are not ranked by wait", re.MULTILINE)
 TRAITS = {"req_partition": "default", "req_nprocs": "4", "req_runtime": "2:00:00"}
 pytestmark = pytest.mark.services
 
@@ -72,10 +84,10 @@ def served(tmp_path_factory):
         yield service.url, token("forecast")
 
 
-def rank(rows, **variables):
+def rank(rows, *cases):
     recipe = str(portals.DEPLOY / "galaxy" / "tpv_rank.yml")
-    program = f"RECIPE, ROWS = {recipe!r}, {rows!r}\n{GALAXY}{RANK}"
-    return portals.run_there(program, **variables)
+    stated = f"RECIPE, ROWS, CASES = {recipe!r}, {rows!r}, {cases!r}"
+    return portals.run_there(f"{stated}\n{GALAXY}{RANK}")
 
 
 QUEUES = [f"{site}/default" for site in ("kittyhawk", "mercury", "mayhem")]
@@ -89,55 +101,40 @@ def test_galaxy_tries_destinations_in_the_order_of_their_waits(served):
     rows = [(name, name, []) for name in [*QUEUES, "atlantis/default"]]
     rows.insert(0, ("without", "", []))
     with in_front_of(url) as front:
-        result = rank(rows, VGRADS_URL=front, VGRADS_TOKEN=token)
-    assert result["ranked"][:3] == sorted(QUEUES, key=waits.get)
-    assert set(result["ranked"][3:]) == {"without", "atlantis/default"}
-    assert result["err"] == ""
+        result = rank(rows, {"VGRADS_URL": front, "VGRADS_TOKEN": token})
+    (order,) = result["orders"]
+    assert order[:3] == sorted(QUEUES, key=waits.get)
+    assert order[3:] == ["without", "atlantis/default"]
+    assert not UNRANKED.search(result["err"])
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "", "http://127.0.0.1:{port}"])
-def test_galaxy_goes_on_in_its_own_order_without_an_answer(tmp_path, url):
-    """Refused, not configured, and not the service."""
-    rows = [(name, name, tags) for name, tags in zip(QUEUES, ([], ["fast"], []), strict=True)]
+def test_galaxy_goes_on_in_its_own_order_without_an_answer(tmp_path):
+    """No address, one where nobody listens, one of another program."""
+    tags = ["slow", "fast"]
+    rows = [(name, name, tags[:n]) for n, name in enumerate(QUEUES)]
     with portals.pages(tmp_path) as port:
-        result = rank(rows, VGRADS_URL=url.format(port=port))
-    expected = rank([(name, "", tags) for name, _, tags in rows])
-    assert result["ranked"] == expected["ranked"]
-    assert "not ranked by wait" in result["err"]
-
-
-def spawn(**variables):
-    folder = str(portals.DEPLOY / "jupyterhub")
-    program = f"FOLDER, TRAITS = {folder!r}, {TRAITS!r}\n{SPAWN}"
-    return portals.run_there(program, **variables)["messages"]
+        nobody, another = "http://127.0.0.1:9", f"http://127.0.0.1:{port}"
+        result = rank(rows, {}, {"VGRADS_URL": nobody}, {"VGRADS_URL": another})
+    (expected,) = rank([(name, "", prefers) for name, _, prefers in rows], {})["orders"]
+    assert result["orders"] == [expected] * 3
+    assert len(UNRANKED.findall(result["err"])) == 3
 
 
 def test_the_page_of_a_pending_server_says_when_its_job_starts(served):
+    """And without a token, or a service, what it says without this."""
     url, token = served
-    pending, running = spawn(VGRADS_URL=url, VGRADS_TOKEN=token, VGRADS_SITE="mercury")
+    refused = {"VGRADS_URL": url, "VGRADS_SITE": "mercury"}
+    folder = str(portals.DEPLOY / "jupyterhub")
+    cases = [{}, refused, refused | {"VGRADS_TOKEN": token}]
+    stated = f"FOLDER, TRAITS, CASES = {folder!r}, {TRAITS!r}, {cases!r}"
+    result = portals.run_there(f"{stated}\n{SPAWN}")
     shape = {"procs": 4, "walltime_s": 7200.0}
     low, high = (
         -(-portals.bound_s(url, QUEUES[1], token, **shape, probability=p) // 60)
         for p in (0.5, 0.95)
     )
     interval = f"{low:.0f} to {high:.0f}" if low < high else f"{high:.0f}"
-    assert pending == (
-        f"Pending in queue... Jobs like this start within {interval} min (1 of 2 to 19 of 20 jobs)."
-    )
-    assert running == "Cluster job running... waiting to connect"
-
-
-def test_without_a_forecast_the_page_says_what_it_said(served):
-    url, _ = served
-    usual = ["Pending in queue...", "Cluster job running... waiting to connect"]
-    assert spawn(VGRADS_URL=url, VGRADS_SITE="mercury") == usual  # no token: refused
-    assert spawn() == usual
-
-
-def test_time_limits_are_read_as_slurm_reads_them():
-    folder = str(portals.DEPLOY / "jupyterhub")
-    program = (
-        f"import sys; sys.path.insert(0, {folder!r})\nimport doctest, json, vgrads_progress\n"
-        "print(json.dumps({'failed': doctest.testmod(vgrads_progress).failed}))"
-    )
-    assert portals.run_there(program)["failed"] == 0
+    more = f" Jobs like this start within {interval} min (1 of 2 to 19 of 20 jobs)."
+    pending, running = "Pending in queue...", "Cluster job running... waiting to connect"
+    assert result["messages"] == [[pending, running]] * 2 + [[pending + more, running]]
+    assert result["failed"] == 0
