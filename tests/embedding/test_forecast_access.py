@@ -1,9 +1,12 @@
 """Who else may query forecasts: pages of allowed origins, tokens for forecasts alone, anybody."""
 
+import re
+
 import pytest
+import yaml
 from fastapi.testclient import TestClient
 
-from tests.conftest import DATA
+from tests.conftest import DATA, ROOT
 from tests.embedding.forecasts_stand_in import add_route
 from tests.portal.serving import SMALL, bearer
 from vgrads.kernel.errors import InputError
@@ -269,3 +272,21 @@ def test_the_check_of_settings_names_a_queue_that_no_site_has(vgrads, write):
         assert answer.code == 2 and "mayhem/fast" in answer.err
     answer = vgrads("config", "check", "--config", write("bad.toml", 'public_forecasts = ["fast"]'))
     assert answer.code == 2 and "SITE/QUEUE" in answer.err
+
+
+def test_the_settings_of_the_document_are_settings(write):
+    text = (ROOT / "docs" / "portals.md").read_text()
+    read = load_settings(write("v.toml", re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1]))
+    assert (read.origins, read.public_forecasts) == ((PORTAL,), ("cluster/batch",))
+    assert [(g.procs, g.walltime_s, g.quantiles) for g in read.wait_gauges] == [
+        (64, 14400.0, (0.5, 0.95))
+    ]
+
+
+def test_the_settings_for_open_ondemand_name_files_that_are_there():
+    folder = ROOT / "deploy" / "ondemand"
+    settings = yaml.safe_load((folder / "vgrads.yml").read_text())
+    assert [(folder / name).is_file() for name in settings["custom_javascript_files"]] == [True]
+    columns = [c for row in settings["dashboard_layout"]["rows"] for c in row["columns"]]
+    assert "vgrads_wait" in [name for column in columns for name in column["widgets"]]
+    assert (folder / "_vgrads_wait.html.erb").is_file()

@@ -2,6 +2,8 @@
 service."""
 
 import re
+import socket
+from contextlib import closing
 
 import pytest
 
@@ -109,15 +111,17 @@ def test_galaxy_tries_destinations_in_the_order_of_their_waits(served):
 
 
 def test_galaxy_goes_on_in_its_own_order_without_an_answer(tmp_path):
-    """No address, one where nobody listens, one of another program."""
+    """No address, one where nobody listens, one of another program, one that does not answer."""
     tags = ["slow", "fast"]
     rows = [(name, name, tags[:n]) for n, name in enumerate(QUEUES)]
-    with portals.pages(tmp_path) as port:
+    silent = socket.create_server(("127.0.0.1", 0))
+    with portals.pages(tmp_path) as port, closing(silent):
         nobody, another = "http://127.0.0.1:9", f"http://127.0.0.1:{port}"
-        result = rank(rows, {}, {"VGRADS_URL": nobody}, {"VGRADS_URL": another})
+        urls = [nobody, another, f"http://127.0.0.1:{silent.getsockname()[1]}"]
+        result = rank(rows, {}, *({"VGRADS_URL": url} for url in urls))
     (expected,) = rank([(name, "", prefers) for name, _, prefers in rows], {})["orders"]
-    assert result["orders"] == [expected] * 3
-    assert len(UNRANKED.findall(result["err"])) == 3
+    assert result["orders"] == [expected] * 4
+    assert len(UNRANKED.findall(result["err"])) == 4
 
 
 def test_the_page_of_a_pending_server_says_when_its_job_starts(served):
