@@ -26,7 +26,7 @@ test-more: .venv/developed .venv/snakemake/ready .venv/portals/ready
 test-long: .venv/developed .venv/snakemake/ready
 	$(BIN)/python -m pytest -m long --durations 10
 
-coverage: .venv/developed .venv/snakemake/ready
+coverage: .venv/developed .venv/snakemake/ready .venv/portals/ready
 	$(PYTEST) -m "not long" --cov --cov-report=term:skip-covered
 
 check: lint test

@@ -125,7 +125,7 @@ def _add_queue_routes(
         from vgrads.qbets.predictor import Settings
 
         refuse_missing_queue(who, site, queue)
-        refuse_details(who, (probability, confidence), explain)
+        refuse_details(who, probability, confidence, explain)
         settings = Settings(
             method=method, quantile=probability, confidence=confidence, knows_user=False
         )
@@ -154,7 +154,7 @@ def _add_queue_routes(
         from vgrads.qbets.predictor import Settings
 
         refuse_missing_queue(who, site, queue)
-        refuse_details(who, (confidence,))
+        refuse_details(who, None, confidence)
         settings = Settings(method=method, confidence=confidence, knows_user=False)
         requested = query_of(catalog(), site, queue, settings, learned_states)
         chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))

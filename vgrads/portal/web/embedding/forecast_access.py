@@ -8,7 +8,7 @@ without credentials: a session's cookie never counts in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ ANYBODY = "(anybody)"
 """The user of requests without a token; no token can have this name."""
 PUBLIC_RATE = "10/second"
 """Requests without a token, of one address."""
+CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Choices of readers of forecasts alone."""
 _PUBLIC_FIELDS = {"bound_s", "probability", "confidence", "method", "within_s"}
 """Fields for readers of forecasts alone; the others count or date the jobs of users."""
 _OPEN = (
@@ -136,16 +138,20 @@ def refuse_missing_queue(who: Principal, site: str, queue: str) -> None:
         raise HTTPException(404, f"no queue '{site}/{queue}'")
 
 
-def refuse_details(who: Principal, shares: Iterable[float], explain: bool = False) -> None:
-    """Reject, for readers of forecasts alone, explanations, which describe jobs, and probabilities
-    of more than two decimals: the model is trained for each."""
+def refuse_details(
+    who: Principal, probability: float | None, confidence: float, explain: bool = False
+) -> None:
+    """Reject, for readers of forecasts alone, explanations, which describe jobs, and unusual
+    probabilities and confidences: the model is trained for each."""
     if who.may("read"):
         return
     if explain:
         raise HTTPException(403, "explanations need a token with the scope 'read'")
-    for share in shares:
-        if round(share, 2) != share:
-            raise InputError(f"{share} has more than two decimals", where="probability")
+    if probability is not None and round(probability, 2) != probability:
+        raise InputError(f"{probability} has more than two decimals", where="probability")
+    if confidence not in CONFIDENCES:
+        choices = ", ".join(map(str, CONFIDENCES))
+        raise InputError(f"{confidence} is not a choice", where="confidence", fix=choices)
 
 
 def public_answer(who: Principal, answer: dict[str, Any]) -> dict[str, Any]:
