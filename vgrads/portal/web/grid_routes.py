@@ -16,8 +16,13 @@ from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import GridRow
+from vgrads.portal.web.embedding.forecast_access import (
+    public_answer,
+    refuse_details,
+    refuse_missing_queue,
+)
 from vgrads.portal.web.forecasts.recording import record_answer
-from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.guard import Forecaster, Reader, Submitter
 from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.request import RequestDocument, request_from
@@ -104,7 +109,7 @@ def _add_bound_route(app: FastAPI, service: Service) -> None:
     def bound(
         site: str,
         queue: str,
-        who: Reader,
+        who: Forecaster,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
         probability: Share = 0.95,
@@ -119,17 +124,19 @@ def _add_bound_route(app: FastAPI, service: Service) -> None:
         from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
 
+        refuse_missing_queue(who, site, queue)
+        refuse_details(who, probability, confidence, explain)
         settings = Settings(
             method=method, quantile=probability, confidence=confidence, knows_user=False
         )
-        query = _query(service.catalog, site, queue, settings, service.learned)
+        query = query_of(service.catalog, site, queue, settings, service.learned)
         result = query.forecast.bound(procs, walltime_s, probability, confidence)
         stated = Statement(bounds=((probability, result.bound_s),))
         record_answer(service, who, query, (site, queue, procs, walltime_s), stated)
         answer = bound_json(result, query)
         if explain:
             answer["explanation"] = queries.explanation_of(query, procs, walltime_s, probability)
-        return answer
+        return public_answer(who, answer)
 
 
 def _add_probability_route(app: FastAPI, service: Service) -> None:
@@ -137,7 +144,7 @@ def _add_probability_route(app: FastAPI, service: Service) -> None:
     def probability(
         site: str,
         queue: str,
-        who: Reader,
+        who: Forecaster,
         within_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -151,13 +158,15 @@ def _add_probability_route(app: FastAPI, service: Service) -> None:
         from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
 
+        refuse_missing_queue(who, site, queue)
+        refuse_details(who, None, confidence)
         settings = Settings(method=method, confidence=confidence, knows_user=False)
-        requested = _query(service.catalog, site, queue, settings, service.learned)
+        requested = query_of(service.catalog, site, queue, settings, service.learned)
         chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
         stated = Statement(probabilities=((within_s, chance),))
         record_answer(service, who, requested, (site, queue, procs, walltime_s), stated)
         jobs = len(requested.forecast.waits(procs, walltime_s))
-        return probability_json(requested, chance, within_s, jobs)
+        return public_answer(who, probability_json(requested, chance, within_s, jobs))
 
 
 def _add_trajectory_route(app: FastAPI, service: Service) -> None:
@@ -165,7 +174,7 @@ def _add_trajectory_route(app: FastAPI, service: Service) -> None:
     def path(
         site: str,
         queue: str,
-        who: Reader,
+        who: Forecaster,
         start_by_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -181,10 +190,11 @@ def _add_trajectory_route(app: FastAPI, service: Service) -> None:
         from vgrads.qbets.predictor import Settings
         from vgrads.vgrid.varq import Reservation
 
+        refuse_missing_queue(who, site, queue)
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
         settings, catalog = Settings(method=method, knows_user=False), service.catalog
-        query = _query(catalog, site, queue, settings, service.learned)
+        query = query_of(catalog, site, queue, settings, service.learned)
         limit_s = next(q.max_walltime_s for q in catalog.site(site).queues if q.name == queue)
         reservation = Reservation(
             procs=procs,
@@ -199,7 +209,7 @@ def _add_trajectory_route(app: FastAPI, service: Service) -> None:
         return trajectory_json(result)
 
 
-def _query(
+def query_of(
     catalog: Catalog, site: str, queue: str, settings: Settings, learned_states: LearnedStates
 ) -> queries.QueueQuery:
     """Return the query of a queue's history, by its state once that is learned; 404 where there is

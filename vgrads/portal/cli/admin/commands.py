@@ -30,7 +30,11 @@ def create_token(
     user: Annotated[str, typer.Argument(metavar="USER", show_default=False)],
     scope: Annotated[
         list[str],
-        typer.Option("--scope", help="read, submit (read and run own sets), operate (everything)."),
+        typer.Option(
+            "--scope",
+            help="read, submit (read and run own sets), operate (everything), metrics, pool, "
+            "forecast or forecast:SITE/QUEUE (nothing but forecasts).",
+        ),
     ] = ["submit"],  # noqa: B006  # typer's way
     expires: Expires = "90d",
     name: Annotated[str, typer.Option("--name", help="Purpose of the token.")] = "",

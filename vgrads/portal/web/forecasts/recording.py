@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vgrads.portal.records.access import Principal
+from vgrads.portal.web.embedding.forecast_access import ANYBODY
 from vgrads.portal.web.service import Service
 
 if TYPE_CHECKING:
+    from vgrads.api.queues.issued import IssuedForecast
     from vgrads.api.queues.issuing import Statement
     from vgrads.api.queues.queries import QueueQuery
+
+
+def record(service: Service, who: Principal, forecasts: Iterable[IssuedForecast]) -> None:
+    """Record the answers to a user; those to requests without a token are not recorded: anybody
+    could fill the disk."""
+    if who.user != ANYBODY:
+        service.forecasts.journal.append(forecasts)
 
 
 def record_answer(
@@ -21,6 +30,8 @@ def record_answer(
     stated: Statement,
 ) -> None:
     """Record an answer about a shape (site, queue, processors, requested time)."""
+    if who.user == ANYBODY:  # and not computed either
+        return
     # imported late: the service starts without forecasts
     from vgrads.api.queues.issuing import ForecastTarget, issue_answer
     from vgrads.api.wiring import is_real
@@ -29,8 +40,7 @@ def record_answer(
     target = ForecastTarget(
         site=site, queue=queue, owner=who.user, is_live=is_real(service.catalog.site(site))
     )
-    forecast = issue_answer(query, target, (procs, walltime_s), stated)
-    service.forecasts.journal.append([forecast])
+    record(service, who, [issue_answer(query, target, (procs, walltime_s), stated)])
 
 
 def record_bounds(

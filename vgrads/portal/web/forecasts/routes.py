@@ -11,8 +11,18 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.documents import Document
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading import forecast_scores
+from vgrads.portal.web.embedding.forecast_access import (
+    FORECASTS,
+    public_answers,
+    public_catalog,
+    public_questions,
+    public_score,
+    refuse_missing_queue,
+    refuse_quantiles,
+)
 from vgrads.portal.web.forecasts.learned_queries import LearnedQueries
-from vgrads.portal.web.guard import READ, Reader
+from vgrads.portal.web.forecasts.recording import record
+from vgrads.portal.web.guard import READ, Forecaster
 from vgrads.portal.web.service import Service
 
 Json = dict[str, Any]
@@ -42,8 +52,8 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
     """Add the routes."""
     queries = LearnedQueries(service.learned)
 
-    @app.post("/v1/forecasts")
-    def forecasts(document: ForecastRequest, who: Reader) -> Json:
+    @app.post(FORECASTS)
+    def forecasts(document: ForecastRequest, who: Forecaster) -> Json:
         """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
         in its place; 422 where all are wrong."""
         return {"forecasts": answer_many(service, queries, who, document)}
@@ -54,11 +64,12 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
         --json`."""
         return service.forecasts.scores()
 
-    @app.get("/v1/sites/{site}/queues/{queue}/score", dependencies=[READ])
-    def score(site: str, queue: str) -> Json:
+    @app.get("/v1/sites/{site}/queues/{queue}/score")
+    def score(site: str, queue: str, who: Forecaster) -> Json:
         """Return the score of the forecasts that were issued about a queue, as `vgrads score SITE
         QUEUE --json`."""
-        return score_of(service, site, queue)
+        refuse_missing_queue(who, site, queue)
+        return public_score(who, score_of(service, site, queue))
 
 
 def score_of(service: Service, site: str, queue: str) -> Json:
@@ -77,10 +88,12 @@ def score_of(service: Service, site: str, queue: str) -> Json:
 def answer_many(
     service: Service, queries: LearnedQueries, who: Principal, document: ForecastRequest
 ) -> list[Json]:
-    """Answer questions, and record the answers. Raise InputError where every question is wrong."""
+    """Answer questions as far as the user may ask them, and record the answers. Raise InputError
+    where every question is wrong."""
     # imported late: the service starts without forecasts
     from vgrads.api.queues.forecasts import WITHIN_S, HowToAnswer, forecast_many
 
+    refuse_quantiles(who, document.quantiles)
     how = HowToAnswer(
         quantiles=document.quantiles,
         within_s=WITHIN_S if document.within_s is None else document.within_s,
@@ -88,9 +101,12 @@ def answer_many(
         owner=who.user,
     )
     result = forecast_many(
-        document.questions, service.catalog, lambda _, queue: queries.of(queue), how
+        public_questions(who, document.questions),
+        public_catalog(who, service.catalog),
+        lambda _, queue: queries.of(queue),
+        how,
     )
     if result.first_error is not None:
         raise result.first_error
-    service.forecasts.journal.append(result.issued)
-    return result.answers
+    record(service, who, result.issued)
+    return public_answers(who, result.answers)
