@@ -20,13 +20,13 @@ demo: .venv/installed
 test: .venv/developed .venv/snakemake/ready
 	$(PYTEST) -m "not more and not services and not long"
 
-test-more: .venv/developed .venv/snakemake/ready
+test-more: .venv/developed .venv/snakemake/ready .venv/portals/ready
 	$(PYTEST) -m "(more or services) and not long"
 
 test-long: .venv/developed .venv/snakemake/ready
 	$(BIN)/python -m pytest -m long --durations 10
 
-coverage: .venv/developed .venv/snakemake/ready
+coverage: .venv/developed .venv/snakemake/ready .venv/portals/ready
 	$(PYTEST) -m "not long" --cov --cov-report=term:skip-covered
 
 check: lint test
@@ -73,6 +73,12 @@ snakemake: .venv/snakemake/ready
 	$(PYTHON) -m venv .venv/snakemake
 	.venv/snakemake/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-snakemake.txt \
 	  -e . -e plugins/snakemake-executor-plugin-vgrads snakemake pytest
+	touch $@
+
+# programs that show forecasts, for the tests of deploy/: their pinned versions differ too
+.venv/portals/ready: .venv/bin/python constraints-portals.txt
+	$(PYTHON) -m venv .venv/portals
+	.venv/portals/bin/python -m pip install --quiet --disable-pip-version-check -r constraints-portals.txt
 	touch $@
 
 .venv/documented: .venv/installed

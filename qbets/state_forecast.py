@@ -47,7 +47,7 @@ class LevelCurve:
 
     scores: Floats
 
-    @property
+    @cached_property
     def levels(self) -> Floats:
         """The probability of each score."""
         count = len(self.scores)

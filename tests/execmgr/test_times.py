@@ -6,6 +6,7 @@ import json
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
 from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.core.times import Times
+from vgrads.portal.records.reading.forecast_scores import all_scores
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.figures import Meters, ServiceMetrics
 
@@ -35,7 +36,9 @@ def test_every_planned_task_tells_its_times(vgrads, write, tmp_path):
     with Store(f"sqlite:///{tmp_path}/home/vgrads.db") as store:
         payload = {
             (sample.labels["of"], sample.labels["part"]): sample.value
-            for family in ServiceMetrics(store, Meters()).collect()
+            for family in ServiceMetrics(
+                store, Meters(), lambda: all_scores(store.reader)
+            ).collect()
             if family.name == "vgrads_task_seconds"
             for sample in family.samples
         }

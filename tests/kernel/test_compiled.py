@@ -1,6 +1,7 @@
 """Loops in two forms of one text: as Python runs them and compiled, equal to the last digit; which
 is called when."""
 
+import os
 import subprocess
 import sys
 
@@ -102,3 +103,29 @@ def test_what_was_learned_answers_without_the_compiler(tmp_path, monkeypatch):
     assert text[0][:-1] == text[1][:-1] != []
     assert "numba" in text[0][-1]
     assert text[1][-1] == "[]"
+
+
+def test_what_is_stored_is_used_at_once_where_many_calls_are_coming(tmp_path):
+    """And what no earlier process has compiled is not compiled."""
+    (tmp_path / "sums.py").write_text(
+        "from vgrads.kernel.compiled import compiled\n@compiled\ndef add(a, b):\n    return a + b\n"
+    )
+    code = (
+        "import sums\n"
+        "from vgrads.kernel.compiled import use_stored\n"
+        "use_stored(sums)\n"
+        "print(sums.add.after(1) is sums.add.plain)\n"
+        "sums.add(1.0, 2.0)\n"
+        "use_stored(sums)\n"
+        "print(sums.add.after(1) is sums.add.plain)\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": "."}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["True", "False"]

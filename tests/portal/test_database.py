@@ -147,7 +147,11 @@ def test_old_jobs_of_histories_go_and_the_rest_predicts_the_same(url, tmp_path):
 
 
 def test_pruning_on_the_command_line(vgrads):
-    assert vgrads("db", "prune", "--keep", "30d", "--json").json == {"sets": 0, "jobs": 0}
+    assert vgrads("db", "prune", "--keep", "30d", "--json").json == {
+        "sets": 0,
+        "jobs": 0,
+        "forecasts": 0,
+    }
     assert vgrads("db", "prune", "--keep", "long").code == 2
 
 

@@ -8,6 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -27,6 +28,7 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import BagRow
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.checked_routes import MOST_PARSED, TURNS, bounded, required_scopes
+from vgrads.portal.web.embedding.forecast_access import ForecastAccess
 from vgrads.portal.web.guard import COOKIE, RequestLimits
 from vgrads.portal.web.service import Bounds
 from vgrads.vgrid.catalog import load_catalog
@@ -100,9 +102,7 @@ ROUTES = {
         GET /v1/workflow-sets/{set_id}/explain
         GET /v1/workflow-sets/{set_id}/promise
         GET /v1/sites
-        GET /v1/sites/{site}/queues/{queue}/bound
-        GET /v1/sites/{site}/queues/{queue}/probability
-        GET /v1/sites/{site}/queues/{queue}/trajectory
+        GET /v1/scores
         GET /v1/virtual-grids/{grid_id}
         GET /v1/virtual-grids/{grid_id}/gantt
         GET /v1/joint-submissions/{name}/{ticket}
@@ -148,6 +148,13 @@ ROUTES = {
     """,
     "operate": "POST /v1/sites/{site}/history",
     "metrics": "GET /metrics",
+    "forecast": """
+        GET /v1/sites/{site}/queues/{queue}/bound
+        GET /v1/sites/{site}/queues/{queue}/probability
+        GET /v1/sites/{site}/queues/{queue}/trajectory
+        GET /v1/sites/{site}/queues/{queue}/score
+        POST /v1/forecasts
+    """,
     "pool": """
         PUT /v1/managers/{name}
         DELETE /v1/managers/{name}
@@ -166,6 +173,8 @@ ROUTES = {
         GET /submit
         GET /sites
         GET /sites/{site}/{queue}
+        GET /sites/{site}/{queue}/score
+        GET /scores
         GET /bags
         GET /bags/{bag_id}
         GET /bags/{bag_id}/why
@@ -185,6 +194,7 @@ ROUTES = {
 }
 """The scope that each route requires; those without one are pages, which send people to the login,
 and the entrance."""
+ROLES = ("", "read", "submit", "operate", "metrics", "pool", "forecast", "forecast:nosite/noqueue")
 OPEN_PAGES = ("/login", "/logout", "/healthz", "/readyz", "/api")
 IDS = {
     "set_id": "set-0123456789",
@@ -216,7 +226,7 @@ def test_every_route_is_in_the_table(app):
     assert routes == set(table())
 
 
-@pytest.mark.parametrize("role", ["", "read", "submit", "operate", "metrics", "pool"])
+@pytest.mark.parametrize("role", ROLES)
 def test_every_route_is_for_those_with_its_scope(app, store, role):
     """And for nobody else."""
     head = bearer(store, "ann", role) if role else {}
@@ -232,6 +242,38 @@ def test_every_route_is_for_those_with_its_scope(app, store, role):
                 assert status == 401, (method, path, status)
             else:
                 assert (status == 403) == (not may(scope)), (method, path, status)
+
+
+@pytest.mark.parametrize("role", ["metrics", "forecast", "forecast:nosite/noqueue"])
+def test_pages_are_for_those_who_may_read(app, store, role):
+    with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as client:
+        head = bearer(store, "ann", role)
+        for scope, method, path in table():
+            if not scope and not path.startswith((*OPEN_PAGES, "/v1/token")):
+                status = client.request(method, filled(path, IDS), headers=head).status_code
+                assert status == 403, (method, path, status)
+
+
+def test_without_a_token_only_the_forecasts_of_public_queues_are_there(store):
+    """Every other address answers as if no queue were public, those of other queues too."""
+    names = {"site": "mayhem", "queue": "default"}
+    catalog, bounds = load_catalog(DATA / "sites.toml"), Bounds(places=Places(planners=0))
+    closed = RequestLimits(tokens=True)
+    opened = replace(closed, forecasts=ForecastAccess(public=("mayhem/default",)))
+    answers = []
+    for limits in (closed, opened):
+        app = make_app(store, catalog, bounds, limits)
+        with TestClient(app, base_url="http://127.0.0.1", follow_redirects=False) as client:
+            for _, method, path in table():
+                for ids in (IDS | names, IDS | names | {"site": "mercury"}, IDS):
+                    answer = client.request(method, filled(path, ids))
+                    answers.append((method, filled(path, ids), answer.status_code, answer.text))
+    half = len(answers) // 2
+    pairs = zip(answers[:half], answers[half:], strict=True)
+    different = {(old[1], old[2]) for old, new in pairs if old != new}
+    names = ("bound", "probability", "trajectory", "score")
+    queue = "/v1/sites/mayhem/queues/default"
+    assert different == {("/v1/forecasts", 401), *((f"{queue}/{name}", 401) for name in names)}
 
 
 def test_what_belongs_to_another_user_is_not_there(app, store):

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Generic, ParamSpec, TypeVar, cast
 
 Params = ParamSpec("Params")
@@ -134,3 +134,11 @@ def _cache_folders(source: Path) -> Iterator[Path]:
 def compiled(body: Callable[Params, Result]) -> Compiled[Params, Result]:
     """Decorate a function that is to be compiled."""
     return Compiled(body)
+
+
+def use_stored(module: ModuleType) -> None:
+    """Use the compiled forms of a module's functions from now on, where an earlier process has
+    stored them: many calls are coming."""
+    for value in list(vars(module).values()):
+        if isinstance(value, Compiled) and value.stored:
+            value.after(_LOAD + 1)  # as if the plain form had run for so long

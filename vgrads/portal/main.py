@@ -22,6 +22,7 @@ COMMANDS = {
     "cli.plans.convert_commands": ("convert",),
     "cli.pools.commands": ("pool",),
     "cli.queues.commands": ("bound", "probability", "trajectory", "backtest"),
+    "cli.queues.forecast_commands": ("where", "score"),
     "cli.plans.runtime_commands": ("runtimes",),
     "cli.sites.commands": ("sites", "offers"),
     "cli.plans.size_commands": ("size",),

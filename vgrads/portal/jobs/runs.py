@@ -37,6 +37,7 @@ from vgrads.execmgr.runner import Watcher
 from vgrads.execmgr.tasks.folder import AWAY, HERE, SIBLINGS, TaskFolder, clean_up
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs.forecasts.plans import issue_run, score_run
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import RunLease, request_stop, store_stop_request
 from vgrads.portal.records.run_record import RunRecord
@@ -75,6 +76,7 @@ class NewRun:
 
     def execute(self, watch: Watcher | None = None) -> RunOutcome:
         """Run it to its end."""
+        issue_run(self.store, self.record.run_id, self.planned.plan)
 
         def work() -> RunOutcome:
             return start_run(self.planned.grid, self.setup, self.execution, self.record, watch)
@@ -214,6 +216,7 @@ def carry_out(
     result = acquisitions(outcome.execution, outcome.state)
     lease.while_leased(lambda: store.add_acquisitions(run_id, result))
     lease.while_leased(lambda: _learn(store, record, outcome))
+    score_run(store, run_id, outcome)
     ended = (run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
     lease.while_leased(lambda: store.end_run(*ended))
     lease.leave()

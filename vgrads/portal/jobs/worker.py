@@ -28,6 +28,7 @@ from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.planner.make import make_plan
 from vgrads.planner.plan import Done
+from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.earlier import runs_of_set
@@ -181,6 +182,7 @@ def plan_stored_set(
     except VgradsError as error:
         sets.fail(set_id, str(error))
         return
+    planned = issue_plan(planned, store, _owner(sets, set_id))
     sets.put_plan(set_id, planned.plan, planned.snapshot)
 
 
@@ -253,6 +255,8 @@ def _begin(
         seed=how.get("seed", 0),
         account=AccessControl(store.engine).account_of(head.owner) if head else 0,
     )
+
+    issue_run(store, record.run_id, planned.plan)
 
     def work() -> RunOutcome:
         return run_plan(planned, options, record, outside=outside)

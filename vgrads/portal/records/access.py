@@ -17,13 +17,16 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reading.bags import HERE
 from vgrads.portal.records.tables import BagRow, GrantRow, SetRow, TokenRow
 
-SCOPES = ("read", "submit", "operate", "metrics", "pool")
+SCOPES = ("read", "submit", "operate", "metrics", "pool", "forecast")
 """Read own sets; submit and run sets; everything, of all users; metrics, no sets; lease nodes to
-own managers and take leases."""
+own managers and take leases; query forecasts of queues and nothing else, with
+``forecast:SITE/QUEUE`` those of this queue only."""
 LOCAL = "local"
 """The user where no tokens are required: any process that can connect on this machine."""
 SESSION_S = 12 * 3600.0
 _PREFIX = "vg_"
+_OF_QUEUE = "forecast:"
+_QUEUE_SCOPE = re.compile(r"forecast:[^\s/]+/\S+")  # scopes are stored with spaces between them
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 
 
@@ -43,8 +46,19 @@ class Principal:
 
     def may(self, scope: str) -> bool:
         """Return True where this scope, or one that contains it, is granted."""
-        looks = scope == "read" and bool(self.scopes & {"submit", "pool"})
-        return self.operator or scope in self.scopes or looks
+        looks = scope in ("read", "forecast") and bool(self.scopes & {"read", "submit", "pool"})
+        narrow = scope == "forecast" and any(s.startswith(_OF_QUEUE) for s in self.scopes)
+        return self.operator or scope in self.scopes or looks or narrow
+
+    def may_forecast(self, site: str, queue: str) -> bool:
+        """Return True where the forecasts of this queue may be queried."""
+        everywhere = self.may("read") or "forecast" in self.scopes
+        return everywhere or forecast_scope(f"{site}/{queue}") in self.scopes
+
+
+def forecast_scope(queue: str) -> str:
+    """Return the scope for the forecasts of one queue, ``SITE/QUEUE``."""
+    return f"{_OF_QUEUE}{queue}"
 
 
 def account_number(user: str) -> int:
@@ -211,8 +225,9 @@ def _principal_of(row: TokenRow) -> Principal:
 def _checked(scopes: Iterable[str]) -> list[str]:
     required = list(dict.fromkeys(scopes))
     for scope in required:
-        if scope not in SCOPES:
-            raise InputError(f"unknown scope '{scope}'", where="scopes", fix=", ".join(SCOPES))
+        if scope not in SCOPES and not _QUEUE_SCOPE.fullmatch(scope):
+            choices = ", ".join((*SCOPES, forecast_scope("SITE/QUEUE")))
+            raise InputError(f"unknown scope '{scope}'", where="scopes", fix=choices)
     if not required:
         raise InputError("no scope is given", where="scopes", fix=", ".join(SCOPES))
     return required

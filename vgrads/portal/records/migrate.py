@@ -59,6 +59,7 @@ LOSSES = {
         "tokens, sessions, opened sites, the audit log, stored plans, idempotency keys and "
         "queued work"
     ),
+    "0011": "records of issued forecasts, and their scores",
 }
 """Data lost when a step is reversed."""
 

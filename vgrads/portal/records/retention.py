@@ -1,5 +1,5 @@
-"""Removal of old records: terminal runs, sets, old jobs of histories; expired tokens and keys
-always."""
+"""Removal of old records: terminal runs, sets, forecasts, old jobs of histories; expired tokens
+and keys always."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sqlmodel import Session, SQLModel, col, select
 
 from vgrads.api.config import run_folder, set_folder
 from vgrads.portal.records.collected import COLLECTED
+from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
@@ -36,11 +37,12 @@ from vgrads.portal.records.tables import (
 )
 
 _KEYS_S = 7 * 86400.0
+_MANY = 10_000  # forecasts whose space is worth a rewrite of the database
 
 
 def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> dict[str, int]:
-    """Remove sets that ended ``keep_s`` ago with their runs, and jobs of histories that are older;
-    return how many."""
+    """Remove sets that ended ``keep_s`` ago with their runs, forecasts that were issued before, and
+    jobs of histories that are older; return how many."""
     now = time.time()
     with Session(store.engine) as session:
         expired = (
@@ -57,12 +59,15 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
         session.commit()
     for folder in folders:  # the rows are gone: remains of a folder are unreferenced
         shutil.rmtree(folder, ignore_errors=True)
+    forecasts = 0
+    if keep_s is not None:
+        forecasts = ForecastRecords(store.engine).remove_before(now - keep_s)
     records, jobs = SiteRecords(store.engine), 0
     if history_keep_s is not None:
         jobs = sum(_trim(records, s, q, now - history_keep_s) for s, q in records.histories())
-    if sets or jobs:
+    if sets or jobs or forecasts >= _MANY:
         _shrink(store)
-    return {"sets": len(sets), "jobs": jobs}
+    return {"sets": len(sets), "jobs": jobs, "forecasts": forecasts}
 
 
 def _shrink(store: Store) -> None:

@@ -315,3 +315,39 @@ class ScoreRow(SQLModel, table=True):
     machine: str = Field(primary_key=True)
     cpu: float
     io: float
+
+
+class ForecastRow(SQLModel, table=True):
+    """A forecast as issued (:class:`vgrads.api.queues.issued.IssuedForecast`), and its outcome.
+
+    ``statements``: bounds and probabilities, as JSON; ``times``: how often the same was issued.
+    ``state``: open, scored, or closed without a score. ``covered``: its bound at .95 was not
+    exceeded; of a promise: it was kept. ``estimate``: "" (not queried), none, or stated: the site's
+    own, ``estimate_s``.
+    """
+
+    __tablename__ = "forecast"
+    id: str = Field(primary_key=True)
+    issued_s: float = Field(index=True)
+    instant_s: float
+    submit_in_s: float = 0.0
+    site: str = Field(index=True)
+    queue: str
+    procs: int
+    walltime_s: float
+    kind: str
+    method: str
+    model: str
+    owner: str = ""
+    job: str = Field(default="", index=True)
+    history: str = ""
+    retrospective: bool = False
+    times: int = 1
+    statements: str
+    state: str = Field(default="open", index=True)
+    wait_s: float | None = None
+    job_submit_s: float | None = None
+    scored_s: float | None = None
+    covered: bool | None = None
+    estimate: str = ""
+    estimate_s: float | None = None

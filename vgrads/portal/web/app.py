@@ -17,6 +17,8 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.web.bag_routes import add_bag_routes
 from vgrads.portal.web.checked_routes import CheckedRoute
 from vgrads.portal.web.description import describe
+from vgrads.portal.web.forecasts.routes import add_forecast_routes
+from vgrads.portal.web.forecasts.score_pages import add_score_pages
 from vgrads.portal.web.grid_routes import add_grid_routes
 from vgrads.portal.web.guard import Guard, RequestLimits
 from vgrads.portal.web.history_routes import add_history_routes, clear_uploads
@@ -74,7 +76,9 @@ def make_app(
     app.add_middleware(Guard, store=store, limits=limits or RequestLimits(), meters=service.meters)
     install_problem_handlers(app)
     add_set_routes(app, service)
-    add_grid_routes(app, service.store, lambda: service.catalog, service.learned)
+    add_grid_routes(app, service)
+    add_forecast_routes(app, service)
+    add_score_pages(app, service)
     add_history_routes(app, service)
     add_live_routes(app, service)
     add_run_routes(app, service)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vgrads.kernel.errors import InputError
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
-from vgrads.portal.web.serving import refuse_open_address, refuse_without_oidc
+from vgrads.portal.web.serving import missing_queues, refuse_open_address, refuse_without_oidc
 from vgrads.portal.web.settings import ServiceSettings
 
 Json = dict[str, Any]
@@ -22,6 +23,13 @@ def try_settings(settings: ServiceSettings) -> Json:
         refuse_open_address(settings, access)
         tokens = len(access.tokens())
     catalog = choose_catalog(settings.sites)
+    missing = missing_queues(settings, catalog)
+    if missing:
+        raise InputError(
+            f"the queue '{missing[0]}', which the settings name, does not exist",
+            where="public_forecasts, wait_gauges",
+            fix="see 'vgrads sites list'",
+        )
     payload = settings.model_dump(mode="json") | {"db": _without_password(settings.database)}
     if payload["oidc"]:
         refuse_without_oidc()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -13,6 +13,7 @@ from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.records.work import Works
+from vgrads.portal.web.forecasts.metrics import forecast_families
 from vgrads.vgrid.acquisition import Acquisition
 
 Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
@@ -63,10 +64,12 @@ def _slots_by_state(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
 
 class ServiceMetrics:
     """Runs by state, the promise record, slots by site and availability, waits, bounds that held,
-    queued work."""
+    queued work, scores of forecasts."""
 
-    def __init__(self, store: Store, meters: Meters) -> None:
-        self._store, self._meters = store, meters
+    def __init__(
+        self, store: Store, meters: Meters, scores: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self._store, self._meters, self._scores = store, meters, scores
 
     def collect(self) -> Iterator[Family]:
         """Compute all metric families."""
@@ -83,6 +86,7 @@ class ServiceMetrics:
         for kind, count in Works(self._store.engine).open_kinds().items():
             queue.add_metric([kind], count)
         yield queue
+        yield from forecast_families(self._scores())
 
     def _runs(self) -> Family:
         runs = GaugeMetricFamily("vgrads_runs", "Runs by state", labels=["state"])

@@ -16,7 +16,14 @@ from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import GridRow
-from vgrads.portal.web.guard import READ, Reader, Submitter
+from vgrads.portal.web.embedding.forecast_access import (
+    public_answer,
+    refuse_details,
+    refuse_missing_queue,
+)
+from vgrads.portal.web.forecasts.recording import record_answer
+from vgrads.portal.web.guard import Forecaster, Reader, Submitter
+from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.request import RequestDocument, request_from
 
@@ -38,14 +45,13 @@ _EXAMPLE = {
 _LONGEST_TRAJECTORY_S = 31 * 86400.0
 
 
-def add_grid_routes(
-    app: FastAPI, store: Store, catalog: Callable[[], Catalog], learned_states: LearnedStates
-) -> None:
-    """Add routes over a store, the current catalogue and the learned states of its queues."""
-    _add_list_route(app, store, catalog)
-    _add_queue_routes(app, catalog, learned_states)
-    _add_trajectory_route(app, catalog, learned_states)
-    _add_request_routes(app, store, catalog)
+def add_grid_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes of sites, queues and virtual grids."""
+    _add_list_route(app, service.store, lambda: service.catalog)
+    _add_bound_route(app, service)
+    _add_probability_route(app, service)
+    _add_trajectory_route(app, service)
+    _add_request_routes(app, service.store, lambda: service.catalog)
 
 
 def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
@@ -98,13 +104,12 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
         return [_without_paths(row) for row in rows]
 
 
-def _add_queue_routes(
-    app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
-) -> None:
-    @app.get("/v1/sites/{site}/queues/{queue}/bound", dependencies=[READ])
+def _add_bound_route(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/sites/{site}/queues/{queue}/bound")
     def bound(
         site: str,
         queue: str,
+        who: Forecaster,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
         probability: Share = 0.95,
@@ -116,22 +121,30 @@ def _add_queue_routes(
         # imported late, as for offers
         from vgrads.api.queues import queries
         from vgrads.api.queues.answers import bound_json
+        from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
 
+        refuse_missing_queue(who, site, queue)
+        refuse_details(who, probability, confidence, explain)
         settings = Settings(
             method=method, quantile=probability, confidence=confidence, knows_user=False
         )
-        query = _query(catalog(), site, queue, settings, learned_states)
+        query = query_of(service.catalog, site, queue, settings, service.learned)
         result = query.forecast.bound(procs, walltime_s, probability, confidence)
+        stated = Statement(bounds=((probability, result.bound_s),))
+        record_answer(service, who, query, (site, queue, procs, walltime_s), stated)
         answer = bound_json(result, query)
         if explain:
             answer["explanation"] = queries.explanation_of(query, procs, walltime_s, probability)
-        return answer
+        return public_answer(who, answer)
 
-    @app.get("/v1/sites/{site}/queues/{queue}/probability", dependencies=[READ])
+
+def _add_probability_route(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/sites/{site}/queues/{queue}/probability")
     def probability(
         site: str,
         queue: str,
+        who: Forecaster,
         within_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -142,22 +155,26 @@ def _add_queue_routes(
         --json``."""
         # imported late, as for offers
         from vgrads.api.queues.answers import probability_json
+        from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
 
+        refuse_missing_queue(who, site, queue)
+        refuse_details(who, None, confidence)
         settings = Settings(method=method, confidence=confidence, knows_user=False)
-        requested = _query(catalog(), site, queue, settings, learned_states)
+        requested = query_of(service.catalog, site, queue, settings, service.learned)
         chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
+        stated = Statement(probabilities=((within_s, chance),))
+        record_answer(service, who, requested, (site, queue, procs, walltime_s), stated)
         jobs = len(requested.forecast.waits(procs, walltime_s))
-        return probability_json(requested, chance, within_s, jobs)
+        return public_answer(who, probability_json(requested, chance, within_s, jobs))
 
 
-def _add_trajectory_route(
-    app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
-) -> None:
-    @app.get("/v1/sites/{site}/queues/{queue}/trajectory", dependencies=[READ])
+def _add_trajectory_route(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/sites/{site}/queues/{queue}/trajectory")
     def path(
         site: str,
         queue: str,
+        who: Forecaster,
         start_by_s: Seconds,
         procs: Procs = 1,
         walltime_s: Seconds = 3600.0,
@@ -169,15 +186,16 @@ def _add_trajectory_route(
         # imported late, as for offers
         from vgrads.api.queues import queries
         from vgrads.api.queues.answers import trajectory_json
+        from vgrads.api.queues.issuing import Statement
         from vgrads.qbets.predictor import Settings
         from vgrads.vgrid.varq import Reservation
 
+        refuse_missing_queue(who, site, queue)
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
-        query = _query(
-            catalog(), site, queue, Settings(method=method, knows_user=False), learned_states
-        )
-        limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
+        settings, catalog = Settings(method=method, knows_user=False), service.catalog
+        query = query_of(catalog, site, queue, settings, service.learned)
+        limit_s = next(q.max_walltime_s for q in catalog.site(site).queues if q.name == queue)
         reservation = Reservation(
             procs=procs,
             walltime_s=walltime_s,
@@ -185,10 +203,13 @@ def _add_trajectory_route(
             probability=probability,
             max_walltime_s=limit_s,
         )
-        return trajectory_json(queries.walk(query, reservation))
+        result = queries.walk(query, reservation)
+        stated = Statement(path=result)
+        record_answer(service, who, query, (site, queue, procs, walltime_s), stated)
+        return trajectory_json(result)
 
 
-def _query(
+def query_of(
     catalog: Catalog, site: str, queue: str, settings: Settings, learned_states: LearnedStates
 ) -> queries.QueueQuery:
     """Return the query of a queue's history, by its state once that is learned; 404 where there is

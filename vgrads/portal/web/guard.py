@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
@@ -28,12 +25,18 @@ from vgrads.portal.records.access import EVERYBODY_HERE, AccessControl, Principa
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
 from vgrads.portal.web import problems
-from vgrads.portal.web.checked_routes import MOST_PARSED, TURNS, authorise, bounded, requires
+from vgrads.portal.web.checked_routes import authorise, bounded, requires
+from vgrads.portal.web.checks.exchange import SAFE, Exchange, RequestRefused, UserRequests
+from vgrads.portal.web.embedding.forecast_access import (
+    ANYBODY,
+    FORECASTS,
+    PUBLIC_RATE,
+    ForecastAccess,
+    may_open,
+)
 from vgrads.portal.web.figures import Meters
 
 COOKIE = "vgrads_session"
-_SAFE = ("GET", "HEAD", "OPTIONS")
-_METHODS = (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
 _ENTRANCE = ("/login", "/logout")
 _MOST_UNKNOWN = 4096  # bytes of an unauthenticated body; tokens are shorter
 _REMEMBERED_S = 5.0  # of a token's lookup; a revoked one is valid that long
@@ -57,7 +60,7 @@ class RequestLimits:
     requests of one user, event streams included. ``tokens``: required of every user.
 
     ``url``: public address of the service, where it differs from its own view. ``own``: the digest
-    of the single secret of a personal service.
+    of the single secret of a personal service. ``forecasts``: who else may query forecasts.
     """
 
     tokens: bool = False
@@ -67,93 +70,7 @@ class RequestLimits:
     upload: int = 256 * 2**20
     url: str = ""
     own: str = ""
-
-
-class RequestRefused(Exception):
-    """A rejected request."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.status_code)
-        self.response = response
-
-
-@dataclass
-class _Exchange:
-    """One request in progress."""
-
-    scope: Scope
-    headers: Headers
-    principal: Principal | None = None
-    status: int = 500
-    begun: bool = False
-    began_s: float = field(default_factory=time.perf_counter)
-
-    @property
-    def path(self) -> str:
-        return str(self.scope["path"])
-
-    @property
-    def method(self) -> str:
-        """Return the HTTP method, if it is a standard one: clients may send any word."""
-        method = str(self.scope["method"])
-        return method if method in _METHODS else "OTHER"
-
-    @property
-    def address(self) -> str:
-        client = self.scope.get("client")
-        return client[0] if client else ""
-
-    @property
-    def who(self) -> str:
-        return self.principal.user if self.principal else self.address
-
-
-class UserRequests:
-    """The requests of each user that are answered now. ``most``: of one user."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._at_once: Counter[str] = Counter()
-        self._large: dict[tuple[int, str], asyncio.Lock] = {}
-        self._turns: dict[tuple[int, str], asyncio.Semaphore] = {}
-
-    @contextmanager
-    def counted(self, exchange: _Exchange) -> Iterator[None]:
-        """Count a request of its user while it is answered."""
-        who = exchange.who
-        if self._at_once[who] >= self._most:
-            raise RequestRefused(problems.too_many(exchange.scope, self._most))
-        self._at_once[who] += 1
-        try:
-            yield
-        finally:
-            self._at_once[who] -= 1
-            if not self._at_once[who]:
-                del self._at_once[who]
-
-    def turn_of(self, exchange: _Exchange) -> asyncio.Semaphore | None:
-        """Return what limits how many short requests of a user are worked on at once."""
-        if exchange.principal is None:
-            return None
-        return self._turns.setdefault(_here(exchange), asyncio.Semaphore(TURNS))
-
-    @asynccontextmanager
-    async def alone_if_large(self, exchange: _Exchange) -> AsyncIterator[None]:
-        """Let a user's large bodies be read and parsed one after another: others wait less."""
-        length = exchange.headers.get("content-length", "0")
-        is_large = not length.isdigit() or int(length) > MOST_PARSED
-        is_large = is_large or "transfer-encoding" in exchange.headers
-        by_line = exchange.path.endswith("/tasks")  # for as long as the client likes
-        if exchange.principal is not None and is_large and not by_line:
-            async with self._large.setdefault(_here(exchange), asyncio.Lock()):
-                yield
-        else:
-            yield
-
-
-def _here(exchange: _Exchange) -> tuple[int, str]:
-    """Return the user and the event loop: no lock can be shared by two loops."""
-    return id(asyncio.get_running_loop()), exchange.who
+    forecasts: ForecastAccess = field(default_factory=ForecastAccess)
 
 
 class Guard:
@@ -168,13 +85,13 @@ class Guard:
         self._limiter = RateLimiter()
         self._requests = UserRequests(limits.at_once)
         self._rate = parse_rate(limits.rate) if limits.rate else None
-        self._logins = parse_rate(_LOGINS)
+        self._logins, self._public_rate = parse_rate(_LOGINS), parse_rate(PUBLIC_RATE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, Headers(scope=scope))
+        exchange = Exchange(scope, Headers(scope=scope))
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -201,24 +118,41 @@ class Guard:
         finally:
             await self._write_down(exchange)
 
-    async def _admit(self, exchange: _Exchange) -> None:
+    async def _admit(self, exchange: Exchange) -> None:
         """Check user, rate and size before any of the body is read."""
-        self._refuse_other_origins(exchange)
-        secret = _secret(exchange.headers)
+        forecasts = self._limits.forecasts
+        permission = forecasts.preflight(*exchange.what)
+        if permission is not None:
+            raise RequestRefused(permission)
+        foreign = forecasts.is_foreign(*exchange.what)
+        if not foreign:
+            self._refuse_other_origins(exchange)
+        secret = _secret(exchange.headers, cookies=not foreign)
         if secret:
             exchange.principal = await run_in_threadpool(self._find, secret, exchange)
         elif not self._limits.tokens:
             exchange.principal = EVERYBODY_HERE
-        if self._rate is not None and not self._limiter.hit(self._rate, exchange.who):
-            wait_s = self._limiter.wait_s(self._rate, exchange.who)
-            raise RequestRefused(problems.too_often(exchange.scope, wait_s))
+        else:
+            exchange.principal = forecasts.without_token(exchange.method, exchange.path)
+        self._refuse_too_often(exchange)
         if exchange.principal is None and not _is_open(exchange):
             raise RequestRefused(problems.unknown(exchange.scope))
+        if exchange.principal is not None and not may_open(exchange.principal, exchange.path):
+            raise RequestRefused(problems.unreadable(exchange.scope))
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most(exchange):
             raise RequestRefused(problems.too_large(exchange.scope, self._most(exchange)))
 
-    def _find(self, secret: str, exchange: _Exchange) -> Principal | None:
+    def _refuse_too_often(self, exchange: Exchange) -> None:
+        """Limit the requests of each user, and of each address that has none."""
+        rate, key = self._rate, exchange.who
+        if exchange.principal is not None and exchange.anonymous:
+            rate, key = self._public_rate, f"{ANYBODY} {exchange.address}"
+        if rate is not None and not self._limiter.hit(rate, key):
+            wait_s = self._limiter.wait_s(rate, key)
+            raise RequestRefused(problems.too_often(exchange.scope, wait_s))
+
+    def _find(self, secret: str, exchange: Exchange) -> Principal | None:
         """Return the owner of a secret. Wrong secrets are rate-limited, by secret and by address;
         valid ones never."""
         retained = self._principals.get(secret)
@@ -249,7 +183,7 @@ class Guard:
                 self._all, self._taken_s = self._access.everybody(), time.monotonic()
             return self._all
 
-    def _slowed(self, exchange: _Exchange, *what: str) -> Response:
+    def _slowed(self, exchange: Exchange, *what: str) -> Response:
         return problems.too_often(exchange.scope, self._limiter.wait_s(self._logins, *what))
 
     def forget(self, secret: str) -> None:
@@ -258,10 +192,10 @@ class Guard:
             self._principals.pop(secret, None)
             self._taken_s = -1.0
 
-    def _refuse_other_origins(self, exchange: _Exchange) -> None:
+    def _refuse_other_origins(self, exchange: Exchange) -> None:
         """Reject changes from pages of other origins; our own pages and programs may make them."""
         origin = exchange.headers.get("origin")
-        if exchange.method in _SAFE or origin is None:
+        if exchange.method in SAFE or origin is None:
             return
         own = f"{exchange.scope.get('scheme', 'http')}://{exchange.headers.get('host', '')}"
         if origin not in (own, self._limits.url or own):
@@ -274,19 +208,20 @@ class Guard:
                 )
             )
 
-    def _most(self, exchange: _Exchange) -> int:
-        if exchange.principal is None:
+    def _most(self, exchange: Exchange) -> int:
+        if exchange.anonymous:
             return _MOST_UNKNOWN
         large = exchange.path.endswith("/history") or _adds_tasks(exchange.path)
         return self._limits.upload if large else self._limits.body
 
-    def _add_headers(self, headers: MutableHeaders, exchange: _Exchange) -> None:
+    def _add_headers(self, headers: MutableHeaders, exchange: Exchange) -> None:
+        headers.update(self._limits.forecasts.response_headers(*exchange.what))
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
         if not exchange.path.startswith("/static/"):
             headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
 
-    async def _write_down(self, exchange: _Exchange) -> None:
+    async def _write_down(self, exchange: Exchange) -> None:
         method, seconds = exchange.method, time.perf_counter() - exchange.began_s
         route = getattr(exchange.scope.get("route"), "path", "other")
         self._meters.requests.labels(method, route, str(exchange.status)).inc()
@@ -308,7 +243,7 @@ class Guard:
         existing = exchange.principal is not None or exchange.path in _ENTRANCE
         if (
             existing
-            and method not in _SAFE
+            and method not in SAFE
             and exchange.status != 429
             and not _unwritten(exchange.path)
         ):
@@ -336,16 +271,19 @@ def _adds_tasks(path: str) -> bool:
 def _unwritten(path: str) -> bool:
     return (
         _adds_tasks(path)
+        or path == FORECASTS
         or path.startswith(_LEDGER)
         or (path.startswith("/v1/runs/") and any(part in path for part in _UNWRITTEN))
     )
 
 
-def _secret(headers: Headers) -> str:
-    """Return the secret of a request: a bearer token, or a session's cookie."""
+def _secret(headers: Headers, cookies: bool) -> str:
+    """Return the secret of a request: a bearer token, or a session's cookie, where they count."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme:
         return token.strip() if scheme.lower() == "bearer" else "none"
+    if not cookies:
+        return ""
     try:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -353,12 +291,12 @@ def _secret(headers: Headers) -> str:
     return cookie.value if cookie else ""
 
 
-def _is_open(exchange: _Exchange) -> bool:
+def _is_open(exchange: Exchange) -> bool:
     """Return True for addresses without authentication: pages, which redirect to the login page,
     and the login page."""
     if exchange.path.startswith("/v1/"):
         return False
-    return exchange.method in _SAFE or exchange.path in _ENTRANCE
+    return exchange.method in SAFE or exchange.path in _ENTRANCE
 
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `vgrads token create`.")
@@ -380,6 +318,7 @@ def needs(scope: str) -> Any:
 READ = needs("read")
 """For routes that do not use the principal."""
 Reader = Annotated[Principal, READ]
+Forecaster = Annotated[Principal, needs("forecast")]
 Submitter = Annotated[Principal, needs("submit")]
 Operator = Annotated[Principal, needs("operate")]
 Lender = Annotated[Principal, needs("pool")]

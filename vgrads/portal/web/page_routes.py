@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
@@ -19,14 +19,19 @@ from vgrads.portal.charts.exports import available
 from vgrads.portal.charts.gantt import render_svg
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
+from vgrads.portal.records.reading.forecast_scores import queue_warning
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
+from vgrads.portal.web.forecasts.recording import record_bounds
 from vgrads.portal.web.guard import COOKIE, READ, Reader
 from vgrads.portal.web.page_context import page_of, reader_of, shown
 from vgrads.portal.web.run_routes import SearchText, status_parts, task_parts
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId, gantt, summary, whole_document
 from vgrads.vgrid.catalog import Queue
+
+if TYPE_CHECKING:
+    from vgrads.api.queues.queries import QueueQuery
 
 Json = dict[str, Any]
 _LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99)
@@ -220,12 +225,14 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         procs: Annotated[int, Query(ge=1, le=10**9)] = 1,
         hours: Annotated[float, Query(gt=0, le=1e5)] = 1.0,
     ) -> HTMLResponse:
-        reader_of(request)
+        who = reader_of(request)
         entry = _queue(service, site, queue)
-        here = {"site": site, "queue": queue, "procs": procs, "hours": hours}
+        here: Json = {"site": site, "queue": queue, "procs": procs, "hours": hours}
+        here["warning"] = queue_warning(service.store.reader, site, queue)
         if entry.history is None:
             return page_of(request, "/sites", "queue.html", bounds=[], **here)
-        payload = _bounds(service, entry, entry.history, procs, hours)
+        query, payload = _bounds(service, entry, entry.history, procs, hours)
+        record_bounds(service, who, query, (site, queue, procs, hours * 3600.0), payload["bounds"])
         return page_of(request, "/sites", "queue.html", **payload, **here)
 
     @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
@@ -239,9 +246,11 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         )
 
 
-def _bounds(service: Service, entry: Queue, history: str, procs: int, hours: float) -> Json:
-    """Return the data of a queue's page: bounds of the wait for some probabilities, and their
-    evidence."""
+def _bounds(
+    service: Service, entry: Queue, history: str, procs: int, hours: float
+) -> tuple[QueueQuery, Json]:
+    """Return the query of a queue and the data of its page: bounds of the wait for some
+    probabilities, and their evidence."""
     # imported late: a page of its own needs forecasts
     from vgrads.api.queues import queries
     from vgrads.api.queues.answers import downtime_json
@@ -259,12 +268,13 @@ def _bounds(service: Service, entry: Queue, history: str, procs: int, hours: flo
                 "method": bound.method,
             }
         )
-    return {
+    payload = {
         "bounds": rows,
         "jobs": rows[3]["jobs"],
         "since": query.since,
         "downtime": downtime_json(query),
     }
+    return query, payload
 
 
 def _add_api_page(app: FastAPI, service: Service) -> None:

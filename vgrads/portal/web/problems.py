@@ -55,6 +55,12 @@ def unknown(scope: Scope) -> Response:
     return _closing(refusal(scope, 401, "Unauthorized", detail), {"WWW-Authenticate": "Bearer"})
 
 
+def unreadable(scope: Scope) -> Response:
+    """Return the answer to a request for a page with a token that reads no pages."""
+    detail = "the token does not have the scope 'read'"
+    return _closing(refusal(scope, 403, "Forbidden", detail), {})
+
+
 def too_often(scope: Scope, wait_s: float) -> Response:
     """Return the answer to a request above the rate."""
     answer = refusal(scope, 429, "Too many requests", "too many requests; see Retry-After")

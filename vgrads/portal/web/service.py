@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.portal.jobs import children
+from vgrads.portal.jobs.forecasts.upkeep import ForecastUpkeep
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
 from vgrads.portal.jobs.run_status import RunStatuses
@@ -27,6 +28,7 @@ from vgrads.portal.records.reading.sites import usable, with_uploads
 from vgrads.portal.records.sets import Head, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.embedding.wait_gauges import WaitGauge, WaitGauges
 from vgrads.portal.web.figures import Meters
 from vgrads.vgrid.catalog import Catalog
 
@@ -45,13 +47,15 @@ _LARGE = 64 * 1024  # bytes of a set that is checked in another process
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
     """Limits of a set's requests and of concurrent work; ``url``: public address of the service;
-    ``own``: a personal service, whose user may use all its sites."""
+    ``own``: a personal service, whose user may use all its sites; ``wait_gauges``: job shapes
+    whose wait bounds are metrics."""
 
     max_tasks: int = 50_000
     history: int = 2 * 2**30
     url: str = ""
     own: bool = False
     places: Places = field(default_factory=lambda: Places(planners=0))
+    wait_gauges: tuple[WaitGauge, ...] = ()
 
 
 class Service:
@@ -62,12 +66,11 @@ class Service:
     ) -> None:
         self.store, self.bounds, self._base, self.oidc = store, bounds, catalog, oidc
         self.catalog = with_uploads(catalog, store.reader)
-        self.sets, self.access, self.meters = (
-            Sets(store.engine),
-            AccessControl(store.engine),
-            Meters(),
-        )
+        self.sets, self.access = Sets(store.engine), AccessControl(store.engine)
+        self.meters = Meters()
         self.live, self.learned = LiveGantt(store), LearnedStates()
+        self.forecasts = ForecastUpkeep(store, lambda: self.catalog, self.learned)
+        self.wait_gauges = WaitGauges(bounds.wait_gauges, lambda: self.catalog, self.learned)
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
         self.statuses = RunStatuses(self.live, self.supervisor.think)
@@ -75,12 +78,16 @@ class Service:
     def start(self) -> None:
         """Start with queued work, and work left by an earlier service."""
         self.supervisor.start()
+        self.forecasts.start()
+        self.wait_gauges.start()
 
     def stop(self) -> None:
         """Leave all work to the next service."""
         self.stopping.set()
+        self.wait_gauges.stop()
         self.supervisor.stop()
         self.learned.close()
+        self.forecasts.stop()
 
     def warm_up(self) -> None:
         """Learn from all histories in advance; unreadable ones are reported when they are

@@ -29,9 +29,11 @@ from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.retention import prune
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
+from vgrads.portal.web.embedding.forecast_access import ForecastAccess
 from vgrads.portal.web.guard import RequestLimits
 from vgrads.portal.web.service import Bounds, Service
 from vgrads.portal.web.settings import OidcSettings, ServiceSettings
+from vgrads.vgrid.catalog import Catalog
 
 if TYPE_CHECKING:
     from vgrads.portal.web.oidc import Provider
@@ -72,6 +74,7 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
         url=settings.url.rstrip("/"),
         history=int(settings.max_history_mib * _MIB),
         places=Places(planners=settings.planners, runs=settings.runs),
+        wait_gauges=settings.wait_gauges,
     )
     limits = RequestLimits(
         own=secret_digest(secret) if secret else "",
@@ -81,13 +84,24 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
         at_once=settings.at_once,
         body=int(settings.max_body_mib * _MIB),
         upload=int(settings.max_upload_mib * _MIB),
+        forecasts=ForecastAccess(origins=settings.origins, public=settings.public_forecasts),
     )
     provider = _provider(settings.oidc) if settings.oidc else None
-    app = make_app(store, choose_catalog(settings.sites), bounds, limits, provider)
+    catalog = choose_catalog(settings.sites)
+    for name in missing_queues(settings, catalog):
+        _log.warning("the settings name the queue '%s', which no site has", name)
+    app = make_app(store, catalog, bounds, limits, provider)
     hosts = settings.allowed_hosts or (_LOCAL_NAMES if settings.loopback else ())
     if hosts:  # reject names that a foreign DNS resolves to here
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     return app
+
+
+def missing_queues(settings: ServiceSettings, catalog: Catalog) -> list[str]:
+    """Return the queues, as ``SITE/QUEUE``, that settings name and no site has."""
+    names = [*settings.public_forecasts, *(f"{g.site}/{g.queue}" for g in settings.wait_gauges)]
+    existing = {f"{site.name}/{queue.name}" for site in catalog.sites for queue in site.queues}
+    return [name for name in dict.fromkeys(names) if name not in existing]
 
 
 def _provider(settings: OidcSettings) -> Provider:

@@ -19,6 +19,8 @@ from vgrads.kernel.files import read_text
 from vgrads.kernel.rate_limiter import parse_rate
 from vgrads.kernel.units import parse_duration
 from vgrads.portal.records.reading.reader import database_url
+from vgrads.portal.web.embedding.forecast_access import checked_origin, checked_queue
+from vgrads.portal.web.embedding.wait_gauges import MOST_GAUGES, WaitGauge
 
 CONFIG = "VGRADS_CONFIG"
 
@@ -64,6 +66,19 @@ class ServiceSettings(BaseSettings):
     keep: str = ""
     history_keep: str = ""
     oidc: OidcSettings | None = None
+    origins: tuple[str, ...] = ()
+    public_forecasts: tuple[str, ...] = ()
+    wait_gauges: Annotated[tuple[WaitGauge, ...], Field(max_length=MOST_GAUGES)] = ()
+
+    @field_validator("origins")
+    @classmethod
+    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(checked_origin, value))
+
+    @field_validator("public_forecasts")
+    @classmethod
+    def _queues(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(checked_queue, value))
 
     @field_validator("rate")
     @classmethod

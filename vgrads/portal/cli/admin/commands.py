@@ -30,7 +30,11 @@ def create_token(
     user: Annotated[str, typer.Argument(metavar="USER", show_default=False)],
     scope: Annotated[
         list[str],
-        typer.Option("--scope", help="read, submit (read and run own sets), operate (everything)."),
+        typer.Option(
+            "--scope",
+            help="read, submit (read and run own sets), operate (everything), metrics, pool, "
+            "forecast or forecast:SITE/QUEUE (nothing but forecasts).",
+        ),
     ] = ["submit"],  # noqa: B006  # typer's way
     expires: Expires = "90d",
     name: Annotated[str, typer.Option("--name", help="Purpose of the token.")] = "",
@@ -169,7 +173,11 @@ def prune(
     keep: Annotated[
         str,
         typer.Option(
-            "--keep", help="Remove sets that ended longer ago than this, with their runs."
+            "--keep",
+            help=(
+                "Remove sets that ended longer ago than this, with their runs, and forecasts that "
+                "were issued before."
+            ),
         ),
     ] = "",
     history_keep: Annotated[
@@ -188,7 +196,12 @@ def prune(
     with Store() as store:
         gone = prune_now(store, keep_s, history_s)
     answer_with(
-        as_json, gone, lambda: f"removed {gone['sets']} sets and {gone['jobs']} jobs of histories"
+        as_json,
+        gone,
+        lambda: (
+            f"removed {gone['sets']} sets, {gone['forecasts']} forecasts and "
+            f"{gone['jobs']} jobs of histories"
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from vgrads.planner.make import STANDARD, Options
 from vgrads.planner.policies import check_rule, make_pipeline
 from vgrads.portal.charts.exports import reasons_of, write_chart
 from vgrads.portal.cli.terminal import busy, console, print_warnings
+from vgrads.portal.jobs.forecasts.plans import issue_plan
 from vgrads.portal.records.earlier import runs_of_name
 from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
 from vgrads.portal.records.sites import past_run_times
@@ -97,7 +98,7 @@ def plan_here(
         )
         done = without_tasks(done, workflow_set, how.again)
         doing("planning")
-        planned = plan_set(workflow_set, grid, how.seed, how.options, done)
+        planned = issue_plan(plan_set(workflow_set, grid, how.seed, how.options, done))
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     print_warnings(out, changed_defaults(catalog))
     print_warnings(out, describe_priors(grid.words, file))

@@ -119,7 +119,9 @@ def bound(
     """Print an upper bound on a job's wait. (GETBOUND)"""
     from vgrads.api.queues import queries
     from vgrads.api.queues.answers import bound_json
+    from vgrads.api.queues.issuing import Statement
     from vgrads.portal.cli.queues import text as queue_text
+    from vgrads.portal.cli.queues.recording import record_answer
 
     chance, wall_s = (
         parse_probability(probability, "--probability"),
@@ -136,6 +138,8 @@ def bound(
     if live:
         requested = _with_live_queue(requested, history)
     result = requested.forecast.bound(procs, wall_s, chance, settings.confidence)
+    stated = Statement(bounds=((chance, result.bound_s),))
+    after = record_answer(requested, (history, queue), (procs, wall_s), stated, live)
     document = bound_json(result, requested)
     payload = queries.explanation_of(requested, procs, wall_s, chance) if why else None
     document |= {"explanation": payload} if payload else {}
@@ -149,6 +153,7 @@ def bound(
             ]
         ),
     )
+    after()
 
 
 @app.command(
@@ -170,12 +175,16 @@ def probability(
 ) -> None:
     """Print the probability that a job starts within a time. (GETPROB)"""
     from vgrads.api.queues.answers import probability_json
+    from vgrads.api.queues.issuing import Statement
     from vgrads.portal.cli.queues import text as queue_text
+    from vgrads.portal.cli.queues.recording import record_answer
 
     within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
     settings = _settings(method, 0.95, confidence, arrays, user is not None)
     requested = _ask((history, queue, format_name, user), at, settings, procs)
     chance = float(requested.forecast.probability(procs, wall_s, within_s, settings.confidence))
+    stated = Statement(probabilities=((within_s, chance),))
+    record_answer(requested, (history, queue), (procs, wall_s), stated)
     document = probability_json(
         requested, chance, within_s, len(requested.forecast.waits(procs, wall_s))
     )
@@ -215,7 +224,9 @@ def trajectory(
     """Print when a job must be submitted to run by a given time. (VARQ)"""
     from vgrads.api.queues import queries
     from vgrads.api.queues.answers import trajectory_json
+    from vgrads.api.queues.issuing import Statement
     from vgrads.portal.cli.queues import text as queue_text
+    from vgrads.portal.cli.queues.recording import record_answer
     from vgrads.vgrid.varq import Reservation
 
     settings = _settings(method, 0.95, confidence, arrays, user is not None)
@@ -228,6 +239,8 @@ def trajectory(
     )
     requested = _ask((history, queue, format_name, user), at, settings, procs)
     path = queries.walk(requested, reservation, parse_duration(step, "--step"))
+    stated, shape = Statement(path=path), (procs, reservation.walltime_s)
+    record_answer(requested, (history, queue), shape, stated)
     answer_with(
         as_json, trajectory_json(path), lambda: queue_text.trajectory_text(path, reservation)
     )

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from vgrads.api.config import home
 from vgrads.kernel.errors import SiteError
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest step in ``portal/records/migrations/versions``."""
 BUSY_S = 10.0
 """How long SQLite waits for a lock, in seconds."""

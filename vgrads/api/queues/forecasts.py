@@ -1,0 +1,246 @@
+"""Forecasts for many questions at once, over sites and queues; a wrong question has an error in its
+place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from vgrads.api.queues.issued import LEVELS, IssuedForecast
+from vgrads.api.queues.issuing import ForecastTarget, Statement, issue, stated_bounds
+from vgrads.api.queues.queries import QueueQuery, walk
+from vgrads.api.wiring import is_real
+from vgrads.kernel.compiled import use_stored
+from vgrads.kernel.documents import Document, validate_field
+from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.qbets import boosting, queue_state
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast
+from vgrads.vgrid.catalog import Catalog, Queue, Site
+from vgrads.vgrid.varq import Reservation
+
+Json = dict[str, Any]
+Ask = Callable[[Site, Queue], QueueQuery]
+"""Returns the query of a queue that has a history."""
+WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
+"""Default waits at which a curve of probabilities is evaluated."""
+_INSTANTS = 48  # of submission that are tried
+_LONGEST_S = 31 * 86400.0
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Question(Document):
+    """A job of a shape in a queue. ``start_by_s``: by when it must run, with ``probability``; then
+    the best instant to submit it is part of the answer."""
+
+    site: Name
+    queue: Name
+    procs: Annotated[int, Field(ge=1, le=10**9)] = 1
+    walltime_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 3600.0
+    start_by_s: Annotated[float, Field(gt=0, le=_LONGEST_S, allow_inf_nan=False)] | None = None
+    probability: Annotated[float, Field(gt=0, lt=1)] = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowToAnswer:
+    """Quantiles and probabilities of every answer; ``warnings`` of queues; ``owner`` of the
+    questions."""
+
+    quantiles: tuple[float, ...] = LEVELS
+    within_s: tuple[float, ...] = WITHIN_S
+    warnings: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    owner: str = ""
+    kind: str = "forecast"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecasts:
+    """Answers in the order of the questions, and what was issued."""
+
+    answers: list[Json]
+    issued: list[IssuedForecast]
+
+    @property
+    def first_error(self) -> InputError | None:
+        """The error of the first question, where no question has an answer."""
+        if not self.answers or any("error" not in answer for answer in self.answers):
+            return None
+        first = self.answers[0]
+        what = first["error"].removeprefix(f"{first['field']}: ")
+        return InputError(what, where=f"questions.0.{first['field']}")
+
+
+def find_queue(catalog: Catalog, site_name: str, name: str) -> tuple[Site, Queue]:
+    """Return a queue with a history. Raise InputError, with the field, for any other."""
+    site = next((s for s in catalog.sites if s.name == site_name), None)
+    if site is None:
+        choices = ", ".join(s.name for s in catalog.sites)
+        raise InputError(f"no site '{site_name}'", where="site", fix=f"choose one of {choices}")
+    names = ", ".join(q.name for q in site.queues) or "none"
+    if "," in name:
+        raise InputError(
+            f"'{name}' names several queues", where="queue", fix="ask for each of them"
+        )
+    queue = next((q for q in site.queues if q.name == name), None)
+    if queue is None:
+        raise InputError(
+            f"no queue '{name}' at site '{site_name}'", where="queue", fix=f"it has: {names}"
+        )
+    if queue.history is None:
+        raise InputError(
+            f"queue '{site_name}/{name}' has no history",
+            where="queue",
+            fix="add one: vgrads sites collect, or POST /v1/sites/{site}/history",
+        )
+    return site, queue
+
+
+class _Asker:
+    """Answers questions; the query of each queue is opened once, and so is its error."""
+
+    def __init__(self, catalog: Catalog, ask: Ask, how: HowToAnswer) -> None:
+        self._catalog, self._ask, self._how = catalog, ask, how
+        self._levels = tuple(sorted({*how.quantiles, *LEVELS}))
+        self._queues: dict[tuple[str, str], tuple[Site, Queue, QueueQuery] | VgradsError] = {}
+        self.issued: list[IssuedForecast] = []
+
+    def answer(self, question: Question) -> Json:
+        """Return the answer. Raise InputError where there is none."""
+        site, queue, query = self._open(question.site, question.queue)
+        if question.procs > queue.max_procs:
+            raise InputError(
+                f"{question.procs} are more than '{site.name}/{queue.name}' permits "
+                f"({queue.max_procs})",
+                where="procs",
+            )
+        if question.walltime_s > queue.max_walltime_s:
+            raise InputError(
+                f"{question.walltime_s:g} s are more than '{site.name}/{queue.name}' permits "
+                f"({queue.max_walltime_s:g} s)",
+                where="walltime_s",
+            )
+        return self._answer(question, site, queue, query)
+
+    def _answer(self, question: Question, site: Site, queue: Queue, query: QueueQuery) -> Json:
+        shape, how, forecast = (question.procs, question.walltime_s), self._how, query.forecast
+        bounds = dict(stated_bounds(forecast, *shape, self._levels))
+        curve = forecast.probability(*shape, how.within_s, forecast.settings.confidence)
+        points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
+        target = ForecastTarget(
+            site=site.name, queue=queue.name, owner=how.owner, is_live=is_real(site)
+        )
+        stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
+        self.issued.append(issue(query, target, how.kind, shape, stated))
+        method, jobs, reason = _basis(forecast, shape, max(how.quantiles))
+        best = None if question.start_by_s is None else _best(query, question, queue)
+        return {
+            **_named(question),
+            "method": method,
+            "bounds": [{"quantile": q, "bound_s": bounds[q]} for q in how.quantiles],
+            "curve": [{"within_s": s, "probability": p} for s, p in points],
+            "best_submission": best,
+            "jobs": jobs,
+            "since": query.since,
+            "reason": reason,
+            "warning": how.warnings.get((site.name, queue.name)),
+        }
+
+    def _open(self, site_name: str, name: str) -> tuple[Site, Queue, QueueQuery]:
+        key = (site_name, name)
+        if key not in self._queues:
+            try:
+                site, queue = find_queue(self._catalog, *key)
+                self._queues[key] = (site, queue, _alone(self._ask(site, queue)))
+            except VgradsError as error:
+                self._queues[key] = error
+        entry = self._queues[key]
+        if isinstance(entry, VgradsError):
+            raise entry
+        return entry
+
+
+def _basis(
+    forecast: AnyForecast, shape: tuple[int, float], level: float
+) -> tuple[str, int, str | None]:
+    """Return the method of a bound, the number of jobs that it is based on, and why there is
+    none."""
+    if isinstance(forecast, StateForecast):
+        group = forecast.burst(*shape)
+        if forecast.choice(group).whose == "state":
+            return "state", len(forecast.curve(*shape).scores), None
+    bound = forecast.bound(*shape, level, forecast.settings.confidence)
+    return bound.method, bound.jobs, bound.reason
+
+
+def _alone(query: QueueQuery) -> QueueQuery:
+    """Return the query with a forecast whose caches end with this call: shapes are many."""
+    return replace(query, forecast=replace(query.forecast))
+
+
+def prepare(forecast: AnyForecast) -> None:
+    """Load what makes many answers fast, where it exists: half a second, once for a process."""
+    for module in (queue_state, boosting):
+        use_stored(module)
+    replace(forecast).bounds(1, 3600.0, LEVELS)
+
+
+def _named(question: Question) -> Json:
+    return {
+        "site": question.site,
+        "queue": question.queue,
+        "procs": question.procs,
+        "walltime_s": question.walltime_s,
+    }
+
+
+def _best(query: QueueQuery, question: Question, queue: Queue) -> Json:
+    """Return the latest instant to submit a job with the requested probability, else the best."""
+    by_s = question.start_by_s or 0.0
+    reservation = Reservation(
+        procs=question.procs,
+        walltime_s=question.walltime_s,
+        start_by_s=by_s,
+        probability=question.probability,
+        max_walltime_s=queue.max_walltime_s,
+    )
+    path = walk(query, reservation, by_s / _INSTANTS)
+    at = path.best if path.chosen is None else path.chosen
+    return {
+        "submit_in_s": float(path.submit_s[at]),
+        "probability": float(path.probabilities[at]),
+        "walltime_s": float(path.walltimes_s[at]),
+        "meets_request": path.chosen is not None,
+    }
+
+
+def forecast_many(
+    questions: Iterable[Any], catalog: Catalog, ask: Ask, how: HowToAnswer
+) -> Forecasts:
+    """Answer questions: documents, or :class:`Question`. What is wrong with a question stands in
+    its place, with the ``field``."""
+    asker, answers = _Asker(catalog, ask, how), list[Json]()
+    for entry in questions:
+        try:
+            question = entry if isinstance(entry, Question) else validate_field(Question, entry)
+        except InputError as error:
+            answers.append(_refused(entry, error.where or "question", error))
+            continue
+        try:
+            answers.append(asker.answer(question))
+        except VgradsError as error:
+            name = error.where if error.where in _SHAPE else "queue"
+            answers.append(_refused(_named(question), name, error))
+    return Forecasts(answers=answers, issued=asker.issued)
+
+
+_SHAPE = ("site", "queue", "procs", "walltime_s")
+
+
+def _refused(entry: object, name: str, error: VgradsError) -> Json:
+    plain = {k: entry[k] for k in _SHAPE if k in entry} if isinstance(entry, dict) else {}
+    advice = f" ({error.fix})" if error.fix else ""
+    return {**plain, "field": name, "error": f"{name}: {error.what}{advice}"}

@@ -1,0 +1,86 @@
+"""Where a job of a shape would start first: all queues, ranked, and the cheapest cloud."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from vgrads.api.queues.forecasts import Ask, Forecasts, HowToAnswer, Question, forecast_many
+from vgrads.kernel.units import billed_s
+from vgrads.vgrid.catalog import Catalog, NodeType, Site
+
+Json = dict[str, Any]
+_EXPECTED, _INTERVAL = 0.5, (0.25, 0.95)
+QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
+
+
+def rank_queues(
+    catalog: Catalog, ask: Ask, shape: tuple[int, float], how: HowToAnswer
+) -> tuple[Json, Forecasts]:
+    """Return the queues of all sites by the expected start of such a job, those without a forecast
+    with the reason, and the cheapest cloud; and what was issued."""
+    procs, walltime_s = shape
+    questions = [
+        Question(site=site.name, queue=queue.name, procs=procs, walltime_s=walltime_s)
+        for site in catalog.sites
+        if site.kind != "cloud"
+        for queue in site.queues
+    ]
+    result = forecast_many(questions, catalog, ask, how)
+    rows = [_row(answer) for answer in result.answers if "error" not in answer]
+    ranked = sorted(
+        (row for row in rows if row["expected_start_s"] is not None),
+        key=lambda row: (row["expected_start_s"], row["latest_start_s"] or math.inf),
+    )
+    unknown = [
+        row | {"field": "queue", "error": f"queue: {row['reason']}"}
+        for row in rows
+        if row["expected_start_s"] is None
+    ]
+    document = {
+        "procs": procs,
+        "walltime_s": walltime_s,
+        "queues": ranked,
+        "left_out": unknown + [answer for answer in result.answers if "error" in answer],
+        "cloud": cheapest_cloud(catalog, procs, walltime_s),
+    }
+    return document, result
+
+
+def _row(answer: Json) -> Json:
+    """Return an answer with its expected start and the interval around it."""
+    bounds = {entry["quantile"]: entry["bound_s"] for entry in answer["bounds"]}
+    earliest, latest = _INTERVAL
+    return {
+        "site": answer["site"],
+        "queue": answer["queue"],
+        "expected_start_s": bounds[_EXPECTED],
+        "earliest_start_s": bounds[earliest],
+        "latest_start_s": bounds[latest],
+        **{k: answer[k] for k in ("bounds", "method", "jobs", "since", "reason", "warning")},
+    }
+
+
+def cheapest_cloud(catalog: Catalog, procs: int, walltime_s: float) -> Json | None:
+    """Return the cloud nodes that run such a job at the lowest price on demand; None where no cloud
+    has as many processors."""
+    offers = [
+        _cloud_offer(site, node, procs, walltime_s)
+        for site in catalog.sites
+        if site.kind == "cloud" and site.procs >= procs
+        for node in site.nodes
+    ]
+    return min(offers, key=lambda offer: (offer["cost_usd"], offer["start_s"]), default=None)
+
+
+def _cloud_offer(site: Site, node: NodeType, procs: int, walltime_s: float) -> Json:
+    nodes = -(-procs // node.cores)
+    hours = billed_s(walltime_s, site.billing_s) / 3600.0
+    return {
+        "site": site.name,
+        "node_type": node.name or None,
+        "nodes": nodes,
+        "start_s": site.boot_s,
+        "price_usd_per_hour": node.price_usd_per_hour,
+        "cost_usd": round(nodes * hours * node.price_usd_per_hour, 2),
+    }

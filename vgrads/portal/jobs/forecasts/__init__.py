@@ -1,0 +1,1 @@
+"""Background work on issued forecasts: their outcomes, and the start estimates of sites."""

@@ -1,0 +1,145 @@
+"""Promises of plans and runs as issued: of each slot, and of the whole set."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from vgrads.api.plans.execution import RunOutcome
+from vgrads.api.plans.planning import Planned
+from vgrads.api.queues.issued import LEVELS, IssuedForecast
+from vgrads.drivers.api import SlotState
+from vgrads.execmgr.core.states import SlotRecord
+from vgrads.kernel.errors import SiteError
+from vgrads.planner.plan import Plan, SlotUse
+from vgrads.portal.records.forecasts.journal import ForecastJournal
+from vgrads.portal.records.forecasts.rows import ForecastRecords
+from vgrads.portal.records.reading.forecast_scores import warnings_in, warnings_of
+from vgrads.portal.records.store import Store
+
+QueueKey = tuple[str, str]
+ON_DEMAND = "on demand"
+"""In records, the queue of slots of a cloud."""
+_log = logging.getLogger("vgrads.forecasts")
+
+
+def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") -> Planned:
+    """Record what a plan promises; return it with the warnings about the queues that it uses.
+    ``store``: of a service; otherwise the user's database."""
+    keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
+    by_queue = warnings_in(store.reader, keys) if store else warnings_of(keys)
+    notes = [f"{site}/{queue}: {text}" for (site, queue), text in by_queue.items()]
+    instants = {
+        key: planned.grid.logs[key].unix_start_s + at_s
+        for key, at_s in planned.grid.instants.items()
+    }
+    forecasts = _forecasts(planned.plan, planned.plan.uses, instants, lambda _: "", owner)
+    ForecastJournal(store.url if store else None).append(forecasts)
+    return replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, *notes)))
+
+
+def _forecasts(
+    plan: Plan,
+    uses: Iterable[SlotUse],
+    instants: Mapping[QueueKey, float],
+    job: Callable[[str], str],
+    owner: str = "",
+) -> list[IssuedForecast]:
+    """Return the promise of a plan, and those of its slots. ``job``: of a slot; of the promise, by
+    the empty name."""
+    now_s = time.time()
+    promise = IssuedForecast(
+        site="",
+        queue="",
+        procs=0,
+        walltime_s=plan.deadline_s,
+        instant_s=now_s,
+        kind="promise",
+        method=plan.policy,
+        probabilities=((plan.deadline_s, plan.promise.probability),),
+        owner=owner,
+        job=job(""),
+    )
+    slots = [
+        _of_slot(use, instants.get((use.slot.site, use.slot.queue), now_s), job(use.slot.id), owner)
+        for use in uses
+    ]
+    return [promise, *slots] if plan.feasible else []
+
+
+def _of_slot(use: SlotUse, instant_s: float, job: str, owner: str) -> IssuedForecast:
+    ready_s = use.slot.curve.ready_at(LEVELS).tolist()
+    return IssuedForecast(
+        site=use.slot.site,
+        queue=use.slot.queue or ON_DEMAND,
+        procs=use.slot.procs,
+        walltime_s=use.end_s - use.start_s,
+        instant_s=instant_s,
+        submit_in_s=use.submit_s,
+        kind="slot",
+        method=use.slot.basis or ("state" if use.slot.kind == "batch" else use.slot.kind),
+        bounds=tuple(
+            (level, at_s if math.isfinite(at_s) else None)
+            for level, at_s in zip(LEVELS, ready_s, strict=True)
+        ),
+        probabilities=((use.start_s - use.submit_s, use.probability),),
+        owner=owner,
+        job=job,
+    )
+
+
+def issue_run(store: Store, run_id: str, plan: Plan) -> None:
+    """Record what a run promises when it starts; once, whichever manager continues it."""
+    _whatever_happens(lambda: _issue(store, run_id, plan))
+
+
+def score_run(store: Store, run_id: str, outcome: RunOutcome) -> None:
+    """Store the outcomes of a run's promise and of its slots."""
+    _whatever_happens(lambda: _score(store, run_id, outcome))
+
+
+def _issue(store: Store, run_id: str, plan: Plan) -> None:
+    records = ForecastRecords(store.engine)
+    if not records.is_issued(run_id):
+        records.add(
+            _forecasts(
+                plan,
+                plan.uses,
+                {},
+                lambda slot: f"{run_id}/{slot}" if slot else run_id,
+            )
+        )
+
+
+def _score(store: Store, run_id: str, outcome: RunOutcome) -> None:
+    records = ForecastRecords(store.engine)
+    if outcome.verdict in ("kept", "broken"):
+        records.put_outcome(run_id, None, covered=outcome.kept)
+    else:
+        records.close_job(run_id)
+    for slot_id, slot in outcome.state.slots.items():
+        job = f"{run_id}/{slot_id}"
+        if _is_evidence(slot):
+            ready_s, requested_s = slot.ready_s, slot.requested_s or 0.0
+            records.put_outcome(job, None if ready_s is None else ready_s - requested_s)
+        else:
+            records.close_job(job)
+
+
+def _is_evidence(slot: SlotRecord) -> bool:
+    """True for a slot that became ready, or failed before, except by an error of configuration. One
+    that was released while it waited shows nothing."""
+    if slot.requested_s is None or slot.permanent:
+        return False
+    return slot.ready_s is not None or slot.state == SlotState.FAILED
+
+
+def _whatever_happens(work: Callable[[], None]) -> None:
+    """Do work on records; no run fails because of it."""
+    try:
+        work()
+    except SiteError as error:
+        _log.warning("forecasts of a run were not recorded: %s", error)

@@ -1,0 +1,1 @@
+"""Records of forecasts as issued."""

@@ -1,0 +1,145 @@
+"""Scores of stored forecasts, by queue, and of all promises: plain queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vgrads.api.queues.forecast_scores import (
+    WATCHED,
+    WINDOW,
+    ScoredForecast,
+    coverage_warning,
+    score,
+)
+from vgrads.kernel.errors import SiteError
+from vgrads.portal.records.reading.reader import RecordReader, open_reader
+
+Json = dict[str, Any]
+QueueKey = tuple[str, str]
+_NO_PROMISE = "kind <> 'promise'"
+_OF_QUEUE = f"site = :site AND queue = :queue AND {_NO_PROMISE}"
+_COUNTS = (
+    "SELECT site, queue, state, retrospective, COUNT(*), SUM(times) FROM forecast "
+    "WHERE {} GROUP BY site, queue, state, retrospective"
+)
+
+
+def queue_score(reader: RecordReader, site: str, queue: str) -> Json:
+    """Return the score of a queue: of its newest forecasts, as issued."""
+    counts = _counts(reader, _OF_QUEUE, site=site, queue=queue)
+    return _score(reader, (site, queue), counts.get((site, queue), _NO_COUNTS))
+
+
+def all_scores(reader: RecordReader) -> Json:
+    """Return the score of every queue with records, and of all promises."""
+    counts = _counts(reader, _NO_PROMISE)
+    return {
+        "queues": [_score(reader, key, entry) for key, entry in sorted(counts.items())],
+        "promises": promise_score(reader),
+    }
+
+
+def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Json:
+    site, queue = key
+    rows = reader.rows(
+        "SELECT statements, wait_s, estimate, estimate_s FROM forecast "
+        f"WHERE {_OF_QUEUE} AND state = 'scored' ORDER BY issued_s DESC, id LIMIT :most",
+        site=site,
+        queue=queue,
+        most=WINDOW,
+    )
+    return {
+        "site": site,
+        "queue": queue,
+        "records": dict(counts),
+        **score([_scored(*row) for row in rows]),
+        "warning": queue_warning(reader, site, queue),
+    }
+
+
+def promise_score(reader: RecordReader) -> Json:
+    """Return how many promises of runs were kept, beside what was promised."""
+    rows = reader.rows(
+        "SELECT statements, covered FROM forecast WHERE kind = 'promise' AND state = 'scored' "
+        "ORDER BY issued_s DESC, id LIMIT :most",
+        most=WINDOW,
+    )
+    pairs = [(json.loads(statements)["probabilities"][0], kept) for statements, kept in rows]
+    result = score(
+        [
+            ScoredForecast(probabilities=((within_s, p),), wait_s=within_s if kept else None)
+            for (within_s, p), kept in pairs
+        ]
+    )
+    opened = reader.rows("SELECT COUNT(*) FROM forecast WHERE kind = 'promise' AND state = 'open'")
+    count = len(pairs)
+    return {
+        "promises": count,
+        "kept": sum(bool(kept) for _, kept in pairs),
+        "kept_share": sum(bool(kept) for _, kept in pairs) / count if count else None,
+        "promised": sum(p for (_, p), _ in pairs) / count if count else None,
+        "open": opened[0][0],
+        "reliability": result["reliability"],
+        "brier": result["brier"],
+    }
+
+
+def queue_warning(reader: RecordReader, site: str, queue: str) -> str | None:
+    """Return a warning where the newest bounds of a queue were exceeded too often."""
+    rows = reader.rows(
+        f"SELECT covered FROM forecast WHERE {_OF_QUEUE} AND state = 'scored' "
+        "AND covered IS NOT NULL ORDER BY issued_s DESC, id LIMIT :most",
+        site=site,
+        queue=queue,
+        most=WATCHED,
+    )
+    return coverage_warning([bool(covered) for (covered,) in rows])
+
+
+def warnings_of(queues: Iterable[QueueKey]) -> dict[QueueKey, str]:
+    """Return the warnings of queues that have one; none where there is no database: answers do not
+    depend on it."""
+    try:
+        with open_reader() as reader:
+            return warnings_in(reader, queues)
+    except (SiteError, OSError):
+        return {}
+
+
+def warnings_in(reader: RecordReader, queues: Iterable[QueueKey]) -> dict[QueueKey, str]:
+    """Return the warnings of queues that have one."""
+    by_queue = {key: queue_warning(reader, *key) for key in queues}
+    return {key: text for key, text in by_queue.items() if text is not None}
+
+
+_NO_COUNTS = {"issued": 0, "open": 0, "scored": 0, "without_start": 0, "retrospective": 0}
+_COUNTED = {"open": "open", "scored": "scored", "closed": "without_start"}
+
+
+def _counts(
+    reader: RecordReader, condition: str, **values: object
+) -> dict[QueueKey, dict[str, int]]:
+    """Return the number of records of each queue; ``issued``: with repetitions of the same."""
+    result: dict[QueueKey, dict[str, int]] = {}
+    for site, queue, state, retrospective, count, times in reader.rows(
+        _COUNTS.format(condition), **values
+    ):
+        entry = result.setdefault((site, queue), dict(_NO_COUNTS))
+        entry["issued"] += int(times)
+        entry["retrospective" if retrospective else _COUNTED[state]] += int(count)
+    return result
+
+
+def _scored(
+    statements: str, wait_s: float | None, estimate: str, estimate_s: float | None
+) -> ScoredForecast:
+    document = json.loads(statements)
+    return ScoredForecast(
+        bounds=tuple((level, bound_s) for level, bound_s in document["bounds"]),
+        probabilities=tuple((within_s, p) for within_s, p in document["probabilities"]),
+        wait_s=wait_s,
+        estimate_s=estimate_s,
+        was_queried=bool(estimate),
+    )

@@ -1,0 +1,1 @@
+"""Checks of requests: what is counted and remembered of each."""

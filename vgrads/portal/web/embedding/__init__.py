@@ -1,0 +1,1 @@
+"""Forecasts on pages and in programs of others: allowed origins, public queues, gauges."""

@@ -1,0 +1,146 @@
+"""Wait bounds of configured job shapes as gauges for Prometheus, computed in a thread of their own:
+no scrape waits for a forecast."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from prometheus_client.core import GaugeMetricFamily
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from starlette.exceptions import HTTPException
+
+from vgrads.kernel.documents import Count
+from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.kernel.units import parse_duration
+from vgrads.portal.jobs.learned_states import LearnedStates
+from vgrads.vgrid.catalog import Catalog
+
+if TYPE_CHECKING:
+    from vgrads.qbets.predictor import Settings
+
+REFRESH_S = 60.0
+"""Interval at which the bounds are computed: histories change at most that often."""
+MOST_GAUGES = 100
+"""Shapes; with ten quantiles of each, a scrape has a thousand values."""
+_NAME = "vgrads_wait_bound_seconds"
+_LABELS = ("site", "queue", "procs", "walltime", "quantile")
+_Labels = tuple[str, ...]
+_log = logging.getLogger("vgrads.gauges")
+
+
+class WaitGauge(BaseModel):
+    """A job shape whose wait bounds are gauges: processors and wall time in a queue."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    site: Annotated[str, Field(min_length=1)]
+    queue: Annotated[str, Field(min_length=1)]
+    procs: Count = 1
+    walltime: str = "1h"
+    quantiles: Annotated[
+        tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(min_length=1, max_length=10)
+    ] = (0.5, 0.95)
+
+    @field_validator("walltime")
+    @classmethod
+    def _walltime(cls, value: str) -> str:
+        try:
+            parse_duration(value, "")
+        except InputError as error:
+            raise ValueError(error.what) from error
+        return value
+
+    @property
+    def walltime_s(self) -> float:
+        """Return the wall time in seconds."""
+        return parse_duration(self.walltime, "walltime")
+
+
+class WaitGauges:
+    """Gauges of these shapes, for a registry of Prometheus. Thread-safe."""
+
+    def __init__(
+        self,
+        shapes: Sequence[WaitGauge],
+        catalog: Callable[[], Catalog],
+        learned_states: LearnedStates,
+    ) -> None:
+        self._shapes, self._catalog, self._learned = shapes, catalog, learned_states
+        self._bounds: dict[_Labels, float] = {}
+        self._computed_unix_s: float | None = None
+        self._failed: set[WaitGauge] = set()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Compute now, and then at intervals."""
+        if self._shapes:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._repeat, daemon=True, name="wait gauges")
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; a forecast that is being computed is not waited for."""
+        self._stopping.set()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Return the newest bounds; a shape without a bound has no value."""
+        family = GaugeMetricFamily(
+            _NAME, "Upper bound on the wait of a job that is submitted now", labels=_LABELS
+        )
+        for labels, bound_s in self._bounds.items():
+            family.add_metric(labels, bound_s)
+        yield family
+        if self._computed_unix_s is not None:
+            yield GaugeMetricFamily(
+                "vgrads_wait_bound_computed_timestamp_seconds",
+                "Time at which these bounds were computed",
+                value=self._computed_unix_s,
+            )
+
+    def refresh(self) -> None:
+        """Compute all bounds."""
+        bounds: dict[_Labels, float] = {}
+        for shape in self._shapes:
+            if self._stopping.is_set():
+                return
+            try:
+                bounds |= self._bounds_of(shape)
+            except Exception as error:
+                self._report(shape, error)
+            else:
+                self._failed.discard(shape)
+        self._bounds, self._computed_unix_s = bounds, time.time()
+
+    def _repeat(self) -> None:
+        self.refresh()
+        while not self._stopping.wait(REFRESH_S):
+            self.refresh()
+
+    def _bounds_of(self, shape: WaitGauge) -> dict[_Labels, float]:
+        # imported late: the service starts without forecasts
+        from vgrads.portal.web.grid_routes import query_of
+        from vgrads.qbets.predictor import Settings
+
+        bounds = {}
+        for quantile in shape.quantiles:
+            settings: Settings = Settings(method="state", quantile=quantile, knows_user=False)
+            query = query_of(self._catalog(), shape.site, shape.queue, settings, self._learned)
+            bound = query.forecast.bound(
+                shape.procs, shape.walltime_s, quantile, settings.confidence
+            )
+            if bound.bound_s is not None:
+                labels = (shape.procs, f"{shape.walltime_s:g}", f"{quantile:g}")
+                bounds[shape.site, shape.queue, *map(str, labels)] = float(bound.bound_s)
+        return bounds
+
+    def _report(self, shape: WaitGauge, error: Exception) -> None:
+        """Log the first failure of a shape; an unexpected error with its traceback."""
+        if shape not in self._failed:
+            self._failed.add(shape)
+            is_expected = isinstance(error, VgradsError | HTTPException)
+            where = f"{shape.site}/{shape.queue}"
+            _log.warning("no wait bound of %s: %s", where, error, exc_info=not is_expected)

@@ -1,0 +1,1 @@
+"""Forecasts over HTTP: many in one call, their records, their scores."""

@@ -1,0 +1,112 @@
+"""REST: forecasts for many questions at once, and the scores of issued forecasts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from vgrads.kernel.documents import Document
+from vgrads.portal.records.access import Principal
+from vgrads.portal.records.reading import forecast_scores
+from vgrads.portal.web.embedding.forecast_access import (
+    FORECASTS,
+    public_answers,
+    public_catalog,
+    public_questions,
+    public_score,
+    refuse_missing_queue,
+    refuse_quantiles,
+)
+from vgrads.portal.web.forecasts.learned_queries import LearnedQueries
+from vgrads.portal.web.forecasts.recording import record
+from vgrads.portal.web.guard import READ, Forecaster
+from vgrads.portal.web.service import Service
+
+Json = dict[str, Any]
+MOST_QUESTIONS = 1000
+Level = Annotated[float, Field(gt=0, lt=1)]
+Within = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class ForecastRequest(Document):
+    """Questions, as `{"site": …, "queue": …, "procs": 64, "walltime_s": 14400}`; with
+    `start_by_s` (and `probability`) an answer also has the best instant to submit the job.
+
+    `within_s`: waits at which probabilities are stated.
+    """
+
+    questions: Annotated[tuple[Any, ...], Field(min_length=1, max_length=MOST_QUESTIONS)]
+    quantiles: Annotated[tuple[Level, ...], Field(min_length=1, max_length=20)] = (
+        0.5,
+        0.75,
+        0.9,
+        0.95,
+    )
+    within_s: Annotated[tuple[Within, ...], Field(min_length=1, max_length=100)] | None = None
+
+
+def add_forecast_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes."""
+    queries = LearnedQueries(service.learned)
+
+    @app.post(FORECASTS)
+    def forecasts(document: ForecastRequest, who: Forecaster) -> Json:
+        """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
+        in its place; 422 where all are wrong."""
+        return {"forecasts": answer_many(service, queries, who, document)}
+
+    @app.get("/v1/scores", dependencies=[READ])
+    def scores() -> Json:
+        """Return the scores of all issued forecasts by queue, and of the promises, as `vgrads score
+        --json`."""
+        return service.forecasts.scores()
+
+    @app.get("/v1/sites/{site}/queues/{queue}/score")
+    def score(site: str, queue: str, who: Forecaster) -> Json:
+        """Return the score of the forecasts that were issued about a queue, as `vgrads score SITE
+        QUEUE --json`."""
+        refuse_missing_queue(who, site, queue)
+        return public_score(who, score_of(service, site, queue))
+
+
+def score_of(service: Service, site: str, queue: str) -> Json:
+    """Return the score of a queue; 404 where there is no record, and no such queue or history."""
+    result = forecast_scores.queue_score(service.store.reader, site, queue)
+    if result["records"]["issued"]:
+        return result
+    names = {(s.name, q.name): q.history for s in service.catalog.sites for q in s.queues}
+    if (site, queue) not in names:
+        raise HTTPException(404, f"no queue '{site}/{queue}'")
+    if names[site, queue] is None:
+        raise HTTPException(404, f"queue '{site}/{queue}' has no history")
+    return result
+
+
+def answer_many(
+    service: Service, queries: LearnedQueries, who: Principal, document: ForecastRequest
+) -> list[Json]:
+    """Answer questions as far as the user may ask them, and record the answers. Raise InputError
+    where every question is wrong."""
+    # imported late: the service starts without forecasts
+    from vgrads.api.queues.forecasts import WITHIN_S, HowToAnswer, forecast_many
+
+    refuse_quantiles(who, document.quantiles)
+    how = HowToAnswer(
+        quantiles=document.quantiles,
+        within_s=WITHIN_S if document.within_s is None else document.within_s,
+        warnings=service.forecasts.warnings,
+        owner=who.user,
+    )
+    result = forecast_many(
+        public_questions(who, document.questions),
+        public_catalog(who, service.catalog),
+        lambda _, queue: queries.of(queue),
+        how,
+    )
+    if result.first_error is not None:
+        raise result.first_error
+    record(service, who, result.issued)
+    return public_answers(who, result.answers)
