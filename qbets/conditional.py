@@ -18,7 +18,7 @@ import numpy as np
 from vgrads.kernel.arrays import Floats
 from vgrads.kernel.compiled import compiled
 from vgrads.qbets.boosting import Growth, Trees, grow
-from vgrads.qbets.queue_features import FEATURES, USUAL
+from vgrads.qbets.state.queue_features import FEATURES, USUAL
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 LEAST = 200  # minimum number of rows to learn a model

@@ -16,8 +16,8 @@ from vgrads.qbets.conformal import BURSTS, Calibration, Issued, marks_of
 from vgrads.qbets.events import QueueEvents
 from vgrads.qbets.knots import score_among, wait_of
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.queue_features import FEATURES
-from vgrads.qbets.queue_tables import LEAVE, SUBMIT
+from vgrads.qbets.state.queue_features import FEATURES
+from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.traces.records import JobLog
 
 _JUDGED = 200  # judged bounds before the model is used

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.predictor import JobArrival, Settings
-from vgrads.qbets.queue_tables import END, END_AT_ONCE, LEAVE, SUBMIT
+from vgrads.qbets.state.queue_tables import END, END_AT_ONCE, LEAVE, SUBMIT
 from vgrads.traces.records import JobLog
 
 
 class QueueEvents(NamedTuple):
     """Times, kinds and rows of the log, in time order; a kind is a constant of
-    :mod:`vgrads.qbets.queue_tables`."""
+    :mod:`vgrads.qbets.state.queue_tables`."""
 
     times: Floats
     kinds: Ints

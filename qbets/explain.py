@@ -13,7 +13,7 @@ import numpy as np
 
 from vgrads.kernel.arrays import Floats
 from vgrads.qbets.knots import wait_at
-from vgrads.qbets.queue_features import FEATURES
+from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state_forecast import StateForecast
 
 SIDES = {

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from vgrads.qbets.events import arrivals_of, queue_events, settings_for_log
 from vgrads.qbets.predictor import QueuePredictor, Settings
-from vgrads.qbets.queue_tables import LEAVE, SUBMIT
+from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.qbets.state_predictor import StatePredictor
 from vgrads.traces.records import JobLog
 

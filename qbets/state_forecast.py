@@ -22,8 +22,8 @@ from vgrads.qbets.downtime import Downtime
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
-from vgrads.qbets.queue_state import QueueState, TimedArrival
 from vgrads.qbets.replay import learn_state
+from vgrads.qbets.state.queue_state import QueueState, TimedArrival
 from vgrads.qbets.state_predictor import StatePredictor
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog

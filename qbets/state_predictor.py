@@ -33,9 +33,9 @@ from vgrads.qbets.events import (
     users_of,
 )
 from vgrads.qbets.predictor import JobArrival, QueuePredictor, Settings
-from vgrads.qbets.queue_features import FEATURES, LIKE_S
-from vgrads.qbets.queue_state import QueueState
-from vgrads.qbets.queue_tables import LEAVE, SUBMIT, JobColumns
+from vgrads.qbets.state.queue_features import FEATURES, LIKE_S
+from vgrads.qbets.state.queue_state import QueueState
+from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT, JobColumns
 from vgrads.traces.records import JobLog
 
 WINDOW = 10_000

@@ -13,9 +13,9 @@ from tests.conftest import DATA
 from vgrads.kernel.compiled import Compiled, compiled
 from vgrads.qbets.boosting import Growth, _walk_trees, grow
 from vgrads.qbets.predictor import JobArrival
-from vgrads.qbets.queue_features import FEATURES, features_of
-from vgrads.qbets.queue_state import QueueState
-from vgrads.qbets.queue_tables import copied
+from vgrads.qbets.state.queue_features import FEATURES, features_of
+from vgrads.qbets.state.queue_state import QueueState
+from vgrads.qbets.state.queue_tables import copied
 
 _FEW = st.sampled_from([1.0, 60.0, 3600.0, 7199.5, 86400.25])  # so that many are equal
 _JOB = st.builds(JobArrival, st.integers(1, 12), _FEW, st.integers(-1, 3), st.integers(-1, 2))

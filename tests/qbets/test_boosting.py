@@ -12,7 +12,7 @@ from vgrads.kernel.streams import stream
 from vgrads.qbets.backtest import pinball
 from vgrads.qbets.boosting import Growth, grow
 from vgrads.qbets.conditional import LEVELS, _non_negative, base_columns, fit
-from vgrads.qbets.queue_state import FEATURES
+from vgrads.qbets.state.queue_state import FEATURES
 
 
 @pytest.mark.more

@@ -24,11 +24,11 @@ from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.forecast import QueueForecast
 from vgrads.qbets.knots import SCORES, score_of, score_within, wait_at
 from vgrads.qbets.predictor import JobArrival, Settings
-from vgrads.qbets.queue_features import FEATURES
-from vgrads.qbets.queue_state import QueueState
-from vgrads.qbets.queue_tables import BUSY, RUNNING
 from vgrads.qbets.replay import HistoryReplay, make_predictor, replay
-from vgrads.qbets.start_estimates import start_estimates
+from vgrads.qbets.state.queue_features import FEATURES
+from vgrads.qbets.state.queue_state import QueueState
+from vgrads.qbets.state.queue_tables import BUSY, RUNNING
+from vgrads.qbets.state.start_estimates import start_estimates
 from vgrads.qbets.state_forecast import StateForecast, aged, forecast_state, freeze_state
 from vgrads.qbets.state_predictor import StatePredictor, anchors_of, required_for
 from vgrads.simulator.backfill import BatchJob, Conservative

@@ -22,7 +22,7 @@ from vgrads.api.config import home, make_home
 Value = TypeVar("Value")
 _MOST_BYTES = 512 * 2**20
 """Limit of the whole cache; the least recently used entries are removed first."""
-_METHOD = ("qbets", "traces", "api/queues")
+_METHOD = ("qbets", "qbets/state", "traces", "api/queues")
 
 
 def cached(file: Path, question: object, make: Callable[[], Value]) -> Value:

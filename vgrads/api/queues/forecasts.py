@@ -17,7 +17,8 @@ from vgrads.api.wiring import is_real
 from vgrads.kernel.compiled import use_stored
 from vgrads.kernel.documents import Document, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.qbets import boosting, queue_state
+from vgrads.qbets import boosting
+from vgrads.qbets.state import queue_features
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.vgrid.catalog import Catalog, Queue, Site
 from vgrads.vgrid.varq import Reservation
@@ -169,7 +170,7 @@ def _basis(
     """Return the method of a bound, the number of jobs that it is based on, and why there is
     none."""
     if isinstance(forecast, StateForecast):
-        group = forecast.burst(*shape)
+        group = forecast.job_class(*shape).group
         if forecast.choice(group).whose == "state":
             return "state", len(forecast.curve(*shape).scores), None
     bound = forecast.bound(*shape, level, forecast.settings.confidence)
@@ -183,7 +184,7 @@ def _alone(query: QueueQuery) -> QueueQuery:
 
 def prepare(forecast: AnyForecast) -> None:
     """Load what makes many answers fast, where it exists: half a second, once for a process."""
-    for module in (queue_state, boosting):
+    for module in (queue_features, boosting):
         use_stored(module)
     replace(forecast).bounds(1, 3600.0, LEVELS)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,13 @@ _Key = tuple[str, int, LogQueue]
 _MOST = 64  # queues in memory; each takes some ten megabytes
 
 
+def _changed_ns(path: str) -> int:
+    """Return when a history changed; 0 for a file that is not there, which readers report."""
+    with suppress(OSError):
+        return Path(path).stat().st_mtime_ns
+    return 0
+
+
 class LearnedStates:
     """Learned states by history; a changed file is learned again. Thread-safe."""
 
@@ -32,7 +40,7 @@ class LearnedStates:
 
     def find(self, path: str, log_queue: LogQueue) -> StateForecast | None:
         """Return the learned state; where there is none, start learning and return None."""
-        key = (path, Path(path).stat().st_mtime_ns, log_queue)
+        key = (path, _changed_ns(path), log_queue)
         with self._lock:
             future = self._learning.get(key)
             if future is None and not self._closed:
@@ -47,7 +55,7 @@ class LearnedStates:
 
     def settled(self, path: str, log_queue: LogQueue) -> bool:
         """Return True where learning has finished, with any result."""
-        key = (path, Path(path).stat().st_mtime_ns, log_queue)
+        key = (path, _changed_ns(path), log_queue)
         with self._lock:
             future = self._learning.get(key)
         return future is not None and future.done()

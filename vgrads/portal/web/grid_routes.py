@@ -226,7 +226,12 @@ def query_of(
                 if settings.looks_at_state:
                     learned = learned_states.find(entry.history, entry.of_log)
                     settings = replace(settings, method="qbets")
-                return queries.ask_log(entry.history, entry.of_log, settings, learned)
+                try:
+                    return queries.ask_log(entry.history, entry.of_log, settings, learned)
+                except InputError as error:  # the path of the file is not for readers
+                    raise InputError(
+                        f"its history cannot be used: {error.what}", where=f"{site}/{queue}"
+                    ) from error
     raise HTTPException(404, f"no queue '{site}/{queue}'")
 
 

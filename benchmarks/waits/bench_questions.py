@@ -1,5 +1,5 @@
-"""Are answers right as they are asked? ``python benchmarks/bench_questions.py LOGS… [--jobs 20000]
-[--sample 2000] [--known] [--without-requests]``
+"""Are answers right as they are asked? ``python benchmarks/waits/bench_questions.py LOGS…
+[--jobs 20000] [--sample 2000] [--known] [--without-requests]``
 
 Every log is replayed; before a random sample of its submissions the forecast is frozen and asked,
 as a person would ask it, about a job of that shape: the bound at .95 and .5, and P(start within T)
@@ -39,7 +39,7 @@ def measure(path: Path, how: Namespace) -> str:
     log = log.select(np.arange(min(how.jobs, len(log))))
     if how.without_requests:
         log = replace(log, request_s=np.full(len(log), -1.0))
-    settings = Settings(method="state", knows_user=how.known)
+    settings = Settings(method="state", knows_user=how.named)
     rows = np.flatnonzero(log.started)
     rows = rows[rows >= min(_WARM, len(log) // 3)]
     draws = stream(7, "asked", history_name(path))
@@ -99,7 +99,9 @@ def main() -> None:
         "--without-requests", action="store_true", help="leave out the requested times of all jobs"
     )
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--known", action="store_true", help="questions name their user")
+    parser.add_argument(
+        "--known", dest="named", action="store_true", help="questions name their user"
+    )
     how = parser.parse_args()
     with ProcessPoolExecutor(how.workers) as pool:
         for row in pool.map(measure, how.logs, [how] * len(how.logs)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from vgrads.kernel.arrays import Bools, Floats, Ints
 from vgrads.kernel.compiled import compiled
-from vgrads.qbets.queue_tables import (
+from vgrads.qbets.state.queue_tables import (
     BUSY,
     LEAVE,
     MOST,
@@ -26,7 +26,7 @@ from vgrads.qbets.queue_tables import (
     submit_job,
     withdraw_job,
 )
-from vgrads.qbets.start_estimates import room_at, start_estimates
+from vgrads.qbets.state.start_estimates import room_at, start_estimates
 
 USUAL = -1.0
 """Stands for an unknown value."""

@@ -12,10 +12,10 @@ from copy import copy
 import numpy as np
 
 from vgrads.kernel.arrays import Bools, Floats, Ints
-from vgrads.qbets import queue_tables
 from vgrads.qbets.predictor import JobArrival
-from vgrads.qbets.queue_features import FEATURES, features_of, replay_events
-from vgrads.qbets.queue_tables import (
+from vgrads.qbets.state import queue_tables
+from vgrads.qbets.state.queue_features import FEATURES, features_of, replay_events
+from vgrads.qbets.state.queue_tables import (
     BUSY,
     FIRST,
     LAST,
@@ -113,7 +113,7 @@ class QueueState:
         rows: int,
     ) -> Floats:
         """Apply events, and return the features of ``rows`` submissions, as ``how`` says
-        (:func:`vgrads.qbets.queue_features.replay_events`)."""
+        (:func:`vgrads.qbets.state.queue_features.replay_events`)."""
         submissions = int((events[1] == queue_tables.SUBMIT).sum())
         self._make_room(submissions)
         result = np.empty((rows, len(FEATURES)), dtype=np.float64)
@@ -193,8 +193,8 @@ class QueueState:
         tables.numbers[WAITING] += 1
 
     def features(self, job: JobArrival, at_s: float, unix_start_s: float = 0.0) -> Floats:
-        """Return the numbers of :data:`vgrads.qbets.queue_features.FEATURES` for a job that would
-        be submitted now; NaN if unknown."""
+        """Return :data:`vgrads.qbets.state.queue_features.FEATURES` of a job that would be submitted
+        now; NaN if unknown."""
         procs, request_s = size_of(job.procs, job.request_s)
         question = (
             procs,

@@ -1,6 +1,6 @@
 """Tables of a queue's state, and how events change them: compiled loops over whole histories.
 
-:class:`vgrads.qbets.queue_state.QueueState` owns the tables. Users, queues and shapes are row
+:class:`vgrads.qbets.state.queue_state.QueueState` owns the tables. Users, queues and shapes are row
 numbers here; −1 is unknown. Jobs have the number under which they were submitted.
 """
 

@@ -1,5 +1,5 @@
-"""Do several jobs come together as foretold? ``python benchmarks/bench_together.py LOGS… [--jobs
-20000] [--sample 500]``
+"""Do several jobs come together as foretold? ``python benchmarks/waits/bench_together.py LOGS…
+[--jobs 20000] [--sample 500]``
 
 Pairs and fours of real jobs that one user submitted within five minutes, of any shapes and of one
 shape (as offers are). Just before the first of them each is asked about: P(start within T of its

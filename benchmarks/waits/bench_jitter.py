@@ -1,5 +1,5 @@
 """By how much does a bound move when the model was learned one job earlier, or one anchor earlier?
-``python benchmarks/bench_jitter.py LOGS… [--instants 40]``
+``python benchmarks/waits/bench_jitter.py LOGS… [--instants 40]``
 
 At random instants of each log a forecast is learned, and a second one from one submission less (or
 from before the newest anchor, where all models and the correction are learned anew). Both answer
@@ -64,8 +64,8 @@ def main() -> None:
             ours, qbets = differences(log, instants, earlier)
             middle, high = np.quantile(ours, [0.5, 0.9])
             print(
-                f"{history_name(path)[:14]:<14} one {earlier} earlier: median {middle:.3f}, nine of "
-                f"ten {high:.3f}, largest {max(ours):.2f}; nine of ten of QBETS "
+                f"{history_name(path)[:14]:<14} one {earlier} earlier: median {middle:.3f}, nine "
+                f"of ten {high:.3f}, largest {max(ours):.2f}; nine of ten of QBETS "
                 f"{np.quantile(qbets, 0.9):.3f}",
                 flush=True,
             )

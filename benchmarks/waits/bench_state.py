@@ -1,7 +1,7 @@
 """Bounds by the state of a queue: against statsmodels' quantile regression and the library's own
 answers.
 
-    python benchmarks/bench_state.py [LOG...]      # default: a shipped history
+    python benchmarks/waits/bench_state.py [LOG...]      # default: a shipped history
 
 Each log is split: its first two thirds (at most 20,000 jobs) teach, the next sixth is foretold; no
 correction, no QBETS, the models alone.
@@ -23,9 +23,9 @@ from vgrads.qbets.backtest import pinball
 from vgrads.qbets.conditional import LEVELS, base_columns, clean, fit
 from vgrads.qbets.events import queue_events, users_of
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.queue_features import FEATURES
-from vgrads.qbets.queue_state import QueueState
-from vgrads.qbets.queue_tables import SUBMIT
+from vgrads.qbets.state.queue_features import FEATURES
+from vgrads.qbets.state.queue_state import QueueState
+from vgrads.qbets.state.queue_tables import SUBMIT
 from vgrads.qbets.state_forecast import forecast_state
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog

@@ -1,0 +1,1 @@
+"""State of a queue: tables, how events change them, and features of a job."""
