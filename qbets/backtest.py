@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.qbets.clusters import SIZES, bin_of
+from vgrads.qbets.coverage_groups import groups_of
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.replay import HistoryReplay, Learner, make_predictor
 from vgrads.traces.records import JobLog
@@ -85,6 +86,11 @@ class Trial:
             for index, name in enumerate(names)
             if (bins == index).any()
         ]
+
+    def group_rows(self) -> list[BacktestRow]:
+        """Return a row for each group of jobs by width, queue and requested time."""
+        groups = groups_of(self.log, self.scored)
+        return [self._row(f"{dimension} {name}", part) for dimension, name, part in groups]
 
     def _row(self, name: str, part: NDArray[np.bool_]) -> BacktestRow:
         scored, started, settings = (

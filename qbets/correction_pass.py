@@ -7,8 +7,10 @@ import heapq
 import math
 import random
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.conditional import LEVELS
@@ -20,6 +22,7 @@ from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.traces.records import JobLog
 
+Numbers = TypeVar("Numbers", bound=NDArray[np.floating[Any]])
 _JUDGED = 200  # judged bounds before the model is used
 _OWN, _SAME = FEATURES.index("own jobs waiting"), FEATURES.index("same waiting")
 _SHARE, _TIME = FEATURES.index("share of the machine"), FEATURES.index("requested time")
@@ -70,13 +73,27 @@ class SubmittedRows:
     """Quantiles of model and past waits, QBETS's bound, and classes of each submission from
     ``first`` on; NaN where there is none."""
 
-    def __init__(self, first: int, log: JobLog, count: int) -> None:
-        size = max(0, count - first)
-        self.first, self.submit_s, self.started = first, log.submit_s, log.started.tolist()
-        self.past, self.knots = (np.full((size, len(LEVELS)), np.nan) for _ in range(2))
-        self.floor_s = np.full(len(log), np.nan)  # of all submissions
-        self.groups: Ints = np.zeros(size, dtype=np.int64)
-        self.marks: list[tuple[int, ...]] = [()] * size
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.past, self.knots = (np.empty((0, len(LEVELS))) for _ in range(2))
+        self.floor_s = np.empty(0)  # of all submissions
+        self.groups: Ints = np.empty(0, dtype=np.int64)
+        self.marks: list[tuple[int, ...]] = []
+
+    def read(self, log: JobLog, count: int) -> None:
+        """Make room for this number of submissions of a log."""
+        size = max(0, count - self.first)
+        self.submit_s, self.started = log.submit_s, log.started.tolist()
+        self.past, self.knots = longer(self.past, size), longer(self.knots, size)
+        self.floor_s = longer(self.floor_s, len(log))
+        more = np.zeros(max(0, size - len(self.groups)), dtype=np.int64)
+        self.groups = np.concatenate([self.groups, more])
+        self.marks += [()] * (size - len(self.marks))
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what comes from the log."""
+        dropped = ("submit_s", "started")
+        return {name: value for name, value in vars(self).items() if name not in dropped}
 
     def describe(self, row: int, knots: Floats, features: Floats, knows_user: bool) -> None:
         """Store quantiles and classes of submissions from ``row`` on."""
@@ -84,6 +101,13 @@ class SubmittedRows:
         self.knots[part] = knots
         self.groups[part] = Calibration.groups_of(waiting_alike(features, knows_user))
         self.marks[part] = [marks_from(line) for line in features]
+
+
+def longer(table: Numbers, rows: int) -> Numbers:
+    """Return a table with at least this many rows; new ones are NaN."""
+    result = np.full((max(rows, len(table)), *table.shape[1:]), np.nan, table.dtype)
+    result[: len(table)] = table
+    return cast(Numbers, result)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ two) as one observation (cluster-robust: Liang and Zeger 1986, doi:10.1093/biome
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,30 +56,31 @@ class GroupReport:
 
 def group_report(log: JobLog, issued_s: Floats, scored: Bools) -> GroupReport:
     """Return the coverage of the scored jobs by group."""
-    covered = log.wait_s <= issued_s
-    bursts = _bursts(log)
-    groups = []
+    covered, bursts, groups = log.wait_s <= issued_s, _bursts(log), []
+    for dimension, name, part in groups_of(log, scored):
+        coverage, error = _share(covered[part], bursts[part])
+        group = GroupCoverage(
+            dimension=dimension, name=name, jobs=int(part.sum()), coverage=coverage, error=error
+        )
+        groups.append(group)
+    return GroupReport(groups=tuple(groups), weeks=_weeks(log, covered, scored))
+
+
+def groups_of(log: JobLog, scored: Bools) -> Iterator[tuple[str, str, Bools]]:
+    """Yield each group with at least :data:`FEWEST` scored jobs: dimension, name, scored jobs."""
     for dimension, names, codes in _dimensions(log):
         for code in np.unique(codes[scored]).tolist():
             part = scored & (codes == code)
             if int(part.sum()) >= FEWEST:
-                coverage, error = _share(covered[part], bursts[part])
-                group = GroupCoverage(
-                    dimension=dimension,
-                    name=names[code],
-                    jobs=int(part.sum()),
-                    coverage=coverage,
-                    error=error,
-                )
-                groups.append(group)
-    return GroupReport(groups=tuple(groups), weeks=_weeks(log, covered, scored))
+                yield dimension, names[code], part
 
 
 def _dimensions(log: JobLog) -> list[tuple[str, dict[int, str], Ints]]:
     """Return each dimension with the names of its groups, and the group of each job."""
     machine = max(log.max_procs or 0, int(log.procs.max(initial=1)))
     low, high = WIDTHS
-    widths = {0: f"< {low:g} of the machine", 1: f"{low:g} to {high:g}", 2: f"≥ {high:g}"}
+    widths = {0: f"< {low:g} of the machine", 1: f"{low:g} to {high:g} of the machine"}
+    widths[2] = f"≥ {high:g} of the machine"
     width = np.digitize(log.procs / machine, WIDTHS).astype(np.int64)
     limits = [format_duration(limit) for limit in TIMES_S]
     times = {n: f"≤ {limit}" for n, limit in enumerate(limits)} | {len(limits): f"> {limits[-1]}"}

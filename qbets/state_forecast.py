@@ -6,7 +6,7 @@ The interface of :class:`vgrads.qbets.forecast.QueueForecast`, which is its floo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -323,8 +323,17 @@ def for_user(forecast: AnyForecast, user: int) -> AnyForecast:
     return replace(forecast, asker=asker, floor=forecast.floor.for_user(user))
 
 
+Learn = Callable[[JobLog, Settings, float], StatePredictor]
+"""How a history is learned up to an instant: :func:`vgrads.qbets.replay.learn_state`, or the same
+from a stored replay."""
+
+
 def make_forecast(
-    log: JobLog, at_s: float, settings: Settings, queue: LogQueue = None
+    log: JobLog,
+    at_s: float,
+    settings: Settings,
+    queue: LogQueue = None,
+    learn: Learn = learn_state,
 ) -> AnyForecast:
     """Return the forecast at ``at_s`` for jobs of a queue of the log, by the method of the
     settings.
@@ -335,7 +344,7 @@ def make_forecast(
     if settings.looks_at_state:
         asker = JobArrival(queue=log.largest_queue(queue))
         named = replace(settings, knows_queue=settings.knows_queue and asker.queue >= 0)
-        result = forecast_state(log, at_s, named, asker)
+        result = forecast_state(log, at_s, named, asker, learn)
         if queue is None or isinstance(result, StateForecast):
             return result
         settings = replace(settings, method="qbets")
@@ -343,9 +352,13 @@ def make_forecast(
 
 
 def forecast_state(
-    log: JobLog, at_s: float, settings: Settings, asker: JobArrival = NOBODY
+    log: JobLog,
+    at_s: float,
+    settings: Settings,
+    asker: JobArrival = NOBODY,
+    learn: Learn = learn_state,
 ) -> AnyForecast:
     """Return the forecast at ``at_s`` from the state of the queue; QBETS's forecast if there is
     too little to learn from."""
-    predictor = learn_state(log, settings, at_s)
+    predictor = learn(log, settings, at_s)
     return freeze_state(predictor, at_s, float(log.submit_s[0]) if len(log) else 0.0, asker)

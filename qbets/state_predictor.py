@@ -15,6 +15,7 @@ answer of a replay of the whole history.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,7 @@ import numpy as np
 from vgrads.kernel.arrays import Floats
 from vgrads.qbets.blend import REFRESH, PastKnots, blended
 from vgrads.qbets.conditional import LEAST, ConditionalModel, fit, mean_knots
-from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows
+from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows, longer
 from vgrads.qbets.downtime import DowntimeWatch
 from vgrads.qbets.events import (
     QueueEvents,
@@ -99,27 +100,74 @@ class StatePredictor:
         self.state, self.past = QueueState(), PastKnots()
         self.models: list[ConditionalModel] = []
         self.answered: Counter[str] = Counter()
-        self.issued = np.full(len(log), np.nan)
         self.count = 0  # submissions so far
-        self._log = log
-        self._columns = _columns(self.state, log, self.settings)
-        self._events, self._place = queue_events(log, ends=True), 0
-        self._started = log.started.tolist()
-        self._submissions = np.flatnonzero(self._events.kinds == SUBMIT)
-        last = len(log)
-        if only_at_s is not None:
-            last = int(np.searchsorted(log.submit_s, only_at_s, side="right"))
+        self._place = 0  # events so far
+        self._trained = 0  # anchors passed
+        last = len(log) if only_at_s is None else _submitted(log, only_at_s)
         self._needs = Required() if only_at_s is None else required_for(last)
         self._floor_first = floor_start(self._needs.corrected)
         self._floor_next = (self._needs.corrected // FLOOR_STEP + 1) * FLOOR_STEP
-        self._arrivals = arrivals_of(log, self.settings, self._floor_first)
         self._first_arrival = self._floor_first
         self.floor = self._new_floor()
-        self._anchors = anchors_of(last)
-        self._trained = 0  # anchors passed
-        self._features = np.empty((last - self._needs.features, len(FEATURES)), np.float32)
-        self._rows = SubmittedRows(self._needs.corrected, log, last)
+        self._features = np.empty((0, len(FEATURES)), np.float32)
+        self._rows = SubmittedRows(self._needs.corrected)
+        self.issued = np.empty(0)
+        self._digest = b""  # of the events so far
+        self._read(log, last)
         self.correction = self._pass_from(self._needs.corrected)
+
+    def _read(self, log: JobLog, last: int) -> None:
+        """Prepare a replay of the log up to this number of submissions."""
+        self._log, self._started = log, log.started.tolist()
+        self._columns = _columns(self.state, log, self.settings)
+        self._events = queue_events(log, ends=True)
+        self._submissions = np.flatnonzero(self._events.kinds == SUBMIT)
+        self._anchors = anchors_of(last)
+        self._arrivals = arrivals_of(log, self.settings, self._first_arrival)
+        self._features = longer(self._features, last - self._needs.features)
+        self.issued = longer(self.issued, len(log))
+        self._rows.read(log, last)
+
+    @property
+    def stable_s(self) -> float:
+        """The instant of the newest anchor but one: jobs that a log reports only when they have
+        ended were mostly submitted later."""
+        anchors = self._anchors[:-1]
+        return float(self._log.submit_s[anchors[-1] - 1]) if anchors else -np.inf
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what comes from the log: :meth:`resumed` reads it again."""
+        self._digest = self._digest_of(self._events, self._log, self._place)
+        dropped = ("_log", "_started", "_columns", "_events", "_submissions", "_arrivals")
+        return {name: value for name, value in vars(self).items() if name not in dropped}
+
+    def resumed(self, log: JobLog, settings: Settings, at_s: float) -> bool:
+        """Continue a stored replay with a log that has more events; return False where its earlier
+        events are others."""
+        if at_s < self.now_s or settings_for_log(settings, log) != self.settings:
+            return False
+        events = queue_events(log, ends=True)
+        same_instant = int(np.searchsorted(events.times, self.now_s, side="right"))
+        if same_instant != self._place:
+            return False
+        if self._digest_of(events, log, self._place) != self._digest:
+            return False
+        self._read(log, _submitted(log, at_s))
+        return True
+
+    def _digest_of(self, events: QueueEvents, log: JobLog, place: int) -> bytes:
+        """Return a digest of events and of the jobs that they submit."""
+        result, part = hashlib.blake2b(), events.part(0, place)
+        jobs = slice(0, int((part.kinds == SUBMIT).sum()))
+        for column in (
+            *part,
+            log.procs[jobs],
+            log.request_s[jobs],
+            log.user[jobs],
+            log.queue[jobs],
+        ):
+            result.update(np.ascontiguousarray(column).tobytes())
+        return result.digest()
 
     def _new_floor(self) -> QueuePredictor:
         return QueuePredictor(replace(self.settings, method="qbets"))
@@ -273,6 +321,11 @@ class StatePredictor:
         self.correction.check(set(self.floor.waiting))
         if set(self.state.waiting) != set(self.floor.waiting):
             raise AssertionError("state and floor know different jobs")
+
+
+def _submitted(log: JobLog, at_s: float) -> int:
+    """Return the number of submissions up to an instant."""
+    return int(np.searchsorted(log.submit_s, at_s, side="right"))
 
 
 def _columns(state: QueueState, log: JobLog, settings: Settings) -> JobColumns:

@@ -193,8 +193,8 @@ class QueueState:
         tables.numbers[WAITING] += 1
 
     def features(self, job: JobArrival, at_s: float, unix_start_s: float = 0.0) -> Floats:
-        """Return :data:`vgrads.qbets.state.queue_features.FEATURES` of a job that would be submitted
-        now; NaN if unknown."""
+        """Return the features of a job that would be submitted now, NaN if unknown, as
+        :data:`vgrads.qbets.state.queue_features.FEATURES`."""
         procs, request_s = size_of(job.procs, job.request_s)
         question = (
             procs,

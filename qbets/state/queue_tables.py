@@ -100,14 +100,20 @@ def _longer(table: Floats, rows: int) -> Floats:
     """Return a table with at least this many rows; new ones are NaN."""
     if rows <= len(table):
         return table
-    result = np.full((max(rows, 2 * len(table)), table.shape[1]), np.nan)
+    result = np.full((max(rows, 2 * len(table), 16), table.shape[1]), np.nan)
     result[: len(table)] = table
     return result
 
 
 def copied(tables: Tables) -> Tables:
-    """Return a separate copy."""
-    return Tables(*(table.copy() for table in tables))
+    """Return a separate copy, without the room for more rows."""
+    numbers = tables.numbers
+    used = tables._replace(
+        waiting=tables.waiting[: int(numbers[WAITING])],
+        running=tables.running[: int(numbers[RUNNING])],
+        arrived=tables.arrived[: int(numbers[LAST])],
+    )
+    return Tables(*(table.copy() for table in used))
 
 
 @compiled

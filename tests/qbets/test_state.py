@@ -1,6 +1,7 @@
 """Bounds that look at the queue: states, the model, its correction, whose answer is given."""
 
 import itertools
+import pickle
 from dataclasses import replace
 from functools import cache
 
@@ -223,6 +224,29 @@ def test_nothing_is_used_before_its_time():
     )
     assert np.array_equal(ours, theirs, equal_nan=True)
     assert not np.array_equal(log.wait_s[early], far.wait_s[early])
+
+
+def test_a_stored_replay_continues_with_a_log_that_has_grown():
+    """One that had learned from other events is refused."""
+    log = simulated(6000)
+    middle_s, at_s = float(log.submit_s[4000]), float(log.submit_s[5500])
+    earlier = log.select((log.submit_s <= middle_s) & (log.start_s <= middle_s + 1e9))
+    predictor = StatePredictor(earlier, STATE, middle_s)
+    predictor.to(middle_s)
+    content = pickle.dumps(predictor)
+    again = pickle.loads(content)
+    assert again.resumed(log, STATE, at_s)
+    again.to(at_s)
+    continued = freeze_state(again, at_s, 0.0)
+    fresh = forecast_state(log, at_s, STATE)
+    shapes = ((1, 600.0), (8, 3600.0), (60, 20_000.0))
+    bounds = [[f.bounds(*s, [0.5, 0.95]) for s in shapes] for f in (continued, fresh)]
+    assert np.allclose(*bounds, rtol=1e-6)
+    other = replace(log, wait_s=np.where(np.arange(6000) == 3000, 7.0, log.wait_s))
+    without = log.select(np.arange(6000) != 2500)
+    for changed in (other, without, replace(log, procs=log.procs + 1)):
+        assert not pickle.loads(content).resumed(changed, STATE, at_s)
+    assert not pickle.loads(content).resumed(log, STATE, middle_s - 1.0)
 
 
 def test_the_state_is_tighter_where_the_rule_is_configured():

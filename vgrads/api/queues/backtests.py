@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import cpu_count
 from pathlib import Path
 
 from vgrads.api.queues.history_files import open_history
+from vgrads.kernel.arrays import Bools
 from vgrads.kernel.errors import InputError
 from vgrads.qbets.backtest import BacktestRow, Trial, backtest
 from vgrads.qbets.predictor import Settings
 from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
 
-WAYS = ("log", "queue", "cluster")
+WAYS = ("log", "queue", "cluster", "group")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +59,26 @@ def _trials(replay: BacktestJob, callback: ProgressCallback | None = None) -> li
     name = history_name(replay.path)
     if replay.by != "queue":
         return [backtest(log, name, "*", replay.settings, callback)]
+    if replay.settings.looks_at_state:  # queues share the machine
+        whole = backtest(log, name, "*", replay.settings, callback)
+        return [_part(whole, log.queue == code, _queue_name(log, code)) for code in _queues(log)]
     return [_of_queue(replay, log, name, code, callback) for code in _queues(log)]
+
+
+def _part(trial: Trial, part: Bools, queue: str) -> Trial:
+    """Return the results of these jobs only."""
+    return replace(trial, queue=queue, log=trial.log.select(part), issued_s=trial.issued_s[part])
+
+
+def _queue_name(log: JobLog, code: int) -> str:
+    return log.queue_names.get(code, str(code))
 
 
 def _of_queue(
     replay: BacktestJob, log: JobLog, name: str, code: int, callback: ProgressCallback | None
 ) -> Trial:
-    queue = log.queue_names.get(code, str(code))
-    return backtest(log.only_queue(code), name, queue, replay.settings, callback)
+    part = log.only_queue(code)
+    return backtest(part, name, _queue_name(log, code), replay.settings, callback)
 
 
 def _queues(log: JobLog) -> list[int]:
@@ -78,4 +91,6 @@ def backtest_rows(trials: Sequence[Trial], by: str) -> list[BacktestRow]:
     """Return the rows of the table."""
     if by == "cluster":
         return [row for trial in trials for row in trial.cluster_rows()]
+    if by == "group":
+        return [row for trial in trials for row in trial.group_rows()]
     return [trial.row() for trial in trials]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vgrads.api.config import home, make_home
 
@@ -30,18 +30,34 @@ def cached(file: Path, question: object, make: Callable[[], Value]) -> Value:
     by its ``repr``)."""
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    name = hashlib.sha256(f"{digest} {question!r} {_method()}".encode()).hexdigest()[:32]
-    path = home() / "cache" / "learned" / f"{name}.bin"
+    result: Value | None = stored((digest, question))
+    if result is None:
+        result = make()
+        store((digest, question), result)
+    return result
+
+
+def stored(key: object) -> Any:
+    """Return the value of a key (identified by its ``repr``), None where there is none."""
+    path = _path(key)
     if _only_ours(path):
         with suppress(Exception):  # damaged, or of another Python version: compute again
             with path.open("rb") as retained:
-                result: Value = pickle.load(retained)
+                result = pickle.load(retained)
             os.utime(path)
             return result
-    value = make()
+    return None
+
+
+def store(key: object, value: object) -> None:
+    """Store the value of a key."""
     with suppress(OSError):  # a full disk prevents no answer
-        _put(path, value)
-    return value
+        _put(_path(key), value)
+
+
+def _path(key: object) -> Path:
+    name = hashlib.sha256(f"{key!r} {_method()}".encode()).hexdigest()[:32]
+    return home() / "cache" / "learned" / f"{name}.bin"
 
 
 @cache

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.queues.forecast_cache import cached
-from vgrads.api.queues.histories import cached_counts, cached_forecast
+from vgrads.api.queues.histories import cached_counts, cached_forecast, learned_forecast
 from vgrads.api.queues.history_files import Instant, check_there, open_history
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, format_instant
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user, make_forecast
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
@@ -70,7 +70,7 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
         return QueueQuery(
             log=log,
             at_s=at_s,
-            forecast=make_forecast(whole, at_s, learned, source.queue),
+            forecast=learned_forecast(source.file, whole, at_s, learned, source.queue),
             jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )

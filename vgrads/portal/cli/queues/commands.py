@@ -254,7 +254,9 @@ def backtest(
     by: Annotated[
         str,
         typer.Option(
-            "--by", help="One predictor and one row per log or queue, or one row per cluster."
+            "--by",
+            help="One row per log, queue, cluster of like jobs, or group: width, queue, "
+            "requested time.",
         ),
     ] = "log",
     probability: Annotated[
