@@ -139,7 +139,8 @@ class StatePredictor:
         """Leave out what comes from the log: :meth:`resumed` reads it again."""
         self._digest = self._digest_of(self._events, self._log, self._place)
         dropped = ("_log", "_started", "_columns", "_events", "_submissions", "_arrivals")
-        return {name: value for name, value in vars(self).items() if name not in dropped}
+        content = {name: value for name, value in vars(self).items() if name not in dropped}
+        return content | {"state": self.state.separate()}
 
     def resumed(self, log: JobLog, settings: Settings, at_s: float) -> bool:
         """Continue a stored replay with a log that has more events; return False where its earlier
