@@ -17,36 +17,31 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from vgrads.kernel.arrays import Floats
-from vgrads.qbets.blend import REFRESH, PastKnots, blended
+from vgrads.qbets.blend import PastKnots, blended
 from vgrads.qbets.conditional import LEAST, ConditionalModel, fit, mean_knots
 from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows, longer
 from vgrads.qbets.downtime import DowntimeWatch
 from vgrads.qbets.events import (
     QueueEvents,
-    arrivals_of,
     queue_events,
     settings_for_log,
     users_of,
 )
-from vgrads.qbets.predictor import JobArrival, QueuePredictor, Settings
+from vgrads.qbets.past_replay import BACK, PastReplay, floor_start
+from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.state.queue_features import FEATURES, LIKE_S
 from vgrads.qbets.state.queue_state import QueueState
-from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT, JobColumns
+from vgrads.qbets.state.queue_tables import SUBMIT, JobColumns
 from vgrads.traces.records import JobLog
 
 WINDOW = 10_000
 """Newest submissions from which a model is learned."""
 MODELS = 2
 """Newest models whose mean answers."""
-BACK = 2
-"""Anchors between the start of a correction and the jobs that it answers."""
-FLOOR_STEP = 16_384
-"""Submissions between anchors of QBETS."""
 _LATE = 0.95  # share of a window's waits beyond which a waiting job counts as late
 _FIRST, _LEAST_STEP, _MOST_STEP, _STEP = 500, 250, 4000, 0.2
 
@@ -72,11 +67,6 @@ class Required:
     features: int = 0
 
 
-def floor_start(row: int) -> int:
-    """Return the first submission that QBETS has learned from when it answers this one."""
-    return max(0, (row // FLOOR_STEP - BACK) * FLOOR_STEP)
-
-
 def required_for(count: int) -> Required:
     """Return what questions after ``count`` submissions need."""
     anchors = anchors_of(count)
@@ -97,7 +87,7 @@ class StatePredictor:
         """``only_at_s``: the only instant of questions; what these do not need is not learned."""
         self.settings = settings_for_log(settings, log)
         self.unix_start_s = log.unix_start_s
-        self.state, self.past = QueueState(), PastKnots()
+        self.state = QueueState()
         self.models: list[ConditionalModel] = []
         self.answered: Counter[str] = Counter()
         self.count = 0  # submissions so far
@@ -105,12 +95,9 @@ class StatePredictor:
         self._trained = 0  # anchors passed
         last = len(log) if only_at_s is None else _submitted(log, only_at_s)
         self._needs = Required() if only_at_s is None else required_for(last)
-        self._floor_first = floor_start(self._needs.corrected)
-        self._floor_next = (self._needs.corrected // FLOOR_STEP + 1) * FLOOR_STEP
-        self._first_arrival = self._floor_first
-        self.floor = self._new_floor()
         self._features = np.empty((0, len(FEATURES)), np.float32)
         self._rows = SubmittedRows(self._needs.corrected)
+        self._past = PastReplay(self.settings, self._rows)
         self.issued = np.empty(0)
         self._digest = b""  # of the events so far
         self._read(log, last)
@@ -118,15 +105,15 @@ class StatePredictor:
 
     def _read(self, log: JobLog, last: int) -> None:
         """Prepare a replay of the log up to this number of submissions."""
-        self._log, self._started = log, log.started.tolist()
+        self._log = log
         self._columns = _columns(self.state, log, self.settings)
         self._events = queue_events(log, ends=True)
         self._submissions = np.flatnonzero(self._events.kinds == SUBMIT)
         self._anchors = anchors_of(last)
-        self._arrivals = arrivals_of(log, self.settings, self._first_arrival)
         self._features = longer(self._features, last - self._needs.features)
         self.issued = longer(self.issued, len(log))
         self._rows.read(log, last)
+        self._past.read(log, self.issued)
 
     @property
     def stable_s(self) -> float:
@@ -137,8 +124,8 @@ class StatePredictor:
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log: :meth:`resumed` reads it again."""
-        self._digest = self._digest_of(self._events, self._log, self._place)
-        dropped = ("_log", "_started", "_columns", "_events", "_submissions", "_arrivals")
+        self._digest = _digest_of(self._events, self._log, self._place)
+        dropped = ("_log", "_columns", "_events", "_submissions")
         content = {name: value for name, value in vars(self).items() if name not in dropped}
         return content | {"state": self.state.separate()}
 
@@ -151,27 +138,10 @@ class StatePredictor:
         same_instant = int(np.searchsorted(events.times, self.now_s, side="right"))
         if same_instant != self._place:
             return False
-        if self._digest_of(events, log, self._place) != self._digest:
+        if _digest_of(events, log, self._place) != self._digest:
             return False
         self._read(log, _submitted(log, at_s))
         return True
-
-    def _digest_of(self, events: QueueEvents, log: JobLog, place: int) -> bytes:
-        """Return a digest of events and of the jobs that they submit."""
-        result, part = hashlib.blake2b(), events.part(0, place)
-        jobs = slice(0, int((part.kinds == SUBMIT).sum()))
-        for column in (
-            *part,
-            log.procs[jobs],
-            log.request_s[jobs],
-            log.user[jobs],
-            log.queue[jobs],
-        ):
-            result.update(np.ascontiguousarray(column).tobytes())
-        return result.digest()
-
-    def _new_floor(self) -> QueuePredictor:
-        return QueuePredictor(replace(self.settings, method="qbets"))
 
     def _pass_from(self, row: int) -> CorrectionPass:
         place = int(self._submissions[row]) if row < len(self._submissions) else 0
@@ -191,15 +161,7 @@ class StatePredictor:
         part = self._events.part(self._place, last)
         first, start, self._place = self.count, self._place, last
         self.count += int((part.kinds == SUBMIT).sum())
-        while self._floor_next < self.count:
-            place = int(self._submissions[self._floor_next])
-            self._follow(start, place, first)
-            start, first_row = place, self._floor_next
-            self._floor_first, self._floor_next = floor_start(first_row), first_row + FLOOR_STEP
-            if self._floor_first > self._needs.floor:
-                self.floor = self._new_floor()
-                self._follow(int(self._submissions[self._floor_first]), place, first_row)
-        self._follow(start, last, first)
+        self._past.follow(self._events, self._submissions, (start, last), (first, self.count))
         self._look(part, first)
         while self._trained < len(self._anchors) and self._anchors[self._trained] <= self.count:
             anchor = self._anchors[self._trained]
@@ -208,33 +170,6 @@ class StatePredictor:
             first = max(first, anchor)
             self._learn(anchor, place)
         self._answer(first, self.count, last)
-
-    def _follow(self, first: int, last: int, from_row: int) -> None:
-        """Update past waits with the events of these places; record bounds of submissions from this
-        one on."""
-        part, floor, needs = self._events.part(first, last), self.floor, self._needs
-        past_from = max(from_row, needs.corrected // REFRESH * REFRESH)
-        for at_s, kind, row in zip(*(column.tolist() for column in part), strict=True):
-            if row < self._floor_first:
-                continue
-            if kind == SUBMIT:
-                arrival = self._arrivals[row - self._first_arrival]
-                if row >= past_from:
-                    self._look_back(row, arrival)
-                bound_s = floor.submit(row, at_s, arrival)
-                if bound_s is not None and row >= from_row:
-                    self._rows.floor_s[row] = self.issued[row] = bound_s
-            elif kind == LEAVE and self._started[row]:
-                floor.start(row, at_s)
-            elif kind == LEAVE:
-                floor.withdraw(row, at_s)
-
-    def _look_back(self, row: int, arrival: JobArrival) -> None:
-        """Store the quantiles of past waits for a submission."""
-        floor, corrected = self.floor, self._needs.corrected
-        past = self.past.of(floor, floor.bin_for(self.settings.as_question(arrival)), row)
-        if past is not None and row >= corrected:
-            self._rows.past[row - corrected] = past
 
     def _look(self, part: QueueEvents, first: int) -> None:
         """Update the state, and store the features of new submissions."""
@@ -292,13 +227,15 @@ class StatePredictor:
             self._rows.describe(start, knots, features, self.settings.knows_user)
         self.answered.update(self.correction.to(self._events, place, self.issued))
 
-    # questions
+    @property
+    def floor(self) -> QueuePredictor:
+        """QBETS."""
+        return self._past.floor
 
-    def features(self, arrival: JobArrival, at_s: float, ahead: int = 0) -> Floats:
-        """Return the state of the queue for this job, with ``ahead`` more like it already
-        waiting."""
-        state = self.state.with_waiting(arrival, at_s, ahead) if ahead else self.state
-        return state.features(arrival, at_s, self.unix_start_s)
+    @property
+    def past(self) -> PastKnots:
+        """Quantiles of past waits."""
+        return self._past.past
 
     @property
     def now_s(self) -> float:
@@ -322,6 +259,15 @@ class StatePredictor:
         self.correction.check(set(self.floor.waiting))
         if set(self.state.waiting) != set(self.floor.waiting):
             raise AssertionError("state and floor know different jobs")
+
+
+def _digest_of(events: QueueEvents, log: JobLog, place: int) -> bytes:
+    """Return a digest of events and of the jobs that they submit."""
+    result, part = hashlib.blake2b(), events.part(0, place)
+    jobs = slice(0, int((part.kinds == SUBMIT).sum()))
+    for column in (*part, log.procs[jobs], log.request_s[jobs], log.user[jobs], log.queue[jobs]):
+        result.update(np.ascontiguousarray(column).tobytes())
+    return result.digest()
 
 
 def _submitted(log: JobLog, at_s: float) -> int:

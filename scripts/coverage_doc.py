@@ -18,7 +18,8 @@ from vgrads.traces.history import history_name, read_history
 
 HEAD = (
     "| log | scored | coverage | width < .05, .05 to .2, ≥ .2 | worst 500 | weeks ≥ .90 "
-    "| pinball ÷ qbets | groups that are missed |\n| --- | --: | --: | --: | --: | --: | --: | --- |"
+    "| pinball ÷ qbets | groups that are missed |\n"
+    "| --- | --: | --: | --: | --: | --: | --: | --- |"
 )
 
 
