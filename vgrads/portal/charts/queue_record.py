@@ -30,7 +30,6 @@ _MOST_POINTS, _MOST_CHANGES, _DATES = 4000, 400, 6
 _MOST_DRAWN, _LEARNED_BEFORE = 20_000, 10_000  # newest submissions of a log
 _COVERED, _MISSED, _CHANGE = "#3b7dd8", "#d22f2f", "#c58a00"
 _INK, _PAPER = ("#1c2430", "#e6e9ee"), ("#ffffff", "#14181f")  # of bright and dark pages
-_BY_STATE, _BY_WAITS = "bound by the state of the queue", "bound from past waits"
 Values = NDArray[np.float64]
 
 
@@ -68,15 +67,15 @@ def record_of(log: JobLog, log_queue: LogQueue) -> BoundRecord:
     jobs of a queue."""
     first = max(0, len(log) - _MOST_DRAWN)
     used = log.select(np.arange(max(0, first - _LEARNED_BEFORE), len(log)))
-    named = used.largest_queue(log_queue) >= 0
+    codes = np.unique(log.only_queue(log_queue).queue)
+    named = log.largest_queue(log_queue) >= 0
     trial = backtest(used, log.name, "*", replace(AS_QUESTION, knows_queue=named))
     by_state = isinstance(trial.predictor, StatePredictor) and bool(trial.predictor.models)
     changes: Sequence[float] = ()
     if not by_state:
-        own = used.only_queue(log_queue)
+        own = used.select(np.isin(used.queue, codes))
         trial = backtest(own, log.name, "*", replace(AS_QUESTION, method="qbets"))
         changes = trial.predictor.change_points
-    codes = np.unique(used.only_queue(log_queue).queue)
     since_s = float(log.submit_s[first]) if len(log) else 0.0
     drawn = trial.scored & np.isin(trial.log.queue, codes) & (trial.log.submit_s >= since_s)
     return BoundRecord(
@@ -141,7 +140,7 @@ def _parts(record: BoundRecord, ink: str) -> list[str]:
         _changes(upper, record.changes),
         _dots(upper.places(when[within], waits[within]), _COVERED, 2.2),
         _dots(upper.places(when[missed], waits[missed]), _MISSED, 2.2),
-        _dots(upper.places(when[some], bounds[some]), ink, 1.0),
+        _dots(upper.places(when[some], bounds[some]), ink, 1.5),
         *_key(record, ink),
         *_coverage(span, when, covered, record.level, ink),
         *_dates(upper, record.unix_start_s, ink),
@@ -209,7 +208,7 @@ def _key(record: BoundRecord, ink: str) -> list[str]:
     names = [
         ("waited within the bound", _COVERED),
         ("waited longer", _MISSED),
-        (_BY_STATE if record.by_state else _BY_WAITS, ink),
+        (f"bound at submission (method {'state' if record.by_state else 'qbets'})", ink),
     ]
     if record.changes:
         names.append(("the queue changed", _CHANGE))

@@ -21,7 +21,7 @@ from vgrads.kernel.units import format_instant, parse_duration
 from vgrads.portal.charts.wait_axis import minute_words
 from vgrads.portal.charts.wait_curve import WaitCurve
 from vgrads.qbets.state.queue_tables import BUSY, MOST, RUNNING, WAITING
-from vgrads.qbets.state_forecast import StateForecast
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.vgrid.catalog import Queue
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory
 
@@ -71,7 +71,7 @@ def queue_now(
         "as_of": query.instant(query.at_s),
         "downtime": downtime_json(query),
         "curve": _curve(query, question, rows),
-        "machine": _machine(query),
+        "machine": machine_numbers(query.forecast),
         **_submission(query, question, entry.max_walltime_s, rows[_HIGH]["bound_s"]),
     }
 
@@ -94,10 +94,9 @@ def _curve(query: QueueQuery, question: PageQuestion, rows: Sequence[Mapping[str
     return curve.svg()
 
 
-def _machine(query: QueueQuery) -> Json | None:
-    """Return the waiting and running jobs of the machine from which the forecast was made; None
-    for past waits."""
-    forecast = query.forecast
+def machine_numbers(forecast: AnyForecast) -> Json | None:
+    """Return the waiting and running jobs of the machine from which a forecast was made; None for
+    past waits."""
     if not isinstance(forecast, StateForecast):
         return None
     tables = forecast.state.tables
