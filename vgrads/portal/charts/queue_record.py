@@ -29,6 +29,7 @@ _UPPER, _LOWER = (34, 350), (372, 480)  # upper and lower edge of the two parts
 _MOST_POINTS, _MOST_CHANGES, _DATES = 4000, 400, 6
 _MOST_DRAWN, _LEARNED_BEFORE = 20_000, 10_000  # newest submissions of a log
 _COVERED, _MISSED, _CHANGE = "#3b7dd8", "#d22f2f", "#c58a00"
+_ON_DARK = {_COVERED: "#6fa8ff", _MISSED: "#ff6f66", _CHANGE: "#e0b050"}
 _INK, _PAPER = ("#1c2430", "#e6e9ee"), ("#ffffff", "#14181f")  # of bright and dark pages
 Values = NDArray[np.float64]
 
@@ -94,11 +95,13 @@ def history_svg(record: BoundRecord, dark: bool = False) -> str:
     for a bound."""
     ink = _INK[dark]
     few = _text(_W / 2, _H / 2, "Too few waits are recorded for a bound.", ink, "middle")
-    parts = _parts(record, ink) if len(record.submit_s) else [few]
+    drawn = "".join(_parts(record, ink)) if len(record.submit_s) else few
+    for colour, lighter in _ON_DARK.items() if dark else ():
+        drawn = drawn.replace(colour, lighter)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_W} {_H}" width="{_W}" '
         f'height="{_H}" font-family="system-ui, sans-serif" font-size="12">'
-        f'<rect width="{_W}" height="{_H}" fill="{_PAPER[dark]}"/>{"".join(parts)}</svg>'
+        f'<rect width="{_W}" height="{_H}" fill="{_PAPER[dark]}"/>{drawn}</svg>'
     )
 
 
