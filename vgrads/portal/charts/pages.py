@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from vgrads.kernel.units import format_duration
+from vgrads.portal.charts.wait_axis import wait_words
 
 _METHODS = ("get", "items")
 _CODE = re.compile(r"``?([^`]+)``?")
@@ -38,9 +39,11 @@ def environment(package: str) -> Environment:
     templates.filters |= {
         "duration": format_duration,
         "clock": clock,
+        "day": day,
         "share": share,
         "prose": render_text,
         "hours": hours,
+        "wait": wait_words,
     }
     return templates
 
@@ -53,6 +56,11 @@ def clock(instant: str) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(
         f"{when:%Y-%m-%dT%H:%M:%SZ}", f"{when:%a} {when.day} {when:%b %H:%M} UTC"
     )
+
+
+def day(instant: str) -> str:
+    """Format an RFC 3339 instant, perhaps of another year, in UTC."""
+    return f"{datetime.fromisoformat(instant).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def share(chance: float) -> str:

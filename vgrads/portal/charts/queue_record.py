@@ -1,10 +1,14 @@
 """History of the bounds of one queue, as a picture: bound against wait over time on a log scale,
-and below it the share of bounds that held."""
+and below it the share of bounds that held.
+
+The bounds are those of the predictor that answers questions about the queue: by the state of its
+machine, whose queues share it, or from its past waits alone while there is too little to learn.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -12,18 +16,36 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.history_files import open_history
-from vgrads.qbets.backtest import WINDOW, Trial, backtest, rolling_coverage
-from vgrads.qbets.predictor import Settings
+from vgrads.portal.charts.wait_axis import axis_begin, wait_ticks
+from vgrads.qbets.backtest import WINDOW, backtest, rolling_coverage
+from vgrads.qbets.state_predictor import StatePredictor
 from vgrads.traces.log_queue import LogQueue
+from vgrads.traces.records import JobLog
 
-_W, _H, _LEFT, _RIGHT = 1100, 520, 62, 12
+_W, _H, _LEFT, _RIGHT = 1100, 520, 76, 12
 _UPPER, _LOWER = (34, 350), (372, 480)  # upper and lower edge of the two parts
 _MOST_POINTS, _MOST_CHANGES, _DATES = 4000, 400, 6
-_SHORTEST_S = 30.0  # shorter waits are drawn at the lower edge
+_MOST_DRAWN, _LEARNED_BEFORE = 20_000, 10_000  # newest submissions of a log
 _COVERED, _MISSED, _CHANGE = "#3b7dd8", "#d22f2f", "#c58a00"
+_ON_DARK = {_COVERED: "#6fa8ff", _MISSED: "#ff6f66", _CHANGE: "#e0b050"}
 _INK, _PAPER = ("#1c2430", "#e6e9ee"), ("#ffffff", "#14181f")  # of bright and dark pages
 Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundRecord:
+    """Every drawn job of a queue that had a bound: when it was submitted, its wait and its bound.
+    ``changes``: where past waits stopped to apply; none for bounds by the state."""
+
+    submit_s: Values
+    wait_s: Values
+    bound_s: Values
+    unix_start_s: float
+    level: float
+    by_state: bool
+    changes: tuple[float, ...] = ()
 
 
 def record_picture(history: str, log_queue: LogQueue, dark: bool = False) -> bytes:
@@ -32,23 +54,54 @@ def record_picture(history: str, log_queue: LogQueue, dark: bool = False) -> byt
 
 
 @lru_cache(maxsize=64)
-def _picture(history: str, _changed_ns: int, log_queue: LogQueue, dark: bool) -> bytes:
-    trial = backtest(
-        open_history(history).only_queue(log_queue), history, "*", Settings(knows_user=False)
+def _picture(history: str, changed_ns: int, log_queue: LogQueue, dark: bool) -> bytes:
+    return history_svg(_record(history, changed_ns, log_queue), dark).encode()
+
+
+@lru_cache(maxsize=8)
+def _record(history: str, _changed_ns: int, log_queue: LogQueue) -> BoundRecord:
+    return record_of(open_history(history), log_queue)
+
+
+def record_of(log: JobLog, log_queue: LogQueue) -> BoundRecord:
+    """Replay the newest part of a log with the predictor that answers, and return its bounds for
+    jobs of a queue."""
+    first = max(0, len(log) - _MOST_DRAWN)
+    used = log.select(np.arange(max(0, first - _LEARNED_BEFORE), len(log)))
+    codes = np.unique(log.only_queue(log_queue).queue)
+    named = log.largest_queue(log_queue) >= 0
+    trial = backtest(used, log.name, "*", replace(AS_QUESTION, knows_queue=named))
+    by_state = isinstance(trial.predictor, StatePredictor) and bool(trial.predictor.models)
+    changes: Sequence[float] = ()
+    if not by_state:
+        own = used.select(np.isin(used.queue, codes))
+        trial = backtest(own, log.name, "*", replace(AS_QUESTION, method="qbets"))
+        changes = trial.predictor.change_points
+    since_s = float(log.submit_s[first]) if len(log) else 0.0
+    drawn = trial.scored & np.isin(trial.log.queue, codes) & (trial.log.submit_s >= since_s)
+    return BoundRecord(
+        submit_s=trial.log.submit_s[drawn],
+        wait_s=trial.log.wait_s[drawn],
+        bound_s=trial.issued_s[drawn],
+        unix_start_s=log.unix_start_s,
+        level=AS_QUESTION.quantile,
+        by_state=by_state,
+        changes=tuple(changes),
     )
-    return history_svg(trial, dark).encode()
 
 
-def history_svg(trial: Trial, dark: bool = False) -> str:
-    """Return the picture of a backtest, also for dark pages; a text where the data never sufficed
+def history_svg(record: BoundRecord, dark: bool = False) -> str:
+    """Return the picture of a record, also for dark pages; a text where the data never sufficed
     for a bound."""
     ink = _INK[dark]
     few = _text(_W / 2, _H / 2, "Too few waits are recorded for a bound.", ink, "middle")
-    parts = _parts(trial, ink) if trial.scored.any() else [few]
+    drawn = "".join(_parts(record, ink)) if len(record.submit_s) else few
+    for colour, lighter in _ON_DARK.items() if dark else ():
+        drawn = drawn.replace(colour, lighter)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_W} {_H}" width="{_W}" '
         f'height="{_H}" font-family="system-ui, sans-serif" font-size="12">'
-        f'<rect width="{_W}" height="{_H}" fill="{_PAPER[dark]}"/>{"".join(parts)}</svg>'
+        f'<rect width="{_W}" height="{_H}" fill="{_PAPER[dark]}"/>{drawn}</svg>'
     )
 
 
@@ -75,37 +128,41 @@ class _Frame:
         return [f"{x:.1f} {y:.1f}" for x, y in pairs]
 
 
-def _parts(trial: Trial, ink: str) -> list[str]:
-    scored = trial.scored
-    when, covered = trial.log.submit_s[scored], trial.log.wait_s[scored] <= trial.issued_s[scored]
-    waits, bounds = _logs(trial.log.wait_s[scored]), _logs(trial.issued_s[scored])
+def _parts(record: BoundRecord, ink: str) -> list[str]:
+    when, covered = record.submit_s, record.wait_s <= record.bound_s
+    low_s, high_s = _range(record)
+    waits, bounds = (
+        np.log10(np.maximum(seconds, low_s)) for seconds in (record.wait_s, record.bound_s)
+    )
     some = np.linspace(0, len(when) - 1, min(len(when), _MOST_POINTS)).astype(int)
     span = (float(when[0]), float(when[-1]))
-    top = float(np.ceil(max(waits.max(), bounds.max()) + 1e-9))
-    upper = _Frame(span, (float(np.log10(_SHORTEST_S / 3600.0)), top), _UPPER)
-    kept, missed = some[covered[some]], some[~covered[some]]
+    upper = _Frame(span, (float(np.log10(low_s)), float(np.log10(high_s))), _UPPER)
+    within, missed = some[covered[some]], some[~covered[some]]
     return [
-        *_hours_axis(upper, ink),
-        _changes(upper, trial.predictor.change_points),
-        _dots(upper.places(when[kept], waits[kept]), _COVERED, 2.2),
+        *_wait_axis(upper, (low_s, high_s), ink),
+        _changes(upper, record.changes),
+        _dots(upper.places(when[within], waits[within]), _COVERED, 2.2),
         _dots(upper.places(when[missed], waits[missed]), _MISSED, 2.2),
-        _dots(upper.places(when[some], bounds[some]), ink, 1.0),
-        *_key(ink),
-        *_coverage(span, when, covered, trial.predictor.settings.quantile, ink),
-        *_dates(upper, trial.log.unix_start_s, ink),
+        _dots(upper.places(when[some], bounds[some]), ink, 1.5),
+        *_key(record, ink),
+        *_coverage(span, when, covered, record.level, ink),
+        *_dates(upper, record.unix_start_s, ink),
     ]
 
 
-def _logs(seconds: Values) -> Values:
-    """Return logarithms of hours."""
-    return np.asarray(np.log10(np.maximum(seconds, _SHORTEST_S) / 3600.0))
+def _range(record: BoundRecord) -> tuple[float, float]:
+    """Return the waits at the edges of the picture; few are shorter, none is longer."""
+    both = np.concatenate([record.wait_s, record.bound_s])
+    low_s = axis_begin(float(np.quantile(both[both > 0], 0.05)) if (both > 0).any() else 1.0)
+    return low_s, max(1.1 * float(both.max()), 10.0 * low_s)
 
 
-def _hours_axis(frame: _Frame, ink: str) -> list[str]:
-    parts = [_title(frame, "wait (hours)", ink)]
-    for decade in range(-2, int(frame.heights[1]) + 1):
-        y = float(frame.y(np.array(max(float(decade), frame.heights[0]))))
-        parts += [_line(y, ink, 0.2), _text(_LEFT - 6, y + 4, f"{10.0**decade:g}", ink, "end")]
+def _wait_axis(frame: _Frame, edges_s: tuple[float, float], ink: str) -> list[str]:
+    parts = [_title(frame, "wait", ink)]
+    for seconds, words in wait_ticks(*edges_s):
+        y = float(frame.y(np.array(np.log10(seconds))))
+        label = f"≤ {words}" if seconds == edges_s[0] else words
+        parts += [_line(y, ink, 0.2), _text(_LEFT - 6, y + 4, label, ink, "end")]
     return parts
 
 
@@ -150,15 +207,17 @@ def _changes(frame: _Frame, instants: Sequence[float]) -> str:
     return f'<path d="{path}" stroke="{_CHANGE}" stroke-width="0.5" opacity="0.6"/>'
 
 
-def _key(ink: str) -> list[str]:
-    named = (
+def _key(record: BoundRecord, ink: str) -> list[str]:
+    names = [
         ("waited within the bound", _COVERED),
         ("waited longer", _MISSED),
-        ("bound issued at submission", ink),
-    )
+        (f"bound at submission (method {'state' if record.by_state else 'qbets'})", ink),
+    ]
+    if record.changes:
+        names.append(("the queue changed", _CHANGE))
     parts = []
-    for n, (name, colour) in enumerate(named):
-        x = _LEFT + 10 + 200 * n
+    for n, (name, colour) in enumerate(names):
+        x = _LEFT + 10 + 230 * n
         parts += [_dots([f"{x} 18"], colour, 8), _text(x + 10, 22, name, ink)]
     return parts
 

@@ -17,6 +17,7 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.web.bag_routes import add_bag_routes
 from vgrads.portal.web.checked_routes import CheckedRoute
 from vgrads.portal.web.description import describe
+from vgrads.portal.web.forecasts.queue_page import add_queue_pages
 from vgrads.portal.web.forecasts.routes import add_forecast_routes
 from vgrads.portal.web.forecasts.score_pages import add_score_pages
 from vgrads.portal.web.grid_routes import add_grid_routes
@@ -79,6 +80,7 @@ def make_app(
     add_grid_routes(app, service)
     add_forecast_routes(app, service)
     add_score_pages(app, service)
+    add_queue_pages(app, service)
     add_history_routes(app, service)
     add_live_routes(app, service)
     add_run_routes(app, service)

@@ -19,22 +19,18 @@ from vgrads.portal.charts.exports import available
 from vgrads.portal.charts.gantt import render_svg
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
-from vgrads.portal.records.reading.forecast_scores import queue_warning
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
-from vgrads.portal.web.forecasts.recording import record_bounds
-from vgrads.portal.web.guard import COOKIE, READ, Reader
+from vgrads.portal.web.guard import COOKIE, Reader
 from vgrads.portal.web.page_context import page_of, reader_of, shown
 from vgrads.portal.web.run_routes import SearchText, status_parts, task_parts
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId, gantt, summary, whole_document
-from vgrads.vgrid.catalog import Queue
 
 if TYPE_CHECKING:
-    from vgrads.api.queues.queries import QueueQuery
+    pass
 
 Json = dict[str, Any]
-_LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99)
 _PAGE = 50
 _MOST_STILL = 1000  # bars
 
@@ -217,65 +213,6 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         rows = site_rows.describe(service.catalog, service.store.acquisitions())
         return page_of(request, "/sites", "sites.html", sites=rows)
 
-    @app.get("/sites/{site}/{queue}", response_class=HTMLResponse, include_in_schema=False)
-    def queue_page(
-        site: str,
-        queue: str,
-        request: Request,
-        procs: Annotated[int, Query(ge=1, le=10**9)] = 1,
-        hours: Annotated[float, Query(gt=0, le=1e5)] = 1.0,
-    ) -> HTMLResponse:
-        who = reader_of(request)
-        entry = _queue(service, site, queue)
-        here: Json = {"site": site, "queue": queue, "procs": procs, "hours": hours}
-        here["warning"] = queue_warning(service.store.reader, site, queue)
-        if entry.history is None:
-            return page_of(request, "/sites", "queue.html", bounds=[], **here)
-        query, payload = _bounds(service, entry, entry.history, procs, hours)
-        record_bounds(service, who, query, (site, queue, procs, hours * 3600.0), payload["bounds"])
-        return page_of(request, "/sites", "queue.html", **payload, **here)
-
-    @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
-    async def record(site: str, queue: str, dark: bool = False) -> Response:
-        entry, history = _history(service, site, queue)
-        picture = await service.supervisor.think(
-            children.record_picture, history, entry.of_log, dark
-        )
-        return Response(
-            picture, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"}
-        )
-
-
-def _bounds(
-    service: Service, entry: Queue, history: str, procs: int, hours: float
-) -> tuple[QueueQuery, Json]:
-    """Return the query of a queue and the data of its page: bounds of the wait for some
-    probabilities, and their evidence."""
-    # imported late: a page of its own needs forecasts
-    from vgrads.api.queues import queries
-    from vgrads.api.queues.answers import downtime_json
-    from vgrads.qbets.predictor import Settings
-
-    rows, learned = [], service.learned.find(history, entry.of_log)
-    for level in _LEVELS:
-        query = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)
-        bound = query.forecast.bound(procs, hours * 3600.0, level, 0.95)
-        rows.append(
-            {
-                "probability": level,
-                "bound_s": bound.bound_s,
-                "jobs": bound.jobs,
-                "method": bound.method,
-            }
-        )
-    payload = {
-        "bounds": rows,
-        "jobs": rows[3]["jobs"],
-        "since": query.since,
-        "downtime": downtime_json(query),
-    }
-    return query, payload
-
 
 def _add_api_page(app: FastAPI, service: Service) -> None:
     @app.get("/docs", include_in_schema=False)
@@ -301,23 +238,6 @@ def _add_api_page(app: FastAPI, service: Service) -> None:
             url=service.bounds.url or str(request.base_url).rstrip("/"),
             tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
         )
-
-
-def _history(service: Service, site: str, queue: str) -> tuple[Queue, str]:
-    """Return a queue and the file of its history; 404 where either is missing."""
-    entry = _queue(service, site, queue)
-    if entry.history is None:
-        raise HTTPException(404, f"queue '{site}/{queue}' has no history")
-    return entry, entry.history
-
-
-def _queue(service: Service, site: str, queue: str) -> Queue:
-    """Return a queue; 404 where there is none."""
-    for stage_site in service.catalog.sites:
-        for entry in stage_site.queues:
-            if (stage_site.name, entry.name) == (site, queue):
-                return entry
-    raise HTTPException(404, f"no queue '{site}/{queue}'")
 
 
 def _add_entrance(app: FastAPI, service: Service) -> None:

@@ -88,14 +88,27 @@ def promise_score(reader: RecordReader) -> Json:
 
 def queue_warning(reader: RecordReader, site: str, queue: str) -> str | None:
     """Return a warning where the newest bounds of a queue were exceeded too often."""
+    return coverage_warning(_covered(reader, site, queue, WATCHED))
+
+
+def newest_coverage(reader: RecordReader, site: str, queue: str) -> list[Json]:
+    """Return how many of a queue's newest bounds at the watched probability there are, and the
+    share that was not exceeded: of the watched ones, and of all that are scored."""
+    covered = _covered(reader, site, queue, WINDOW)
+    counts = sorted({min(len(covered), most) for most in (WATCHED, WINDOW)} - {0})
+    return [{"bounds": n, "share": sum(covered[:n]) / n} for n in counts]
+
+
+def _covered(reader: RecordReader, site: str, queue: str, most: int) -> list[bool]:
+    """Return whether the newest bounds of a queue were not exceeded; newest first."""
     rows = reader.rows(
         f"SELECT covered FROM forecast WHERE {_OF_QUEUE} AND state = 'scored' "
         "AND covered IS NOT NULL ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
-        most=WATCHED,
+        most=most,
     )
-    return coverage_warning([bool(covered) for (covered,) in rows])
+    return [bool(covered) for (covered,) in rows]
 
 
 def warnings_of(queues: Iterable[QueueKey]) -> dict[QueueKey, str]:

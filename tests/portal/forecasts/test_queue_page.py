@@ -1,0 +1,287 @@
+"""The page of a queue: the predictor that answers, from a history's file to text and pictures."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.logs import make_log, queued_log
+from tests.portal.forecasts.logs_that_grow import UNIX_START, scored, swf
+from tests.waiting import until
+from vgrads.api.queues.histories import AS_QUESTION
+from vgrads.portal.charts import queue_record
+from vgrads.portal.charts.queue_record import BoundRecord, history_svg, record_of
+from vgrads.portal.charts.wait_axis import wait_ticks
+from vgrads.portal.jobs.supervisor import Places
+from vgrads.portal.web.app import make_app
+from vgrads.portal.web.forecasts.queue_now import best_submission, machine_numbers
+from vgrads.portal.web.service import Bounds
+from vgrads.qbets.backtest import backtest
+from vgrads.qbets.predictor import JobArrival
+from vgrads.qbets.state_forecast import make_forecast
+from vgrads.vgrid.catalog import load_catalog
+from vgrads.vgrid.varq import Trajectory
+
+WAITS = np.random.default_rng(1).exponential(300.0, 900).round()
+PAGE = {"accept": "text/html"}
+SITES = """
+[[site]]
+name = "m"
+kind = "batch"
+procs = 64
+[[site.queue]]
+name = "all"
+history = "all.swf"
+max_walltime = "24h"
+[[site.queue]]
+name = "few"
+history = "few.swf"
+[[site.queue]]
+name = "none"
+"""
+
+
+@pytest.fixture
+def client(store, tmp_path):
+    (tmp_path / "all.swf").write_text(swf(WAITS))
+    (tmp_path / "few.swf").write_text(swf(WAITS[:9]))
+    (tmp_path / "sites.toml").write_text(SITES)
+    app = make_app(store, load_catalog(tmp_path / "sites.toml"), Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as opened:
+        opened.learned = app.state.service.learned
+        opened.queues = {q.name: q for q in app.state.service.catalog.site("m").queues}
+        yield opened
+
+
+def text_of(client, queue, wishes=""):
+    """The page of a queue as text, once its state is learned; narrow spaces as spaces."""
+    entry = client.queues[queue]
+    if entry.history:
+        client.get(f"/sites/m/{queue}", headers=PAGE)
+        until(lambda: client.learned.settled(entry.history, entry.of_log), 120)
+    answer = client.get(f"/sites/m/{queue}{wishes}", headers=PAGE)
+    assert answer.status_code == 200
+    return answer.text.replace("\u202f", " ")
+
+
+def begin_and_end():
+    """When the jobs of the longer history started, and its last instant."""
+    begins = 600.0 * np.arange(1, len(WAITS) + 1) + WAITS
+    return begins, begins.max()
+
+
+def numbers(page):
+    facts = re.findall(r'class="fact"><b>([^<]*)</b><span>([^<]*)', page)
+    return {name: value for value, name in facts}
+
+
+def test_a_page_names_the_method_and_shows_curve_instant_and_jobs(client):
+    page = text_of(client, "all", "?procs=4&hours=1")
+    assert "Method <code>state</code>" in page
+    assert re.search(r'<td class="n">[\d.]+ min</td>', page)
+    assert " h</td>" not in page  # waits of minutes
+    curve = re.search(r'<svg class="wait-curve".*?</svg>', page).group()
+    assert curve.count('class="mark"') == 5
+    assert curve.count('class="band"') == 1
+    assert "1 min</text>" in curve
+    assert re.search(
+        r"Submit within the next \d+ min to start by <time [^>]*>[^<]*</time> with probability 0.9",
+        page,
+    )
+    begins, now_s = begin_and_end()
+    busy = [4 * int(((begins <= at_s) & (at_s < begins + 60)).sum()) for at_s in begins]
+    free = max(busy) - 4 * int((begins + 60 > now_s).sum())
+    assert numbers(page) == {
+        "jobs wait": "0",
+        "processors wait for": "0",
+        "oldest wait": "–",
+        "jobs run": str(int((begins + 60 > now_s).sum())),
+        f"processors free, of {max(busy)} ever busy": str(free),
+    }
+    assert "as of 2023-11-2" in page
+    assert '"/sites/m/all/score"' in page
+
+
+def test_the_page_and_its_picture_state_the_same_method_as_the_api(client):
+    page = text_of(client, "all", "?procs=4&hours=1")
+    bound = client.get("/v1/sites/m/queues/all/bound?procs=4&walltime_s=3600").json()
+    assert bound["method"] == "state"
+    shown = re.findall(r'<td class="n">([\d.]+) min</td>', page)[3]
+    assert float(shown) == pytest.approx(bound["bound_s"] / 60, rel=0.05)
+    picture = client.get("/sites/m/all/record.svg").text.replace("\u202f", " ")
+    assert "(method state)" in picture
+    assert "10 min</text>" in picture
+    assert "hours" not in picture
+
+
+def test_an_instant_that_cannot_be_reached_is_reported_with_the_best_one(client):
+    page = text_of(client, "all", "?procs=4&hours=1&start_by=1m&probability=0.98")
+    assert "No instant reaches probability 0.98" in page
+    assert re.search(r"the best, (now|in \d+ min), reaches 0\.\d\d", page)
+    longer = text_of(client, "all", "?procs=4&hours=23.5&start_by=3h")
+    assert "between 2 h 30 min and 2 h" in longer  # the queue's limit
+    never = text_of(client, "all", "?procs=4&hours=25&start_by=3h")
+    assert "the best reaches 0." in never
+
+
+@pytest.mark.parametrize("start_by", ["soon", "0", "40d", "-1h"])
+def test_a_start_that_is_no_duration_of_a_month_is_refused(client, start_by):
+    answer = client.get(f"/sites/m/all?start_by={start_by}", headers=PAGE)
+    assert answer.status_code == 422
+    assert "start_by" in answer.text
+
+
+def test_a_short_history_is_answered_from_past_waits_or_not_at_all(client):
+    page = text_of(client, "few")
+    assert "Method <code>qbets</code>" in page
+    assert "too few jobs to learn the state" in page
+    assert "There are too few waits to say." in page
+    assert "wait-curve" not in page
+    assert numbers(page) == {}
+    assert "Too few waits" in client.get("/sites/m/few/record.svg").text
+
+
+def test_a_queue_without_history_says_so(client):
+    page = text_of(client, "none")
+    assert "no history yet" in page
+    assert "<svg" not in page
+    assert client.get("/sites/m/none/record.svg").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("covered", "of", "sentence"),
+    [
+        (30, 40, "Of the last 40 bounds at probability .95 as issued, 75.0 % were kept. "),
+        (300, 300, "last 200 bounds at probability .95 as issued, 100.0 % were kept; of the last"),
+        (500, 600, "200 bounds at probability .95 as issued, 50.0 % were kept; of the last 500, 8"),
+    ],
+)
+def test_the_page_reports_how_its_answers_did(client, store, covered, of, sentence):
+    assert "No job that an answer was about has started yet" in text_of(client, "few")
+    scored(store, "m", "few", covered, of)
+    page = text_of(client, "few")
+    assert sentence in page
+    assert ("Warning: the last 200 bounds" in page) == (of == 600)
+
+
+def test_waiting_jobs_are_counted_with_their_processors_and_oldest_wait():
+    log = queued_log(1500)
+    forecast = make_forecast(log, log.end_s, AS_QUESTION)
+    waiting = [(50.0, JobArrival(procs=8, request_s=60.0)), (900.0, JobArrival(procs=3))]
+    running = [(10.0, JobArrival(procs=20, request_s=600.0))]
+    rows = machine_numbers(forecast.with_queue(waiting, running, log.end_s + 100))
+    most = rows.pop("most")
+    assert most == 64
+    assert rows == {
+        "waiting": 2,
+        "waiting_procs": 11,
+        "running": 1,
+        "free": most - 20,
+        "oldest_s": 900.0,
+    }
+    assert machine_numbers(make_forecast(make_log(50), 0.0, AS_QUESTION)) is None
+
+
+# the record
+
+
+def test_the_record_is_that_of_the_whole_log_for_jobs_of_the_queue():
+    log = queued_log(1500)
+    log = replace(log, queue=np.arange(1500) % 2 + 1, queue_names={1: "a", 2: "b"})
+    whole = backtest(log, "log", "*", AS_QUESTION)
+    record = record_of(log, "b")
+    own = whole.scored & (log.queue == 2)
+    assert record.by_state
+    assert record.changes == ()
+    assert np.array_equal(record.submit_s, log.submit_s[own])
+    assert np.array_equal(record.bound_s, whole.issued_s[own])
+    assert np.array_equal(record.wait_s, log.wait_s[own])
+
+
+def test_too_few_jobs_for_a_state_are_drawn_with_bounds_from_past_waits():
+    log = make_log(300)
+    record = record_of(log, None)
+    trial = backtest(log, "log", "*", replace(AS_QUESTION, method="qbets"))
+    assert not record.by_state
+    assert np.array_equal(record.bound_s, trial.issued_s[trial.scored])
+    assert "(method qbets)" in history_svg(record)
+
+
+def test_only_the_newest_part_of_a_long_log_is_replayed(monkeypatch):
+    monkeypatch.setattr(queue_record, "_MOST_DRAWN", 400)
+    monkeypatch.setattr(queue_record, "_LEARNED_BEFORE", 800)
+    log = queued_log(2000)
+    record = record_of(log, None)
+    assert record.by_state
+    assert record.submit_s[0] >= log.submit_s[1600]
+    assert len(record.submit_s) > 300
+    old = replace(log, queue=np.where(np.arange(2000) < 100, 1, 2), queue_names={1: "a", 2: "b"})
+    assert "Too few waits" in history_svg(record_of(old, "a"))
+
+
+@pytest.mark.parametrize(
+    ("scale", "labels", "missing"),
+    [
+        (5.0, {"≤ 1 s", "10 s"}, {"1 h", "1 d"}),
+        (300.0, {"1 min", "10 min"}, {"1 d"}),
+        (2e4, {"1 h", "5 h", "1 d"}, {"1 s", "10 s"}),
+    ],
+)
+def test_the_axis_has_the_units_of_the_waits(scale, labels, missing):
+    waits = np.random.default_rng(2).exponential(scale, 1000)
+    record = BoundRecord(
+        submit_s=np.arange(1000.0),
+        wait_s=waits,
+        bound_s=np.full(1000, 3 * scale),
+        unix_start_s=UNIX_START,
+        level=0.95,
+        by_state=True,
+    )
+    words = set(re.findall(r">([^<>]+)</text>", history_svg(record).replace("\u202f", " ")))
+    assert labels <= words
+    assert not missing & words
+
+
+def test_few_decades_have_more_ticks():
+    assert [words.replace("\u202f", " ") for _, words in wait_ticks(60, 1300)] == [
+        "1 min",
+        "2 min",
+        "5 min",
+        "10 min",
+        "20 min",
+    ]
+
+
+# the best instant
+
+
+def path(chances, chosen, step_s=600.0):
+    return Trajectory(
+        submit_s=np.arange(len(chances)) * step_s,
+        probabilities=np.array(chances),
+        walltimes_s=np.full(len(chances), 3600.0),
+        chosen=chosen,
+    )
+
+
+@pytest.mark.parametrize(
+    ("chances", "chosen", "begin", "end"),
+    [
+        ([0.95, 0.93, 0.91, 0.5], 2, "", "20 min"),
+        ([0.95, 0.5, 0.91, 0.92, 0.1], 3, "20 min", "30 min"),
+        ([0.95, 0.5, 0.3], 0, "", ""),
+    ],
+)
+def test_the_instants_that_suffice_have_no_gap(chances, chosen, begin, end):
+    best = best_submission(path(chances, chosen), 0.9, 1e9)
+    spaced = [best[name].replace("\u202f", " ") for name in ("from", "until")]
+    assert (best["suffices"], spaced) == (True, [begin, end])
+
+
+def test_the_best_instant_is_reported_where_none_suffices():
+    best = best_submission(path([0.4, 0.7, 0.1], None), 0.9, 1e9)
+    assert (best["suffices"], best["probability"]) == (False, 0.7)
+    assert best["until"].replace("\u202f", " ") == "10 min"
+    assert not best_submission(path([0.0, 0.0], None), 0.9, 1e9)["permitted"]

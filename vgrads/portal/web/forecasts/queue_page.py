@@ -1,0 +1,86 @@
+"""The page of a queue: what the predictor that answers says now, and how its bounds did."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, Response
+from markupsafe import Markup
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from vgrads.portal.jobs import children
+from vgrads.portal.records.reading.forecast_scores import newest_coverage, queue_warning
+from vgrads.portal.web.forecasts.recording import record_bounds
+from vgrads.portal.web.guard import READ
+from vgrads.portal.web.page_context import page_of, reader_of
+from vgrads.portal.web.service import Service
+from vgrads.vgrid.catalog import Queue
+
+Json = dict[str, Any]
+
+
+class QuestionForm(BaseModel):
+    """The fields of the page's form; `start_by`: a duration from now, empty for the default."""
+
+    procs: Annotated[int, Field(ge=1, le=10**9)] = 1
+    hours: Annotated[float, Field(gt=0, le=1e5)] = 1.0
+    start_by: Annotated[str, Field(max_length=50)] = ""
+    probability: Annotated[float, Field(gt=0, lt=1)] = 0.9
+
+
+def add_queue_pages(app: FastAPI, service: Service) -> None:
+    """Add the page, and the picture of its bounds."""
+
+    @app.get("/sites/{site}/{queue}", response_class=HTMLResponse, include_in_schema=False)
+    def queue_page(
+        site: str,
+        queue: str,
+        request: Request,
+        requested: Annotated[QuestionForm, Query()],
+    ) -> HTMLResponse:
+        who = reader_of(request)
+        entry = _queue(service, site, queue)
+        warning = queue_warning(service.store.reader, site, queue)
+        here: Json = {"site": site, "queue": queue, "warning": warning, "question": requested}
+        if entry.history is None:
+            return page_of(request, "/sites", "queue.html", bounds=[], **here)
+        # imported late: the service starts without forecasts
+        from vgrads.portal.web.forecasts.queue_now import PageQuestion, queue_now
+
+        learned = service.learned.find(entry.history, entry.of_log)
+        procs, walltime_s = requested.procs, requested.hours * 3600.0
+        question = PageQuestion(
+            procs=procs,
+            walltime_s=walltime_s,
+            start_by=requested.start_by,
+            probability=requested.probability,
+        )
+        query, payload = queue_now(entry, entry.history, learned, question)
+        record_bounds(service, who, query, (site, queue, procs, walltime_s), payload["bounds"])
+        payload["curve"] = Markup(payload["curve"])
+        payload["learning"] = not service.learned.settled(entry.history, entry.of_log)
+        payload["record"] = newest_coverage(service.store.reader, site, queue)
+        return page_of(request, "/sites", "queue.html", **payload, **here)
+
+    @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
+    async def record(site: str, queue: str, dark: bool = False) -> Response:
+        entry = _queue(service, site, queue)
+        if entry.history is None:
+            raise HTTPException(404, f"queue '{site}/{queue}' has no history")
+        picture = await service.supervisor.think(
+            children.record_picture, entry.history, entry.of_log, dark
+        )
+        return Response(
+            picture, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"}
+        )
+
+
+def _queue(service: Service, site: str, queue: str) -> Queue:
+    """Return a queue; 404 where there is none."""
+    for stage_site in service.catalog.sites:
+        for entry in stage_site.queues:
+            if (stage_site.name, entry.name) == (site, queue):
+                return entry
+    raise HTTPException(404, f"no queue '{site}/{queue}'")
