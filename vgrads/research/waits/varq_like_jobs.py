@@ -62,6 +62,8 @@ class ReservationResult:
     def in_time(self) -> bool:
         """Return True if kept, had it waited as long as that job from its own submission on:
         without the time until that one arrived."""
+        if self.lag_s is not None:
+            return self.kept
         if self.submit_s is None or self.came_s is None or self.start_s is None:
             return False
         return self.submit_s + self.start_s - self.came_s <= self.question.start_by_s
@@ -110,7 +112,7 @@ class LikeJobs:
             question=question,
             submit_s=submit_s,
             came_s=submit_s,
-            start_s=submit_s + start_s - came_s,
+            start_s=submit_s + (start_s - came_s),
             lag_s=came_s - submit_s,
         )
 
