@@ -92,10 +92,10 @@ class LikeJobs:
         self._time = np.log2(np.maximum(1.0, started.request_s))
 
     def submit(
-        self, question: ReservationQuestion, submit_s: float, seen_s: float
+        self, question: ReservationQuestion, submit_s: float, last_look_s: float
     ) -> ReservationResult:
         """Give the reservation the start of a job for a submission at this instant, by a policy
-        that has seen jobs up to ``seen_s``."""
+        that has seen jobs up to ``last_look_s``."""
         like = self._like(question, submit_s)
         if like is not None:
             return ReservationResult(
@@ -104,7 +104,7 @@ class LikeJobs:
                 came_s=float(self._submit_s[like]),
                 start_s=float(self._start_s[like]),
             )
-        near = self._neighbour(question, submit_s, seen_s)
+        near = self._neighbour(question, submit_s, last_look_s)
         if near is None:
             return ReservationResult(question=question, submit_s=submit_s)
         came_s, start_s = float(self._submit_s[near]), float(self._start_s[near])
@@ -129,9 +129,9 @@ class LikeJobs:
         return int(first) + int(same[0] if len(same) else rows[0])
 
     def _neighbour(
-        self, question: ReservationQuestion, submit_s: float, seen_s: float
+        self, question: ReservationQuestion, submit_s: float, last_look_s: float
     ) -> int | None:
-        earliest_s = max(seen_s, submit_s - NEAR_S)
+        earliest_s = max(last_look_s, submit_s - NEAR_S)
         first, last = np.searchsorted(self._submit_s, [earliest_s, submit_s + NEAR_S], side="right")
         part = slice(int(first), int(last))
         least_s = question.reservation.walltime_s + question.start_by_s - submit_s
