@@ -11,8 +11,8 @@ is skipped, and the share of these is reported.
 - ``once``: the latest instant of the trajectory from past waits, chosen at the request (the paper's
   way);
 - ``plain``: the latest instant that reaches the probability by the forecast (for an external user),
-  by the state of the queue and increasingly by past waits for later instants, as ``vgrads varq``
-  answers without a record of outcomes;
+  by the state of the queue and increasingly by past waits for later instants: the answer of
+  the command ``trajectory``, without a record of outcomes;
 - ``ahead``: the latest instant by the same and by a rule that kept its promises on past questions
   (:func:`vgrads.vgrid.varq.practised`); the required rate follows the record of promises
   (:func:`vgrads.vgrid.varq.adapt`);
