@@ -5,18 +5,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.logs import make_log
 from tests.qbets.test_state import simulated
 from vgrads.research.promises.arena import most_busy, rescheduled
 from vgrads.research.promises.future import contradiction, started_soon
+from vgrads.research.waits.varq_like_jobs import (
+    NEAR_S,
+    LikeJobs,
+    ReservationQuestion,
+    ReservationResult,
+)
 from vgrads.research.waits.varq_recorded import (
     LEVELS,
     POLICIES,
-    LikeJobs,
     RecordedReservations,
-    ReservationQuestion,
-    ReservationResult,
     answer_all,
     draw_questions,
 )
@@ -47,20 +52,64 @@ def few_jobs():
 
 
 @pytest.mark.parametrize(
-    ("submit_s", "start_s"),
+    ("submit_s", "start_s", "lag_s"),
     [
-        (0.0, None),  # the first is too narrow, the others asked for too little
-        (201.0, 330.0),  # 1,399 s must be held from here on: the job of seven processors
-        (301.0, 430.0),
-        (401.0, None),  # a like job comes, but not within a quarter of an hour
+        (201.0, 330.0, None),  # 1,399 s must be held from here on: the job of seven processors
+        (301.0, 430.0, None),
+        (0.0, 30.0, 400.0),  # no like job; that of six processors is larger, and the nearest
+        (401.0, 431.0, -1.0),  # a like job comes, but not within a quarter of an hour
     ],
 )
-def test_a_reservation_takes_the_start_of_the_next_like_job(submit_s, start_s):
-    assert LikeJobs(few_jobs()).submit(question(), submit_s).start_s == start_s
+def test_a_reservation_takes_the_start_of_the_next_like_job_or_a_neighbours_wait(
+    submit_s, start_s, lag_s
+):
+    result = LikeJobs(few_jobs()).submit(question(), submit_s, 0.0)
+    assert (result.start_s, result.lag_s) == (start_s, lag_s)
+    assert result.settled_s == 1000.0 + max(0.0, lag_s or 0.0)
 
 
-def test_a_wide_a_single_takes_no_narrow_start():
-    assert LikeJobs(few_jobs()).submit(question(procs=8), 301.0).start_s is None
+def test_a_job_that_the_policy_has_seen_is_no_neighbour():
+    assert LikeJobs(few_jobs()).submit(question(), 401.0, 401.0).start_s is None
+
+
+def test_a_wide_reservation_takes_no_narrow_start():
+    assert (
+        LikeJobs(few_jobs()).submit(question(procs=8, walltime_s=900.0), 301.0, 0.0).lag_s is None
+    )
+
+
+def test_a_job_of_the_same_queue_is_preferred():
+    log = replace(few_jobs(), queue=np.array([1, 1, 1, 2, 1]))
+    starts = [
+        LikeJobs(log).submit(replace(question(), queue=queue), 201.0, 0.0).start_s
+        for queue in (1, 2)
+    ]
+    assert starts == [330.0, 430.0]
+
+
+@given(
+    at_s=st.floats(0, 40_000),
+    procs=st.integers(1, 40),
+    walltime_s=st.floats(60, 20_000),
+    ahead_s=st.floats(60, 7200),
+    share=st.floats(0, 1),
+)
+@settings(deadline=None)
+def test_a_neighbour_is_unseen_near_and_never_smaller(at_s, procs, walltime_s, ahead_s, share):
+    log = make_log(400, seed=5)
+    item = question(at_s=at_s, procs=procs, walltime_s=walltime_s, ahead_s=ahead_s)
+    submit_s = at_s + share * ahead_s
+    result = LikeJobs(log).submit(item, submit_s, at_s)
+    if result.start_s is None or result.lag_s is None:
+        return
+    assert -NEAR_S <= result.lag_s <= NEAR_S
+    assert submit_s + result.lag_s >= at_s - 1e-6
+    assert result.start_s >= submit_s
+    assert result.kept == result.in_time
+    requested = procs * (walltime_s + item.start_by_s - submit_s)
+    rows = np.flatnonzero(np.abs(log.submit_s - (submit_s + result.lag_s)) < 1e-6)
+    sizes = np.maximum(1, log.procs[rows]) * np.maximum(1.0, log.request_s[rows])
+    assert sizes.max() >= requested * (1 - 1e-6)
 
 
 def test_success_is_a_start_by_then_and_idle_is_what_was_reserved_before():
@@ -81,7 +130,7 @@ def test_success_is_a_start_by_then_and_idle_is_what_was_reserved_before():
 def test_broken_promises_make_later_promises_stricter_once_they_end():
     reservations = RecordedReservations(LikeJobs(few_jobs()), 0.75)
     reservations.submit(
-        question(at_s=0.0, walltime_s=100.0, ahead_s=1950.0), 1999.0
+        question(at_s=0.0, walltime_s=100.0, ahead_s=1950.0), 1999.0, 0.0
     )  # starts at 5,600
     workflow_set = question().reservation
     assert reservations.answers[0].start_s == 5600.0
@@ -99,7 +148,7 @@ def test_every_question_is_refused_or_takes_a_real_start_or_finds_none():
         assert sorted(a.question.number for a in reservation_results) == list(range(12))
         for answer in reservation_results:
             if answer.start_s is not None:
-                assert answer.start_s in starts
+                assert answer.lag_s is not None or answer.start_s in starts
                 assert answer.question.at_s <= answer.submit_s <= answer.start_s
     assert all(a.submit_s == a.question.at_s for a in answers["now", 0.5])
     refused = [

@@ -2,21 +2,25 @@
 
 A reservation of N processors for W seconds from T on is requested at t: with the processors of a
 real job that arrives between t and T, uniformly distributed, W and T − t parts of that job's
-requested time. A policy, which has no information about that job, chooses the instant of submission
-s; the reservation then takes the start of the next real job of similar shape: processors of the
-same power of two, a requested time of at least W + T − s, submitted within a quarter of an hour.
-Where there is none the question is skipped, and the share of these is reported.
+requested time. A policy, which has no information about that job but its queue, chooses the instant
+of submission s; the reservation then takes the start of the next real job of like shape, or the
+wait of the nearest (:mod:`vgrads.research.waits.varq_like_jobs`). Where there is none the question
+is skipped, and the share of these is reported.
 
 - ``now``: at once, whatever the probability;
 - ``once``: the latest instant of the trajectory from past waits, chosen at the request (the paper's
   way);
-- ``ahead``: the latest instant that reaches the probability by the forecast (for an external user),
-  by the state of the queue and increasingly by past waits for later instants; the requested
-  probability follows the record of promises (:func:`vgrads.vgrid.varq.adapt`);
-- ``moving``: the same, with the margin of :mod:`vgrads.vgrid.varq`, recomputed as time passes.
+- ``plain``: the latest instant that reaches the probability by the forecast (for an external user),
+  by the state of the queue and increasingly by past waits for later instants: the answer of
+  the command ``trajectory``, without a record of outcomes;
+- ``ahead``: the latest instant by the same and by a rule that kept its promises on past questions
+  (:func:`vgrads.vgrid.varq.practised`); the required rate follows the record of promises
+  (:func:`vgrads.vgrid.varq.adapt`);
+- ``moving``: ``plain`` at the rate that follows the record of promises, with the margin of
+  :mod:`vgrads.vgrid.varq`, recomputed as time passes.
 
 Kept: started by T. *By its wait*: kept, had it waited as long as that job from its own submission
-on; that other one arrives up to a quarter of an hour later. Idle: processor time held before T, per
+on; a like job arrives up to a quarter of an hour later. Idle: processor time held before T, per
 promise; compared with that of ``now`` over the questions that were not refused.
 """
 
@@ -38,89 +42,35 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
-from vgrads.qbets.state_forecast import AnyForecast
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.research.promises.arena import WARM, freeze_now
-from vgrads.research.promises.recorded import GATHER_S, LONGEST_S
+from vgrads.research.promises.recorded import LONGEST_S
 from vgrads.research.report import read_enough
+from vgrads.research.waits.varq_like_jobs import (
+    LikeJobs,
+    ReservationQuestion,
+    ReservationResult,
+)
 from vgrads.research.waits.varq_recorded_rows import RecordedVarqRow, outcome
 from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.varq import Reservation, adapt, move, trajectory
+from vgrads.vgrid.varq import (
+    RULE_LEVELS,
+    Practice,
+    Reservation,
+    Trajectory,
+    adapt,
+    latest,
+    move,
+    practised,
+    trajectory,
+)
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
-POLICIES = ("now", "once", "ahead", "moving")
+POLICIES = ("now", "once", "plain", "ahead", "moving")
+_INSTANTS = 24  # of a question, for ``ahead``
 _LEAST_S = 3600.0  # requested time of the job of a question, at least
 _AHEAD_S = (1800.0, 14_400.0)  # from request to T; at most half of the job's request
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationQuestion:
-    """A reservation requested at ``at_s``."""
-
-    number: int
-    at_s: float
-    reservation: Reservation
-
-    @property
-    def start_by_s(self) -> float:
-        """Return T, on the log's clock."""
-        return self.at_s + self.reservation.start_by_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationResult:
-    """Outcome of a question: refused, or submitted; ``start_s`` None where no similar job arrived
-    at ``came_s``."""
-
-    question: ReservationQuestion
-    submit_s: float | None = None
-    came_s: float | None = None
-    start_s: float | None = None
-
-    @property
-    def kept(self) -> bool:
-        return self.start_s is not None and self.start_s <= self.question.start_by_s
-
-    @property
-    def in_time(self) -> bool:
-        """Return True if kept, had it waited as long as that job from its own submission on:
-        without the time until that one arrived."""
-        if self.submit_s is None or self.came_s is None or self.start_s is None:
-            return False
-        return self.submit_s + self.start_s - self.came_s <= self.question.start_by_s
-
-    @property
-    def idle_s(self) -> float:
-        """Return the processor seconds held before T."""
-        if self.start_s is None:
-            return 0.0
-        return max(0.0, self.question.start_by_s - self.start_s) * self.question.reservation.procs
-
-
-class LikeJobs:
-    """Started jobs of a log by width class, whose starts reservations take."""
-
-    def __init__(self, log: JobLog) -> None:
-        self._log, self._classes = log, np.log2(np.maximum(1, log.procs)).astype(int)
-        self._rows = {
-            int(c): np.flatnonzero(log.started & (self._classes == c))
-            for c in np.unique(self._classes)
-        }
-
-    def submit(self, question: ReservationQuestion, submit_s: float) -> ReservationResult:
-        """Give the reservation the start of the next similar job after an instant, if one arrives
-        soon."""
-        rows = self._rows.get(int(np.log2(question.reservation.procs)), np.empty(0, dtype=np.int64))
-        times = self._log.submit_s[rows]
-        first, last = np.searchsorted(times, [submit_s, submit_s + GATHER_S])
-        least_s = question.reservation.walltime_s + question.start_by_s - submit_s
-        for row in rows[first:last].tolist():
-            if self._log.request_s[row] >= least_s:
-                came_s, start_s = float(self._log.submit_s[row]), float(self._log.start_s[row])
-                return ReservationResult(
-                    question=question, submit_s=submit_s, came_s=came_s, start_s=start_s
-                )
-        return ReservationResult(question=question, submit_s=submit_s)
 
 
 def draw_questions(log: JobLog, count: int, seed: int) -> list[ReservationQuestion]:
@@ -143,24 +93,26 @@ def draw_questions(log: JobLog, count: int, seed: int) -> list[ReservationQuesti
             start_by_s=ahead_s,
             probability=0.5,
         )
-        results.append((float(log.submit_s[row] - ahead_s * draws.uniform()), reservation))
+        at_s = float(log.submit_s[row] - ahead_s * draws.uniform())
+        results.append((at_s, reservation, int(log.queue[row])))
     results.sort(key=lambda item: item[0])
     return [
-        ReservationQuestion(number=n, at_s=at_s, reservation=required)
-        for n, (at_s, required) in enumerate(results)
+        ReservationQuestion(number=n, at_s=at_s, reservation=required, queue=queue)
+        for n, (at_s, required, queue) in enumerate(results)
     ]
 
 
 @dataclass
 class RecordedReservations:
-    """Questions of one level in the order of their answers; earlier promises make later answers
-    stricter."""
+    """Questions of one level in the order of their answers; outcomes change later answers."""
 
     like: LikeJobs
     probability: float
     allowed: float = 0.0
     answers: list[ReservationResult] = field(default_factory=list)
+    record: list[Practice] = field(default_factory=list)
     _open: list[tuple[float, int, bool]] = field(default_factory=list)
+    _practices: list[tuple[float, int, Practice]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.allowed = 1.0 - self.probability
@@ -170,18 +122,37 @@ class RecordedReservations:
         while self._open and self._open[0][0] <= now_s:
             *_, retained = heapq.heappop(self._open)
             self.allowed = adapt(self.allowed, self.probability, retained)
+        while self._practices and self._practices[0][0] <= now_s:
+            self.record.append(heapq.heappop(self._practices)[2])
         return replace(reservation, probability=1.0 - self.allowed)
 
-    def submit(self, question: ReservationQuestion, at_s: float) -> None:
-        """Submit: it takes the start of a similar job, if one arrives."""
-        answer = self.like.submit(question, at_s)
+    def submit(self, question: ReservationQuestion, at_s: float, now_s: float) -> None:
+        """Submit, as decided now: it takes the start of a similar job, if there is one."""
+        answer = self.like.submit(question, at_s, now_s)
         self.answers.append(answer)
         if answer.start_s is not None:
-            heapq.heappush(self._open, (question.start_by_s, question.number, answer.kept))
+            heapq.heappush(self._open, (answer.settled_s, question.number, answer.kept))
 
     def refuse(self, question: ReservationQuestion) -> None:
         """Refuse: no instant reaches the probability."""
         self.answers.append(ReservationResult(question=question))
+
+    def practise(self, question: ReservationQuestion, path: Trajectory) -> None:
+        """Put the outcomes of all rules on record, for questions after they are certain."""
+        results = [
+            self.like.submit(question, question.at_s + float(path.submit_s[row]), question.at_s)
+            for row in (0, *(latest(path, level) for level in RULE_LEVELS))
+        ]
+        idle = [np.nan if r.start_s is None else r.idle_s for r in results]
+        in_time = [np.nan if r.start_s is None else float(r.kept) for r in results[1:]]
+        practice = Practice(
+            best=float(path.probabilities[path.best]),
+            in_time=np.array(in_time),
+            idle=np.array(idle[1:]),
+            at_once=idle[0],
+        )
+        settled_s = max(r.settled_s for r in results)
+        heapq.heappush(self._practices, (settled_s, question.number, practice))
 
 
 PoolSample = Callable[[RecordedReservations, ReservationQuestion, float, AnyForecast], float | None]
@@ -202,7 +173,23 @@ def look_once(
     if path.chosen is None:
         reservations.refuse(question)
     else:
-        reservations.submit(question, now_s + float(path.submit_s[path.chosen]))
+        reservations.submit(question, now_s + float(path.submit_s[path.chosen]), now_s)
+
+
+def look_plain(
+    reservations: RecordedReservations,
+    question: ReservationQuestion,
+    now_s: float,
+    forecast: AnyForecast,
+) -> None:
+    """Choose the latest instant that reaches the probability by the current queue, without a second
+    evaluation."""
+    required = replace(question.reservation, probability=reservations.probability)
+    path = trajectory(forecast, required, required.start_by_s / _INSTANTS)
+    if path.chosen is None:
+        reservations.refuse(question)
+    else:
+        reservations.submit(question, now_s + float(path.submit_s[path.chosen]), now_s)
 
 
 def look_ahead(
@@ -211,13 +198,16 @@ def look_ahead(
     now_s: float,
     forecast: AnyForecast,
 ) -> None:
-    """Choose the latest instant that reaches the probability by the current queue, without a second
-    evaluation."""
-    step = move(forecast, reservations.strict(question.reservation, now_s), 0.0)
-    if step.latest_s is None:
+    """Choose the latest instant by the current queue and by the rule with the best record."""
+    strict = reservations.strict(question.reservation, now_s)
+    path = trajectory(forecast, strict, strict.start_by_s / _INSTANTS)
+    rule = practised(reservations.record, strict.probability)
+    instant = None if rule is None else rule.choose(path)
+    if instant is None:
         reservations.refuse(question)
     else:
-        reservations.submit(question, now_s + step.latest_s)
+        reservations.submit(question, now_s + float(path.submit_s[instant]), now_s)
+    reservations.practise(question, path)
 
 
 def look_moving(
@@ -234,7 +224,7 @@ def look_moving(
     if now_s == question.at_s and step.latest_s is None:
         reservations.refuse(question)
     elif step.submit:
-        reservations.submit(question, now_s)
+        reservations.submit(question, now_s, now_s)
     else:
         return now_s + step.again_in_s
     return None
@@ -242,7 +232,7 @@ def look_moving(
 
 _LOOKS: tuple[tuple[Settings, dict[str, PoolSample]], ...] = (
     (Settings(), {"once": look_once}),
-    (AS_QUESTION, {"ahead": look_ahead, "moving": look_moving}),
+    (AS_QUESTION, {"plain": look_plain, "ahead": look_ahead, "moving": look_moving}),
 )
 Answers = dict[tuple[str, float], list[ReservationResult]]
 """By policy and level."""
@@ -254,7 +244,7 @@ def answer_all(log: JobLog, questions: Sequence[ReservationQuestion]) -> Answers
     for level in LEVELS:
         reservations = RecordedReservations(like, level)
         for question in questions:
-            reservations.submit(question, question.at_s)
+            reservations.submit(question, question.at_s, question.at_s)
         answers["now", level] = reservations.answers
     for settings, looks in _LOOKS:
         desks = {
@@ -278,15 +268,23 @@ def _pass(
     passing, first_s = HistoryReplay(log, make_predictor(settings, log)), float(log.submit_s[0])
     due = [(q.at_s, q.number, key) for q in questions for key in desks]
     heapq.heapify(due)
-    forecast, recorded_s = None, -np.inf
+    forecast, last = None, (-np.inf, -1)
     while due:
         now_s, number, key = heapq.heappop(due)
-        if forecast is None or now_s > recorded_s:
+        if forecast is None or (now_s, number) != last:
             passing.to(now_s)
-            forecast, recorded_s = freeze_now(passing.predictor, now_s, first_s), now_s
+            frozen, last = freeze_now(passing.predictor, now_s, first_s), (now_s, number)
+            forecast = for_queue(frozen, questions[number].queue)
         again_s = looks[key[0]](desks[key], questions[number], now_s, forecast)
         if again_s is not None:
             heapq.heappush(due, (again_s, number, key))
+
+
+def for_queue(forecast: AnyForecast, queue: int) -> AnyForecast:
+    """Return the forecast for jobs of a queue, if it distinguishes queues."""
+    if isinstance(forecast, StateForecast) and forecast.settings.knows_queue:
+        return replace(forecast, asker=replace(forecast.asker, queue=queue))
+    return forecast
 
 
 def study_log(path: Path, count: int, jobs: int, seed: int) -> list[RecordedVarqRow]:

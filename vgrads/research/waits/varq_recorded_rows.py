@@ -11,14 +11,15 @@ from statsmodels.stats.proportion import proportion_confint
 from vgrads.research.report import text_table
 
 if TYPE_CHECKING:
-    from vgrads.research.waits.varq_recorded import ReservationResult
+    from vgrads.research.waits.varq_like_jobs import ReservationResult
 
 HEAD = (
     "log",
     "P",
     "policy",
     "refused",
-    "no like job",
+    "skipped",
+    "by neighbour",
     "kept",
     "95 % interval",
     "by its wait",
@@ -31,8 +32,8 @@ _SHORT = 0.02  # shortfall that still counts as kept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedVarqRow:
-    """One row: numbers of questions, refused ones, ones without a similar job; kept, and idle
-    processor hours per promise.
+    """One row: numbers of questions, refused ones, ones without a similar job, ones that take a
+    neighbour's wait; kept, and idle processor hours per promise.
 
     ``of_now``: idle time as a share of that of submitting at once, over the questions that were not
     refused.
@@ -44,6 +45,7 @@ class RecordedVarqRow:
     questions: int
     refused: int
     unmatched: int
+    near: int
     kept: int
     in_time: int
     idle_hours: float
@@ -77,6 +79,7 @@ def outcome(
         questions=len(answers),
         refused=len(answers) - len(taken),
         unmatched=len(taken) - len(reservation_results),
+        near=sum(a.lag_s is not None for a in reservation_results),
         kept=sum(a.kept for a in reservation_results),
         in_time=sum(a.in_time for a in reservation_results),
         idle_hours=idle,
@@ -97,7 +100,8 @@ def as_text(outcomes: Sequence[RecordedVarqRow]) -> str:
                 str(o.probability),
                 o.policy,
                 f"{o.refused / o.questions:.2f}",
-                f"{o.unmatched / o.questions:.2f}",
+                f"{o.unmatched / max(1, o.questions - o.refused):.2f}",
+                f"{o.near / created:.2f}" if message else "–",
                 f"{o.kept / created:.3f} of {o.accepted}" if message else "–",
                 f"{low:.3f}–{high:.3f}" if message else "–",
                 f"{o.in_time / created:.3f}" if message else "–",
