@@ -4,6 +4,8 @@ command line."""
 from __future__ import annotations
 
 import json
+import logging
+import os
 import signal
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -78,12 +80,21 @@ class Answer:
 
 @pytest.fixture
 def vgrads(capfd, monkeypatch, tmp_path):
-    """Call the command line in this process, with a home of its own."""
+    """Call the command line in this process, with a home of its own. Umask and handlers of logs,
+    which a command sets for its process, are those of before afterwards."""
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
 
     def call(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as stop:
-            main([str(a) for a in arguments])
+        umask, logs = os.umask(0o022), logging.getLogger()
+        os.umask(umask)
+        handlers, level = logs.handlers[:], logs.level
+        try:
+            with pytest.raises(SystemExit) as stop:
+                main([str(a) for a in arguments])
+        finally:
+            os.umask(umask)
+            logs.handlers[:] = handlers
+            logs.setLevel(level)
         captured = capfd.readouterr()
         return Answer(int(stop.value.code or 0), captured.out, captured.err)
 
