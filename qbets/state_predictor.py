@@ -31,7 +31,7 @@ from vgrads.qbets.events import (
     settings_for_log,
     users_of,
 )
-from vgrads.qbets.past_replay import BACK, PastReplay, floor_start
+from vgrads.qbets.past_replay import BACK, PastReplay
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.state.queue_features import FEATURES, LIKE_S
 from vgrads.qbets.state.queue_state import QueueState
@@ -58,10 +58,9 @@ def anchors_of(count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """First submissions that are needed for questions at an instant: to have past waits, a model, a
-    correction, features."""
+    """First submissions that are needed for questions at an instant: to have a model, a correction,
+    features."""
 
-    floor: int = 0
     model: int = 0
     corrected: int = 0
     features: int = 0
@@ -72,12 +71,7 @@ def required_for(count: int) -> Required:
     anchors = anchors_of(count)
     corrected = anchors[max(0, len(anchors) - 1 - BACK)] if anchors else 0
     model = anchors[max(0, len(anchors) - BACK - MODELS)] if anchors else 0
-    return Required(
-        floor=floor_start(corrected),
-        model=model,
-        corrected=corrected,
-        features=max(0, model - WINDOW),
-    )
+    return Required(model=model, corrected=corrected, features=max(0, model - WINDOW))
 
 
 class StatePredictor:

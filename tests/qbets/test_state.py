@@ -24,6 +24,7 @@ from vgrads.qbets.correction_pass import choose_method
 from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.forecast import QueueForecast
 from vgrads.qbets.knots import SCORES, score_of, score_within, wait_at
+from vgrads.qbets.past_replay import floor_start
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor, replay
 from vgrads.qbets.state.queue_features import FEATURES
@@ -183,7 +184,7 @@ def test_anchors_are_dense_at_first_and_the_same_for_any_length():
     for count in (0, 600, 5000, 40_000, 200_000):
         needs = required_for(count)
         assert 0 <= needs.features <= needs.model <= needs.corrected <= count
-        assert needs.floor <= needs.corrected
+        assert 0 <= floor_start(needs.corrected) <= needs.corrected
 
 
 @pytest.mark.parametrize("knows_user", [False, True])
