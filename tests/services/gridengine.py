@@ -118,6 +118,7 @@ def _begun() -> Iterator[None]:
         return
     common = ROOT / "default" / "common"
     (common / "host_aliases").write_text(f"{_HOST} {socket.gethostname()}\n")
+    (common / "host_aliases").chmod(0o644)  # its daemons are of another user
     (common / "act_qmaster").write_text(f"{_HOST}\n")
     _init("master", "start")
     try:
