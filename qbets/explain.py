@@ -177,23 +177,29 @@ def explain(
     def bound_of(features: Floats) -> float:
         return float(wait_at(forecast.blend(features, shape), score))
 
-    first = _walk(bound_of, usual, now, list(SIDES))
-    last = _walk(bound_of, usual, now, list(SIDES)[::-1])
+    states, bounds_s = (now, usual), (bound_of(now), bound_of(usual))
+    first = _walk(bound_of, states, bounds_s[1], list(SIDES))
+    last = _walk(bound_of, states, bounds_s[1], list(SIDES)[::-1])
     reasons = [
-        _reason(side, (first[side] + last[side]) / 2, bound_of, (now, usual)) for side in SIDES
+        _reason(side, (first[side] + last[side]) / 2, bound_of, states, bounds_s[0])
+        for side in SIDES
     ]
     return Explanation(
-        bound_s=bound_of(now),
-        usual_bound_s=bound_of(usual),
+        bound_s=bounds_s[0],
+        usual_bound_s=bounds_s[1],
         reasons=tuple(sorted(reasons, key=lambda reason: -abs(reason.moved_s))),
     )
 
 
 def _walk(
-    bound_of: Callable[[Floats], float], usual: Floats, now: Floats, sides: list[str]
+    bound_of: Callable[[Floats], float],
+    states: tuple[Floats, Floats],
+    before_s: float,
+    sides: list[str],
 ) -> dict[str, float]:
     """Return what each side adds, in this order, from the usual state to the present one."""
-    features, before_s, added = usual.copy(), bound_of(usual), {}
+    (now, usual), added = states, {}
+    features = usual.copy()
     for side in sides:
         columns = [FEATURES.index(name) for name in SIDES[side]]
         features[columns] = now[columns]
@@ -207,10 +213,11 @@ def _reason(
     moved_s: float,
     bound_of: Callable[[Floats], float],
     states: tuple[Floats, Floats],
+    bound_s: float,
 ) -> BoundReason:
     """Describe a side by the feature that moves the bound most in the direction of its part."""
     now, usual = states
-    bound_s, direction = bound_of(now), np.sign(moved_s)
+    direction = np.sign(moved_s)
     best, name = -np.inf, ""
     for feature in SIDES[side]:
         column = FEATURES.index(feature)

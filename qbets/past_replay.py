@@ -38,12 +38,12 @@ class PastReplay:
 
     def read(self, log: JobLog, issued: Floats) -> None:
         """Prepare for a log; ``issued`` receives the bounds."""
-        self._issued, self._started = issued, log.started.tolist()
+        self._issued = issued
         self._arrivals = arrivals_of(log, self._settings, self._begin)
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log."""
-        dropped = ("_issued", "_started", "_arrivals")
+        dropped = ("_issued", "_arrivals")
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
     def follow(
@@ -79,7 +79,7 @@ class PastReplay:
                 bound_s = floor.submit(row, at_s, arrival)
                 if bound_s is not None and row >= from_row:
                     rows.floor_s[row] = self._issued[row] = bound_s
-            elif kind == LEAVE and self._started[row]:
+            elif kind == LEAVE and rows.started[row]:
                 floor.start(row, at_s)
             elif kind == LEAVE:
                 floor.withdraw(row, at_s)

@@ -94,14 +94,14 @@ class StatePredictor:
         self._past = PastReplay(self.settings, self._rows)
         self.issued = np.empty(0)
         self._digest = b""  # of the events so far
-        self._read(log, last)
+        self._read(log, queue_events(log, ends=True), last)
         self.correction = self._pass_from(self._needs.corrected)
 
-    def _read(self, log: JobLog, last: int) -> None:
-        """Prepare a replay of the log up to this number of submissions."""
+    def _read(self, log: JobLog, events: QueueEvents, last: int) -> None:
+        """Prepare a replay of the log, of these events, up to this number of submissions."""
         self._log = log
         self._columns = _columns(self.state, log, self.settings)
-        self._events = queue_events(log, ends=True)
+        self._events = events
         self._submissions = np.flatnonzero(self._events.kinds == SUBMIT)
         self._anchors = anchors_of(last)
         self._features = longer(self._features, last - self._needs.features)
@@ -134,7 +134,7 @@ class StatePredictor:
             return False
         if _digest_of(events, log, self._place) != self._digest:
             return False
-        self._read(log, _submitted(log, at_s))
+        self._read(log, events, _submitted(log, at_s))
         return True
 
     def _pass_from(self, row: int) -> CorrectionPass:

@@ -167,13 +167,7 @@ def look_once(
     forecast: AnyForecast,
 ) -> None:
     """Evaluate in the paper's way."""
-    path = trajectory(
-        forecast, replace(question.reservation, probability=reservations.probability), 60.0
-    )
-    if path.chosen is None:
-        reservations.refuse(question)
-    else:
-        reservations.submit(question, now_s + float(path.submit_s[path.chosen]), now_s)
+    _submit_latest(reservations, question, now_s, forecast, 60.0)
 
 
 def look_plain(
@@ -184,8 +178,20 @@ def look_plain(
 ) -> None:
     """Choose the latest instant that reaches the probability by the current queue, without a second
     evaluation."""
+    step_s = question.reservation.start_by_s / _INSTANTS
+    _submit_latest(reservations, question, now_s, forecast, step_s)
+
+
+def _submit_latest(
+    reservations: RecordedReservations,
+    question: ReservationQuestion,
+    now_s: float,
+    forecast: AnyForecast,
+    step_s: float,
+) -> None:
+    """Submit at the latest instant that reaches the probability; refuse where there is none."""
     required = replace(question.reservation, probability=reservations.probability)
-    path = trajectory(forecast, required, required.start_by_s / _INSTANTS)
+    path = trajectory(forecast, required, step_s)
     if path.chosen is None:
         reservations.refuse(question)
     else:
