@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, settings
 
 from tests import leftovers, scheduling
 from tests.leftovers import nothing_is_left
-from tests.services.fixtures import gridengine_site, slurm_site
+from tests.services.fixtures import browser, gridengine_site, slurm_site
 from vgrads.portal.main import main
 from vgrads.portal.records.store import Store
 
-__all__ = ["gridengine_site", "nothing_is_left", "slurm_site"]  # fixtures
+__all__ = ["browser", "gridengine_site", "nothing_is_left", "slurm_site"]  # fixtures
 
 settings.register_profile("vgrads", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vgrads")

@@ -7,10 +7,9 @@ import shutil
 import pytest
 
 from tests.embedding import portals
-from tests.services.fixtures import there
+from tests.services.fixtures import CHROMIUM, there
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
+pytest.importorskip("playwright.sync_api")
 RUBY = shutil.which("ruby")
 INTERVAL = re.compile(r"starts within ([\d.]+ to )?[\d.]+ (min|h|d) \(1 of 2 to 19 of 20 jobs\)")
 SESSION = {
@@ -39,17 +38,6 @@ def site(tmp_path_factory):
         portals.service(home, f"http://127.0.0.1:{port}") as (served, token),
     ):
         yield folder, port, served.url, token
-
-
-@pytest.fixture(scope="module")
-def browser():
-    there("" if CHROMIUM else "needs chromium")
-    with playwright.sync_playwright() as tools:
-        result = tools.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield result
-        result.close()
 
 
 def shown(browser, site, body, host="127.0.0.1"):

@@ -4,22 +4,20 @@ for everybody."""
 import itertools
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.portal.serving import LEAD, Served
-from tests.services.fixtures import there
+from tests.services.fixtures import CHROMIUM, there
 from tests.waiting import until
 from vgrads.portal.charts.exports import export
 from vgrads.portal.charts.gantt import workflow_colours
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 PICTURES = os.environ.get("VGRADS_PICTURES", "")
 """A folder for pictures of the pages, as they stand in the documentation."""
 STORM = LEAD | {"name": "lead-storm", "at_least": 6, "budget_usd": 40}
@@ -32,17 +30,6 @@ def service(tmp_path_factory):
     served = Served(tmp_path_factory.mktemp("pages"))
     yield served
     served.leave()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    there("" if CHROMIUM else "needs chromium")
-    with playwright.sync_playwright() as tools:
-        result = tools.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield result
-        result.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 fail."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -17,6 +18,9 @@ def there(missing: str) -> None:
         pytest.fail(missing)
     if missing:
         pytest.skip(missing)
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 
 
 @contextmanager
@@ -44,3 +48,15 @@ def gridengine_site():
     there(gridengine.missing())
     with gridengine.gridengine_service() as environment, surrounded(environment):
         yield environment
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    there("" if CHROMIUM else "needs chromium")
+    with playwright.sync_playwright() as tools:
+        result = tools.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield result
+        result.close()
