@@ -12,7 +12,8 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10
 # and begin hundreds of processes, which need not compile every module anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
+# make pictures: docs/pictures, every page of the portal in every state
+.PHONY: pictures demo test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -20,13 +21,13 @@ demo: .venv/installed
 test: .venv/developed .venv/snakemake/ready
 	$(PYTEST) -m "not more and not services and not long"
 
-test-more: .venv/developed .venv/snakemake/ready .venv/portals/ready
+test-more: .venv/developed .venv/snakemake/ready .venv/portals/ready .venv/slurm-clients/ready
 	$(PYTEST) -m "(more or services) and not long"
 
-test-long: .venv/developed .venv/snakemake/ready
+test-long: .venv/developed .venv/snakemake/ready .venv/slurm-clients/ready
 	$(BIN)/python -m pytest -m long --durations 10
 
-coverage: .venv/developed .venv/snakemake/ready .venv/portals/ready
+coverage: .venv/developed .venv/snakemake/ready .venv/portals/ready .venv/slurm-clients/ready
 	$(PYTEST) -m "not long" --cov --cov-report=term:skip-covered
 
 check: lint test
@@ -39,6 +40,9 @@ lint: .venv/developed
 
 bench: .venv/developed
 	$(BIN)/python scripts/bench.py
+
+pictures: .venv/developed
+	$(BIN)/python -m tests.portal.pages.pictures docs/pictures
 
 docs: .venv/documented
 	$(BIN)/sphinx-build -q -W --keep-going -j auto -b html docs docs/site
@@ -59,7 +63,7 @@ data: .venv/installed
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e .
 	touch $@
 
 .venv/developed: .venv/installed
@@ -79,6 +83,12 @@ snakemake: .venv/snakemake/ready
 .venv/portals/ready: .venv/bin/python constraints-portals.txt
 	$(PYTHON) -m venv .venv/portals
 	.venv/portals/bin/python -m pip install --quiet --disable-pip-version-check -r constraints-portals.txt
+	touch $@
+
+# programs that call Slurm's commands, for the tests of vgrads slurm
+.venv/slurm-clients/ready: .venv/bin/python constraints-slurm-clients.txt
+	$(PYTHON) -m venv .venv/slurm-clients
+	.venv/slurm-clients/bin/python -m pip install --quiet --disable-pip-version-check -r constraints-slurm-clients.txt
 	touch $@
 
 .venv/documented: .venv/installed

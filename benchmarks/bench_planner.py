@@ -1,12 +1,14 @@
 """Planning: LEAD, growth to 100,000 tasks, joint probabilities, HEFT against anrg-saga.
 
-``python benchmarks/bench_planner.py [--largest N]``. anrg-saga takes part where it is installed (or
+``python benchmarks/bench_planner.py [--largest N] [--effort S]``; with ``--effort 0`` the growth is
+that of the first plan, without a search. anrg-saga takes part where it is installed (or
 an interpreter that has it is named in ``SAGA_PYTHON``); the line says so where it is not.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import resource
@@ -19,8 +21,9 @@ import numpy as np
 
 from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import open_grid, take_snapshot
+from vgrads.api.plans.set_files import load_set
 from vgrads.kernel.streams import stream
-from vgrads.planner.make import make_plan
+from vgrads.planner.make import Options, make_plan
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.heft import place_heft
 from vgrads.planner.plan import Placement
@@ -29,7 +32,7 @@ from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Link, load_catalog
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow
-from vgrads.workflows.sets import WorkflowSet, load_set
+from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 PEER = Path(__file__).with_name("saga_peer.py")
@@ -98,19 +101,22 @@ def bench_lead() -> None:
         print(f"{name}: {len(plan.placements)} copies planned in {min(seconds) * 1e3:.0f} ms")
 
 
-def bench_growth(largest: int) -> None:
+def bench_growth(largest: int, options: Options) -> None:
     sizes, seconds = [], []
+    make_plan(large_set(60, 100, 100), options)  # until all that is compiled is loaded
     for workflows in (125, 250, 500, 1000):
         if workflows * 100 > largest:
             break
         snapshot = large_set(workflows, 100, 100)
-        begin = time.perf_counter()
-        plan = make_plan(snapshot)
+        begin, cpu_begin = time.perf_counter(), time.process_time()
+        plan = make_plan(snapshot, options)
         seconds.append(time.perf_counter() - begin)
+        cpu_s = time.process_time() - cpu_begin
         sizes.append(workflows * 100)
         plan.check(snapshot)
         print(
-            f"  {workflows} workflows of 100 tasks over 100 slots: {seconds[-1]:.1f} s, "
+            f"  {workflows} workflows of 100 tasks over 100 slots: {seconds[-1]:.1f} s "
+            f"(CPU {cpu_s:.1f} s), "
             f"{len(plan.placements):,} copies, "
             f"promise {plan.promise.probability:.3f}"
         )
@@ -247,12 +253,16 @@ def saga(workflow: Workflow, speeds: list[float], bandwidth: float) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=100_000, help="tasks of the largest set")
-    largest = parser.parse_args().largest
+    parser.add_argument(
+        "--effort", type=float, default=Options().effort_s, help="effort of the search in seconds"
+    )
+    chosen = parser.parse_args()
+    gc.set_threshold(100_000)  # as the command does
     bench_lead()
     bench_joint()
     bench_heft()
-    print("growth")
-    bench_growth(largest)
+    print(f"growth, effort {chosen.effort:g} s")
+    bench_growth(chosen.largest, Options(effort_s=chosen.effort))
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from vgrads.api.config import embedded_data
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
+from vgrads.api.plans.set_files import load_set
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import MemoryJournal
 from vgrads.execmgr.core.states import RunState
 from vgrads.vgrid.catalog import load_catalog
-from vgrads.workflows.sets import load_set
 
 
 class Record(MemoryJournal):

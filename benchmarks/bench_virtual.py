@@ -23,8 +23,8 @@ from vgrads.execmgr.core.states import RunState
 from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
-from vgrads.planner.improve import slot_uses
 from vgrads.planner.make import make_plan
+from vgrads.planner.search.trials import slot_uses
 from vgrads.planner.snapshot import Snapshot
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.slot import Slot, certain_from

@@ -146,12 +146,14 @@ class SiteAccess:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLimits:
-    """Limits of a queue as its site describes them; None for no limit."""
+    """Limits of a queue as its site describes them; None for no limit. ``nodes``: where its jobs
+    run; empty if the site does not list them."""
 
     name: str
     max_walltime_s: float | None = None
     max_procs: int | None = None
     open: bool = True
+    nodes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

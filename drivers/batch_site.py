@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vgrads.drivers.api import MarkedJob, QueuedJob, SiteAccess, SlotSpec, Survey
 from vgrads.drivers.dialect import Dialect, JobReport, order_of
+from vgrads.drivers.machines import machines
 from vgrads.drivers.shell import Output, Shell, quote
 from vgrads.kernel.errors import SiteError
 
@@ -81,6 +82,12 @@ class BatchSite:
             who = self.dialect.accounted(line)
             entries[who[0] if who else ""] = (who[1] if who else "", line)
         return entries
+
+    def machines(self) -> Mapping[str, frozenset[str]]:
+        """Return for each queue those that share nodes with it, itself included; empty if the site
+        does not list nodes."""
+        command = self.dialect.node_lists()
+        return machines(self.dialect.listed(self.command(command).out)) if command else {}
 
     def start_estimate_s(self, spec: SlotSpec) -> float | None:
         """Return the seconds until the site's own start estimate for such a slot; None if it

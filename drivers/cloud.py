@@ -328,6 +328,8 @@ def user_data(spec: SlotSpec) -> str:
     """Return the script that an instance runs after booting; SiteError if it is too long for
     EC2."""
     exports = environment_exports(spec)
+    if spec.queue == SPOT:  # the agent asks for the notice that such nodes get
+        exports += f"\nexport VGRADS_MARKET={SPOT}"
     if KEY in spec.environment:  # the script's process becomes the agent, which hides it
         exports += f"\nexport {KEY}={quote(spec.environment[KEY])}"
     if spec.every_node:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vgrads.drivers.api import QueuedJob, SiteAccess, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
 from vgrads.drivers.every_node import Launch
 
 
@@ -102,6 +102,12 @@ class Dialect(Protocol):
 
     def surveyed(self, printed: str) -> Survey:
         """Parse the survey from their output."""
+
+    def node_lists(self) -> str:
+        """Return commands that print the nodes of all queues; empty if not supported."""
+
+    def listed(self, printed: str) -> tuple[QueueLimits, ...]:
+        """Parse the queues from their output."""
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
         """Return commands that print the accounting between two instants before now; empty if not

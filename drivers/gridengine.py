@@ -124,6 +124,13 @@ class GridEngine:
             problems=tuple(problems),
         )
 
+    def node_lists(self) -> str:
+        """Not supported: queues are bound to nodes by rules, which no command expands."""
+        return ""
+
+    def listed(self, printed: str) -> tuple[QueueLimits, ...]:  # noqa: ARG002 the protocol's
+        return ()
+
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
         """Select lines of the accounting file by the time of the end, which newer versions write in
         milliseconds."""

@@ -120,6 +120,13 @@ class Pbs:
             ),
         )
 
+    def node_lists(self) -> str:
+        """Not supported: queues are bound to nodes by rules, which no command expands."""
+        return ""
+
+    def listed(self, printed: str) -> tuple[QueueLimits, ...]:  # noqa: ARG002 the protocol's
+        return ()
+
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:  # noqa: ARG002 the protocol's
         """Not supported: the files are on the server, unreadable for users."""
         return ""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey
 from vgrads.drivers.dialect import JobReport, JobSubmission
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
+from vgrads.drivers.machines import expand_hosts
 from vgrads.drivers.pilot import pilot_of
 from vgrads.drivers.shell import quote
 
@@ -157,7 +158,7 @@ class Slurm:
         """``sacct`` fails if no accounting is configured; that is reported, not an error."""
         account = f"--account={quote(access.account)} " if access.account else ""
         return (
-            'sinfo --version && sinfo --noheader --format="%R|%a|%l|%C" || exit $?\n'
+            f"sinfo --version && {self.node_lists()} || exit $?\n"
             f"sbatch --test-only {account}--ntasks=1 --time=1 --wrap=true 2>&1 | tail -n 1\n"
             f"echo {_ACCOUNTING}\n"
             "sacct --noheader --parsable2 --allocations --starttime=now-1minute >/dev/null "
@@ -167,7 +168,7 @@ class Slurm:
     def surveyed(self, printed: str) -> Survey:
         head, _, accounting = printed.partition(_ACCOUNTING)
         lines = head.splitlines()
-        queues = tuple(q for q in map(_queue, lines[1:]) if q)
+        queues = self.listed(head)
         works, problems = ["submit, list, cancel"], []
         test = lines[-1] if lines else ""
         if _FORECAST.search(test):
@@ -184,6 +185,13 @@ class Slurm:
             works=tuple(works),
             problems=tuple(problems),
         )
+
+    def node_lists(self) -> str:
+        return 'sinfo --noheader --format="%R|%a|%l|%C|%N"'
+
+    def listed(self, printed: str) -> tuple[QueueLimits, ...]:
+        """Parse one partition per line; others are ignored."""
+        return tuple(queue for queue in map(_queue, printed.splitlines()) if queue)
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
         """``sacct`` selects jobs that were in any state in that time, so jobs that waited before
@@ -251,15 +259,16 @@ def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobR
 
 def _queue(line: str) -> QueueLimits | None:
     fields = line.split("|")
-    if len(fields) != 4:
+    if len(fields) != 5:
         return None
-    name, state, limit, cores = fields
+    name, state, limit, cores, nodes = fields
     total = cores.rsplit("/", 1)[-1]
     return QueueLimits(
         name=name,
         max_walltime_s=_seconds(limit),
         max_procs=int(total) if total.isdigit() else None,
         open=state == "up",
+        nodes=expand_hosts(nodes),
     )
 
 

@@ -1,5 +1,5 @@
 """Readiness of pilots: a slot whose job runs is ready when its pilot accepts tasks; one whose pilot
-never reports has failed permanently."""
+never reports has failed permanently. The pilot of a released slot ends by itself, if it can."""
 
 from __future__ import annotations
 
@@ -11,13 +11,31 @@ from vgrads.execmgr.core.states import SlotUpdate
 from vgrads.execmgr.engines.base import SitePolling
 from vgrads.kernel.clock import Clock
 
+_ENDS_WITHIN_S = 10.0
+"""Time for a pilot to end by itself; then its slot is cancelled."""
+
 
 class PilotReports:
-    """Slots whose pilots have not reported, and since when."""
+    """Slots whose pilots have not reported, and since when; and those whose pilots were told to
+    end, and until when they may."""
 
     def __init__(self, clock: Clock, polling: Mapping[str, SitePolling]) -> None:
         self._clock, self._polling = clock, polling
         self._unheard: dict[str, float] = {}
+        self._ending: dict[str, float] = {}
+
+    def is_ending(self, site: str, slot: str, state: SlotState | None) -> bool:
+        """Tell the pilot of a ready slot to end by itself; return True while it may do so. The
+        job then exits with 0 instead of being cancelled at the site."""
+        polling = self._polling.get(site)
+        if polling is None or polling.dismiss is None or state != SlotState.READY:
+            return False
+        now = self._clock.now()
+        if slot not in self._ending:
+            if not polling.dismiss(slot):
+                return False
+            self._ending[slot] = now + _ENDS_WITHIN_S
+        return now < self._ending[slot]
 
     def ready(
         self, slots: Iterable[str], states: Mapping[str, SlotState], place: Callable[[str], str]
@@ -28,8 +46,7 @@ class PilotReports:
         for slot in slots:
             polling = self._polling.get(place(slot)) if states[slot] < SlotState.READY else None
             if polling is not None and polling.reports is not None and polling.reports(slot):
-                # the same slot may be requested again, and then waits from the beginning
-                self._unheard.pop(slot, None)
+                self._begin_anew(slot)
                 now = self._clock.now()
                 ready.append(SlotUpdate(at_s=now, slot=slot, state=SlotState.READY))
         return ready
@@ -39,7 +56,7 @@ class PilotReports:
         until its pilot reports, failed if it has not reported for too long."""
         polling = self._polling.get(site)
         if polling is None or polling.reports is None:
-            self._unheard.pop(slot, None)
+            self._begin_anew(slot)
             return status
         now = self._clock.now()
         since_s = self._unheard.setdefault(slot, now)
@@ -51,3 +68,8 @@ class PilotReports:
             "access.contact to the address under which slots reach it"
         )
         return replace(status, state=SlotState.FAILED, reason=words, permanent=True)
+
+    def _begin_anew(self, slot: str) -> None:
+        """The same slot may be requested again, and then has all its time."""
+        self._unheard.pop(slot, None)
+        self._ending.pop(slot, None)

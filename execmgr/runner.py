@@ -28,6 +28,11 @@ from vgrads.execmgr.core.states import (
     Tick,
 )
 from vgrads.execmgr.core.step import begin, step
+from vgrads.execmgr.core.submissions import (
+    SubmissionChecks,
+    SubmissionPlanner,
+    no_submission_planner,
+)
 from vgrads.execmgr.engines.base import Engine, SitePolling, TaskOrder
 from vgrads.execmgr.mailbox import Mailbox, ReleaseMailbox, TaskUpdate, added_to
 from vgrads.execmgr.overhead import ManagerOverhead
@@ -63,6 +68,18 @@ def _no_grower(
     return None, "no tasks can be added here"
 
 
+def _plan_added(
+    add: Grower, execution: ExecutionPlan, state: RunState, fresh: Sequence[tuple[str, Task]]
+) -> tuple[ExecutionPlan | None, str]:
+    """Call ``add``; a stopped run gets no more tasks, and tasks that do not fit are refused."""
+    if state.cancelled:
+        return None, f"the run is stopped: {state.cancelled}"
+    try:
+        return add(execution, state, fresh)
+    except InputError as error:
+        return None, str(error)
+
+
 def _nobody() -> str:
     return ""
 
@@ -73,8 +90,9 @@ class RunnerSetup:
 
     ``replan`` is called if too few workflows are left; ``stop_requested`` returns a reason if a
     user has cancelled the run; ``mailbox``: messages of the program that releases the tasks, if
-    they are released; ``add_tasks`` is called if that program adds tasks; ``poll_s``: maximum wait
-    of the loop; ``polling``: particulars of a site.
+    they are released; ``add_tasks`` is called if that program adds tasks; ``plan_submissions`` is
+    called while submissions are ahead, as often as it says; ``poll_s``: maximum wait of the loop;
+    ``polling``: particulars of a site.
     """
 
     drivers: Mapping[str, Driver]
@@ -83,6 +101,7 @@ class RunnerSetup:
     journal: EventJournal
     replan: Replanner = no_replanner
     add_tasks: Grower = _no_grower
+    plan_submissions: SubmissionPlanner = no_submission_planner
     mailbox: Mailbox | None = None
     stop_requested: Callable[[], str] = _nobody
     poll_s: float = POLL_S
@@ -98,6 +117,7 @@ class Runner:
         self.run_id, self.execution, self.around = run, execution, around
         self.state = begin(execution)
         self._watch, self._due_s = watch, 0.0
+        self._submissions = SubmissionChecks(around.plan_submissions, around.clock)
         self.own_work = ManagerOverhead(around.clock)
         self._releases = ReleaseMailbox(around.mailbox, around.clock)
         self._sites = Sites(run, around.drivers, around.clock, around.polling)
@@ -143,9 +163,11 @@ class Runner:
         whose run was taken over detaches from everything."""
         try:
             begin_with()
+            self._plan_submissions()
             while not over(self.state):
                 self._wait()
                 self._handle(self._collect())
+                self._plan_submissions()
                 self._read_mail()
         except LeaseLost:  # it belongs, or may belong, to another manager; it goes on
             self._sites.forget()
@@ -214,30 +236,27 @@ class Runner:
         fresh = list(added_to(self.execution, added))
         if not fresh:
             return []
-        try:
-            if self.state.cancelled:
-                raise InputError(f"the run is stopped: {self.state.cancelled}")
-            execution, reason = self.around.add_tasks(self.execution, self.state, fresh)
-        except InputError as error:
-            execution, reason = None, str(error)
+        execution, reason = _plan_added(self.around.add_tasks, self.execution, self.state, fresh)
         if execution is None:
-            return [
-                TaskUpdate(task=(workflow, task.id), state="lost", reason=reason)
-                for workflow, task in fresh
-            ]
-        self.execution = execution
-        self._handle(
-            [Replanned(at_s=self.around.clock.now(), version=self.state.version + 1, reason=reason)]
-        )
+            return [TaskUpdate(task=(w, t.id), state="lost", reason=reason) for w, t in fresh]
+        self._change_plan(execution, reason)
         return []
+
+    def _plan_submissions(self) -> None:
+        """Plan the submissions that are still ahead again, where that is due."""
+        if (changed := self._submissions.due(self.execution, self.state)) is not None:
+            self._change_plan(*changed)
+
+    def _change_plan(self, execution: ExecutionPlan, reason: str) -> None:
+        self.execution, version = execution, self.state.version + 1
+        now_s = self.around.clock.now()
+        self._handle([Replanned(at_s=now_s, version=version, reason=reason)])
 
     def _collect(self) -> list[Event]:
         events = self._sites.news(self.execution)
         events += self.own_work.shared(self.around.engine.poll())
-        reason = ""
-        if not self.state.cancelled:
-            reason = self.around.stop_requested() or self._releases.left_alone()
-        if reason:
+        stopped = self.state.cancelled
+        if not stopped and (reason := self.around.stop_requested() or self._releases.left_alone()):
             events.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
         # a task that ended at the same instant as its slot comes first
         events.sort(key=lambda event: (event.at_s, isinstance(event, SlotUpdate)))
@@ -281,7 +300,8 @@ class Runner:
         """Wait for the next event: a jump in virtual time, a wait for the engine in real time."""
         clock, engine = self.around.clock, self.around.engine
         now = clock.now()
-        due = min(self.state.wake_s, engine.wake_at(), self._sites.wake_at(self.execution))
+        due = min(self.state.wake_s, self._submissions.again_s, engine.wake_at())
+        due = min(due, self._sites.wake_at(self.execution))
         if clock.virtual:
             self._due_s = min(due, max(self.execution.plan.deadline_s, now) + 1.0)
             clock.advance_to(self._due_s)

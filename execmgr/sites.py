@@ -114,11 +114,14 @@ class Sites:
                 self._states[slot] = reported.state
                 if reported.state.ended:
                     del self._states[slot]
+                    self._to_close.discard(slot)
                 events.append(_update(reported, slot))
         return events
 
     def _reported(self, site: str, slot: str, status: SlotStatus) -> SlotStatus:
         """Return the status of a slot, which is ready only when its pilot also accepts tasks."""
+        if slot in self._to_close and status.state.ended:
+            return replace(status, state=SlotState.RELEASED, reason="released")
         if status.state != SlotState.READY or self._states[slot] == SlotState.READY:
             return status
         confirmed = self._pilots.confirmed(site, slot, status)
@@ -137,6 +140,9 @@ class Sites:
         if self._names.outdated(site):
             return events
         for slot in sorted(s for s in self._to_close if execution.place(s) == site):
+            if self._pilots.is_ending(site, slot, self._states.get(slot)):
+                self._to_look.add(site)
+                continue
             events += self._try(site, slot, execution, closing=True)
         for slot in sorted(s for s in self._to_open if execution.place(s) == site):
             if self._silent.may_ask(site):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from vgrads.execmgr.core.execution_plan import spec_id
+
+def spec_id(slot_id: str, run: str, again: int = 0) -> str:
+    """Return the id of a run's slot at its site; ``again``: how often it was requested again."""
+    return f"{run}.{slot_id}.again{again}" if again else f"{run}.{slot_id}"
 
 
 class SlotNames:

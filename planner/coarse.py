@@ -59,12 +59,15 @@ def _trade_off(draft: Draft, single_slot_placements: SingleSlotPlacements) -> St
         with draft.trial() as mark:
             _next_workflows(draft, single_slot_placements, size)
             more, with_more = (draft.promise, draft.expected_done), draft.since(mark)
-        with draft.trial() as mark:
-            _replicas(draft, single_slot_placements, size)
-            replica, with_copy = (draft.promise, draft.expected_done), draft.since(mark)
+        mark = draft.mark()
+        _replicas(draft, single_slot_placements, size)
+        replica = draft.promise, draft.expected_done
+        if more >= replica or replica <= before:
+            draft.back_to(mark)
         if max(more, replica) <= before:
             break
-        draft.replay_whole(with_more if more >= replica else with_copy)
+        if more >= replica:
+            draft.replay_whole(with_more)
         steps.append(
             {
                 "chosen": "workflows" if more >= replica else "copies",

@@ -49,7 +49,7 @@ def place_optimal(draft: Draft) -> float | None:
     InputError if the set is too large.
     """
     snapshot = draft.snapshot
-    tasks = sum(len(workflow.tasks) for workflow in snapshot.workflow_set.workflows)
+    tasks = snapshot.workflow_set.task_count
     if tasks > MOST_TASKS or len(snapshot.slots) > MOST_SLOTS:
         raise InputError(
             f"{tasks} tasks over {len(snapshot.slots)} slots are too many for the policy 'optimal'",

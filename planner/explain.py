@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_duration, format_usd
 
 Json = Mapping[str, Any]
 
@@ -45,7 +45,42 @@ def explain(plan: Json, task: str) -> dict[str, Any]:
         "task": task_id,
         "copies": replicas,
         "promise": plan["promise"]["probability"],
+        "rivals": _rivals(plan),
     }
+
+
+def _rivals(plan: Json) -> list[dict[str, Any]]:
+    """Return the plans with which this one was compared, by rule, each with why it was not
+    taken."""
+    requested = plan["promise"].get("requested", 1.0)
+
+    def rank(step: Json) -> tuple[float, float, float]:
+        return min(step["promise"], requested), -step["expected_usd"], -step["expected_hours"]
+
+    best: dict[str, Json] = {}
+    for phase in plan.get("phases", ()):
+        for step in phase["steps"] if phase["name"] in ("comparing", "improving") else ():
+            if "rule" in step and (
+                step["rule"] not in best or rank(step) > rank(best[step["rule"]])
+            ):
+                best[step["rule"]] = step
+    ours = max(best.values(), key=rank, default=None)
+    return [
+        {**step, "why": _why_not(step, ours, requested)}
+        for step in best.values()
+        if ours is not None and step is not ours
+    ]
+
+
+def _why_not(step: Json, ours: Json, requested: float) -> str:
+    """Return why a plan was not taken."""
+    if step["promise"] < min(requested, ours["promise"]):
+        return f"its promise is {step['promise']:.3f}, that of this plan {ours['promise']:.3f}"
+    if step["expected_usd"] > ours["expected_usd"]:
+        costs = (format_usd(s["expected_usd"]) for s in (step, ours))
+        return "it costs {} on average, this plan {}".format(*costs)
+    hours = (s["expected_hours"] for s in (step, ours))
+    return "it reserves {:.1f} processor-hours on average, this plan {:.1f}".format(*hours)
 
 
 def explain_text(payload: Json) -> str:
@@ -61,6 +96,9 @@ def explain_text(payload: Json) -> str:
             f"{replica['probability']:.3f}."
         )
         lines += [f"    {line}" for line in why(replica["why"])]
+    if payload.get("rivals"):
+        lines.append("Other plans, and why they were not taken:")
+        lines += [f"  {rival['rule']}: {rival['why']}." for rival in payload["rivals"]]
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from vgrads.kernel.progress import report_progress
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.placement.pack import pack_minimum
@@ -22,6 +23,7 @@ from vgrads.vgrid.slot import Slot
 Steps = list[Mapping[str, Any]]
 _MOST_STEPS = 1000  # of one phase: limits planning time of large sets
 _TWINS = 2  # further replicas of a whole workflow in free slots
+_PLACING = "placing workflows"
 _TRIED_WEAK = 4  # weakest workflows considered in each cloud step
 
 
@@ -31,6 +33,7 @@ def minimal(draft: Draft) -> Steps:
     for name in draft.snapshot.by_length:
         if len(draft.scheduled) >= draft.snapshot.workflow_set.needed:
             break
+        report_progress(_PLACING, len(draft.scheduled), draft.snapshot.workflow_set.needed)
         placed = place_workflow(draft, name, free_slots(draft))
         steps.append({"workflow": name, "placed": placed, "promise": draft.promise})
         if not placed and len(steps) >= _MOST_STEPS:
@@ -46,6 +49,7 @@ def trade_off(draft: Draft) -> Steps:
     with_more: list[Placement] = []
     while draft.promise < 1.0 and len(steps) < _MOST_STEPS and draft.scheduled:
         before = draft.promise
+        report_progress("adding workflows and replicas", len(steps))
         more, with_more = _try(draft, partial(_workflow_option, draft, with_more))
         replica, with_copy = _replica_weakest(draft, checked)
         if max(more, replica) <= before:
@@ -92,6 +96,7 @@ def more_workflows(draft: Draft) -> Steps:
     """Use the remaining space for the other workflows; no replicas."""
     steps: Steps = []
     for name in draft.snapshot.by_length:
+        report_progress(_PLACING, len(draft.scheduled), len(draft.snapshot.by_length))
         if name not in draft.replicas and place_workflow(draft, name, free_slots(draft)):
             steps.append({"workflow": name, "promise": draft.promise})
     return steps
@@ -124,6 +129,7 @@ def _raise_probability(draft: Draft, steps: Steps) -> Steps:
     if len(draft.scheduled) < workflow_set.needed:
         return steps
     while draft.promise < workflow_set.probability and len(steps) < _MOST_STEPS:
+        report_progress("adding paid slots", len(steps))
         options = _cloud_options(draft)
         affordable = [o for o in options if o[1] <= budget + 1e-9]
         best = max(affordable, key=lambda o: _gain_per_usd(draft, o), default=None)

@@ -28,13 +28,19 @@ MakePipeline = Callable[[Draft], Pipeline]
 
 def _vgrads(draft: Draft) -> Pipeline:
     """Return the four phases, task by task; workflow by workflow if there are very many tasks."""
-    tasks = sum(len(workflow.tasks) for workflow in draft.snapshot.workflow_set.workflows)
+    tasks = draft.snapshot.workflow_set.task_count
     return coarse_pipeline(draft) if tasks > LARGE else PIPELINE
 
 
 def _heft(draft: Draft) -> Steps:
-    """Place every workflow by HEFT, the shortest first, on slots without cost."""
-    placed = [n for n in draft.snapshot.by_length if place_heft(draft, n, free_slots(draft))]
+    """Place every workflow by HEFT, the shortest first, on slots without cost; from their first
+    possible instants on if it does not fit from likely ones."""
+    slots = free_slots(draft)
+    placed = [
+        name
+        for name in draft.snapshot.by_length
+        if any(place_heft(draft, name, slots, share) for share in (0.5, 0.0))
+    ]
     return [{"workflows": len(placed), "promise": draft.promise}]
 
 

@@ -27,7 +27,7 @@ from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 _SCENARIOS = 1024
-_AT_ONCE = Options(effort_s=0.0)  # a run waits for the result
+_BRIEFLY = Options(effort_s=0.5)  # a run waits for the result
 _GAIN = 0.01  # minimum gain in promise that is worth the change
 Offers = Callable[[WorkflowSet], tuple[Slot, ...]]
 
@@ -86,7 +86,7 @@ def grow(
     """
     larger = _with_tasks(snapshot, added)
     left = _remainder_of(plan, larger, progress, offers)
-    fresh = make_plan(left.snapshot, _AT_ONCE) if left is not None else None
+    fresh = make_plan(left.snapshot, _BRIEFLY) if left is not None else None
     if left is None or fresh is None or not fresh.feasible:
         return None, fresh.lacking if fresh is not None else "no time is left"
     text = f"with the added tasks, the promise is {fresh.promise.probability:.3f}"
@@ -111,7 +111,7 @@ def _with_tasks(snapshot: Snapshot, added: Iterable[tuple[str, Task]]) -> Snapsh
 
 
 def replan(
-    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = _AT_ONCE
+    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = _BRIEFLY
 ) -> tuple[Amended | None, str]:
     """Return a better plan for the remainder, or None; and the numbers that decided."""
     left = _remainder_of(plan, snapshot, progress, offers)
@@ -206,7 +206,6 @@ def _remainder_of(
         snapshot,
         workflow_set=remainder,
         slots=tuple(sharpened.of_slot(slot) for slot in (*reserved, *free)),
-        quantile=plan.quantile,
         scenarios=min(_SCENARIOS, snapshot.scenarios),
     )
     return _Remainder(rest, sharpened)
@@ -301,7 +300,9 @@ def _staying(plan: Plan, left: _Remainder, progress: Progress) -> Outlook:
     """Return the promise if the plan continues unchanged."""
     later = {use.slot.id: max(0.0, use.submit_s - progress.now_s) for use in progress.coming}
     coming = (left.posterior.of_slot(_coming(use, progress.now_s)) for use in progress.coming)
-    remainder = replace(left.snapshot, slots=(*left.snapshot.slots, *coming))
+    remainder = replace(
+        left.snapshot, slots=(*left.snapshot.slots, *coming), quantile=plan.quantile
+    )
     by_name = remainder.workflow_by_name
     open_ids = {slot.id for slot in remainder.slots}
     shifted = []
@@ -352,6 +353,7 @@ def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
         placements=(*plan.placements, *added),
         uses=(*plan.uses, *uses),
         spare_workflows=fresh.spare_workflows,
+        quantile=fresh.quantile,
     )
 
 

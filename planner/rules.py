@@ -111,10 +111,12 @@ def superfluous(
     """Mark the live replicas that are superfluous in ``spare_workflows``; return True if there are
     any. ``limits``: workflows done, needed, spare beyond these, and the deadline."""
     whole, needed, target, deadline_s = limits[0], limits[1], int(limits[1] + limits[2]), limits[3]
-    remaining = ready.copy()
+    remaining = np.zeros(len(ready), np.bool_)
     ends_s = np.zeros(s.workflows)
+    if whole < needed:
+        for n in range(len(ready)):
+            remaining[n] = ready[n]
     if whole >= needed:
-        remaining[:] = False
         target = int(needed)
     elif count_in_time(s, remaining, live, done, late_s, deadline_s, ends_s) < target:
         return False

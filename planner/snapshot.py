@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,11 @@ class Snapshot:
             result = np.array([self.length_s(tasks[task_id]) for task_id in workflow.order])
             self._lengths_s[id(workflow.tasks)] = result
         return result
+
+    @cached_property
+    def computed(self) -> dict[str, Any]:
+        """What others have computed from it once, by name."""
+        return {}
 
     @cached_property
     def _lengths_s(self) -> dict[int, NDArray[np.float64]]:

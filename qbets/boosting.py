@@ -60,15 +60,19 @@ def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth
     table = np.full((len(edges), width), np.inf)
     for number, current in enumerate(edges):
         table[number, : len(current)] = current
-    result = _grow(
+    size = 2 * growth.leaves - 1
+    nodes = growth.trees * size
+    feature, threshold = np.full(nodes, -1), np.zeros(nodes)
+    left, right = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
+    value, start = np.zeros((nodes, len(levels))), np.empty(len(levels))
+    _grow(
         _binned(rows, table),
         np.ascontiguousarray(target, dtype=np.float64),
         np.array(levels),
         (growth.trees, growth.leaves, growth.rate, growth.per_leaf),
         table,
+        (feature, threshold, left, right, value, start),
     )
-    feature, threshold, left, right, value, start = result
-    size = 2 * growth.leaves - 1
     return Trees(
         feature=feature,
         threshold=threshold,
@@ -92,7 +96,6 @@ def _edges(column: Floats) -> Floats:
     return np.asarray((values[1:] + values[:-1]) / 2.0, dtype=np.float64)
 
 
-@compiled
 def _binned(rows: Floats, edges: Floats) -> Bins:
     result = np.empty(rows.shape, dtype=np.uint8)
     for column in range(rows.shape[1]):
@@ -102,134 +105,192 @@ def _binned(rows: Floats, edges: Floats) -> Bins:
 
 @compiled
 def _grow(
-    bins: Bins, target: Floats, levels: Floats, growth: tuple[int, int, float, int], edges: Floats
-) -> tuple[Ints, Floats, Ints, Ints, Floats, Floats]:
+    bins: Bins,
+    target: Floats,
+    levels: Floats,
+    growth: tuple[int, int, float, int],
+    edges: Floats,
+    tree: tuple[Ints, Floats, Ints, Ints, Floats, Floats],
+) -> None:
+    """Fill the nodes of all trees and the start of each level. Only loops: to compile expressions
+    of whole arrays takes several times as long as the rest."""
     trees, leaves, rate, per_leaf = growth
+    feature, threshold, left, right, value, start = tree
     count, size = len(target), 2 * leaves - 1
-    feature = np.full(trees * size, -1, dtype=np.int64)
-    threshold = np.zeros(trees * size)
-    left, right = np.zeros(trees * size, dtype=np.int64), np.zeros(trees * size, dtype=np.int64)
-    value = np.zeros((trees * size, len(levels)))
-    start = np.empty(len(levels))
     rest = np.empty((len(levels), count))  # residual of the target at each level
+    slope, some = np.empty(count), np.empty(count)
+    order, spans = np.empty(count, dtype=np.int64), np.empty((size, 2), dtype=np.int64)
+    sums, best = np.empty((size, len(edges), edges.shape[1] + 1, 2)), np.empty((size, 3))
     for level in range(len(levels)):
-        start[level] = _quantile(target.copy(), levels[level])
-        rest[level] = target - start[level]
-    slope = np.empty(count)
-    for tree in range(trees):
-        turn = tree % len(levels)
+        for row in range(count):
+            some[row] = target[row]
+        start[level] = _quantile(some, count, levels[level])
+        for row in range(count):
+            rest[level, row] = target[row] - start[level]
+    for number in range(trees):
+        turn = number % len(levels)
         for row in range(count):
             short = rest[turn, row]  # no gradient where a level equals its target
             slope[row] = 0.0 if short == 0 else levels[turn] - (1.0 if short < 0 else 0.0)
-        base = tree * size
-        order = np.arange(count)
-        nodes, spans = _split_all(
-            bins, slope, order, (leaves, per_leaf, base), (feature, threshold, left, right, edges)
+            order[row] = row
+        base = number * size
+        nodes = _split_all(
+            bins,
+            slope,
+            (order, some),
+            (leaves, per_leaf, base),
+            (feature, threshold, left, right, edges),
+            (sums, spans, best),
         )
         for node in range(nodes):
             if feature[base + node] >= 0:
                 continue
-            inside = order[spans[node, 0] : spans[node, 1]]
+            rows = (order, spans[node, 0], spans[node, 1])
             for level in range(len(levels)):
-                step = rate * _quantile(rest[level][inside], levels[level])
-                value[base + node, level] = step
-                for row in inside:
-                    rest[level, row] -= step
-    return feature, threshold, left, right, value, start
+                value[base + node, level] = _step(rest[level], rows, levels[level], rate, some)
 
 
 @compiled
-def _quantile(values: Floats, level: float) -> float:
-    """Return a quantile between neighbours, as numpy does; values are reordered."""
-    place = level * (len(values) - 1)
-    low = int(place)
-    if low + 1 >= len(values):
-        return float(values.max())
-    parted = np.partition(values, low)
-    above = parted[low + 1 :].min()
-    return float(parted[low] + (place - low) * (above - parted[low]))
+def _step(
+    rest: Floats, rows: tuple[Ints, int, int], level: float, rate: float, some: Floats
+) -> float:
+    """Move the residuals of a leaf's rows towards zero at a level; return the step."""
+    order, low, high = rows
+    for spot in range(low, high):
+        some[spot - low] = rest[order[spot]]
+    step = rate * _quantile(some, high - low, level)
+    for spot in range(low, high):
+        rest[order[spot]] -= step
+    return float(step)
+
+
+@compiled
+def _quantile(values: Floats, count: int, level: float) -> float:
+    """Return a quantile of the first ``count`` values between neighbours, as numpy does; they are
+    reordered (selection: Hoare 1961, doi:10.1145/366622.366647)."""
+    place = level * (count - 1)
+    low, first, last = int(place), 0, count - 1
+    while first < last:
+        pivot, up, down = values[(first + last) >> 1], first, last
+        while up <= down:
+            while values[up] < pivot:
+                up += 1
+            while pivot < values[down]:
+                down -= 1
+            if up <= down:
+                values[up], values[down] = values[down], values[up]
+                up, down = up + 1, down - 1
+        if low <= down:
+            last = down
+        elif low >= up:
+            first = up
+        else:
+            break
+    result = values[low]
+    if low + 1 >= count:
+        return float(result)
+    above = values[low + 1]
+    for n in range(low + 2, count):
+        above = min(above, values[n])
+    return float(result + (place - low) * (above - result))
 
 
 @compiled
 def _split_all(
     bins: Bins,
     slope: Floats,
-    order: Ints,
+    rows: tuple[Ints, Floats],
     limits: tuple[int, int, int],
     tree: tuple[Ints, Floats, Ints, Ints, Floats],
-) -> tuple[int, Ints]:
-    """Grow one tree: always the leaf whose split gains most. Rows of node n: ``order[spans[n,
-    0]:spans[n, 1]]``."""
+    work: tuple[Floats, Ints, Floats],
+) -> int:
+    """Grow one tree: always the leaf whose split gains most; return the number of its nodes. Rows
+    of node n: ``order[spans[n, 0]:spans[n, 1]]``."""
     leaves, per_leaf, base = limits
     feature, threshold, left, right, edges = tree
-    size, columns = 2 * leaves - 1, bins.shape[1]
-    sums = np.zeros((size, columns, edges.shape[1] + 1, 2))
-    spans = np.zeros((size, 2), dtype=np.int64)
-    best = np.zeros((size, 3))  # gain, column, bin
-    spans[0, 1] = len(order)
-    _histogram(bins, slope, order, sums[0])
-    _best_split(sums[0], per_leaf, best[0])
+    (order, some), (sums, spans, best) = rows, work
+    size = 2 * leaves - 1
+    spans[0, 0], spans[0, 1] = 0, len(order)
+    _histogram(bins, slope, order, spans, sums, 0)
+    _best_split(sums, 0, per_leaf, best)
     nodes = 1
     while nodes + 1 < size:
-        node = int(np.argmax(best[:nodes, 0]))
+        node = 0
+        for other in range(1, nodes):
+            if best[other, 0] > best[node, 0]:
+                node = other
         if best[node, 0] <= 1e-12:
             break
         column, cut = int(best[node, 1]), int(best[node, 2])
-        low, high = spans[node]
-        middle = _part(bins, order, low, high, column, cut)
+        low, high = spans[node, 0], spans[node, 1]
+        middle = _part(bins, order, some, (low, high, column, cut))
         feature[base + node], threshold[base + node] = column, edges[column, cut]
         left[base + node], right[base + node] = base + nodes, base + nodes + 1
         spans[nodes, 0], spans[nodes, 1] = low, middle
         spans[nodes + 1, 0], spans[nodes + 1, 1] = middle, high
         few = nodes if middle - low <= high - middle else nodes + 1
         many = 2 * nodes + 1 - few
-        _histogram(bins, slope, order[spans[few, 0] : spans[few, 1]], sums[few])
-        sums[many] = sums[node] - sums[few]
+        _histogram(bins, slope, order, spans, sums, few)
+        for c in range(sums.shape[1]):
+            for b in range(sums.shape[2]):
+                sums[many, c, b, 0] = sums[node, c, b, 0] - sums[few, c, b, 0]
+                sums[many, c, b, 1] = sums[node, c, b, 1] - sums[few, c, b, 1]
         best[node, 0] = 0.0
-        for child in (nodes, nodes + 1):
-            _best_split(sums[child], per_leaf, best[child])
+        _best_split(sums, nodes, per_leaf, best)
+        _best_split(sums, nodes + 1, per_leaf, best)
         nodes += 2
-    return nodes, spans
+    return nodes
 
 
 @compiled
-def _histogram(bins: Bins, slope: Floats, rows: Ints, result: Floats) -> None:
+def _histogram(
+    bins: Bins, slope: Floats, order: Ints, spans: Ints, sums: Floats, node: int
+) -> None:
+    """Sum the slopes of a node's rows, and count them, by column and bin."""
     columns = bins.shape[1]
-    for row in rows:
+    for column in range(columns):
+        for spot in range(sums.shape[2]):
+            sums[node, column, spot, 0], sums[node, column, spot, 1] = 0.0, 0.0
+    for at in range(spans[node, 0], spans[node, 1]):
+        row = order[at]
         s = slope[row]
         for column in range(columns):
             spot = bins[row, column]
-            result[column, spot, 0] += s
-            result[column, spot, 1] += 1.0
+            sums[node, column, spot, 0] += s
+            sums[node, column, spot, 1] += 1.0
 
 
 @compiled
-def _best_split(sums: Floats, per_leaf: int, best: Floats) -> None:
+def _best_split(sums: Floats, node: int, per_leaf: int, best: Floats) -> None:
     """Find the split of a node that gains most of the squared gradient, with its column and bin."""
-    best[0] = 0.0
-    total, count = sums[0, :, 0].sum(), sums[0, :, 1].sum()
+    best[node, 0] = 0.0
+    total, count = 0.0, 0.0
+    for spot in range(sums.shape[2]):
+        total += sums[node, 0, spot, 0]
+        count += sums[node, 0, spot, 1]
     if count < 2 * per_leaf:
         return
     whole = total * total / count
-    for column in range(sums.shape[0]):
+    for column in range(sums.shape[1]):
         slope, below = 0.0, 0.0
-        for cut in range(sums.shape[1] - 1):
-            slope += sums[column, cut, 0]
-            below += sums[column, cut, 1]
+        for cut in range(sums.shape[2] - 1):
+            slope += sums[node, column, cut, 0]
+            below += sums[node, column, cut, 1]
             if below < per_leaf:
                 continue
             if count - below < per_leaf:
                 break
             other = total - slope
             gain = slope * slope / below + other * other / (count - below) - whole
-            if gain > best[0]:
-                best[0], best[1], best[2] = gain, column, cut
+            if gain > best[node, 0]:
+                best[node, 0], best[node, 1], best[node, 2] = gain, column, cut
 
 
 @compiled
-def _part(bins: Bins, order: Ints, low: int, high: int, column: int, cut: int) -> int:
-    """Move rows of a node up to the cut to the front; return where the others begin."""
-    retained = np.empty(high - low, dtype=np.int64)
+def _part(bins: Bins, order: Ints, some: Floats, node: tuple[int, int, int, int]) -> int:
+    """Move rows of a node up to the cut to the front; return where the others begin. ``some``:
+    room for their numbers."""
+    low, high, column, cut = node
     middle, others = low, 0
     for spot in range(low, high):
         row = order[spot]
@@ -237,9 +298,10 @@ def _part(bins: Bins, order: Ints, low: int, high: int, column: int, cut: int) -
             order[middle] = row
             middle += 1
         else:
-            retained[others] = row
+            some[others] = row
             others += 1
-    order[middle:high] = retained[:others]
+    for spot in range(others):
+        order[middle + spot] = int(some[spot])
     return middle
 
 
@@ -250,9 +312,10 @@ def _walk_trees(
     feature, threshold, left, right = shape
     result = np.empty((len(rows), len(start)))
     for row in range(len(rows)):
-        result[row] = start
-        for root in roots:
-            node = root
+        for level in range(len(start)):
+            result[row, level] = start[level]
+        for n in range(len(roots)):
+            node = roots[n]
             while feature[node] >= 0:
                 below = rows[row, feature[node]] <= threshold[node]
                 node = left[node] if below else right[node]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgrads.kernel.arrays import Floats
-from vgrads.kernel.compiled import compiled
 from vgrads.qbets.boosting import Growth, Trees, grow
 from vgrads.qbets.state.queue_features import FEATURES, USUAL
 
@@ -103,17 +102,17 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
     return ConditionalModel(weights=weights, trees=trees, typical=np.median(rows, axis=0))
 
 
-@compiled
 def _non_negative(gram: Floats, target: Floats) -> Floats:
     """Return the non-negative weights nearest to the normal equations, by coordinate descent to
     convergence."""
-    weights = np.zeros(len(target))
+    weights, values = np.zeros(len(target)), [0.0] * len(target)
+    goals, pivots, rows = target.tolist(), gram.diagonal().tolist(), list(gram)
     for _ in range(10_000):
         moved = 0.0
-        for n in range(len(target)):
-            new = max(0.0, weights[n] + (target[n] - gram[n] @ weights) / gram[n, n])
-            moved = max(moved, abs(new - weights[n]))
-            weights[n] = new
-        if moved <= 1e-9 * (1.0 + weights.max()):
+        for n, row in enumerate(rows):
+            new = max(0.0, values[n] + (goals[n] - float(row.dot(weights))) / pivots[n])
+            moved = max(moved, abs(new - values[n]))
+            weights[n] = values[n] = new
+        if moved <= 1e-9 * (1.0 + max(values)):
             break
     return weights

@@ -116,6 +116,11 @@ class StatePredictor:
         anchors = self._anchors[:-1]
         return float(self._log.submit_s[anchors[-1] - 1]) if anchors else -np.inf
 
+    @property
+    def anchors_ahead(self) -> bool:
+        """True if the replay has not passed all anchors up to its last question."""
+        return self._trained < len(self._anchors)
+
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log: :meth:`resumed` reads it again."""
         self._digest = _digest_of(self._events, self._log, self._place)

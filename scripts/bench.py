@@ -28,8 +28,8 @@ run. Dispatcher of bags: [How fast](dispatch.md#how-fast).
 
 
 def section(script: Path) -> str:
-    """Run a benchmark; its heading, command, output, and how long it took."""
-    began = time.perf_counter()
+    """Run a benchmark; its heading, command, output, how long it took, and the load before it."""
+    began, load = time.perf_counter(), os.getloadavg()[0]
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=False
     )
@@ -41,7 +41,8 @@ def section(script: Path) -> str:
     output = done.stdout.strip()
     if "|---" not in output:
         output = f"```\n{output}\n```"
-    return f"\n## {about}\n\n`python {script.relative_to(ROOT)}`, {seconds:.0f} s\n\n{output}\n"
+    how = f"`python {script.relative_to(ROOT)}`, {seconds:.0f} s, load {load:.1f} before"
+    return f"\n## {about}\n\n{how}\n\n{output}\n"
 
 
 def main() -> None:

@@ -28,6 +28,8 @@ settings.load_profile("vgrads")
 # a shell that runs the tests in the background ignores Ctrl-C, and whatever they start would
 # inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# workers of parallel tests have it: outputs would be narrower than those in a pipe
+os.environ.pop("COLUMNS", None)
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"

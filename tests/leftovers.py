@@ -33,6 +33,7 @@ def begin(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         folder = Path(os.environ[_VARIABLE]).parent / config.workerinput["workerid"]
     else:
+        _remove_old(Path(tempfile.gettempdir()))
         session = Path(tempfile.mkdtemp(prefix="vgt-")).resolve()
         session.chmod(0o711)  # databases run as users of their own
         config.stash[_SESSION] = session
@@ -43,6 +44,14 @@ def begin(config: pytest.Config) -> None:
     folder.chmod(0o1777)
     os.environ[_VARIABLE] = str(folder)
     tempfile.tempdir = None  # asked for anew
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove what failed sessions left there more than a day ago: it fills the disk."""
+    for old in folder.glob("vgt-*"):
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > 86400.0:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def end(session: pytest.Session) -> None:

@@ -15,6 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vgrads.executor.encoding import TaskFailed as TaskFailed
+    from vgrads.executor.executor import Executor as Executor
+    from vgrads.executor.joblib_registration import register_joblib as register_joblib
+    from vgrads.executor.options import task as task
     from vgrads.interface.backtests import BacktestResult as BacktestResult
     from vgrads.interface.backtests import backtest as backtest
     from vgrads.interface.bag_runs import BagResult as BagResult
@@ -39,6 +43,10 @@ if TYPE_CHECKING:
     from vgrads.portal.client import Client as Client
 
 _MODULES = {
+    "executor.encoding": ("TaskFailed",),
+    "executor.executor": ("Executor",),
+    "executor.joblib_registration": ("register_joblib",),
+    "executor.options": ("task",),
     "interface.backtests": ("backtest", "BacktestResult"),
     "interface.bag_runs": ("BagResult",),
     "interface.bags": ("Bag",),
@@ -60,6 +68,7 @@ __all__ = [
     "BagResult",
     "BoundResult",
     "Client",
+    "Executor",
     "InfeasibleError",
     "InputError",
     "LoadedSet",
@@ -68,6 +77,7 @@ __all__ = [
     "ProbabilityResult",
     "RunResult",
     "SiteError",
+    "TaskFailed",
     "TrajectoryResult",
     "VgradsError",
     "backtest",
@@ -76,7 +86,9 @@ __all__ = [
     "plan",
     "probability",
     "read_set",
+    "register_joblib",
     "run",
+    "task",
 ]
 
 

@@ -23,6 +23,8 @@ _OVERHEAD_WEIGHT = 4.0
 _RATE_WEIGHT = 20.0
 """Weight of a stated probability, in observations."""
 _POINTS = 9
+LOSS = 1e-3
+"""Probability of a start that a later request may lose."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,11 @@ class Binding:
     up: float
     observed: int = 0
 
+    @property
+    def delays_s(self) -> NDArray[np.float64]:
+        """Times from grant to ready, equally probable."""
+        return self.overhead.ready_at((np.arange(_POINTS) + 0.5) / _POINTS)
+
     def granted_at_once(self) -> StartCurve:
         """Return P(ready by t) if a request is granted or refused at once."""
         return StartCurve(self.overhead.times_s, self.overhead.probabilities * self.acquire)
@@ -50,7 +57,7 @@ class Binding:
         delays = np.unique(self.overhead.ready_at(middles * self.overhead.probabilities[-1]))
         if not delays.any():
             return StartCurve(waits.times_s, waits.probabilities * self.acquire)
-        points = self.overhead.ready_at(middles)
+        points = self.delays_s
         tail = waits.times_s[-1:] + points  # the longest wait ends after each delay
         times = np.union1d(waits.times_s + points[0], tail)
         padded = np.append(0.0, waits.probabilities)
@@ -129,8 +136,23 @@ def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
     starts = np.array(sorted({start_s for start_s in starts_s if start_s < final_s}))
     for begin in range(0, len(starts), _AT_ONCE):  # later starts lose nothing by waiting
         some = starts[begin : begin + _AT_ONCE, None]
-        enough &= (slot.curve.by_all(some - delays) >= slot.curve.by_all(some) - 1e-3).all(axis=0)
+        enough &= (slot.curve.by_all(some - delays) >= slot.curve.by_all(some) - LOSS).all(axis=0)
     return float(delays[np.flatnonzero(enough)[-1]]) if enough.any() else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PricedRequest:
+    """When a slot is requested, and what it costs at most in USD if it is ready at once."""
+
+    submit_s: float
+    usd: float
+
+
+def priced(slot: Slot, times_s: Sequence[tuple[float, float]]) -> PricedRequest:
+    """Return the request of a slot for tasks with these starts and ends: at the latest instant
+    without loss of probability, paid for until the last end."""
+    submit_s = latest_submission(slot, [start_s for start_s, _ in times_s])
+    return PricedRequest(submit_s, slot.cost_usd(max(end_s for _, end_s in times_s) - submit_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

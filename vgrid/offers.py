@@ -34,16 +34,26 @@ class OfferRequest:
     confidence: float = 0.95
 
 
+@dataclass(frozen=True, slots=True)
+class OwnJobs:
+    """Jobs of the user in a queue: ``ahead`` of new ones without being in the queue's oracle, and
+    ``total`` including those, which count towards the queue's limit of jobs."""
+
+    ahead: int = 0
+    total: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
     """Observations of the sites: wait histories of queues, and acquisitions of slots.
 
-    ``basis``: the basis of an oracle other than a history.
+    ``basis``: the basis of an oracle other than a history; ``own``: jobs of the user by queue.
     """
 
     oracles: Oracles = field(default_factory=dict)
     observed: Sequence[Acquisition] = ()
     basis: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    own: Mapping[tuple[str, str], OwnJobs] = field(default_factory=dict)
 
     def binding(self, site: Site, queue: str = "") -> Binding:
         """Return the binding of slots of a site's queue; as the catalogue states it without
@@ -67,7 +77,8 @@ def offer_slots(catalog: Catalog, knowledge: Knowledge, request: OfferRequest) -
 def batch_offers(
     site: Site, queue: Queue, knowledge: Knowledge, request: OfferRequest
 ) -> list[Slot]:
-    """Return equal slots; the n-th has n − 1 of ours waiting before it and is less probable.
+    """Return equal slots; the n-th has n − 1 of ours waiting before it, after those that wait
+    already, and is less probable.
 
     For a queue without history only the operator's statement is known; without that the probability
     is 0.
@@ -80,7 +91,9 @@ def batch_offers(
     walltime_s = min(request.until_s, queue.max_walltime_s)
     curves: dict[int, StartCurve] = {}
     results = []
-    for ahead in range(min(queue.max_procs // procs, queue.max_jobs, request.count)):
+    own = knowledge.own.get((site.name, queue.name), OwnJobs())
+    count = min(queue.max_procs // procs, queue.max_jobs - own.total, request.count)
+    for ahead in range(own.ahead, own.ahead + count):
         group = oracle.group(procs, walltime_s, ahead) if oracle else 0
         if group not in curves:
             shape = (procs, walltime_s, ahead)
@@ -88,7 +101,7 @@ def batch_offers(
             if oracle is not None:
                 waits = _wait_curve(oracle, shape, request.confidence)
             curves[group] = binding.after(waits)
-        name = f"{site.name}-{queue.name}-{ahead + 1}"
+        name = f"{site.name}-{queue.name}-{ahead - own.ahead + 1}"
         slot = _slot((site, site.nodes[0]), name, procs, curves[group], walltime_s, binding.up)
         basis = knowledge.basis.get((site.name, queue.name), "" if oracle else "stated")
         results.append(

@@ -4,7 +4,7 @@ instant."""
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from vgrads.kernel.units import billed_s
 from vgrads.workflows.needs import Needs
 
 Floats = NDArray[np.float64]
+_ANY = 1e-9  # smallest probability that counts
 _SHARES = (0.5, 0.75, 0.9, 0.97, 1.0)
 
 
@@ -54,6 +55,14 @@ class StartCurve:
             self.probabilities, np.asarray(chances, dtype=np.float64), side="left"
         )
         return np.append(self.times_s, np.inf)[position]
+
+    def reaches_s(self, share: float) -> float:
+        """Return the first instant with this share of the highest probability, with any probability
+        for 0; ``inf`` if there is none."""
+        times_s, probabilities = self._steps
+        if not probabilities or probabilities[-1] <= 0:
+            return math.inf
+        return times_s[bisect_left(probabilities, max(share * probabilities[-1], _ANY))]
 
     @property
     def best(self) -> float:

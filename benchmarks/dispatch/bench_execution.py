@@ -71,7 +71,7 @@ def engine_alone(count: int, place: str | None = None) -> float:
     with tempfile.TemporaryDirectory(dir=place) as folder:
         (Path(folder) / "set").mkdir()
         files = TaskFolder(Path(folder) / "run", Path(folder) / "set")
-        return _tasks_per_second(ProcessEngine(WallClock(), files, queue.SimpleQueue()), count)
+        return _tasks_per_second(ProcessEngine(WallClock(), files, queue.Queue()), count)
 
 
 def agents_alone(count: int, place: str | None = None) -> float:

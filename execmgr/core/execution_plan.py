@@ -8,6 +8,7 @@ from functools import cached_property
 
 from vgrads.drivers.api import SlotSpec
 from vgrads.execmgr.engines.base import Pilot
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.stored import stored_as
 from vgrads.planner.plan import Placement, Plan, SlotUse, in_order
 from vgrads.planner.promise.schedule import Schedule, make_schedule
@@ -130,11 +131,6 @@ def _overdue_s(use: SlotUse) -> float:
     ready_s = float(use.slot.curve.ready_at(_LATE * use.slot.curve.best))
     later_s = 0.0 if use.slot.fixed else use.submit_s
     return max(use.start_s, later_s + ready_s) + _GRACE_S
-
-
-def spec_id(slot_id: str, run: str, again: int = 0) -> str:
-    """Return the id of a run's slot at its site; ``again``: how often it was requested again."""
-    return f"{run}.{slot_id}.again{again}" if again else f"{run}.{slot_id}"
 
 
 def amend(

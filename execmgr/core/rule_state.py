@@ -36,7 +36,7 @@ class RuleState:
     ``settled``: those that had one.
     """
 
-    replan_ended = False
+    plan_changed = False
 
     def __init__(self, execution: ExecutionPlan, state: RunState, now_s: float) -> None:
         self.execution, self.now_s, self.state = execution, now_s, state
@@ -53,7 +53,7 @@ class RuleState:
     @property
     def slots_changed(self) -> bool:
         """True if a slot's state changed in this step, or the execution plan did."""
-        return self.replan_ended or self.slots is not self.state.slots
+        return self.plan_changed or self.slots is not self.state.slots
 
     def freeze(self) -> RunState:
         """Return the state after the step."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from immutables import Map
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.times import Times
 from vgrads.kernel.stored import stored_as
-from vgrads.planner.snapshot import ReplicaKey, TaskKey
+
+if TYPE_CHECKING:
+    from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 
 class ReplicaState(StrEnum):

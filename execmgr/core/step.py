@@ -201,11 +201,12 @@ class Transition(RuleState):
         self.state = self.state._replace(mailbox_read=event.upto)
 
     def replanned(self, event: Replanned) -> None:
-        """Take over the order of the new execution plan; running and terminal replicas remain."""
+        """Take over the order of the new execution plan; running and terminal replicas remain, and
+        waiting ones that it still has."""
         # added tasks are planned without a request
         allowed = self.state.replans + self.state.replanning
         self.state = self.state._replace(replanning=False, replans=allowed)
-        self.replan_ended = True
+        self.plan_changed = True
         if event.version == self.state.version:
             self.note(f"the planner ran: {event.reason}")
             return
@@ -282,9 +283,9 @@ class Transition(RuleState):
 
 
 def _take_over_order(to: Transition) -> None:
-    """Skip the waiting replicas of the old order, and add those of the new one."""
+    """Skip the waiting replicas that are not in the new order, and add those that are new."""
     for key, record in to.replicas.items():
-        if record.state == ReplicaState.WAITING:
+        if record.state == ReplicaState.WAITING and key not in to.execution.position:
             failed = record._replace(
                 state=ReplicaState.SKIPPED, end_s=to.now_s, reason="planned again"
             )
@@ -294,8 +295,9 @@ def _take_over_order(to: Transition) -> None:
         fresh = [key for key in order if key not in to.replicas]
         to.slots = to.slots.set(slot, to.slots.get(slot, SlotRecord()))
         before = to.progress.get(slot, SlotProgress())
-        to.progress = to.progress.set(slot, before._replace(next=len(order) - len(fresh)))
         for key in fresh:
             to.replicas = to.replicas.set(key, ReplicaRecord())
             if key[:2] in to.lost:
                 to.lost = to.lost.delete(key[:2])
+        waiting = (n for n, k in enumerate(order) if to.replicas[k].state == ReplicaState.WAITING)
+        to.progress = to.progress.set(slot, before._replace(next=next(waiting, len(order))))

@@ -54,6 +54,18 @@ class AgentServer:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(do)
 
+    def dismiss(self, slot: str) -> bool:
+        """Tell the agents of a slot to end by themselves; False where none accepts tasks."""
+        available = self.agents.available(slot)
+
+        def stop(_: SlotAgents) -> None:
+            for agent in available:
+                agent.leaving = agent.stopping = True
+
+        if available:
+            self.call(stop)
+        return bool(available)
+
     def close(self) -> None:
         """Close the port; agents go on with their tasks."""
 

@@ -99,7 +99,11 @@ class AgentEngine(FolderEngine):
 
     def reports(self, slot: str) -> bool:
         """True if an agent of a slot accepts tasks."""
-        return self._server is not None and self._server.agents.reports(slot)
+        return self._server is not None and bool(self._server.agents.available(slot))
+
+    def dismiss(self, slot: str) -> bool:
+        """Tell the agents of a slot to end by themselves; False where none accepts tasks."""
+        return self._server is not None and self._server.dismiss(slot)
 
     def _open(self) -> AgentServer:
         """Return the server, started now if it does not run."""
@@ -175,9 +179,8 @@ class AgentEngine(FolderEngine):
 
     def forget(self, key: ReplicaKey) -> None:
         """Note that the end of a replica was polled."""
-        number = self._ended.pop(key, None)
-        if number is not None:
-            self._polled.append(number)
+        if key in self._ended:
+            self._polled.append(self._ended.pop(key))
 
     def stored(self) -> None:
         polled, self._polled = self._polled, []
@@ -189,9 +192,7 @@ class AgentEngine(FolderEngine):
             self.cancel(sent.order.key)
         if self._server is not None and not self._detached:
             self.stored()
-            agents = self._server.agents
-            _await_end(lambda: any(a.assigned for a in agents.connected()), _LEAVE_S)
-            _await_end(lambda: any(a.awaits_answer for a in agents.connected()), _ANSWER_S)
+            _await_agents(self._server.agents)
         self.detach()
         self._finish()
 
@@ -254,6 +255,12 @@ class AgentEngine(FolderEngine):
 
     def input(self, digest: str) -> Path | None:
         return self._orders.input(digest)
+
+
+def _await_agents(agents: SlotAgents) -> None:
+    """Wait until agents have ended what is cancelled, and have their answers, for some seconds."""
+    _await_end(lambda: any(a.assigned for a in agents.connected()), _LEAVE_S)
+    _await_end(lambda: any(a.awaits_answer for a in agents.connected()), _ANSWER_S)
 
 
 def _await_end(still: Callable[[], bool], patience_s: float) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from vgrads.execmgr.core.states import ReplicaEnded
-from vgrads.planner.snapshot import ReplicaKey
-from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.task_environment import PLAIN, TaskEnvironment
+
+if TYPE_CHECKING:
+    from vgrads.execmgr.core.states import ReplicaEnded
+    from vgrads.planner.snapshot import ReplicaKey
+    from vgrads.workflows.remote import RemoteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +58,15 @@ class SitePolling:
     slots.
 
     ``reports``: whether the pilot of a slot accepts tasks; ``patience_s``: how long the pilot may
-    take to start after its site reports the slot as ready.
+    take to start after its site reports the slot as ready. ``dismiss``: tells the pilot of a slot
+    to end by itself, so that its job exits with 0; False where it cannot be told.
     """
 
     poll_s: float = 0.0
     pilot: Callable[[], Pilot] | None = None
     reports: Callable[[str], bool] | None = None
     patience_s: float = 180.0
+    dismiss: Callable[[str], bool] | None = None
 
     def new_pilot(self) -> Pilot | None:
         """Return the pilot of a slot that is requested now; None for a site without pilots."""

@@ -9,15 +9,16 @@ from contextlib import suppress
 from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.planner.snapshot import ReplicaKey
 
-Completions = queue.SimpleQueue[ReplicaEnded | None]
-"""Ends of replicas; None only ends a wait."""
+Completions = queue.Queue[ReplicaEnded | None]
+"""Ends of replicas; None only ends a wait. Not a ``SimpleQueue``: its ``get`` never returns if its
+timeout passes before it has begun to wait (CPython 3.11)."""
 
 
 class CompletionQueue(ABC):
     """Common part of engines; engines that share ``news`` are waited for together."""
 
     def __init__(self, news: Completions | None = None) -> None:
-        self.news: Completions = news or queue.SimpleQueue()
+        self.news: Completions = news or queue.Queue()
         self._postponed: list[ReplicaEnded] = []
 
     @abstractmethod

@@ -36,6 +36,7 @@ class SlotAgent:
     contact_s: float = 0.0
     here: bool = True
     leaving: bool = False
+    stopping: bool = False  # its next answer tells it to end
     seq: int = 0
     news_seq: int = 0
     answered_seq: int = 0
@@ -120,7 +121,7 @@ class SlotAgent:
     def needs_answer(self) -> bool:
         """Return True where there is something to send."""
         acknowledges = self.answered_seq < min(self.confirmed_seq(), self.news_seq)
-        return bool(acknowledges or self.to_send or self.to_cancel)
+        return bool(acknowledges or self.to_send or self.to_cancel or self.stopping)
 
     def answer(self) -> dict[str, Any]:
         """Return the next answer to the agent."""
@@ -134,6 +135,8 @@ class SlotAgent:
             self.to_send = []
         if self.to_cancel:
             payload["cancel"], self.to_cancel = self.to_cancel, []
+        if self.stopping:
+            payload["stop"], self.stopping = True, False
         return payload
 
 

@@ -143,12 +143,10 @@ class SlotAgents:
             for _, ends in agent.unconfirmed:
                 ends.difference_update(done)
 
-    def reports(self, slot: str) -> bool:
-        """Return True if an agent of a slot accepts orders, under the slot's present name."""
-        return any(
-            agent.is_available and self.names.is_present(agent.slot_name)
-            for agent in self._of_slot.get(slot, ())
-        )
+    def available(self, slot: str) -> list[SlotAgent]:
+        """Return the agents of a slot that accept orders, under the slot's present name."""
+        agents = self._of_slot.get(slot, ())
+        return [a for a in agents if a.is_available and self.names.is_present(a.slot_name)]
 
     def connected(self) -> list[SlotAgent]:
         """Return the agents with a connection."""

@@ -77,6 +77,12 @@ def command_text(order: TaskOrder, folders: TaskFolders) -> str:
     return "\n".join((*before, command))
 
 
+def preparation(environment: TaskEnvironment) -> str:
+    """Return the lines of a shell that set an environment up and activate it."""
+    lines = [*_setup(environment.setup), *_activation(environment)]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _setup(entries: Sequence[str]) -> list[str]:
     results = []
     if any("module" in entry.split() for entry in entries):

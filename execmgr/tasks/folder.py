@@ -74,7 +74,7 @@ class TaskFolder:
     process and get its environment, except secrets; otherwise only harmless variables.
     ``requested``: variables that the set requests; ``values``: those that were submitted with the
     run; ``allowed``: by site, variables that it passes to all; ``private``: by site, whether URLs
-    of private addresses may be used (default: yes).
+    of private addresses may be used (default: yes); ``patience_s``: for a server of files.
     """
 
     run_folder: Path
@@ -85,6 +85,7 @@ class TaskFolder:
     values: Mapping[str, str] = field(default_factory=dict)
     allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     private: Mapping[str, bool] = field(default_factory=dict)
+    patience_s: float = 120.0
     _of_workflow: dict[str, Path] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
@@ -207,14 +208,14 @@ class TaskFolder:
         if not order.fetches and not order.sends:
             return False
         written = {*order.outputs, *(file.name for file in order.sends)}
-        fetch = [asdict(file) | {"writes": file.name in written} for file in order.fetches]
         workdir = [order.environment.workdir] if order.environment.workdir else []
         work = {
-            "fetch": fetch,
+            "fetch": [asdict(f) | {"writes": f.name in written} for f in order.fetches],
             "send": [asdict(file) for file in order.sends],
             "folders": [there, *workdir],
             "kept": fetched,
             "private": self.private.get(order.site, True),
+            "patience_s": self.patience_s,
         }
         (scratch / LIST).write_text(json.dumps(work))
         return True

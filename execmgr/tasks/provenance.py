@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import shutil
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from vgrads.planner.snapshot import TaskKey
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.task_environment import TaskEnvironment
+
+if TYPE_CHECKING:
+    from vgrads.planner.snapshot import TaskKey
 
 RECORDS = ".provenance"
 """In a run's folder: records of its tasks, one per line."""
@@ -37,6 +42,7 @@ _MODULES = (".py", ".pm", ".so")  # programs name these without the extension
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # where the shell matches no patterns
 _INTO = re.compile(r">{1,2}[|&]?\s*[^\s;|&<>()]+")  # targets of output redirection
 _WORD = re.compile(r"[^\s'\"`;|&<>()${}=,:]+")
+_ABSOLUTE = re.compile(r"(?<![^\s'\"`;|&<>()${}=,:])/[^\s'\"`;|&<>()${}=,:]+")
 
 
 FileState = tuple[Path, int, int]
@@ -142,6 +148,24 @@ def reads_of(
         | sibling_files.matched(_words(_QUOTED.sub("", text)))
     )
     return paths | sibling_files.reached_from(named, task.outputs)
+
+
+def absolute_names(text: str) -> set[str]:
+    """Return the absolute names in a command, without targets of output redirection."""
+    return set(_ABSOLUTE.findall(_INTO.sub(" ", text)))
+
+
+def absolute_files(text: str) -> set[str]:
+    """Return the absolute names in a command that are files."""
+    return {name for name in absolute_names(text) if _is_file(Path(name))}
+
+
+def writes_elsewhere(text: str) -> bool:
+    """Return whether a command redirects output to a file with an absolute name."""
+    targets = (match.group().lstrip(">|& \t\"'") for match in _INTO.finditer(text))
+    return any(
+        name.startswith(("/", "~", "$")) and not name.startswith("/dev/") for name in targets
+    )
 
 
 def _text_of(command: str, environment: TaskEnvironment) -> str:
@@ -263,6 +287,15 @@ def _digest(path: Path) -> str:
     return whole.hexdigest()
 
 
+def is_same(was: FileFingerprint, now: Path | FileFingerprint) -> bool:
+    """Return whether a file has the same content as it had; it is read only where its size or time
+    of change differ. OSError if it is missing."""
+    if isinstance(now, FileFingerprint):
+        return was.same(now)
+    unread = not now.is_dir() and look(now) == replace(was, digest="")
+    return unread or was.same(trace(now))
+
+
 def states_of(paths: Mapping[str, Path]) -> dict[str, FileState]:
     """Return the current state of files that count for a task; OSError if one is missing."""
     return {name: (path, *_size_and_mtime(path)) for name, path in paths.items()}
@@ -324,3 +357,11 @@ def records_in(folder: Path) -> dict[TaskKey, CompletedTask]:
             continue
         completed[created.key] = created
     return completed
+
+
+def link_file(source: Path | str, target: Path | str) -> None:
+    """Create a hard link, or a copy if that is not possible."""
+    with suppress(OSError):
+        os.link(source, target, follow_symlinks=False)
+        return
+    shutil.copy2(source, target, follow_symlinks=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from vgrads.kernel.profile import Profile
 from vgrads.planner.plan import Placement
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.binding import latest_submission
+from vgrads.vgrid.binding import priced
 
 
 class Bookings:
@@ -50,8 +50,7 @@ class Bookings:
         slot, placed = self._slots[slot_id], self._placed[slot_id]
         if not slot.paid or not placed:
             return 0.0
-        submit_s = latest_submission(slot, [p.start_s for p in placed])
-        return slot.cost_usd(max(p.end_s for p in placed) - submit_s)
+        return priced(slot, [(p.start_s, p.end_s) for p in placed]).usd
 
     @property
     def cost_usd(self) -> float:

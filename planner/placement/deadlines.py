@@ -31,6 +31,13 @@ def latest_finishes(workflow: Workflow, snapshot: Snapshot) -> Mapping[str, floa
     return latest
 
 
+def deadline_order(workflow: Workflow, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the task ids by latest finish, parents first."""
+    latest = latest_finishes(workflow, snapshot)
+    rank = workflow.shape.rank
+    return tuple(sorted(workflow.order, key=lambda task_id: (latest[task_id], rank[task_id])))
+
+
 def typical_speed(snapshot: Snapshot) -> float:
     """Return the speed assumed for tasks without a slot: the median offered speed."""
     speeds = sorted(slot.speed for slot in snapshot.slots) or [1.0]

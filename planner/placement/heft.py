@@ -1,7 +1,7 @@
 """HEFT (Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206), the baseline.
 
 Each task, by upward rank, goes to the slot in which it ends first, gaps used. HEFT ignores
-probabilities: slots count from the instant at which they are ready with probability one half.
+probabilities: slots count from the instant at which half of their highest probability is reached.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def place_all(
     return True
 
 
-def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
+def place_heft(draft: Draft, name: str, slots: Sequence[Slot], share: float = 0.5) -> bool:
     """Place a workflow by HEFT; return False, with nothing placed, if a task ends after the
-    deadline."""
+    deadline. Slots count from the instant with this share of their highest probability."""
     if not slots:
         return False
     workflow, snapshot = draft.snapshot.workflow_by_name[name], draft.snapshot
@@ -94,7 +94,7 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
     ranks = upward_ranks.after(work)(shape, slowness, *_mean_link(snapshot, slots))
     lengths_s = _lengths_s(workflow, snapshot, slots)
     chosen, starts_s = np.zeros(count, np.int64), np.zeros(count)
-    machines = _machines(draft, slots, count)
+    machines = _machines(draft, slots, (count, share))
     if not place_all.after(work)(shape, machines, ranks, lengths_s, chosen, starts_s):
         return False
     ends_s = starts_s + lengths_s[np.arange(count), chosen]
@@ -124,8 +124,10 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
     return True
 
 
-def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> SlotArrays:
-    """Return these slots as arrays with space for ``more`` tasks."""
+def _machines(draft: Draft, slots: Sequence[Slot], how: tuple[int, float]) -> SlotArrays:
+    """Return these slots as arrays with space for more tasks, from a share of their probability
+    on."""
+    more, share = how
     number: dict[str, int] = {}
     site = np.array([number.setdefault(slot.site, len(number)) for slot in slots])
     calendars = [draft.slots.calendar(slot.id).steps(more) for slot in slots]
@@ -136,9 +138,7 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> SlotArrays:
     deadline_s = draft.snapshot.workflow_set.deadline_s
     return SlotArrays(
         procs=np.array([slot.procs for slot in slots]),
-        begin_s=np.array(
-            [slot.curve.ready_at(0.5 * slot.curve.probabilities[-1]) for slot in slots], np.float64
-        ),
+        begin_s=np.array([slot.curve.reaches_s(share) for slot in slots], np.float64),
         end_s=np.array([min(slot.end_s, deadline_s) for slot in slots], np.float64),
         site=site,
         moves=draft.snapshot.moves_between(list(number)),

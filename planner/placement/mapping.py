@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from vgrads.planner.placement.deadlines import latest_finishes
+from vgrads.planner.placement.deadlines import deadline_order, latest_finishes
 from vgrads.planner.placement.draft import Draft, Reasons
 from vgrads.planner.plan import Placement
 from vgrads.planner.snapshot import TaskKey
@@ -122,8 +122,7 @@ def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     first."""
     workflow = draft.snapshot.workflow_by_name[name]
     latest = latest_finishes(workflow, draft.snapshot)
-    position = {task_id: index for index, task_id in enumerate(workflow.order)}
-    order = sorted(workflow.order, key=lambda t: (latest[t], position[t]))
+    order = deadline_order(workflow, draft.snapshot)
     for choose, rule in ((most_probable, "most probable"), (earliest, "earliest end")):
         mark = draft.mark()
         for task_id in order:

@@ -15,7 +15,7 @@ import numpy as np
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
 from vgrads.kernel.profile import Steps, fit, use
-from vgrads.planner.placement.deadlines import latest_finishes
+from vgrads.planner.placement.deadlines import deadline_order
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Placement
 from vgrads.vgrid.slot import Slot
@@ -55,8 +55,9 @@ class SingleSlotPlacements:
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self._orders: dict[int, list[str]] = {}
+        self._orders: dict[int, tuple[str, ...]] = {}
         self._loads = {slot.id: 0.0 for slot in draft.snapshot.slots}
+        self._ranks: dict[str, tuple[float, float, str]] = {}  # while loads are unchanged
 
     def place(self, name: str, slots: Iterable[Slot]) -> bool:
         """Place a workflow, or one more replica of all of it, in the best slot that can hold it."""
@@ -70,6 +71,7 @@ class SingleSlotPlacements:
                     self.draft.note(placement, "whole workflow in one slot", {})
                 work = sum((p.end_s - p.start_s) * p.procs for p in placements)
                 self._loads[slot.id] += work / slot.procs
+                self._ranks.pop(slot.id, None)
                 return True
         return False
 
@@ -78,10 +80,14 @@ class SingleSlotPlacements:
         emptiest first."""
 
         def rank(slot: Slot) -> tuple[float, float, str]:
+            if slot.id in self._ranks:
+                return self._ranks[slot.id]
             load_s = self._loads[slot.id]
             ready_s = slot.curve.milestones[-1][0] if slot.curve.milestones else float("inf")
             sure = slot.curve.by(max(load_s, ready_s)) * slot.up
-            return -round(sure / _EQUAL), max(load_s, ready_s), slot.id
+            result = (-round(sure / _EQUAL), max(load_s, ready_s), slot.id)
+            self._ranks[slot.id] = result
+            return result
 
         return sorted(slots, key=rank)
 
@@ -101,7 +107,7 @@ class SingleSlotPlacements:
         starts_s = np.empty(count)
         for begin_s, _ in reversed(slot.curve.milestones):
             steps = self.draft.slots.calendar(slot.id).steps(count)
-            if pack.after(5 * count)(
+            if pack.after(count * (5 + int(steps.head[0])))(
                 shape.arrays, turns, lengths_s, (steps, slot.procs, begin_s, latest_end_s), starts_s
             ):
                 ends_s = starts_s + lengths_s
@@ -110,15 +116,7 @@ class SingleSlotPlacements:
             return []
         replica = len(next(iter(self.draft.replicas.get(name, {"": ()}).values())))
         return [
-            Placement(
-                workflow=name,
-                task=task_id,
-                replica=replica,
-                slot=slot.id,
-                start_s=start_s,
-                end_s=end_s,
-                procs=procs,
-            )
+            Placement(name, task_id, replica, slot.id, start_s, end_s, procs)
             for task_id, start_s, end_s, procs in zip(
                 order,
                 starts_s[turns].tolist(),
@@ -128,14 +126,12 @@ class SingleSlotPlacements:
             )
         ]
 
-    def _order(self, name: str) -> list[str]:
+    def _order(self, name: str) -> tuple[str, ...]:
         """Return the task ids by deadline, parents first; equal workflows share their tasks and
         this order."""
         workflow = self.draft.snapshot.workflow_by_name[name]
         texts = self._orders.get(id(workflow.tasks))
         if texts is None:
-            latest = latest_finishes(workflow, self.draft.snapshot)
-            position = {task_id: index for index, task_id in enumerate(workflow.order)}
-            texts = sorted(workflow.order, key=lambda t: (latest[t], position[t]))
+            texts = deadline_order(workflow, self.draft.snapshot)
             self._orders[id(workflow.tasks)] = texts
         return texts

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgrads.planner.placement.draft import Draft
-from vgrads.vgrid.binding import latest_submission
+from vgrads.vgrid.binding import LOSS, priced
 from vgrads.vgrid.slot import Slot
 from vgrads.vgrid.varq import STEP_S
 
-# part of its best probability that a slot may lack when it is used (as in vgrads.vgrid.binding)
-_SHORT = 1e-3
 _HOLDS = 6  # further durations tried after the first few billing units
 
 
@@ -89,7 +87,7 @@ class PaidSlots:
 def lead_s(slot: Slot, share: float = 1.0) -> float:
     """Return the time after its request at which a slot is ready with this share of its best
     probability; in whole seconds."""
-    return float(math.ceil(slot.curve.ready_at(max(0.0, share * slot.curve.best - _SHORT))))
+    return float(math.ceil(slot.curve.ready_at(max(0.0, share * slot.curve.best - LOSS))))
 
 
 def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[PaidSlots]:
@@ -132,7 +130,7 @@ def open_windows(draft: Draft, slots: Iterable[Slot]) -> list[Window]:
     for slot in slots:
         placed = draft.slots.placed(slot.id)
         if slot.paid and placed:
-            requested_s = latest_submission(slot, [p.start_s for p in placed])
+            requested_s = priced(slot, [(p.start_s, p.end_s) for p in placed]).submit_s
             units = math.ceil((max(p.end_s for p in placed) - requested_s) / slot.billing_s - 1e-9)
             end_s = min(slot.end_s, deadline_s, requested_s + units * slot.billing_s)
             begin_s = lead_s(slot) + (0.0 if slot.fixed else requested_s)

@@ -16,43 +16,78 @@ from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import repetitions
 
 Floats = NDArray[np.float64]
-_SHARED = ("kind", "workflow", "site")
+_SHARED = ("kind", "workflow")
+_MOST_STORED = 2_000_000  # factors of one part of the scenarios
+
+
+@dataclass(frozen=True, eq=False)
+class TaskErrors:
+    """Errors of the run times of a set's tasks that do not depend on where they run: standard
+    deviations (own, kind, workflow) and groups of each task. What was drawn is stored: candidate
+    plans of one set are simulated with the same errors."""
+
+    deviations: Floats
+    groups: tuple[NDArray[np.int64], ...]
+    drawn: dict[tuple[int, int, int], Floats]
+
+    def factors(self, seed: int, begin: int, count: int) -> Floats:
+        """Return the factors on the medians, scenarios × tasks."""
+        key = seed, begin, count
+        factors = self.drawn.get(key)
+        if factors is None:
+            tasks = self.deviations.shape[1]
+            own = stream(seed, "run time", str(begin)).standard_normal((count, tasks))
+            errors = self.deviations[0] * own
+            for name, deviations, group in zip(
+                _SHARED, self.deviations[1:], self.groups, strict=True
+            ):
+                if deviations.any():
+                    draws = stream(seed, f"run time: {name}", str(begin))
+                    shared = draws.standard_normal((count, group.max() + 1))
+                    errors += deviations * shared[:, group]
+            factors = np.exp(errors)
+            if factors.size <= _MOST_STORED:
+                self.drawn[key] = factors
+        return factors
 
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """Distributions of run times, one row per replica of a schedule: ``median_s`` at its site,
-    standard deviations (own, kind, workflow, site), and the groups whose errors it shares. Replicas
-    of one task have equal run times except for their site. ``memory``: standard deviations of its
-    peak (own, kind) and the limit above which it is started again, 0 where it is not."""
+    """Distributions of run times, one row per replica of a schedule: ``median_s`` at its site, the
+    errors of its task, ``site_deviation`` of the error that it shares with others at its site.
+    Replicas of one task have equal run times except for their site. ``memory``: standard deviations
+    of its peak (own, kind) and the limit above which it is started again, 0 where it is not."""
 
     median_s: Floats
     task: NDArray[np.int64]
-    tasks: int
-    deviations: Floats
+    errors: TaskErrors
+    site_deviation: Floats
+    site: NDArray[np.int64]
     memory: Floats
-    groups: tuple[NDArray[np.int64], ...]
 
     @property
     def drawn(self) -> bool:
         """True if any run time is uncertain."""
-        return bool(self.deviations.any() or self.memory.any())
+        errors = self.errors.deviations.any() or self.site_deviation.any()
+        return bool(errors or self.memory.any())
 
     def draw(self, seed: int, begin: int, count: int) -> Floats:
         """Sample run times in seconds, scenarios × replicas; ``begin``: the number of the first
         scenario. Always in C order: the simulation is compiled anew for another one."""
         if not self.drawn:
             return self.median_s[None]
-        own = stream(seed, "run time", str(begin)).standard_normal((count, self.tasks))
-        errors = self.deviations[0] * own[:, self.task]
-        for name, deviations, group in zip(_SHARED, self.deviations[1:], self.groups, strict=True):
-            if deviations.any():
-                draws = stream(seed, f"run time: {name}", str(begin))
-                errors += deviations * draws.standard_normal((count, group.max() + 1))[:, group]
-        drawn_s = self.median_s * np.exp(errors)
+        drawn_s = self.median_s * self.errors.factors(seed, begin, count)[:, self.task]
+        if self.site_deviation.any():
+            draws = stream(seed, "run time: site", str(begin))
+            shared = draws.standard_normal((count, self.site.max() + 1))[:, self.site]
+            drawn_s *= np.exp(self.site_deviation * shared)
         if self.memory.any():
             self._repeat(drawn_s, seed, begin)
         return np.ascontiguousarray(drawn_s)
+
+    @property
+    def _tasks(self) -> int:
+        return int(self.errors.deviations.shape[1])
 
     def _repeat(self, drawn_s: Floats, seed: int, begin: int) -> None:
         """Add the tries of tasks that exceed their memory. Each counts as long as the whole task:
@@ -60,11 +95,11 @@ class Lengths:
         own, kind, limit = self.memory.astype(np.float32)  # twice as fast, and exact enough
         count = len(drawn_s)
         draws = stream(seed, "peak memory", str(begin))
-        over = draws.standard_normal((count, self.tasks), np.float32)[:, self.task]
+        over = draws.standard_normal((count, self._tasks), np.float32)[:, self.task]
         over *= own
         if kind.any():
             shared = stream(seed, "peak memory: kind", str(begin))
-            kinds = self.groups[0]
+            kinds = self.errors.groups[0][self.task]
             over += kind * shared.standard_normal((count, kinds.max() + 1), np.float32)[:, kinds]
         over -= np.where(limit > 0, limit, np.float32(np.inf))
         exceeded = np.nonzero(over > 0)  # few
@@ -73,29 +108,42 @@ class Lengths:
 
 def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
     """Return the distributions for the replicas of a schedule; ``slots``: ids of its slots."""
-    workflow_set, replicas = snapshot.workflow_set, schedule.replicas
-    kinds: dict[str, int] = {}
-    by_kind: dict[int, tuple[Floats, NDArray[np.int64]]] = {}
-    parts = []
-    for workflow in workflow_set.workflows:  # equal ones share their tasks
-        if id(workflow.tasks) not in by_kind:
-            by_kind[id(workflow.tasks)] = _of_tasks(workflow_set, workflow, kinds)
-        parts.append(by_kind[id(workflow.tasks)])
-    numbers = np.concatenate([part[0] for part in parts], axis=1)[:, replicas.task]
+    numbers, errors = _of_set(snapshot)
+    replicas = schedule.replicas
     places: dict[str, int] = {}
     results = [snapshot.slot_by_id[slot] for slot in slots]
     site = np.array([places.setdefault(slot.site, len(places)) for slot in results], np.int64)
     speed = np.array([slot.speed for slot in results])
-    kind = np.concatenate([part[1] for part in parts])[replicas.task]
-    numbers[4] *= np.array([slot.doubt for slot in results])[replicas.slot]
+    doubt = np.array([slot.doubt for slot in results])
     return Lengths(
-        median_s=numbers[0] / speed[replicas.slot],
+        median_s=numbers[0][replicas.task] / speed[replicas.slot],
         task=np.array(replicas.task),
-        tasks=len(schedule.tasks) - 1,
-        deviations=numbers[1:5],
-        memory=numbers[5:],
-        groups=(kind, np.array(schedule.tasks.workflow[replicas.task]), site[replicas.slot]),
+        errors=errors,
+        site_deviation=numbers[4][replicas.task] * doubt[replicas.slot],
+        site=site[replicas.slot],
+        memory=numbers[5:][:, replicas.task],
     )
+
+
+def _of_set(snapshot: Snapshot) -> tuple[Floats, TaskErrors]:
+    """Return the numbers of all tasks of a set (:func:`_of_tasks`) and their errors; computed once
+    for a snapshot."""
+    stored = snapshot.computed.get("lengths")
+    if stored is None:
+        workflow_set = snapshot.workflow_set
+        kinds: dict[str, int] = {}
+        by_kind: dict[int, tuple[Floats, NDArray[np.int64]]] = {}
+        parts, owner = [], []
+        for n, workflow in enumerate(workflow_set.workflows):  # equal ones share their tasks
+            if id(workflow.tasks) not in by_kind:
+                by_kind[id(workflow.tasks)] = _of_tasks(workflow_set, workflow, kinds)
+            parts.append(by_kind[id(workflow.tasks)])
+            owner.append(np.full(len(workflow.order), n, np.int64))
+        numbers = np.concatenate([part[0] for part in parts], axis=1)
+        kind = np.concatenate([part[1] for part in parts])
+        errors = TaskErrors(numbers[1:4], (kind, np.concatenate(owner)), {})
+        stored = snapshot.computed["lengths"] = numbers, errors
+    return stored
 
 
 def _of_tasks(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vgrads.kernel.arrays import Floats, Ints, Records
-from vgrads.planner.plan import Placement, in_order
+from vgrads.planner.plan import Placement, order_keys
 from vgrads.planner.snapshot import Snapshot
 
 _REPLICA = np.dtype(
@@ -64,8 +64,9 @@ class Schedule(NamedTuple):
 
     ``…_at``: first row of each task's replicas in ``of_task``, of its parents, of its children; for
     slots, of their replicas. ``mib``: MiB that a task reads from each parent. ``links``: latency
-    and seconds per MiB, sites × sites. ``dearest``: slots by price, then width. Fields from
-    ``state``, ``done_s`` and ``ready_s`` on are for the simulation.
+    and seconds per MiB, sites × sites. ``dearest``: slots by price, then width. For the
+    simulation: fields from ``state``, ``done_s`` and ``ready_s`` on, and ``touched``, the number of
+    slots that may have changed, then these.
     """
 
     replicas: Records
@@ -77,12 +78,16 @@ class Schedule(NamedTuple):
     children: Ints
     links: Floats
     dearest: Ints
+    touched: Ints
     workflows: int
 
     def copied(self) -> Schedule:
         """Return the same with separate records."""
         return self._replace(
-            replicas=self.replicas.copy(), tasks=self.tasks.copy(), slots=self.slots.copy()
+            replicas=self.replicas.copy(),
+            tasks=self.tasks.copy(),
+            slots=self.slots.copy(),
+            touched=self.touched.copy(),
         )
 
     def as_objects(self) -> Schedule:
@@ -90,7 +95,7 @@ class Schedule(NamedTuple):
         times as long to read a field."""
         lists: dict[str, Any] = {
             name: getattr(self, name).tolist()
-            for name in ("of_task", "parents", "mib", "children", "dearest")
+            for name in ("of_task", "parents", "mib", "children", "dearest", "touched")
         }
         objects: dict[str, Any] = {
             name: _objects(getattr(self, name)) for name in ("replicas", "tasks", "slots")
@@ -111,8 +116,9 @@ def make_schedule(
     when it is requested."""
     slots = [snapshot.slot_by_id[slot] for slot in submits_s]
     number = {slot.id: n for n, slot in enumerate(slots)}
-    ordered = in_order(placements, snapshot)
-    ordered.sort(key=lambda p: number[p.slot])
+    in_slot = np.array([number[p.slot] for p in placements], np.int64)
+    turns = np.lexsort((*order_keys(placements, snapshot), in_slot))
+    ordered = [placements[n] for n in turns.tolist()]
     names = [workflow.name for workflow in snapshot.workflow_set.workflows]
     tasks, dag = _tasks(snapshot, names)
     replicas = np.zeros(len(ordered), _REPLICA)
@@ -150,6 +156,7 @@ def make_schedule(
         children=dag["target"][by_source],
         links=snapshot.moves_between(list(places)),
         dearest=np.array(sorted(range(len(slots)), key=costs.__getitem__), np.int64),
+        touched=np.zeros(len(slots) + 1, np.int64),
         workflows=len(names),
     )
     return schedule, ordered

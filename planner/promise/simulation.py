@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from vgrads.kernel.arrays import Floats, Ints
-from vgrads.kernel.compiled import compiled
+from vgrads.kernel.compiled import compiled, compiled_in_place
 from vgrads.kernel.heap import pop, push
 from vgrads.planner.promise.schedule import Schedule
 from vgrads.planner.rules import ATTEMPTS, LOOK_AHEAD, SLACK_S, may_backfill, superfluous
 
-_WAITS, _RUNS, _ENDED = 0, 1, 2  # copies
-_UNREQUESTED, _REQUESTED, _READY, _CLOSED = 0, 1, 2, 3  # slots
+WAITS, _RUNS, _ENDED = 0, 1, 2  # copies
+UNREQUESTED, _REQUESTED, _READY, _CLOSED = 0, 1, 2, 3  # slots
 
 
 class Run(NamedTuple):
@@ -28,7 +28,8 @@ class Run(NamedTuple):
     ``inf`` if it does not, empty if none can; ``limits``: see
     :func:`vgrads.planner.rules.superfluous`; ``heap_s``, ``heap``: running replicas by their ends,
     a binary heap; ``counts``: number of these, of workflows done, and whether an event has made the
-    promise more probable.
+    promise more probable; ``due_s``: when each slot moves or is checked, whatever else happens;
+    ``turns``: room for the slots of one pass.
     """
 
     lengths_s: Floats
@@ -38,9 +39,20 @@ class Run(NamedTuple):
     heap: Ints
     tasks_left: Ints
     counts: Ints
+    due_s: Floats
+    turns: Ints
 
 
-@compiled
+@compiled_in_place
+def touch(s: Schedule, n: int) -> None:
+    """Note that a slot may have changed: the next pass goes through it."""
+    if s.slots[n].touched != 1:
+        s.slots[n].touched = 1
+        s.touched[0] += 1
+        s.touched[s.touched[0]] = n
+
+
+@compiled_in_place
 def end_replica(s: Schedule, c: int) -> None:
     """End a replica, with any result."""
     k = s.replicas[c]
@@ -49,7 +61,7 @@ def end_replica(s: Schedule, c: int) -> None:
         slot.room += k.procs
     k.state = _ENDED
     s.tasks[k.task].left -= 1
-    slot.touched = 1
+    touch(s, k.slot)
 
 
 @compiled
@@ -57,20 +69,23 @@ def lose(s: Schedule, task: int) -> None:
     """Mark a task without remaining replicas as lost, with all tasks that need it."""
     if s.tasks[task].left > 0 or s.tasks[task].done_s < np.inf:
         return
-    pending = [task]
-    while len(pending) > 0:
-        t = pending.pop()
+    pending, count = np.empty(len(s.tasks), np.int64), 1
+    pending[0] = task
+    while count > 0:
+        count -= 1
+        t = pending[count]
         for n in range(s.tasks[t].children_at, s.tasks[t + 1].children_at):
             child, waited = s.children[n], False
             for m in range(s.tasks[child].replicas_at, s.tasks[child + 1].replicas_at):
-                if s.replicas[s.of_task[m]].state == _WAITS:
+                if s.replicas[s.of_task[m]].state == WAITS:
                     end_replica(s, s.of_task[m])
                     waited = True
             if waited:
-                pending.append(child)
+                pending[count] = child
+                count += 1
 
 
-@compiled
+@compiled_in_place
 def deliver(s: Schedule, r: Run, c: int, now_s: float) -> None:
     """Record the first success of a task."""
     t = s.replicas[c].task
@@ -84,14 +99,14 @@ def deliver(s: Schedule, r: Run, c: int, now_s: float) -> None:
         s.tasks[child].missing -= 1
         if s.tasks[child].missing == 0:
             for m in range(s.tasks[child].replicas_at, s.tasks[child + 1].replicas_at):
-                s.slots[s.replicas[s.of_task[m]].slot].touched = 1
+                touch(s, s.replicas[s.of_task[m]].slot)
     r.tasks_left[task.workflow] -= 1
     if r.tasks_left[task.workflow] == 0:
         r.counts[1] += 1
         r.counts[2] = 1
 
 
-@compiled
+@compiled_in_place
 def inputs_at(s: Schedule, c: int) -> float:
     """Return when the outputs of all parents, which are done, are at the replica's site."""
     k, latest_s = s.replicas[c], 0.0
@@ -104,7 +119,7 @@ def inputs_at(s: Schedule, c: int) -> float:
     return float(latest_s)
 
 
-@compiled
+@compiled_in_place
 def last_end(s: Schedule, r: Run, n: int) -> float:
     """Return the latest end of replicas in a slot, with a tolerance for rounding."""
     slot = s.slots[n]
@@ -113,7 +128,7 @@ def last_end(s: Schedule, r: Run, n: int) -> float:
     return float(r.limits[3] + SLACK_S)
 
 
-@compiled
+@compiled_in_place
 def walk(s: Schedule, r: Run, n: int, now_s: float) -> float:
     """Go through the waiting replicas of a slot; return when to check again if nothing is
     reported."""
@@ -122,7 +137,7 @@ def walk(s: Schedule, r: Run, n: int, now_s: float) -> float:
     ready, end_s = slot.phase == _READY, last_end(s, r, n)
     while c < s.slots[n + 1].first_at and looked < LOOK_AHEAD:
         k = s.replicas[c]
-        if k.state == _WAITS:
+        if k.state == WAITS:
             latest_s, here_s = end_s - k.length_s, np.inf
             if not ready and in_front and slot.wake_s > now_s:
                 return float(slot.wake_s)  # nothing is due before
@@ -152,7 +167,7 @@ def walk(s: Schedule, r: Run, n: int, now_s: float) -> float:
                     wake_s = min(wake_s, here_s)
                 if k.start_s + SLACK_S > now_s:
                     shadow_time_s = min(shadow_time_s, k.start_s)
-        if k.state == _WAITS:
+        if k.state == WAITS:
             before = c
         elif before >= 0:
             s.replicas[before].after = k.after  # skip replicas that no longer wait
@@ -162,35 +177,65 @@ def walk(s: Schedule, r: Run, n: int, now_s: float) -> float:
     return wake_s
 
 
-@compiled
+@compiled_in_place
+def next_pass(s: Schedule, r: Run) -> int:
+    """Move the touched slots to ``turns``, in their order; return their number."""
+    count = s.touched[0]
+    s.touched[0] = 0
+    for n in range(count):
+        slot, at = s.touched[n + 1], n
+        s.slots[slot].touched = 2
+        while at > 0 and r.turns[at - 1] > slot:
+            r.turns[at] = r.turns[at - 1]
+            at -= 1
+        r.turns[at] = slot
+    return int(count)
+
+
+@compiled_in_place
 def settle(s: Schedule, r: Run, now_s: float) -> None:
     """Go through slots that may have changed, until nothing changes."""
-    again = True
-    while again:
-        again = False
-        for n in range(len(s.slots) - 1):
-            if s.slots[n].touched == 1:
-                s.slots[n].touched, again = 2, True
-        for n in range(len(s.slots) - 1):
+    count = next_pass(s, r)
+    while count > 0:
+        for turn in range(count):
+            n = r.turns[turn]
             slot = s.slots[n]
-            if slot.touched != 2:  # since this pass began
-                continue
-            slot.touched = 0
-            if slot.phase == _CLOSED:
-                slot.wake_s = np.inf
-                continue
-            wake_s = walk(s, r, n, now_s)
-            if slot.next == s.slots[n + 1].first_at and slot.room == slot.procs:
-                slot.until_s, slot.phase, wake_s = now_s, _CLOSED, np.inf
-            elif slot.phase == _UNREQUESTED:
-                if now_s >= slot.submit_s:
-                    slot.phase = _REQUESTED
-                else:
-                    wake_s = min(wake_s, slot.submit_s)
-            slot.wake_s = wake_s
+            if slot.touched == 2:  # not since this pass began
+                slot.touched = 0
+                check_slot(s, r, n, now_s)
+                r.due_s[n] = min(slot.wake_s, moves_at(s, n))
+        count = next_pass(s, r)
 
 
-@compiled
+@compiled_in_place
+def check_slot(s: Schedule, r: Run, n: int, now_s: float) -> None:
+    """Start what may start in a slot, request it or close it, and note when to check it again."""
+    slot = s.slots[n]
+    if slot.phase == _CLOSED:
+        slot.wake_s = np.inf
+        return
+    wake_s = walk(s, r, n, now_s)
+    if slot.next == s.slots[n + 1].first_at and slot.room == slot.procs:
+        slot.until_s, slot.phase, wake_s = now_s, _CLOSED, np.inf
+    elif slot.phase == UNREQUESTED:
+        if now_s >= slot.submit_s:
+            slot.phase = _REQUESTED
+        else:
+            wake_s = min(wake_s, slot.submit_s)
+    slot.wake_s = wake_s
+
+
+@compiled_in_place
+def moves_at(s: Schedule, n: int) -> float:
+    """Return when a requested slot is ready or a ready one is lost."""
+    if s.slots[n].phase == _REQUESTED:
+        return float(s.slots[n].ready_s)
+    if s.slots[n].phase == _READY:
+        return float(s.slots[n].lifetimes_s)
+    return np.inf
+
+
+@compiled_in_place
 def replica_ends(s: Schedule, r: Run, c: int, now_s: float) -> None:
     """End a running replica: with success, with a retry if it is the last of its task, or with
     failure."""
@@ -205,10 +250,10 @@ def replica_ends(s: Schedule, r: Run, c: int, now_s: float) -> None:
     ):
         slot = s.slots[k.slot]
         k.tries += 1
-        k.state = _WAITS
+        k.state = WAITS
         slot.room += k.procs
         slot.next = min(slot.next, c)
-        slot.touched = 1
+        touch(s, k.slot)
         for n in range(slot.first_at, s.slots[k.slot + 1].first_at):
             s.replicas[n].after = n + 1
     else:
@@ -216,11 +261,11 @@ def replica_ends(s: Schedule, r: Run, c: int, now_s: float) -> None:
         lose(s, k.task)
 
 
-@compiled
+@compiled_in_place
 def slot_moves(s: Schedule, r: Run, n: int, now_s: float) -> None:
     """Make a requested slot ready, or end a ready one with everything in it."""
     slot = s.slots[n]
-    slot.touched = 1
+    touch(s, n)
     if slot.phase == _REQUESTED:
         slot.phase, slot.wake_s, r.counts[2] = _READY, now_s, 1
         return
@@ -258,35 +303,26 @@ def release_early(s: Schedule, r: Run, now_s: float) -> None:
         settle(s, r, now_s)
 
 
-@compiled
-def begin(s: Schedule, ready_s: Floats, lifetimes_s: Floats) -> Ints:
-    """Set the state before the first event; return the number of tasks of each workflow."""
-    for c in range(len(s.replicas)):
-        k = s.replicas[c]
-        k.state, k.tries, k.here_s, k.after = _WAITS, 0, -1.0, c + 1
-    tasks = np.zeros(s.workflows, np.int64)
-    for t in range(len(s.tasks) - 1):
-        task = s.tasks[t]
-        task.done_s = np.inf
-        task.missing = s.tasks[t + 1].parents_at - task.parents_at
-        task.left = s.tasks[t + 1].replicas_at - task.replicas_at
-        tasks[task.workflow] += 1
+@compiled_in_place
+def due_slots(s: Schedule, now_s: float) -> int:
+    """Touch the slots to be checked now; return the one that moves now, −1 if none does."""
+    moves_s, moving = np.inf, -1
     for n in range(len(s.slots) - 1):
-        slot = s.slots[n]
-        slot.ready_s, slot.lifetimes_s = float(ready_s[n]), float(lifetimes_s[n])
-        slot.until_s = 0.0
-        slot.phase, slot.room, slot.next = _UNREQUESTED, slot.procs, slot.first_at
-        slot.touched, slot.wake_s = 1, 0.0
-    return tasks
+        if s.slots[n].wake_s <= now_s:
+            touch(s, n)
+        at_s = moves_at(s, n)
+        if at_s < moves_s:
+            moves_s, moving = at_s, n
+    return moving if moves_s <= now_s else -1
 
 
-@compiled
+@compiled_in_place
 def simulate(s: Schedule, r: Run) -> None:
     """Simulate one scenario from beginning to end."""
     now_s = 0.0
     settle(s, r, now_s)
     while now_s < np.inf:
-        ends_s, wakes_s, moves_s, moving = np.inf, np.inf, np.inf, -1
+        ends_s, due_s = np.inf, np.inf
         while r.counts[0]:
             k = s.replicas[r.heap[0]]
             if k.state == _RUNS and k.end_s == r.heap_s[0]:
@@ -295,60 +331,19 @@ def simulate(s: Schedule, r: Run) -> None:
             # of a replica that was cancelled
             r.counts[0] = pop(r.heap_s, r.heap, r.counts[0])
         for n in range(len(s.slots) - 1):
-            slot, at_s = s.slots[n], np.inf
-            wakes_s = min(wakes_s, slot.wake_s)
-            if slot.phase == _REQUESTED:
-                at_s = slot.ready_s
-            elif slot.phase == _READY:
-                at_s = slot.lifetimes_s
-            if at_s < moves_s:
-                moves_s, moving = at_s, n
-        now_s = min(ends_s, moves_s, wakes_s)
-        if wakes_s <= now_s < np.inf:
-            for n in range(len(s.slots) - 1):
-                if s.slots[n].wake_s <= now_s:
-                    s.slots[n].touched = 1
+            if r.due_s[n] < due_s:
+                due_s = float(r.due_s[n])
+        now_s = min(ends_s, due_s)
         if now_s == np.inf:
             break
+        moving = due_slots(s, now_s) if due_s <= now_s else -1
         if ends_s <= now_s:
             ended = r.heap[0]
             r.counts[0] = pop(r.heap_s, r.heap, r.counts[0])
             replica_ends(s, r, ended, now_s)
-        elif moves_s <= now_s:
+        elif moving >= 0:
             slot_moves(s, r, moving, now_s)
         settle(s, r, now_s)
         if r.counts[2]:
             r.counts[2] = 0
             release_early(s, r, now_s)
-
-
-@compiled
-def simulate_all(
-    s: Schedule,
-    fates_s: Floats,
-    lengths_s: Floats,
-    fails: Floats,
-    limits: Floats,
-    done_s: Floats,
-    until_s: Floats,
-) -> None:
-    """Simulate all scenarios. ``fates_s``: ready and lost, scenarios × 2 × slots. Filled: when each
-    workflow is done (``inf``: not by the deadline), until when each slot was held."""
-    size = ATTEMPTS * len(s.replicas) + 1
-    heap_s, heap = np.zeros(size), np.zeros(size, np.int64)
-    for n in range(len(done_s)):
-        tasks = begin(s, fates_s[n, 0], fates_s[n, 1])
-        own = lengths_s[n if len(lengths_s) > 1 else 0]
-        faults = fails[n if len(fails) > 1 else 0]
-        r = Run(own, faults, limits, heap_s, heap, tasks, np.zeros(3, np.int64))
-        simulate(s, r)
-        for w in range(s.workflows):
-            done_s[n, w] = 0.0
-        for t in range(len(s.tasks) - 1):
-            task = s.tasks[t]
-            done_s[n, task.workflow] = max(done_s[n, task.workflow], task.done_s)
-        for w in range(s.workflows):
-            if done_s[n, w] > limits[3] + 1e-6:
-                done_s[n, w] = np.inf
-        for m in range(len(s.slots) - 1):
-            until_s[n, m] = s.slots[m].until_s

@@ -114,7 +114,8 @@ def features_of(
     running = tables.running[: int(numbers[RUNNING])]
     expected = expected_run(tables, user, request)
     product = procs * request
-    result[:] = np.nan
+    for n in range(COUNT):
+        result[n] = np.nan
     result[0], result[1], result[2] = math.log(procs), math.log(request), math.log(product)
     result[3] = procs / most
     result[4], result[5] = (clock_s % _DAY_S) / 3600.0, float(int(clock_s / _DAY_S) % 7)
@@ -125,7 +126,7 @@ def features_of(
     if not same or abs(length - like[3]) > _LIKE * like[3]:
         end_s = (math.floor(at_s / LIKE_S) + 1) * LIKE_S
         like[0], like[1], like[2], like[3] = shape, user, end_s, length
-        like[4:] = start_estimates(waiting[:, 1:4], rest, most, (procs, request, expected))
+        start_estimates(waiting[:, 1:4], rest, most, (procs, request, expected), like[4:])
     for rule in range(4):
         result[24 + rule] = math.log1p(like[4 + rule])
     _of_recent(result, math.log(product), at_s, tables.recent, int(numbers[STARTED]))
@@ -142,8 +143,8 @@ def _of_queue(result: Floats, tables: Tables, queue: int) -> None:
     result[40] = queue
     if queue < 0:
         return
-    mean, busy, most = tables.queues[queue]
-    result[39] = mean
+    busy, most = tables.queues[queue, 1], tables.queues[queue, 2]
+    result[39] = tables.queues[queue, 0]
     if most > 0:
         result[52], result[53] = busy / tables.numbers[MOST], 1.0 - busy / most
 
@@ -253,7 +254,8 @@ def _of_recent(
         return
     ten, hundred, longest, weight, alike, worst, lately = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
     for back in range(retained):
-        at, wait, size = recent[(started - 1 - back) % RECENT]
+        row = (started - 1 - back) % RECENT
+        at, wait, size = recent[row, 0], recent[row, 1], recent[row, 2]
         ten += wait if back < 10 else 0.0
         hundred += wait if back < 100 else 0.0
         longest = max(longest, wait) if back < 30 else longest

@@ -79,16 +79,20 @@ def new_tables() -> Tables:
 
 
 def with_room(tables: Tables, jobs: int, users: int, queues: int, shapes: int) -> Tables:
-    """Return the tables with room for this many more jobs, and for these totals of the others."""
+    """Return the tables with room for this many more jobs, and for these totals of the others.
+
+    All jobs that wait may start before another one is submitted.
+    """
     numbers = tables.numbers
+    starts = int(numbers[WAITING]) + jobs
     first, last = int(numbers[FIRST]), int(numbers[LAST])
     arrived = tables.arrived
     if last + jobs > len(arrived):
         arrived = np.concatenate([arrived[first:last], np.empty(max(64, 2 * jobs, last - first))])
         numbers[FIRST], numbers[LAST] = 0, last - first
     return tables._replace(
-        waiting=_longer(tables.waiting, int(numbers[WAITING]) + jobs),
-        running=_longer(tables.running, int(numbers[RUNNING]) + jobs),
+        waiting=_longer(tables.waiting, starts),
+        running=_longer(tables.running, int(numbers[RUNNING]) + starts),
         users=_longer(tables.users, users),
         queues=_longer(tables.queues, queues),
         shapes=_longer(tables.shapes, shapes),
@@ -150,11 +154,15 @@ def _take(table: Floats, count: int, column: int, job: int) -> int:
     spot = 0
     while table[spot, column] != job:
         spot += 1
-    row, columns = table[spot].copy(), table.shape[1]
+    columns = table.shape[1]
+    row = np.empty(columns)
+    for field in range(columns):
+        row[field] = table[spot, field]
     for n in range(spot, count - 1):
         for field in range(columns):
             table[n, field] = table[n + 1, field]
-    table[count - 1] = row
+    for field in range(columns):
+        table[count - 1, field] = row[field]
     return count - 1
 
 

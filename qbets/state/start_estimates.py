@@ -21,44 +21,81 @@ _NEVER_S = 30 * 86_400.0  # latest start: later ones, or none, count as this
 
 @compiled
 def start_estimates(
-    waiting: Floats, running: Floats, machine: float, job: tuple[float, float, float]
-) -> Floats:
-    """Return the seconds until a job of ``(processors, request, expected run)`` starts, by four
-    rules.
+    waiting: Floats,
+    running: Floats,
+    machine: float,
+    job: tuple[float, float, float],
+    result: Floats,
+) -> None:
+    """Write the seconds until a job of ``(processors, request, expected run)`` starts, by four
+    rules, into ``result``.
 
     ``machine``: its processors; ``waiting``: ``(processors, request, expected run)`` in order;
-    ``running``: ``(processors, request left, expected rest)``. Returns FCFS, EASY and conservative
-    by request, and EASY by expected runs.
+    ``running``: ``(processors, request left, expected rest)``. The rules: FCFS, EASY and
+    conservative by request, and EASY by expected runs.
     """
     size, request, expected = job
     procs = int(machine)
     queued, reserved = len(waiting), len(running)
     width = np.empty(queued + 1, dtype=np.int64)
-    requested, likely = np.empty(queued + 1), np.empty(queued + 1)
+    requested, likely, now = np.empty(queued + 1), np.empty(queued + 1), np.empty(queued + 1)
     for n in range(queued):
         width[n] = max(1, min(int(waiting[n, 0]), procs))
-        requested[n], likely[n] = waiting[n, 1], waiting[n, 2]
-    width[queued], requested[queued], likely[queued] = (
-        max(1, min(int(size), procs)),
-        request,
-        expected,
-    )
-    order = np.argsort(running[:, 1])
-    message, rest = running[order, 1], running[order, 2]
-    taken = running[order, 0].astype(np.int64)
+        requested[n], likely[n], now[n] = waiting[n, 1], waiting[n, 2], 0.0
+    width[queued] = max(1, min(int(size), procs))
+    requested[queued], likely[queued], now[queued] = request, expected, 0.0
+    order = np.empty(reserved, dtype=np.int64)
+    sort_order(running, 1, order)
+    message, rest = np.empty(reserved), np.empty(reserved)
+    taken = np.empty(reserved, dtype=np.int64)
+    for n in range(reserved):
+        message[n], rest[n] = running[order[n], 1], running[order[n], 2]
+        taken[n] = int(running[order[n], 0])
     reserved = _fitting(taken, procs)
     message, rest, taken = message[:reserved], rest[:reserved], taken[:reserved]
-    now, until = np.zeros(queued + 1), (queued, np.inf)
+    until = (queued, np.inf)
     jobs, placed = (now, width, requested, requested, requested), (message, message, taken)
-    result = np.empty(4)
-    result[0] = replay_compiled(jobs, placed, procs, False, until)[queued]
-    result[1] = replay_compiled(jobs, placed, procs, True, until)[queued]
+    result[0] = min(replay_compiled(jobs, placed, procs, False, until)[queued], _NEVER_S)
+    result[1] = min(replay_compiled(jobs, placed, procs, True, until)[queued], _NEVER_S)
     result[2] = result[0]
     if queued <= _CONSERVATIVE:
-        result[2] = _conservative(message, taken, (width, requested), procs)
+        result[2] = min(_conservative(message, taken, (width, requested), procs), _NEVER_S)
     likelier = (now, width, requested, likely, requested)
-    result[3] = replay_compiled(likelier, (rest, message, taken), procs, True, until)[queued]
-    return np.minimum(result, _NEVER_S)
+    starts_s = replay_compiled(likelier, (rest, message, taken), procs, True, until)
+    result[3] = min(starts_s[queued], _NEVER_S)
+
+
+@compiled
+def sort_order(table: Floats, column: int, order: Ints) -> None:
+    """Fill ``order`` with the rows of a table by ascending values of a column; equal ones keep
+    their order. Runs of twelve are sorted by insertion, then merged."""
+    count = len(order)
+    for n in range(count):
+        at, key = n, table[n, column]
+        while at % 12 > 0 and table[order[at - 1], column] > key:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = n
+    width = 12
+    if width >= count:
+        return
+    merged = np.empty(count, dtype=np.int64)
+    while width < count:
+        for begin in range(0, count, 2 * width):
+            middle, end = min(begin + width, count), min(begin + 2 * width, count)
+            left, right = begin, middle
+            for n in range(begin, end):
+                if right == end or (
+                    left < middle and table[order[left], column] <= table[order[right], column]
+                ):
+                    merged[n] = order[left]
+                    left += 1
+                else:
+                    merged[n] = order[right]
+                    right += 1
+        for n in range(count):
+            order[n] = merged[n]
+        width *= 2
 
 
 @compiled
@@ -78,7 +115,8 @@ def _conservative(message: Floats, taken: Ints, jobs: tuple[Ints, Floats], procs
     """Return the start of the last job if each in turn takes the earliest free place."""
     width, requested = jobs
     most = len(message) + 2 * len(width) + 2
-    steps = Steps(np.zeros(most), np.zeros(most, dtype=np.int64), np.zeros(2, dtype=np.int64))
+    steps = Steps(np.empty(most), np.empty(most, np.int64), np.empty(2, np.int64))
+    steps.times_s[0] = 0.0
     use_from_start(steps, message, taken)
     start_s = 0.0
     for job in range(len(width)):
@@ -92,10 +130,16 @@ def _conservative(message: Floats, taken: Ints, jobs: tuple[Ints, Floats], procs
 def room_at(running: Floats, procs: float, required: float, column: int) -> float:
     """Return the seconds until ``required`` processors are free without jobs ahead, by this column
     of ``running``."""
-    free = procs - running[:, 0].sum()
+    used = 0.0
+    for n in range(len(running)):
+        used += running[n, 0]
+    free = procs - used
     if free >= required:
         return 0.0
-    for n in np.argsort(running[:, column]):
+    order = np.empty(len(running), dtype=np.int64)
+    sort_order(running, column, order)
+    for place in range(len(order)):
+        n = order[place]
         free += running[n, 0]
         if free >= required:
             return float(min(max(0.0, running[n, column]), _NEVER_S))

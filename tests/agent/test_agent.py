@@ -26,12 +26,12 @@ from tests.conftest import ROOT
 from tests.waiting import runs, until
 from vgrads.agent.commands import words_of
 from vgrads.agent.launcher import as_bytes
-from vgrads.agent.processes import MARK, environment_of
+from vgrads.agent.processes import MARK, environment_of, variable_of
 from vgrads.agent.spawner import Spawner
 from vgrads.drivers.api import SlotSpec
 from vgrads.drivers.every_node import only_node
 from vgrads.drivers.pilot import slot_script
-from vgrads.exchange.agent_file import agent_file, pilot_command
+from vgrads.exchange.agent_file import agent_file, installed_pilot_command, pilot_command
 
 
 def spawned(spawner, command, output, folder=""):
@@ -40,10 +40,12 @@ def spawned(spawner, command, output, folder=""):
     return ended.code
 
 
-@pytest.fixture(params=[True, False], ids=["descriptors", "looking"])
+@pytest.fixture(
+    params=[(True, True), (False, True), (True, False)], ids=["descriptors", "looking", "python"]
+)
 def spawner(request):
     before = signal.getsignal(signal.SIGCHLD)
-    item = Spawner(request.param)
+    item = Spawner(*request.param)
     yield item
     item.close()
     signal.signal(signal.SIGCHLD, before)
@@ -328,6 +330,25 @@ def test_limits_of_time_memory_and_processors_hold():
     drive(scenario)
 
 
+def test_memory_that_processes_of_a_task_share_counts_once():
+    forks = "import os, time; x = bytearray(60 << 20); [os.fork() for _ in range(2)]; time.sleep(1)"
+    vforks = (  # its child waits at the named pipe, before execve(2)
+        "import os; x = bytearray(60 << 20); "
+        'pipe = (os.POSIX_SPAWN_OPEN, 0, "pipe", os.O_RDONLY, 0); '
+        'os.wait4(os.posix_spawn("/bin/true", ["true"], {}, file_actions=[pipe]), 0)'
+    )
+
+    async def scenario(dispatcher, agent):
+        python = f"{sys.executable} -c"
+        (shared,) = await dispatcher.run(f"{python} '{forks}'", bag=1, memory_mib=150)
+        assert (shared[3], shared[8]) == (0, "")
+        pipe = "mkfifo pipe; (sleep 1; echo >pipe) &"
+        (same,) = await dispatcher.run(f"{pipe} {python} '{vforks}'", bag=2, memory_mib=120)
+        assert (same[3], same[8]) == (0, "")
+
+    drive(scenario)
+
+
 def test_tasks_wait_for_free_descriptors():
     async def scenario(dispatcher, agent):
         ends = await dispatcher.run(*["sleep .2; echo done"] * 60)
@@ -407,7 +428,7 @@ def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
         else:
             agent_state.process.kill()
             await asyncio.to_thread(until, lambda: not runs(number) and not runs(agent))
-            assert not folder.exists()
+            await asyncio.to_thread(until, lambda: not folder.exists())
 
     drive(scenario)
 
@@ -621,8 +642,14 @@ def test_its_a_single_file_runs_under_every_python_here(python):
     drive(scenario, secure=True, python=python)
 
 
-def test_the_pilots_command_unpacks_runs_and_removes_the_file(tmp_path):
-    assert agent_file() == agent_file.__wrapped__() and len(pilot_command()) < 100_000
+PILOTS = pytest.mark.parametrize(
+    "pilot", [pilot_command(sys.executable), installed_pilot_command()], ids=["file", "installed"]
+)
+
+
+@PILOTS
+def test_the_pilots_command_runs_and_leaves_no_file(tmp_path, pilot):
+    assert agent_file() == agent_file.__wrapped__() and len(pilot) < 100_000
 
     async def scenario():
         manager = ReferenceManager()
@@ -630,11 +657,13 @@ def test_the_pilots_command_unpacks_runs_and_removes_the_file(tmp_path):
         process = await asyncio.create_subprocess_exec(
             "/bin/sh",
             "-c",
-            pilot_command(sys.executable),
+            pilot,
             env=environment(manager, str(tmp_path)),
             cwd="/",
         )
         (end,) = await manager.run("ls -A .. ../..")
+        agents = (process.pid, *children(process.pid))
+        assert not any(variable_of(pid, "VGRADS_HOST_KEY") for pid in agents)
         digest = hashlib.sha256(b"x").hexdigest()
         manager.inputs = {digest: b"x"}
         await manager.send(
@@ -651,14 +680,13 @@ def test_the_pilots_command_unpacks_runs_and_removes_the_file(tmp_path):
     asyncio.run(scenario())
 
 
-def test_the_pilots_command_imports_nothing_from_its_folder(tmp_path):
-    for name in ("base64", "tempfile", "dispatch", "execmgr", "json"):
+@PILOTS
+def test_the_pilots_command_imports_nothing_from_its_folder(tmp_path, pilot):
+    for name in ("base64", "tempfile", "dispatch", "execmgr", "json", "vgrads"):
         (tmp_path / f"{name}.py").write_text(
             "raise SystemExit('a file of the user was imported')\n"
         )
-    code, text = shell_environment(
-        f"unset VGRADS_CONTACT; {pilot_command(sys.executable)}", tmp_path
-    )
+    code, text = shell_environment(f"unset VGRADS_CONTACT; {pilot}", tmp_path)
     assert code == 78 and "VGRADS_CONTACT" in text
 
 

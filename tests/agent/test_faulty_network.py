@@ -12,7 +12,7 @@ import pytest
 from tests.agent.faulty_proxy import FaultyProxy
 from tests.agent.reference_manager import environment
 from tests.agent.test_agent import drive
-from vgrads.agent.lifetime import Lifetime
+from vgrads.agent.lifetime import InterruptionNotice, Lifetime
 from vgrads.agent.link import Connecting, ManagerAddress, ManagerConnection
 from vgrads.agent.machine import NodeIdentity
 from vgrads.agent.session import AgentLoad, Session
@@ -117,7 +117,8 @@ class Away:
 
 def test_an_agent_is_not_idle_while_its_manager_is_away():
     session = Away()
-    lifetime = Lifetime(NodeIdentity.from_environment({}), session)
+    notice = InterruptionNotice({}, lambda: None)
+    lifetime = Lifetime(NodeIdentity.from_environment({}), session, notice)
     lifetime.may_idle(60.0)
     assert not lifetime.is_idle(1e9, False)
     session.link = object()

@@ -172,7 +172,8 @@ class World:
             self.resume()
 
     def kill_task(self):
-        for pid in self.draws.sample(sorted(self.ours()), k=min(1, len(self.ours()))):
+        processes = sorted(self.ours())  # once: a process may end in between
+        for pid in self.draws.sample(processes, k=min(1, len(processes))):
             kill(pid)
 
     def end(self):

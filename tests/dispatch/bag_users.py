@@ -52,6 +52,8 @@ class Users:
             state = core.state.bags[number]
             if self._reported[number]["cancel"] and not state.cancelled:
                 core.cancel(number, now, "no more wanted")
+            if self._reported[number]["retries"] > state.retried:
+                core.retry(number, None, now, state.retried)
             core.add_tasks(number, self.expected[number] - len(state.tasks))
             if self._reported[number]["open"] is False:
                 core.close(number, now)
@@ -59,14 +61,18 @@ class Users:
     def _wish(self, what, number, value):
         if what == "bag":
             self.bags[number], self.expected[number] = value[0], len(value[0].commands)
-            self._reported[number] = {"open": value[1], "cancel": False}
-        elif what == "grow" and not self._reported[number]["cancel"]:
+            self._reported[number] = {"open": value[1], "cancel": False, "retries": 0}
+            self._reported[number]["dropped"] = False
+        elif what == "grow" and not self._reported[number]["dropped"]:
             self.expected[number] += value
             self.bags[number].commands.lines.extend(["true"] * value)
         elif what == "close":
             self._reported[number]["open"] = False
         elif what == "cancel":
-            self._reported[number]["cancel"] = True
+            self._reported[number]["cancel"] = self._reported[number]["dropped"] = True
+        elif what == "retry":
+            self._reported[number]["cancel"] = False
+            self._reported[number]["retries"] += 1
 
     def make_wishes(self):
         """Draw what they will wish, and when."""
@@ -97,6 +103,7 @@ class Users:
                 )
         self._give_policies(random.Random(self._seed + 0.5))
         self._give_orders(random.Random(self._seed + 0.25))
+        self._retry(random.Random(self._seed + 0.75))
         self.control_requests.sort(key=lambda wish: (wish[0], wish[2]))
         self._failing = draw.choice((0.0, 0.1, 0.3))
         self._hopeless, self._killing = draw.choice((0.0, 0.05)), draw.choice((0.0, 0.0, 0.03))
@@ -124,6 +131,18 @@ class Users:
                 order = Wavefront(draw.randint(1, 6), draw.randint(1, 6))
                 bag = replace(more[0], order=order, commands=Listed(["true"] * order.size))
                 self.control_requests[n] = (at_s, what, number, (bag, None))
+
+    def _retry(self, draw):
+        """Some bags are retried, also while they run, and more than once."""
+        for at_s, what, number, _ in list(self.control_requests):
+            if what == "bag":
+                for _ in range(draw.choice((0, 0, 1, 2))):
+                    wish = (at_s + draw.uniform(1.0, 25.0), "retry", number, None)
+                    self.control_requests.append(wish)
+
+    def was_cancelled(self, number):
+        """Whether a bag was ever cancelled: some of its tasks may never have been added."""
+        return self._reported[number]["dropped"]
 
     def outcome(self, bag, task, attempt):
         """(run time in seconds, exit code, whether its host dies of it)."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.dispatch.test_bag_virtual import SITES
 from vgrads.api.bags import virtual
-from vgrads.api.bags.execution import ControlRequests, submit_bag
+from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.api.config import dispatcher_folder
 from vgrads.api.queues.sites import this_machine
@@ -41,7 +41,7 @@ def by_name(status):
 def rows(store, write):
     """Two bags of a dispatcher, of which one has a policy."""
     return [
-        submit(store, "bag-0", load_bag(write(name, text))[0], write(name, text).parent, HERE)
+        submit(store, "bag-0", load_bag(write(name, text))[0], write(name, text).parent, HERE)[0]
         for name, text in (("strict.yaml", STRICT), ("plain.yaml", PLAIN))
     ]
 
@@ -183,3 +183,15 @@ def test_a_site_that_needs_an_extra_waits_and_other_bags_go_on(store, write, mon
     )
     assert {bag["state"] for bag in status["bags"]} == {"done"}
     assert not status["problem"]
+
+
+@pytest.mark.parametrize("request_", [BagWork.end, BagWork.leave])
+def test_a_dispatcher_that_is_interrupted_before_it_begins_requests_nothing(
+    tmp_path, write, request_
+):
+    document, _ = load_bag(write("bag.yaml", "name: b\ncommand: 'true'\n"))
+    submit_bag(tmp_path / "d", 0, document, tmp_path, HERE)
+    work = BagWork(tmp_path / "d", HERE, "bag-x", lambda: ControlRequests(new=[0]), own=True)
+    request_(work)
+    ended = work.carry_out()
+    assert ended.ended_early and not ended.manager.state.slots

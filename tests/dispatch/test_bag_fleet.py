@@ -285,7 +285,7 @@ def test_supply_follows_a_tail_within_two_looks(both):
         observed.append((clock.now(), core.state.bags[0].tasks.counts[:2], len(mine)))
 
     World(
-        core, fleet, sites, agents, clock, lambda: core.state.bags[0].over, looked, steady=True
+        core, fleet, sites, agents, clock, lambda: core.state.bags[0].over, looked, steady_s=1.0
     ).run()
     assert core.state.bags[0].tasks.counts[2] == 60
     tail = [n for n, (_, (pending, _), _) in enumerate(observed) if not pending and n > 2]

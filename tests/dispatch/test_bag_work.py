@@ -3,7 +3,7 @@ refused."""
 
 import asyncio
 import json
-import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +14,7 @@ import pytest
 from distributed import LocalCluster
 
 from tests.conftest import ROOT
-from tests.portal.serving import Served
+from tests.portal.serving import serve_this_machine
 from tests.waiting import until
 from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.server.config import DispatcherConfig
@@ -22,6 +22,7 @@ from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.outputs import OutputReader
 from vgrads.dispatch.storage.status import exclusive, is_worked_on
+from vgrads.exchange.http import Connection
 from vgrads.exchange.keys import key_of
 from vgrads.exchange.messages import read
 from vgrads.kernel.clock import WallClock
@@ -58,6 +59,9 @@ def test_a_bag_from_file_to_results(vgrads, write):
     assert all(end["final"] and end["code"] == 0 and end["host"] for end in result)
     assert "squares" in vgrads("bags", "status").out
     assert "task 3: done" in vgrads("bags", "explain", bag["id"], 3).out
+    nodes = vgrads("explain", bag["id"])
+    assert re.search(r"^after \d+s, local: .*request", nodes.out, re.MULTILINE), nodes
+    assert "needs the number of a task" in vgrads("bags", "explain", bag["id"], "--host", "x").err
 
 
 def test_files_go_to_a_host_and_come_back(vgrads, write, tmp_path):
@@ -443,17 +447,18 @@ def test_an_exchange_gives_acknowledges_and_ignores_what_nobody_gave(tmp_path):
         alive(later)
 
 
+def request(body):
+    data = json.dumps(body).encode()
+    head = (
+        f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {key_of(b's', 'h0')}\r\n"
+        f"Content-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
+
+
 def test_messages_that_are_received_in_a_single_round_are_all_answered(tmp_path):
     """Those that only tell of inputs too: else its host soon has too many under way, and falls
     silent."""
-
-    def request(body):
-        data = json.dumps(body).encode()
-        head = (
-            f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {key_of(b's', 'h0')}\r\n"
-            f"Content-Length: {len(data)}\r\n\r\n"
-        )
-        return head.encode() + data
 
     async def work(result, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -468,6 +473,27 @@ def test_messages_that_are_received_in_a_single_round_are_all_answered(tmp_path)
             for _ in news[:-1]:  # the last one waits for work
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
         assert len(result.core.waiting) == 1
+        writer.close()
+
+    with manager(tmp_path / "d", "true") as alive:
+        alive(work)
+
+
+def test_a_request_for_work_is_answered_when_a_result_follows_in_the_same_round(tmp_path):
+    """Else the agent takes the answer to the result for that to its request, and waits for work
+    that the dispatcher gives to nobody, until the next heartbeat."""
+
+    async def work(result, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(hello()))
+        await reader.readuntil(b'"beat_s": 10.0}')
+        who = {"host": "a", "life": "1", "wait_s": 30}
+        end = [0, 0, 1, 0, [0.0, 0.0, 0.01, 0.0], 0.0, 0.0, "", ""]
+        writer.write(request({**who, "seq": 2}) + request({**who, "seq": 3, "ended": [end]}))
+        async with asyncio.timeout(10):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+            await reader.readuntil(b'{"seq": 3}')
+        assert not result.core.waiting
         writer.close()
 
     with manager(tmp_path / "d", "true") as alive:
@@ -529,11 +555,12 @@ def test_a_round_hears_no_more_ends_than_take_a_moment(tmp_path):
 
     async def work(result, port):
         received = read(body, lambda agent: 0, 0.0)
-        result.port._inbox = [(None, received)] * 3
-        assert len(result.port.next_messages(closing=False)) == 2 and result._news.is_set()
-        assert len(result.port.next_messages(closing=False)) == 1 and not result.port._inbox
-        result.port._inbox = [(None, received)] * 3
-        assert len(result.port.next_messages(closing=True)) == 3  # the last round hears all of them
+        inbox = [(Connection(result.port), received)] * 3
+        result.port._inbox = inbox
+        assert len(list(result.port.next_messages(closing=False))) == 2 and result._news.is_set()
+        assert len(list(result.port.next_messages(closing=False))) == 1 and not result.port._inbox
+        result.port._inbox = inbox
+        assert len(list(result.port.next_messages(closing=True))) == 3  # the last round hears all
 
     with manager(tmp_path / "d", "true") as alive:
         alive(work)
@@ -554,37 +581,35 @@ def test_a_single_dispatcher_works_on_a_folder(tmp_path):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    served = _served(tmp_path_factory.mktemp("home"))
+    served = serve_this_machine(tmp_path_factory.mktemp("home"))
     yield served
     served.leave()
-
-
-def _served(home):
-    environment = {**os.environ, "VGRADS_HOME": str(home)}
-    for words in (
-        ["sites", "add", str(ROOT / "data/local/local.toml")],
-        ["sites", "open", "here", "local"],
-    ):
-        subprocess.run(
-            [sys.executable, "-m", "vgrads", *words],
-            cwd=ROOT,
-            env=environment,
-            check=True,
-            capture_output=True,
-        )
-    return Served(home)
 
 
 @pytest.mark.more
 def test_a_host_that_another_service_left_here_is_not_taken_for_ones_own(service, tmp_path):
     bag = {"name": "x", "command": "true"}
     list(Client(service.url).bag_results(Client(service.url).submit_bag(bag)))
-    neighbour = _served(tmp_path)  # the first one's host is still here
+    neighbour = serve_this_machine(tmp_path)  # the first one's host is still here
     try:
         client = Client(neighbour.url)
         assert [end["code"] for end in client.bag_results(client.submit_bag(bag))] == [0]
     finally:
         neighbour.leave()
+
+
+@pytest.mark.more
+def test_a_service_that_ends_without_work_leaves_no_agent(tmp_path):
+    served = serve_this_machine(tmp_path)
+    try:
+        client = Client(served.url)
+        list(client.bag_results(client.submit_bag({"name": "x", "command": "true"})))
+        assert served.left_behind()
+        served.end()
+        until(lambda: not served.left_behind(), "the end of its processes")
+        assert "Traceback" not in served.log.read_text()
+    finally:
+        served.leave()
 
 
 def test_futures_of_commands(service):

@@ -530,7 +530,7 @@ def cell(x, y, d):
 """
 
 
-def begun(place, home, blocks):
+def begun(place, home, blocks, *words):
     """A run as a process, when so many blocks are in its matrix file."""
     process = subprocess.Popen(
         [
@@ -543,6 +543,7 @@ def begun(place, home, blocks):
             "f.py:cell",
             "--block",
             "6",
+            *words,
         ],
         cwd=place,
         env={**os.environ, "VGRADS_HOME": str(home), "PYTHONPATH": str(ROOT)},

@@ -11,7 +11,8 @@ import random
 import pytest
 
 from tests.policies.test_policies import World, bag
-from vgrads.bags.replicate import MOST_NODES, PaceCurve, RunningAttempt, stragglers
+from vgrads.bags.bag import BagGoal
+from vgrads.bags.replicate import MOST_NODES, PaceCurve, RunningAttempt, TimeLeft, stragglers
 from vgrads.dispatch.core.records import TasksExpired, TasksReplicated
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.fleet.virtual import VirtualAgents
@@ -42,14 +43,16 @@ def pace(name):
     return 10.0 if name.startswith("slow") else 1.0
 
 
-def simulated(times_s, healthy, slow=0, until_s=1e7):
+def simulated(times_s, healthy, slow=0, until_s=1e7, deadline_s=None):
     """A bag of these tasks on hosts, some of them ten times as slow."""
     world = World(lambda _, task, agent: (times_s[task] * pace(agent), 0), heartbeat_s=HEARTBEAT_S)
     world.agents = Counted(world.core, world.agents._run_time, heartbeat_s=HEARTBEAT_S)
     world.agents.stopped = []
     for name in [*(f"slow{n}" for n in range(slow)), *(f"h{n}" for n in range(healthy))]:
         world.agents.join(name)
-    world.add(0, bag(len(times_s), learns=True))
+    goal = None if deadline_s is None else BagGoal(deadline_s=deadline_s)
+    world.add(0, bag(len(times_s), learns=True, goal=goal))
+    world.core.dispatch_index.due = {} if goal is None else {0: goal.deadline_s}
     world.run(until_s)
     return world
 
@@ -100,6 +103,32 @@ def test_what_was_abandoned_or_goes_on_counts_as_longer(where):
     else:
         running = [RunningAttempt(100 + n, s, 0.0, MOST_NODES) for n, s in enumerate(long_s)]
         assert stragglers(ended, [], [late, *running], spare=0) == []
+
+
+def test_a_deadline_decides_which_attempts_need_a_replica():
+    """Of 20 attempts 19 take 10 s and one takes 25 s; a new one takes 10 s."""
+    ended = [10.0] * 95 + [25.0] * 5
+    late = RunningAttempt(task=7, age_s=12.0, error_rate=0.0, nodes=1)
+    for seconds, replicated in ((31.0, []), (13.1, []), (12.9, [7]), (10.1, [7])):
+        assert stragglers(ended, [], [late], 1, TimeLeft(seconds, 0.9)) == replicated
+    stuck = RunningAttempt(task=8, age_s=26.0, error_rate=0.0, nodes=1)
+    for seconds, replicated in ((31.0, []), (29.0, [8]), (9.0, [8])):
+        assert stragglers(ended, [], [stuck], 1, TimeLeft(seconds, 0.9)) == replicated
+    fresh = RunningAttempt(task=9, age_s=1.0, error_rate=0.0, nodes=1)
+    for probability, count, replicated in ((0.9, 1, 0), (0.99, 1, 1), (0.9, 20, 20)):
+        left = TimeLeft(20.0, probability)
+        assert stragglers(ended, [], [fresh] * count, 20, left) == [9] * replicated
+
+
+def test_a_bag_with_a_goal_replicates_by_its_deadline():
+    times_s = [60.0] * 200
+    times_s[150:154] = [900.0] * 4
+    copied = {}
+    for deadline_s in (1300.0, 100_000.0):
+        world = simulated(times_s, healthy=20, deadline_s=deadline_s)
+        all_is_well(world, 200)
+        copied[deadline_s] = world.core.state.bags[0].copied
+    assert copied[1300.0] > copied[100_000.0] == 0
 
 
 def test_age_counts_from_the_begin_of_execution():

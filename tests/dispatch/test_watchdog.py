@@ -73,7 +73,7 @@ def test_what_may_take_long_is_not_watched():
 
 def test_a_bag_whose_dispatcher_hangs_is_finished_by_the_next(store, write, vgrads):
     path = write("bag.yaml", BAG)
-    row = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
+    row, _ = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
     hung = subprocess.run(
         [sys.executable, "-c", HANGS],
         cwd=ROOT,
@@ -94,7 +94,7 @@ def test_a_bag_whose_dispatcher_hangs_is_finished_by_the_next(store, write, vgra
 def test_a_bag_goes_on_after_the_calendar_was_set_back(store, write):
     """Its clock is the machine's uptime, as that of planned runs."""
     path = write("bag.yaml", BAG)
-    row = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
+    row, _ = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
 
     def interrupt(status):
         if any(bag["done"] for bag in status["bags"]):

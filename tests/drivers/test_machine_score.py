@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.agent.machine_score import MachineScore, measure, parse_score, score_script
+from vgrads.agent.programs.machine_score import MachineScore, measure, parse_score, score_script
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
 

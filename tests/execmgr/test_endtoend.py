@@ -141,12 +141,14 @@ def pilots():
 
 
 def test_a_single_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_path):
-    answer = vgrads_here("run", world(count=6), "-p", "0.995", "--effort", "0", "--json")
+    answer = vgrads_here("run", world(count=6), "-p", "0.995", "--policy", "cloud-first", "--json")
     assert answer.code == 0, answer
     document = answer.json
     assert document["outcome"]["in_time"] == 6
     assert {slot["site"] for slot in document["slots"]} == {"slurm", "sge", "cloud"}
     check_results(tmp_path, 6)
+    ran_at = {slot.partition("-")[0] for slot in lines(tmp_path / "where")}
+    assert "cloud" in ran_at, ran_at  # its agent comes from the manager
     until(lambda: nothing_is_left(cloud), "everything is given back")
     bindings = vgrads_here("sites", "list", tmp_path / "sites.toml", "--json").json["sites"]
     assert sum(site["binding"]["observed"] for site in bindings) >= 2, bindings

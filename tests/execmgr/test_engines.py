@@ -2,6 +2,7 @@
 that share no files with the manager."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from vgrads.drivers.local import LocalDriver
 from vgrads.exchange.agent_file import pilot_command
 from vgrads.execmgr.engines.agents import AgentEngine
 from vgrads.execmgr.engines.base import Pilot, TaskOrder
+from vgrads.execmgr.engines.completion_queue import CompletionQueue
 from vgrads.execmgr.engines.processes import ProcessEngine
 from vgrads.execmgr.tasks.folder import AWAY, TaskFolder
 from vgrads.execmgr.tasks.process import NOTES, alive, noted_code
@@ -36,7 +38,11 @@ class Bench:
         self.kind, self.folder, self.orders = kind, folder, {}
         (folder / "set").mkdir(exist_ok=True)
         self.place = TaskFolder(
-            folder / "run", folder / "set", "tasks" if kind == "processes" else AWAY, own
+            folder / "run",
+            folder / "set",
+            "tasks" if kind == "processes" else AWAY,
+            own,
+            patience_s=0.0,
         )
         self.clock = WallClock()
         self.driver = None
@@ -402,3 +408,20 @@ def test_programs_stay_programs_where_files_are_sent(tmp_path):
         assert os.access(bench.place.results("w") / "made", os.X_OK)
     finally:
         bench.close()
+
+
+class _Quiet(CompletionQueue):
+    """Completions of no tasks."""
+
+    def forget(self, key):
+        raise AssertionError(f"nothing ended, not {key}")
+
+
+@pytest.mark.timeout(30)
+def test_a_wait_that_is_over_before_it_begins_ends():
+    """The manager waits for microseconds while a site is about to answer. ``SimpleQueue`` hangs
+    there only about once in 100,000 times, so its absence is checked as well."""
+    engine = _Quiet()
+    assert not isinstance(engine.news, queue.SimpleQueue)
+    for _ in range(2000):
+        engine.wait(1e-6)

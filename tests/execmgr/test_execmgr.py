@@ -31,10 +31,10 @@ from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.engines.simulated import SimulatedEngine
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
-from vgrads.planner.improve import slot_uses
-from vgrads.planner.make import make_plan
+from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Placement
 from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.search.trials import slot_uses
 from vgrads.planner.snapshot import Snapshot
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.slot import certain_from
@@ -44,7 +44,7 @@ def execution_for(workflows, slots, needed=1, **more):
     snapshot = Snapshot(
         workflow_set=make_set(workflows, needed, **more), slots=tuple(slots), scenarios=256
     )
-    plan = make_plan(snapshot)
+    plan = make_plan(snapshot, Options(effort_s=0))  # as the phases place it
     assert plan.feasible, plan.lacking
     return make_execution(plan, snapshot)
 

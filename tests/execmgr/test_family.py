@@ -97,7 +97,7 @@ def test_a_pool_and_a_bag_of_the_same_name_are_told_apart_by_their_ids(vgrads, t
     assert bag in answer.err and "pool:nodes" in answer.err
     assert vgrads("status", "pool:nodes", "--json").json["pools"]
     refused = vgrads("retry", bag)
-    assert refused.code == 2 and "bags cannot be retried yet" in refused.err
+    assert refused.code == 2 and "has nothing to retry" in refused.err
 
 
 def test_a_matrix_is_found_by_the_name_of_its_file(vgrads, tmp_path, write, monkeypatch):

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import threading
+import time
 import urllib.request
 import urllib.response
 from collections import Counter
@@ -143,6 +144,33 @@ def test_what_goes_wrong_is_reported_for_what_it_is(here, web):
     assert fails("gone", "file:///nowhere/at/all")[1] == 65
     assert not list((here.folder / "run" / ".fetched").glob("*.[0-9]*"))  # nothing half-fetched
     assert run(here, "md5", "true", **get(url, f"md5:{hashlib.md5(BODY).hexdigest()}")).ok
+
+
+def test_a_server_that_does_not_answer_is_tried_with_growing_pauses_for_a_limited_time():
+    pauses, answers = [], iter([ConnectionRefusedError("refused"), TimeoutError("slow"), None])
+
+    def transfer():
+        error = next(answers)
+        if error:
+            raise error
+
+    staging.again(transfer, "http://a/x", time.monotonic() + 60.0, pauses.append)
+    assert pauses == [1.0, 2.0]
+
+    def refuse():
+        raise ConnectionRefusedError("refused")
+
+    pauses.clear()
+    with pytest.raises(ConnectionRefusedError):
+        staging.again(refuse, "http://a/x", time.monotonic(), pauses.append)
+    assert pauses == []  # no time is left for a pause
+
+    def missing():
+        raise FileNotFoundError("no such file")
+
+    with pytest.raises(FileNotFoundError):
+        staging.again(missing, "file:///x", time.monotonic() + 60.0, pauses.append)
+    assert pauses == []  # it would not come later
 
 
 def closed_port():

@@ -14,13 +14,13 @@ from tests.planner.test_planner import chain
 from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.simulated import SiteBehaviour
 from vgrads.execmgr.core.completion import workflows_done
-from vgrads.execmgr.core.execution_plan import spec_id
 from vgrads.execmgr.core.journal import MemoryJournal, fold
 from vgrads.execmgr.core.states import SiteSilent, SlotRequestedAgain
 from vgrads.execmgr.engines.base import SitePolling
 from vgrads.execmgr.pilot_reports import PilotReports
 from vgrads.execmgr.runner import Runner
 from vgrads.execmgr.sites import Sites
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import SiteError
 

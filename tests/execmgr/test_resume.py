@@ -230,7 +230,7 @@ def test_a_run_of_which_an_earlier_version_wrote_down_nothing_but_its_row_is_can
     assert vgrads("run", local_set(write, tmp_path, WORKFLOW_ENTRY)).code == 0
     with Store() as store:
         run_id = store.add_run(store.list_runs()[0].set_id)
-    assert f"vgrads cancel {run_id} ends it" in vgrads("status", run_id).out
+    assert f"'vgrads cancel {run_id}' ends it" in vgrads("status", run_id).out
     refused = vgrads("resume", run_id)
     assert (refused.code, f"vgrads cancel {run_id} ends it" in refused.err) == (2, True)
     assert vgrads("cancel", run_id, "--json").json["told"] == "it had not begun"

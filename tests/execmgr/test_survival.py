@@ -16,7 +16,7 @@ from vgrads.api.plans.execution import needed_slots
 from vgrads.drivers.api import SlotState
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
 from vgrads.execmgr.core.completion import over, workflows_done
-from vgrads.execmgr.core.execution_plan import make_execution, spec_id
+from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
 from vgrads.execmgr.core.remainder import plan_remainder, progress_of
 from vgrads.execmgr.core.states import (
@@ -34,6 +34,7 @@ from vgrads.execmgr.engines.base import SitePolling
 from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.execmgr.sites import Sites
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.streams import stream

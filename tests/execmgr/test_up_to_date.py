@@ -299,7 +299,7 @@ def test_several_workflows_need_what_is_left(tmp_path, vgrads):
     bench.more["at_least"] = 1
     (bench.folder / "story.txt").write_text("x\ny\n")
     bench.write()
-    assert "Promised 1 of 1 workflows (1 more were done before)" in vgrads("run", bench.file).out
+    assert "Promised 1 of 1 workflow (1 more was done before)" in vgrads("run", bench.file).out
 
 
 def test_a_set_of_another_folder_or_name_is_another(bench, tmp_path, vgrads):
@@ -497,7 +497,7 @@ def test_a_service_runs_what_is_left_of_a_set_and_says_so(tmp_path, monkeypatch)
             assert {p["task"] for p in chart["placements"]} == {"b"}
             assert [d["task"] for d in chart["done"]] == ["a"]
             page = urllib.request.urlopen(f"{client._url}/sets/{set_id}/status").read().decode()
-            assert "1 more were done by an earlier run" in page
+            assert "1 more by an earlier run" in page
             assert ran()[:2] == ("kept", set())
             page = urllib.request.urlopen(f"{client._url}/sets/{set_id}").read().decode()
             assert "Nothing to run:</strong> all 2 tasks" in page

@@ -32,18 +32,18 @@ ELSEWHERE = {
     "vgrads plan … --json": "test_a_plan_is_explained, below",
     "vgrads explain": "test_a_plan_is_explained, below",
     "vgrads run data/local/local.yaml": "tests/portal/test_commands.py, in its folder",
-    "vgrads plan SET --optimise": "tests/planner/test_plan_options.py",
     "vgrads study varq": "tests/research/test_studies.py",
     "vgrads study bags": "tests/research/test_bags.py",
     "vgrads study falkon": "tests/pool/test_pool.py",
     "vgrads study gridbot": "tests/research/test_studies.py",
     "vgrads pool run": "tests/pool/test_pool_runs.py",
     "vgrads pool explain": "tests/pool/test_pool_runs.py, while one is at work",
+    "vgrads study deadlines": "tests/research/test_study_deadlines.py",
     "vgrads study pool": "tests/research/test_study_pool.py",
     "vgrads study runtimes": "tests/runtimes/test_runtimes.py, on recorded traces",
     "vgrads study run-times-kept": "tests/runtimes/test_study_run_times.py, on recorded traces",
     "vgrads allpairs": "tests/dispatch/test_matrix.py",
-    "vgrads wavefront": "tests/dispatch/test_matrix.py",
+    "vgrads wavefront": "tests/dispatch/test_matrix.py, tests/dispatch/goals",
     "vgrads matrix": "tests/dispatch/test_matrix.py",
     "vgrads bags run BAG.yaml": "tests/dispatch/test_bag_virtual.py",
     "vgrads bags status BAG": "tests/dispatch/test_bag_virtual.py",
@@ -51,8 +51,17 @@ ELSEWHERE = {
     "vgrads bags explain BAG": "tests/dispatch/test_bag_virtual.py",
     "vgrads bags invite BAG": "tests/policies/test_policy_runs.py",
     "vgrads bags resume BAG": "tests/dispatch/test_bag_virtual.py",
+    "vgrads bags results BAG": "tests/dispatch/results/test_bag_results.py",
+    "vgrads bags retry BAG": "tests/dispatch/results/test_bag_retry.py",
+    "vgrads retry BAG": "tests/dispatch/results/test_bag_retry.py",
     "vgrads bags cancel BAG": "tests/dispatch/test_bag_virtual.py",
     "vgrads doctor --config": "tests/security/test_doctor.py, with services",
+    "vgrads slurm gantt": "tests/slurm/test_service.py",
+    "vgrads size BAG.yaml --sites": "tests/pool/test_deadline_plan.py",
+    "vgrads study spot FOLDER": "tests/research/test_spot_study.py",
+    "vgrads slurm up": "tests/slurm/test_restart.py",
+    "vgrads slurm install": "tests/slurm/test_restart.py, with sites of its own",
+    "vgrads init": "tests/terminal/test_init.py, in an empty folder",
     "vgrads db upgrade 0001": "tests/portal/test_database.py, up and down",
 }
 SMALLER = (
@@ -186,7 +195,8 @@ def test_a_command_of_the_documents_runs(vgrads, workdir, command, request):
         assert vgrads("bags", "generate", *created).code == 0
         (workdir / "fit.json").write_text(vgrads("bags", "fit", "bags.swf", "--json").out)
     words = shlex.split(line)[1:]
-    bare = {("resume",), ("cancel",), ("bags", "fit"), ("db", "backup"), ("token", "create")}
+    bare = {("resume",), ("cancel",), ("db", "backup"), ("token", "create")}
+    bare |= {("bags", "fit"), ("bags", "run"), ("size",)}
     answer = vgrads(*words, *(["--help"] if tuple(words) in bare else []))
     ended = line.startswith(("vgrads resume", "vgrads cancel"))  # of a run that has ended
     assert answer.code in ((0, 2) if ended else (0,)), answer.err

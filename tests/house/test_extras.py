@@ -11,7 +11,7 @@ from vgrads.kernel.extras import MODULES
 ALLOWED = {
     "classad2": {"vgrads/policies/ads.py"},
     "matplotlib": {
-        "vgrads/interface/curves.py",
+        "vgrads/portal/charts/curves.py",
         "vgrads/portal/charts/backtest.py",
         "vgrads/portal/charts/exports.py",
         "vgrads/portal/charts/run_time_chart.py",
@@ -22,7 +22,6 @@ ALLOWED = {
     "distributed": {"drivers/dask_cluster.py"},
     "dask": set(),
     "tornado": set(),
-    "cloudpickle": {"drivers/dask_cluster.py"},
     "authlib": {"vgrads/portal/web/oidc.py"},
     "joserfc": {"vgrads/portal/web/oidc.py"},
     "requests": {"vgrads/portal/web/oidc.py", "drivers/ec2.py"},  # libcloud needs it too
@@ -30,9 +29,11 @@ ALLOWED = {
     "s3fs": set(),
     "psycopg": set(),
     "cwltool": set(),
+    "joblib": {"vgrads/executor/joblib_backend.py"},  # no extra: whoever registers with it has it
+    "tqdm": set(),
 }
 FOLDERS = ("vgrads", "drivers", "execmgr", "planner", "qbets", "vgrid")
-WHOLE = {"vgrads.portal.web.oidc"}
+WHOLE = {"vgrads.portal.web.oidc", "vgrads.executor.joblib_backend"}
 """Modules that load such a package when they are imported, which happens late."""
 
 

@@ -53,7 +53,7 @@ def test_the_main_job_works_and_its_chart_as_svg(lean, tmp_path):
     done = lean("demo")
     assert done.returncode == 0, done.stderr
     assert "KEPT" in done.stdout.splitlines()[-1]
-    assert (tmp_path / "gantt.html").stat().st_size > 10_000
+    assert (tmp_path / "gantt-lead.html").stat().st_size > 10_000
     run = next(word for word in lean("status", "--json").stdout.split('"') if word[:4] == "run-")
     assert lean("gantt", run, "-o", "run.svg").returncode == 0
     assert (tmp_path / "run.svg").read_text().startswith("<svg")

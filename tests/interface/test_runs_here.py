@@ -125,6 +125,28 @@ def test_the_same_bag_goes_on_where_it_ended(tmp_path):
         Bag(commands=["true"]).run(folder=tmp_path / "bag")
 
 
+def test_tasks_that_an_earlier_run_of_the_bag_has_done_are_left_out():
+    def run(last, **options):
+        command = "echo {x} | tee {x}.txt; test {x} -lt 3"
+        bag = Bag(
+            name="x",
+            command=command,
+            parameters={"x": range(1, last + 1)},
+            outputs=["{x}.txt"],
+            retries=0,
+        )
+        result = bag.run(**options)
+        assert (result.done, result.failed) == (2, last - 2)
+        assert result.printed() == {0: "1\n", 1: "2\n"}
+        assert [path.read_text() for path in result.outputs] == ["1\n", "2\n"]
+        return result
+
+    first = run(3)
+    assert (first.reused, run(4).reused, run(4, rerun=True).reused) == (0, 2, 0)
+    (first.results / "1.txt").unlink()
+    assert run(3).reused == 2  # of the newer runs
+
+
 def test_a_bag_runs_inside_an_event_loop():
     """As in a notebook."""
 

@@ -27,10 +27,10 @@ from vgrads.execmgr.core.states import (
 )
 from vgrads.execmgr.core.step import begin, step
 from vgrads.planner.make import Options, make_plan
+from vgrads.planner.promise.executions import simulate_all
 from vgrads.planner.promise.lengths import make_lengths
 from vgrads.planner.promise.rollout import _fails, _fates, rollout
 from vgrads.planner.promise.schedule import make_schedule
-from vgrads.planner.promise.simulation import simulate_all
 from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.availability import sample_availability

@@ -605,7 +605,8 @@ def test_what_is_remembered_of_changes_does_not_grow():
 
 def test_after_a_crash_only_the_outputs_of_the_attempt_that_counted_are_stored(tmp_path):
     bag_settings = BagSpec(name="b", commands=Listed(["true"] * 3), outputs=("o-{task}",))
-    files = BagFiles(bag_settings, tmp_path, tmp_path)
+    place = tmp_path / "bags" / "0000"
+    files = BagFiles(bag_settings, place, tmp_path)
     for task, attempt in ((0, 1), (0, 2), (1, 1), (2, 1)):
         folder = files.place(task, attempt, f"o-{task}")
         folder.parent.mkdir(parents=True)
@@ -615,9 +616,10 @@ def test_after_a_crash_only_the_outputs_of_the_attempt_that_counted_are_stored(t
     files.finish_commits(
         status, [np.array(ends, [("task", "<u4"), ("code", "<i2"), ("attempt", "<u2")])]
     )
-    stored = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
+    files.close()
+    stored = {path.name: path.read_text() for path in (place / "results").iterdir()}
     assert stored == {"o-0": "attempt 2"}
-    assert [path.name for path in (tmp_path / "arriving").iterdir()] == ["1.1"]  # nobody knows yet
+    assert [path.name for path in (place / "arriving").iterdir()] == ["1.1"]  # nobody knows yet
 
 
 def test_an_owner_whose_last_bag_went_before_it_was_looked_at_is_forgotten():

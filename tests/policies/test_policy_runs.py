@@ -128,7 +128,7 @@ def test_a_bag_that_its_policy_keeps_from_all_hosts_says_so(
         (message,) = json.loads(vgrads("bags", "status", bag, "--json").out)["bags"]
         assert message["problem"].startswith(words)
         shown = " ".join(vgrads("bags", "status", bag).out.split())
-        assert f"{bag}: {words}" in shown
+        assert bag in shown and words in shown
         requested = json.loads(vgrads("bags", "explain", bag, 0, "--json").out)
         assert any(words in reason for reason in requested["reasons"])
         answer = vgrads("bags", "explain", bag, 0, "--host", "nowhere")

@@ -42,6 +42,20 @@ def test_a_set_is_as_quick_as_its_longest_way_and_its_deadline_counts(vgrads, wr
     assert "in time" not in message["worth"]
 
 
+def test_without_a_price_nothing_is_cheapest_and_the_largest_number_is_no_knee(vgrads, write):
+    bag = write("bag.yaml", BAG)
+    worth = {}
+    for most in (16, 256):
+        message, by = sizes(vgrads("size", bag, "--most", most, "--json"))
+        worth[most] = message["worth"]
+        assert "cheapest" not in worth[most]
+        assert worth[most].get("knee", {}).get("hosts") != max(by)
+    assert "knee" not in worth[16]  # more nodes would be better still
+    assert worth[256]["knee"]["hosts"] < 256
+    assert "cheapest" not in vgrads("size", bag).out
+    assert "cheapest" in vgrads("size", bag, "--price", 1).out
+
+
 def test_a_bag_goes_in_rounds_and_begun_hours_are_paid(vgrads, write):
     bag = write("bag.yaml", BAG)
     options = ("--most", 128, "--price", 1, "--billing", "1h", "--wait", "30s", "--deadline", "12m")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import leftovers
+from tests.conftest import ROOT
 from tests.ports import free_ports
 from tests.waiting import until
 from vgrads.portal.client import Client
@@ -105,6 +106,10 @@ class Served:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
+    def left_behind(self) -> list[str]:
+        """Its processes; after its end, its hosts."""
+        return leftovers.processes(self._temporary)
+
     def leave(self) -> None:
         """End it, and then its hosts, which stay for the service that comes after it."""
         if self.process.poll() is None:
@@ -115,6 +120,23 @@ class Served:
     def client(self, token: str = "") -> Client:
         """A client of it."""
         return Client(self.url, token=token)
+
+
+def serve_this_machine(home: Path) -> Served:
+    """A service with this machine as a site, which is open to everybody here."""
+    environment = {**os.environ, "VGRADS_HOME": str(home)}
+    for words in (
+        ["sites", "add", str(ROOT / "data/local/local.toml")],
+        ["sites", "open", "here", "local"],
+    ):
+        subprocess.run(
+            [sys.executable, "-m", "vgrads", *words],
+            cwd=ROOT,
+            env=environment,
+            check=True,
+            capture_output=True,
+        )
+    return Served(home)
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def test_errors_are_pages_for_people_and_carry_the_headers(make, store):
     client, mine = make(), bearer(store)
     page = client.get("/sets/set-0123456789", headers={**mine, "Accept": "text/html"})
     assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (404, "text/html")
-    client.app.state.service.sets.heads = lambda *_: 1 / 0  # a fault nobody expected
+    client.app.state.service.overview.entries = lambda *_: 1 / 0  # a fault nobody expected
     for accept, kind in (("text/html", "text/html"), ("*/*", "application/problem+json")):
         fault = client.get("/", headers={**mine, "Accept": accept})
         assert (fault.status_code, fault.headers["content-type"].partition(";")[0]) == (500, kind)

@@ -115,7 +115,7 @@ def test_a_queue_whose_site_is_gone_has_a_page_that_says_so(vgrads, write, home)
 
 
 WRONG = {
-    "/?after=nonsense": 422,
+    "/?page=nonsense": 422,
     "/sets/set-0123456789": 404,
     "/sets/none": 404,
     "/sets/set-0123456789/what-if": 404,
@@ -152,7 +152,7 @@ def test_the_page_begins_with_the_promise_as_it_stands_now(looking):
     set_id = submit(client, LEAD | {"at_least": 6, "budget_usd": 40})
     base = f"/v1/workflow-sets/{set_id}"
     before = client.get(f"/sets/{set_id}", headers=PAGE).text
-    assert "Promised:" in before
+    assert "Ready to run:" in before
     assert client.get(f"{base}/standing").json()["run"] is None  # the path of 0.2
     assert client.post(f"{base}/run?speed=300").status_code == 202
     until(lambda: client.get(f"{base}/status").json().get("promise_now") is not None)

@@ -19,8 +19,8 @@ from tests.portal.stored_02 import (
 from tests.waiting import until
 from vgrads.api.wiring import PILOT
 from vgrads.drivers.api import mark
-from vgrads.execmgr.core.execution_plan import spec_id
 from vgrads.execmgr.core.states import SlotRequestedAgain
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.portal.jobs.runs import take_over
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store

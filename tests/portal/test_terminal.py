@@ -29,7 +29,8 @@ ROW = {
     "outcome": {"in_time": 0, "needed": 2},
     "cost_usd": 1.5,
     "hint": (
-        f"its manager is gone: vgrads resume {NAME} goes on, vgrads cancel {NAME} gives all back"
+        f"its manager is gone: 'vgrads resume {NAME}' goes on, 'vgrads cancel {NAME}' gives all "
+        "back"
     ),
 }
 ATTEMPT = {
@@ -63,10 +64,11 @@ def narrow(monkeypatch):
 def test_what_a_person_must_type_again_is_whole_at_eighty_columns(narrow):
     out, written = narrow
     print_runs(out, [ROW])
-    table, hint = written.getvalue().split(f"{NAME}: its manager")
+    table, hint = written.getvalue().split("its manager")
     assert NAME in table
     assert "…" not in table
-    assert f"vgrads cancel {NAME} gives all back" in hint
+    assert f"'vgrads resume {NAME}'" in hint
+    assert f"'vgrads cancel {NAME}'" in hint
 
 
 @pytest.mark.parametrize("whole", [False, True])

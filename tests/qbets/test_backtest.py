@@ -53,6 +53,10 @@ def test_the_report_is_a_single_page_with_pictures(tmp_path):
     assert page.count("<svg") == 1 + 2 * len(trials)
     assert "log 2" in page
     assert "src=" not in page.replace("xlink:href", "")
+    worst = min(trials, key=lambda trial: trial.row().coverage)
+    kept = "backtests kept their bounds as often as stated, within 0.01; the lowest is"
+    assert f"{kept} {worst.row().history}" in page
+    assert "prefers-color-scheme:dark" in page
 
 
 REAL = [

@@ -9,6 +9,7 @@ import pytest
 
 from tests.logs import queued_log
 from vgrads.api.plans.planning import open_grid, plan_set, with_live_queues
+from vgrads.api.plans.set_files import load_set
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.queries import walk
 from vgrads.planner.make import make_plan
@@ -18,7 +19,6 @@ from vgrads.traces.swf import write_swf
 from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.varq import Reservation
-from vgrads.workflows.sets import load_set
 
 SHAPE = (16, 7200.0)
 LOG = queued_log(2500)

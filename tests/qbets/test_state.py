@@ -83,7 +83,9 @@ def test_start_estimates_are_those_of_the_simulator(data):
     rows = [(procs, left, left) for procs, left in waiting]
     table = np.array(rows, dtype=float).reshape(-1, 3)
     reserved = np.array([(p, left, left) for p, left in running], dtype=float).reshape(-1, 3)
-    fcfs, easy, conservative, likely = start_estimates(table, reserved, 8, (*ours, ours[1]))
+    result = np.empty(4)
+    start_estimates(table, reserved, 8, (*ours, ours[1]), result)
+    fcfs, easy, conservative, likely = result
     queue = [*waiting, ours]
     ends = np.array([left for _, left in running])
     load = Workload(

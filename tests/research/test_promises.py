@@ -1,6 +1,7 @@
 """Studies of promises: the arena, the rivals, reliability, and every study by its name."""
 
 import math
+import re
 from functools import cache
 
 import numpy as np
@@ -169,6 +170,7 @@ def test_every_study_answers_draws_and_repeats(vgrads, tmp_path, history, name, 
     text = page.read_text()
     assert "<svg" in text
     assert "<table>" in text
+    assert re.search(r'class="conclusion">[^<]*\d[^<]*\.</p>', text)
     assert not {"http-equiv", "<script", "<link", "<img"} & set(text.split())
 
 

@@ -83,15 +83,15 @@ def test_studies_run_by_name_and_draw(vgrads, tmp_path):
     cells = vgrads("study", "replication", "--trials", 1, "--json").json["rows"]
     assert {cell["increment"] for cell in cells} == {0.1, 0.2, 0.3, 0.4, 0.5}
     assert (
-        "bags, bounds, falkon, gridbot, pool, promises, quality, replication, "
-        "run-times-kept, runtimes, table1, timeline, varq, whatif"
+        "bags, bounds, deadlines, falkon, gridbot, pool, promises, quality, replication, "
+        "run-times-kept, runtimes, spot, table1, timeline, varq, whatif"
     ) in " ".join(vgrads("study").out.split())
     wrong = vgrads("study", "luck")
     assert (
         wrong.code,
         (
-            "one of bags, bounds, falkon, gridbot, pool, promises, quality, replication, "
-            "run-times-kept, runtimes, table1, timeline, varq, whatif"
+            "one of bags, bounds, deadlines, falkon, gridbot, pool, promises, quality, "
+            "replication, run-times-kept, runtimes, spot, table1, timeline, varq, whatif"
         )
         in wrong.err,
     ) == (2, True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import vgrads
 from tests.portal.serving import bearer, serving
 from tests.waiting import until
 from vgrads.portal.records.access import LOCAL, AccessControl, account_number
@@ -70,6 +71,25 @@ def test_each_user_has_an_account_with_a_folder_and_streams(users):
         assert (uid, groups, end["code"]) == (str(number), str(number), 0)
         assert folder.endswith(str(number)) and temporary.startswith(f"{folder}/")
         assert end["err"] == "to stderr\n"
+
+
+@root
+def test_functions_run_under_the_account_of_their_user(users, meeting):
+    """With a Python that every account may run."""
+    (meeting / "bin").mkdir()
+    (meeting / "bin" / "python").symlink_to("/usr/bin/python3")
+
+    def look():
+        (Path.cwd() / "mine").write_text("x")
+        return os.getuid(), os.getgid(), str(Path.cwd()), bytes(100_000)
+
+    for user, number in (("ann", ANN), ("bob", BOB)):
+        token = users[user].headers["authorization"].removeprefix("Bearer ")
+        where = {"sites": str(users[user].base_url).rstrip("/"), "token": token}
+        with vgrads.Executor(**where, environment=str(meeting)) as executor:
+            uid, group, folder, large = executor.submit(look).result(60)
+        assert (uid, group, len(large)) == (number, number, 100_000)
+        assert folder.endswith(str(number))
 
 
 @root

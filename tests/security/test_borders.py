@@ -9,7 +9,6 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 import uvicorn
@@ -22,10 +21,9 @@ from tests.waiting import until
 from vgrads.portal.connections import MOST_OF_ADDRESS, ConnectionLimits, connections_with
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.records.access import Principal
-from vgrads.portal.records.bags import BagStore
+from vgrads.portal.records.bags import BagStore, new_bag
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.store import Store
-from vgrads.portal.records.tables import BagRow
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.checked_routes import MOST_PARSED, TURNS, bounded, required_scopes
 from vgrads.portal.web.embedding.forecast_access import ForecastAccess
@@ -137,8 +135,13 @@ ROUTES = {
         POST /v1/gatherings/{name}
         POST /v1/bags
         POST /v1/bags/{bag_id}/tasks
+        PUT /v1/bags/{bag_id}/parts/{digest}
         POST /v1/bags/{bag_id}/close
+        POST /v1/bags/{bag_id}/retry
+        POST /bags/{bag_id}/retry
         DELETE /v1/bags/{bag_id}
+        POST /submit
+        POST /sets/{set_id}/change
         POST /sets/{set_id}/run
         POST /sets/{set_id}/cancel
         POST /sets/{set_id}/retry
@@ -168,6 +171,7 @@ ROUTES = {
         GET /sets/{set_id}/cancel
         GET /sets/{set_id}/status
         GET /sets/{set_id}/tasks
+        GET /sets/{set_id}/graph
         GET /sets/{set_id}/tasks/{workflow}/{task}
         GET /sets/{set_id}/what-if
         GET /submit
@@ -184,6 +188,7 @@ ROUTES = {
         GET /api
         GET /login
         POST /login
+        POST /login/form
         POST /logout
         GET /login/oidc
         GET /login/oidc/back
@@ -305,8 +310,7 @@ def test_a_pool_has_no_history_of_an_earlier_owner_of_its_name(store):
 
 def bag_of(store, owner):
     """The id of a bag that nobody serves."""
-    fields = {"dispatcher": "bag-0", "number": 0, "name": "b", "tasks": 1}
-    row = BagRow(id="bag-0123456789", owner=owner, created=datetime.now(UTC), **fields)
+    row = new_bag("bag-0123456789", "bag-0", 0, "b", owner, 1)
     BagStore(store.engine).add(row)
     return row.id
 

@@ -71,7 +71,8 @@ def test_a_sound_home_and_nothing_in_it_changes(doctor, vgrads, home):
     assert vgrads("db", "backup", home / "vgrads-1.db").code == 0
     before = contents(home)
     code, checks = doctor()
-    assert (code, {check["state"] for check in checks.values()}) == (0, {"ok"})
+    states = {check["state"] for name, check in checks.items() if name != "clock"}
+    assert (code, states) == (0, {"ok"})
     assert contents(home) == before
 
 

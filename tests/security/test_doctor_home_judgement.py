@@ -13,6 +13,7 @@ from vgrads.portal.doctor.files import (
     judge_home,
     judge_space,
 )
+from vgrads.portal.doctor.machine import UsedSite
 from vgrads.portal.doctor.settings import (
     SettingsFacts,
     SitesFacts,
@@ -130,7 +131,10 @@ def test_settings_sites_extras_and_versions():
     assert judge_settings(SettingsFacts()).state == "ok"
     assert judge_settings(SettingsFacts(file=FILE)).state == "ok"
     assert judge_settings(SettingsFacts(file=FILE, error="line 1")).state == "wrong"
-    lent = SitesFacts(source="s.toml", drivers=(("a", "slurm"), ("b", "dask")))
+    lent = SitesFacts(
+        source="s.toml",
+        used=(UsedSite(name="a", driver="slurm"), UsedSite(name="b", driver="dask")),
+    )
     assert judge_sites(lent).message == "2 of s.toml: a, b"
     assert judge_sites(NOTHING).state == "wrong"
     postgres = SettingsFacts(

@@ -8,13 +8,14 @@ folder of its own, in which ``shutdown`` ends the instance and not the machine.
 
 prints its port. ``GET /_control?capacity=0&boot=1&lose=1&down=1`` changes how it behaves: ``lose``
 carries the next purchase out and cuts the connection before the answer, ``down`` answers nothing
-but 503.
+but 503. ``take=ID&notice=SECONDS`` takes an instance back after a notice in its metadata.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import json
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode
 
@@ -87,6 +89,17 @@ class Machine:
     def booted(self) -> bool:
         return self.state == "running" and time.monotonic() - self.began_s >= self.boot_s + 0.05
 
+    def take_back(self, notice_s: float) -> None:
+        """End after a notice, which the metadata service shows."""
+        ends = datetime.now(UTC) + timedelta(seconds=notice_s)
+        spot = self.folder / "latest" / "meta-data" / "spot"
+        spot.mkdir()
+        action = {"action": "terminate", "time": f"{ends:%Y-%m-%dT%H:%M:%SZ}"}
+        (spot / "instance-action").write_text(json.dumps(action))
+        timer = threading.Timer(notice_s, self.end)
+        timer.daemon = True
+        timer.start()
+
     def end(self) -> None:
         self.ended = True
         self._timer.cancel()
@@ -134,6 +147,8 @@ class Cloud:
         for name in ("capacity", "lose", "down"):
             setattr(self, name, int(query.get(name, getattr(self, name))))
         self.boot_s = float(query.get("boot", self.boot_s))
+        if "take" in query:  # a spot node, with notice
+            self.machines[query["take"]].take_back(float(query.get("notice", 120.0)))
         if "kill" in query:
             self.machines[query["kill"]].end()
         alive = sum(m.state != "terminated" for m in self.machines.values())

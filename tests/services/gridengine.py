@@ -112,10 +112,12 @@ def gridengine_service() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _begun() -> Iterator[None]:
-    """One that answers already is left as it is."""
-    if _answers():
+    """One that works already is left as it is; one that a killed session left in parts is started
+    anew."""
+    if _answers() and _queue_is_up():
         yield
         return
+    _kill()
     common = ROOT / "default" / "common"
     (common / "host_aliases").write_text(f"{_HOST} {socket.gethostname()}\n")
     (common / "host_aliases").chmod(0o644)  # its daemons are of another user
@@ -126,19 +128,23 @@ def _begun() -> Iterator[None]:
         _configure()
         _init("exec", "start")
         until(_queue_is_up, "the execution daemon")
-        _run(["qdel", "-u", "root"])  # what an earlier session left
+        _run(["qdel", "-f", "-u", "root"])  # what an earlier session left
         yield
     finally:
-        for program in ("sge_execd", "sge_qmaster"):  # asked to, it would take ten seconds
-            subprocess.run(["pkill", "-KILL", "-x", program], check=False)
-        until(
-            lambda: (
-                subprocess.run(
-                    ["pgrep", "-x", "sge_qmaster"], check=False, capture_output=True
-                ).returncode
-            ),
-            "the end",
-        )
+        _kill()
+
+
+def _kill() -> None:
+    for program in ("sge_execd", "sge_qmaster"):  # asked to, it would take ten seconds
+        subprocess.run(["pkill", "-KILL", "-x", program], check=False)
+    until(
+        lambda: (
+            subprocess.run(
+                ["pgrep", "-x", "sge_qmaster"], check=False, capture_output=True
+            ).returncode
+        ),
+        "the end",
+    )
 
 
 def kill_controller() -> None:

@@ -47,6 +47,7 @@ DefMemPerCPU=100
 EnforcePartLimits=ALL
 KillWait=2
 MinJobAge={min_job_age}
+FirstJobId={first_id}
 SlurmdTimeout=10
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
@@ -89,6 +90,7 @@ class SlurmService:
 
     folder: Path
     stack: ExitStack
+    nodes: int = NODES
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -97,20 +99,27 @@ class SlurmService:
 
 
 @contextmanager
-def slurm_service(folder: Path, min_job_age: int = 300) -> Iterator[SlurmService]:
-    """Slurm while the block runs."""
-    port, dbd_port, first = free_ports(), free_ports(), free_ports(NODES)
+def slurm_service(
+    folder: Path,
+    min_job_age: int = 300,
+    nodes: int = NODES,
+    cores: int = CORES,
+    first_id: int = 1,
+) -> Iterator[SlurmService]:
+    """Slurm while the block runs; processors and memory of its nodes are pretended."""
+    port, dbd_port, first = free_ports(), free_ports(), free_ports(nodes)
     host = socket.gethostname().partition(".")[0]
     values = {
         "folder": folder,
         "host": host,
         "port": port,
         "dbd_port": dbd_port,
-        "nodes": NODES,
-        "cores": CORES,
+        "nodes": nodes,
+        "cores": cores,
         "first": first,
-        "last": first + NODES - 1,
+        "last": first + nodes - 1,
         "min_job_age": min_job_age,
+        "first_id": first_id,
     }
     for name in ("state", "spool", "db"):
         (folder / name).mkdir()
@@ -119,7 +128,7 @@ def slurm_service(folder: Path, min_job_age: int = 300) -> Iterator[SlurmService
     (folder / "slurmdbd.conf").write_text(_DBD.format(**values))
     (folder / "slurmdbd.conf").chmod(0o600)
     with ExitStack() as stack:
-        service = SlurmService(folder, stack)
+        service = SlurmService(folder, stack, nodes)
         # its daemons find processes by their parents, and miss some of a job that begins just now
         stack.callback(leftovers.end_with, f"SLURM_CONF={folder / 'slurm.conf'}")
         _start_munge(service)
@@ -207,14 +216,14 @@ def _start_slurm(service: SlurmService, dbd_port: int) -> None:
         capture_output=True,
     )
     start_controller(service, "-c")
-    for number in range(1, NODES + 1):
+    for number in range(1, service.nodes + 1):
         (folder / "spool" / f"n{number}").mkdir()
     start_nodes(service)
 
 
 def start_nodes(service: SlurmService) -> None:
     """The node daemons that do not run, and wait until all nodes take jobs."""
-    for name in (f"n{number}" for number in range(1, NODES + 1)):
+    for name in (f"n{number}" for number in range(1, service.nodes + 1)):
         if name not in service.daemons or service.daemons[name].poll() is not None:
             _daemon(service, "slurmd", "-D", "-N", name, name=name, environment=service.environment)
     until(
@@ -232,13 +241,13 @@ def _takes_jobs(service: SlurmService) -> bool:
             "3",
             "scontrol",
             "update",
-            f"NodeName=n[1-{NODES}]",
+            f"NodeName=n[1-{service.nodes}]",
             "State=RESUME",
         ]
         subprocess.run(
             command, env=os.environ | service.environment, check=False, capture_output=True
         )
-    return states.count("idle") >= NODES
+    return states.count("idle") >= service.nodes
 
 
 def start_controller(service: SlurmService, *flags: str) -> None:

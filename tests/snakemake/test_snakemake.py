@@ -385,7 +385,7 @@ def test_an_impossible_promise(project):
         '   shell: "echo 1 > {output}"\n'
     )
     code, out = mine.run("--vgrads-deadline", "10s")
-    assert (code, "takes 30 s" in out) == (1, True), out
+    assert (code, "takes 30s" in out) == (1, True), out
     code, out = mine.run("--vgrads-plan-only")
     assert (code, "vgrads: done by" in out, (mine.folder / "x").exists()) == (0, True, False), out
 
@@ -412,3 +412,27 @@ def test_the_ten_lines_of_the_document(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "vgrads: done by" in done.stdout + done.stderr
     assert (tmp_path / "squares" / "7.txt").read_text() == "49\n"
+
+
+WIDE = """
+rule all:
+    input: "wide.txt"
+rule size:
+    output: "size"
+    shell: "echo 123 > {output}"
+rule wide:
+    input: "size"
+    output: "wide.txt"
+    threads: 4096
+    resources: mem_mib=lambda wildcards, input: int(open(input[0]).read())
+    shell: "echo {threads} {resources.mem_mib} > {output}"
+"""
+
+
+def test_threads_are_limited_to_this_machine_and_resources_are_evaluated_when_a_job_is_ready(
+    project,
+):
+    mine = project(WIDE)
+    code, out = mine.run("--vgrads-sites", "here")
+    assert code == 0, out
+    assert (mine.folder / "wide.txt").read_text() == f"{os.cpu_count()} 123\n"

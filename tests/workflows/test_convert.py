@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import DATA
+from vgrads.api.plans.convert import converted, form_of, set_text
+from vgrads.api.plans.set_files import SetOverrides, load_set
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import make_workflow
-from vgrads.workflows.formats.convert import converted, form_of, set_text
 from vgrads.workflows.formats.load import format_of, load_workflow
 from vgrads.workflows.formats.wfformat import write_wfformat
-from vgrads.workflows.sets import SetOverrides, WorkflowSet, load_set
+from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
 

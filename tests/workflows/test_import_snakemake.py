@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import DATA
-from vgrads.kernel.errors import InputError
+from vgrads.api.plans.set_files import load_set
+from vgrads.kernel.errors import InputError, NothingToDo
 from vgrads.workflows.formats.load import load_workflow
-from vgrads.workflows.formats.snakefile import INTERPRETER
+from vgrads.workflows.formats.snakefile import INTERPRETER, SnakemakeOptions
 from vgrads.workflows.formats.snakemake_jobs import ABOUT, task_id, tasks_of
-from vgrads.workflows.sets import TaskDocument, load_set
+from vgrads.workflows.sets import TaskDocument
 
 
 def a_job(rule, local=False, checkpoint=False, threads=1, resources=None, **wildcards):
@@ -208,8 +209,42 @@ def test_what_is_done_already_is_left_out(snakemake, write):
     assert len(workflow.tasks) == 2
     for name in ("al/odd name(1).bam", "list.txt", "sum.txt"):
         write(name, "done")
-    with pytest.raises(InputError, match="nothing to be done"):
+    with pytest.raises(NothingToDo, match="nothing to do"):
         load_workflow(path)
+
+
+CHOICE = """
+rule all:
+    input: "wide.txt"
+rule wide:
+    output: "wide.txt"
+    threads: 64
+    resources: mem_mib=config.get("memory", 10)
+    shell: "echo {threads} > {output}"
+rule other:
+    output: "other.txt"
+    shell: "touch {output}"
+"""
+
+
+def test_targets_configuration_and_a_limit_of_threads_are_passed_on(snakemake, write):
+    path = write("Snakefile", CHOICE)
+    options = SnakemakeOptions(config=("memory=1000",), cores=2)
+    (task,) = load_workflow(path, options=options).tasks.values()
+    assert (task.id, task.procs, task.memory_mib) == ("wide", 2, 1000.0)
+    (task,) = load_workflow(path, options=SnakemakeOptions(targets=("other.txt",))).tasks.values()
+    assert task.id == "other"
+    with pytest.raises(InputError, match="name=value"):
+        load_workflow(path, options=SnakemakeOptions(config=("memory",)))
+
+
+def test_a_plan_of_what_is_done_is_no_failure(snakemake, write, vgrads):
+    path = write("Snakefile", CHOICE)
+    answer = vgrads("plan", path, "--deadline", "1h", "--sites", "here", "--target", "other.txt")
+    assert (answer.code, "other" in answer.out) == (0, True), answer.err
+    write("other.txt", "done")
+    answer = vgrads("plan", path, "--deadline", "1h", "--sites", "here", "--target", "other.txt")
+    assert (answer.code, answer.out, "nothing to do" in answer.err) == (0, "", True)
 
 
 GROUPS = """
@@ -316,7 +351,7 @@ def test_what_is_wrong_next_to_the_snakefile_is_reported_in_a_line(snakemake, wr
     packed = write("Snakefile.gz", gzip.compress(CHECKPOINT.encode()))
     with pytest.raises(InputError, match="unpack it"):
         load_workflow(packed)
-    with pytest.raises(InputError, match="nothing to be done"):
+    with pytest.raises(NothingToDo, match="nothing to do"):
         load_workflow(write("none.smk", "# no rules\n"))
 
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import DATA
+from vgrads.api.plans.set_files import load_set
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.formats.wfformat import read_wfformat, write_wfformat
-from vgrads.workflows.sets import load_set
 from vgrads.workflows.task import Task
 
 

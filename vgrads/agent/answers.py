@@ -139,6 +139,13 @@ def _outputs(value: object) -> None:
         _word(name)
 
 
+def _python(value: object) -> None:
+    words = _of(list, value)
+    if len(words) != 3:
+        raise ValueError("not the command, the program and the setup of an interpreter")
+    _texts(words)
+
+
 def _idle(value: object) -> None:
     if value is not None:
         _duration(value)
@@ -168,4 +175,5 @@ _SETTINGS = {
     "executable": _texts,
     "live": _flag,
     "account": _whole,
+    "python": _python,
 }

@@ -9,15 +9,18 @@ import os
 import sys
 from typing import Any, Mapping, NamedTuple, Sequence
 
+from .containers import CONTAINER, container_name
 from .environment import pass_environment, withheld
+from .functions.interpreters import Environment
 from .launcher import account_folder, as_bytes
+from .processes import MARK
 
 
 class BagSettings(NamedTuple):
     """Settings of a task, or common to all tasks of a bag; ``limit_s``, ``memory_mib``: 0 is no
     limit; ``container``: the engine of its container; ``executable``: inputs that are programs;
     ``live``: report what it prints while it runs; ``account``: the account that its processes run
-    under, 0 for the agent's own."""
+    under, 0 for the agent's own; ``interpreter``: of its functions, None for commands."""
 
     procs: int
     memory_mib: float
@@ -30,6 +33,23 @@ class BagSettings(NamedTuple):
     executable: tuple[str, ...] = ()
     live: bool = False
     account: int = 0
+    interpreter: Environment | None = None
+
+    def environment_for(
+        self, mark: str, key: tuple[int, int, int] | None, folder: str
+    ) -> dict[bytes, bytes]:
+        """Return the environment of a task. ``mark``: of its processes; ``key``: bag, task and
+        attempt, where it belongs to a bag; ``folder``: its own, if it has one."""
+        environment = dict(self.environment)
+        if key is not None:
+            environment[b"VGRADS_TASK"] = b"%d" % key[1]
+            environment[b"VGRADS_ATTEMPT"] = b"%d" % key[2]
+        environment[MARK.encode()] = mark.encode()
+        if self.container:
+            environment[CONTAINER.encode()] = container_name(mark).encode()
+        if folder:
+            environment[b"PWD"] = environment[b"VGRADS_FOLDER"] = os.fsencode(folder)
+        return environment
 
 
 class Visible(NamedTuple):
@@ -53,7 +73,8 @@ class BagRegistry:
 
     def learn(self, number: int, payload: Mapping[str, Any]) -> BagSettings:
         """Record the manager's settings of a bag."""
-        bag = self._bags[number] = self.make({"VGRADS_BAG": str(number)}, payload)
+        more = {} if "python" in payload else {"VGRADS_BAG": str(number)}  # interpreters are shared
+        bag = self._bags[number] = self.make(more, payload)
         return bag
 
     def make(self, more: Mapping[str, str], payload: Mapping[str, Any]) -> BagSettings:
@@ -72,18 +93,25 @@ class BagRegistry:
             passed.update(USER=str(account), LOGNAME=str(account))
         passed.update(stated)
         passed.update(more)
+        variables, python = as_bytes(passed), payload.get("python")
+        interpreter = None
+        if python:
+            command, program, setup = python
+            key = repr((python, account, passed))
+            interpreter = Environment(command, program, setup, account, variables, key)
         return BagSettings(
             max(1, int(payload.get("procs", 1))),
             float(payload.get("memory_mib") or 0),
             float(payload.get("limit_s") or 0),
             int(payload.get("output_bytes", 4096)),
-            as_bytes(passed),
+            variables,
             tuple(name for name in refused if name not in stated),
             tuple(withheld(visible.environment, passed)) if visible.own else (),
             str(payload.get("container") or ""),
             tuple(payload.get("executable") or ()),
             bool(payload.get("live")),
             account,
+            interpreter,
         )
 
     def of(self, assigned: Sequence[Any]) -> BagSettings:

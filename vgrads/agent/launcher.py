@@ -1,5 +1,9 @@
-"""Start commands as processes: without copying this process (``os.posix_spawn``), and through a
-shell only where one is needed.
+"""Start commands as processes: without copying this process (posix_spawn(3)), and through a shell
+only where one is needed.
+
+The system stops the calling thread until the child executes its program: on a busy machine, until
+the child gets a processor. ``os.posix_spawn`` stops all threads for so long, so the C library is
+called directly where that is possible.
 
 Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
@@ -75,11 +79,101 @@ def as_bytes(environment: Mapping[str, str]) -> dict[bytes, bytes]:
     return {os.fsencode(key): os.fsencode(value) for key, value in environment.items()}
 
 
-class Launcher:
-    """Starts commands, and caches the paths of their programs."""
+_SPAWN_FLAGS = 0x80 | 0x04 | 0x08
+"""POSIX_SPAWN_SETSID, POSIX_SPAWN_SETSIGDEF, POSIX_SPAWN_SETSIGMASK in glibc and in musl."""
+_ROOM = 1024
+"""Bytes for an object of the C library; the largest, the attributes in glibc, has 336."""
+
+
+class NativeSpawn:
+    """posix_spawn(3) of the C library, called so that other threads continue."""
 
     def __init__(self) -> None:
+        """Raise ImportError, AttributeError, OSError where Python or the C library lacks parts."""
+        import ctypes  # noqa: PLC0415 a part of Python that some nodes lack
+
+        self._ctypes = ctypes
+        self._call = ctypes.CDLL(None).posix_spawn
+        quick = ctypes.PyDLL(None)  # for calls that do not wait
+        self._begin = quick.posix_spawn_file_actions_init
+        self._dup, self._cd, self._end = (
+            quick.posix_spawn_file_actions_adddup2,
+            quick.posix_spawn_file_actions_addchdir_np,
+            quick.posix_spawn_file_actions_destroy,
+        )
+        self._attributes = ctypes.create_string_buffer(_ROOM)
+        signals, none = ctypes.create_string_buffer(_ROOM), ctypes.create_string_buffer(_ROOM)
+        for error in (
+            quick.posix_spawnattr_init(self._attributes),
+            quick.sigfillset(signals),
+            quick.sigemptyset(none),
+            quick.posix_spawnattr_setsigdefault(self._attributes, signals),
+            quick.posix_spawnattr_setsigmask(self._attributes, none),
+            quick.posix_spawnattr_setflags(self._attributes, ctypes.c_short(_SPAWN_FLAGS)),
+        ):
+            _check(error)
+
+    def __call__(
+        self,
+        program: str,
+        words: Sequence[str],
+        environment: Mapping[bytes, bytes],
+        streams: Sequence[int],
+        folder: str,
+    ) -> int:
+        """Start a program in a session of its own, with default signals, in a folder if one is
+        stated; return its process number. Raise OSError, ValueError where that fails."""
+        ctypes = self._ctypes
+        arguments = [os.fsencode(word) for word in words]
+        variables = [b"%s=%s" % item for item in environment.items()]
+        if b"\0" in b"".join((*arguments, *variables)) or "\0" in program + folder:
+            raise ValueError("embedded null byte")
+        number, actions = ctypes.c_int(), ctypes.create_string_buffer(_ROOM)
+        _check(self._begin(actions))
+        try:
+            for there, here in enumerate(streams):
+                _check(self._dup(actions, here, there))
+            if folder:
+                _check(self._cd(actions, os.fsencode(folder)))
+            error = self._call(
+                ctypes.byref(number),
+                os.fsencode(program),
+                actions,
+                self._attributes,
+                (ctypes.c_char_p * (len(arguments) + 1))(*arguments, None),
+                (ctypes.c_char_p * (len(variables) + 1))(*variables, None),
+            )
+        finally:
+            self._end(actions)
+        _check(error, program)
+        return int(number.value)
+
+
+def _check(error: int, name: str = "") -> None:
+    if error:
+        raise OSError(error, os.strerror(error), *([name] if name else []))
+
+
+def _native() -> NativeSpawn | None:
+    """Return :class:`NativeSpawn`; None where it does not work."""
+    try:
+        return NativeSpawn()
+    except (ImportError, AttributeError, OSError):
+        return None
+
+
+class Launcher:
+    """Starts commands, and caches the paths of their programs; for any number of threads."""
+
+    def __init__(self, native: bool = True) -> None:
+        """``native``: call the C library, where that is possible."""
         self._programs: dict[tuple[bytes, str], str] = {}
+        self._native = _native() if native else None
+
+    @property
+    def is_parallel(self) -> bool:
+        """Return True where other threads continue while one starts a command."""
+        return self._native is not None
 
     def begin(
         self,
@@ -93,29 +187,41 @@ class Launcher:
         Raise OSError where it cannot be started.
 
         ``streams``: descriptors of its standard input, output and error. ``folder``: its working
-        directory, else that of this process; setting it costs a shell (0.4 ms), since
-        posix_spawn(3) does not support it everywhere. ``account``: under which it runs, if not
-        under that of this process, which is root.
+        directory, else that of this process; setting it costs a shell (0.4 ms) where the C library
+        cannot. ``account``: under which it runs, if not under that of this process, which is root.
         """
         if account:
-            under = _under(account)
-            return self._call(under[0], [*under, *shell_words(command)], environment, streams)
+            under = [*_under(account), *shell_words(command)]
+            return self._there(under[0], under, environment, streams, folder)
         words = words_of(command)
         program = self._find(words[0], environment) if words else ""
-        if program and not folder:
+        if program and (self._native is not None or not folder):
             try:
-                return self._call(program, words, environment, streams)
+                return self._call(program, words, environment, streams, folder)
             except OSError as error:
                 if error.errno not in _FOR_THE_SHELL:
                     raise
                 self._programs.clear()
-        words = words if program and folder else shell_words(command)
+        words = words if program and folder and self._native is None else shell_words(command)
         if folder:
-            words = [SHELL, "-c", _THERE, folder, *words]
+            os.stat(folder)  # noqa: PTH116 an error names it, not the program
         try:
-            return self._call(SHELL, words, environment, streams)
+            return self._there(SHELL, words, environment, streams, folder)
         except OSError as error:
             raise too_long(error, command) from None
+
+    def _there(
+        self,
+        program: str,
+        words: list[str],
+        environment: Mapping[bytes, bytes],
+        streams: Sequence[int],
+        folder: str,
+    ) -> int:
+        """Start a program in a folder, through a shell where necessary."""
+        if folder and self._native is None:
+            program, words, folder = SHELL, [SHELL, "-c", _THERE, folder, *words], ""
+        return self._call(program, words, environment, streams, folder)
 
     def _call(
         self,
@@ -123,7 +229,10 @@ class Launcher:
         words: list[str],
         environment: Mapping[bytes, bytes],
         streams: Sequence[int],
+        folder: str,
     ) -> int:
+        if self._native is not None:
+            return self._native(program, words, environment, streams, folder)
         actions = [(os.POSIX_SPAWN_DUP2, here, there) for there, here in enumerate(streams)]
         options: dict[str, Any] = {
             "file_actions": actions,

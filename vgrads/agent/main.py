@@ -27,9 +27,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterable, Sequence
 
+from .attempts import AgentTask, Key
 from .bags import BagRegistry, Visible
 from .events import Events
-from .lifetime import Lifetime
+from .lifetime import InterruptionNotice, Lifetime
 from .link import KeyRefused, ManagerAddress, contacts_of, hide_key
 from .machine import NodeIdentity, as_a_task
 from .marks import end_tasks
@@ -39,12 +40,12 @@ from .scratch import fork_agent, make_scratch, remove, sweep
 from .session import IDLE, AgentLoad, Session
 from .spawner import Spawner
 from .store import FileCache
-from .tasks import AgentTask, Key, TaskQueue, printed_lines
+from .tasks import TaskQueue, printed_lines
 from .transfers import Transfers
 
-BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
+BAD_KEY, NO_MANAGER, MISTOLD, ALONE = 77, 75, 78, 1
 """Exit codes: the key is wrong or revoked; the manager was unreachable for too long; the
-environment is incomplete."""
+environment is incomplete; the guardian was killed, or the agent has a fault."""
 
 
 class Agent:
@@ -57,14 +58,15 @@ class Agent:
         (scratch / "here").mkdir(mode=0o700)
         if os.geteuid() == 0:  # tasks of other accounts reach their own folders in it
             scratch.chmod(0o711)
+        cache = Path(identity.cache or scratch / "cache")
         self._tasks = TaskQueue(
             identity.procs,
             str(scratch / "here"),
+            str(cache),
             f"{identity.within}{identity.host}.{incarnation}",
             self._spawner,
             lambda: sweep(str(scratch.parent)),
         )
-        cache = Path(identity.cache or scratch / "cache")
         visible = Visible(dict(os.environ), identity.own, identity.pass_env, identity.for_tasks())
         self._bags = BagRegistry(visible, str(scratch / "here"), str(cache))
         ring = self._events.ring
@@ -75,13 +77,15 @@ class Agent:
         who = {"host": identity.host, "life": incarnation}
         self._session = Session(manager, who, identity.turns, ring, self._hello, self._beat)
         self._transfers = Transfers(self._store, scratch, self._tasks, self._session)
-        self._lifetime = Lifetime(identity, self._session)
+        notice = InterruptionNotice(os.environ, ring)
+        self._lifetime = Lifetime(identity, self._session, notice)
 
     def run(self, guardian: int) -> int:
         """Run until the agent leaves; return its exit code. ``guardian``: readable when the
         guardian is gone."""
         self._events.add(guardian, "guardian")
         self._events.add(self._spawner.fileno(), "ends")
+        self._events.add(self._tasks.calls.events.fileno(), "calls")
         try:
             while True:
                 now_s = time.monotonic()
@@ -91,7 +95,7 @@ class Agent:
                 self._events.follow(self._session.link)
                 ready = self._events.wait(self._next_s(now_s))
                 if "guardian" in ready:
-                    return 1  # the starter assumes it dead: nothing of it may continue
+                    return ALONE  # the starter assumes it dead: nothing of it may continue
                 self._turn(ready)
         except KeyRefused:
             print("vgrads: the manager refuses this agent's key", file=sys.stderr, flush=True)
@@ -113,9 +117,10 @@ class Agent:
     def _turn(self, ready: set[str]) -> None:
         """Handle the events that occurred; tasks first, since processors wait for them."""
         now_s = time.monotonic()
+        calls = self._tasks.calls_over() if "calls" in ready else []
         over = self._tasks.reap(now_s) if "ends" in ready or self._spawner.look_s else []
         self._begin(now_s)
-        for end in self._tasks.ends_of(over, now_s):
+        for end in [*calls, *self._tasks.ends_of(over, now_s)]:
             if end.task.folder and end.code is not None:  # its outputs are sent first
                 self._transfers.send(end)
             else:
@@ -132,11 +137,13 @@ class Agent:
         self._begin(now_s)
         if self._lifetime.is_idle(now_s, self._holds()):
             self._leave(IDLE)
-        self._session.load = AgentLoad(self._holds(), bool(self._tasks.waiting))
+        supply = len(self._tasks.waiting) / self._tasks.procs
+        self._session.load = AgentLoad(self._holds(), supply)
         self._session.send()
 
     def _begin(self, now_s: float) -> None:
-        for end in self._tasks.begin(now_s) if self._tasks.waiting else ():
+        tasks = self._tasks
+        for end in tasks.begin(now_s) if tasks.waiting or tasks.starts.failed else ():
             self._session.add("ended", end.to_wire())
 
     def _take(self, values: list[Any], now_s: float) -> None:
@@ -144,7 +151,7 @@ class Agent:
         task = AgentTask(values, self._bags.of(values), now_s)
         if self._session.leaving:
             self._session.add("returned", list(task.key))
-        elif task.has_files:
+        elif task.has_files or task.bag.interpreter:
             self._transfers.fetch(task)
         else:
             self._tasks.waiting.append(task)
@@ -261,7 +268,8 @@ def main() -> None:
         code = _report_unusable(error)
     except BaseException:
         traceback.print_exc()
-    if os.getppid() != parent:  # the guardian was killed
+    # the guardian was killed, whether or not the system has given its child another parent yet
+    if code == ALONE or os.getppid() != parent:
         remove(scratch, mark)
     sys.stderr.flush()
     os._exit(code)  # do not wait for threads that wait for the network

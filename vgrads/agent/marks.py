@@ -56,7 +56,10 @@ class Marks:
 
     def is_suspected(self, key: tuple[int, int, int]) -> bool:
         """Return True while processes or a container of this task may still run."""
-        return self.of(key) in self._suspected or self.of(key) in self._ending
+        if not self._suspected and not self._ending:
+            return False
+        mark = self.of(key)
+        return mark in self._suspected or mark in self._ending
 
     def look(self, now_s: float) -> None:
         """Kill processes that have outlived their task, at intervals."""

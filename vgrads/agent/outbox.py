@@ -40,9 +40,7 @@ class Outbox:
         for kind, news in self._new.items():
             count = 0
             while count < min(len(news), _MOST_ENDS) and bytes_left > 0:
-                bytes_left -= 100 + (
-                    2 * (len(news[count][7]) + len(news[count][8])) if kind == "ended" else 0
-                )
+                bytes_left -= 100 + (2 * sum(map(len, news[count][7:])) if kind == "ended" else 0)
                 count += 1
             if count:
                 payload[kind] = news[:count]

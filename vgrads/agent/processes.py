@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import Callable, Iterator, Mapping
+from typing import Callable, Iterable, Iterator, Mapping
 
 from .containers import CLIENTS, container_name, end_container, ending
 
@@ -25,6 +25,9 @@ DEATH_S = 10.0
 _PAUSE_S = 0.02
 _EXEC_S, _EXEC_PAUSE_S = 0.2, 0.001  # how long a process may be in execve(2), and between checks
 _PR_SET_DUMPABLE = 4
+_KCMP = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354, "s390x": 343}
+"""Numbers of a system call that the C library has no function for, by machine."""
+_KCMP_VM = 1
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -32,7 +35,7 @@ def marked(selects: Callable[[str], bool]) -> dict[int, str]:
     """Return the live processes of this user with a selected mark: process number → mark. Reads all
     of ``/proc``."""
     matching = {}
-    for pid in _all():
+    for pid in processes():
         mark = variable_of(pid, MARK)
         if mark and selects(mark):
             matching[pid] = mark
@@ -135,23 +138,58 @@ def name_of(pid: int) -> str:
 
 def memory_of_sessions() -> dict[int, float]:
     """Return the resident memory (MiB) of all processes of each session or process group (proc(5),
-    stat: fields 5, 6 and 24)."""
+    stat: fields 5, 6 and 24). Pages that processes share are counted for each of them."""
     result: dict[int, float] = {}
-    for pid in _all():
-        with suppress(ValueError, IndexError):
-            fields = _stat(pid)
-            for leader in {int(fields[2]), int(fields[3])} if fields else ():
-                result[leader] = result.get(leader, 0.0) + int(fields[21]) * _PAGE_MIB
+    for pid in processes():
+        for leader, value in _memory_by_leader(pid).items():
+            result[leader] = result.get(leader, 0.0) + value
     return result
 
 
-def memory_of(pids: Mapping[int, object]) -> float:
-    """Return the resident memory (MiB) of some processes."""
-    value = 0.0
-    for pid in pids:
+def _memory_by_leader(pid: int) -> dict[int, float]:
+    with suppress(ValueError, IndexError):
+        fields = _stat(pid)
+        if fields:
+            return dict.fromkeys((int(fields[2]), int(fields[3])), int(fields[21]) * _PAGE_MIB)
+    return {}
+
+
+def of_session(leader: int) -> list[int]:
+    """Return the processes of a session or process group."""
+    return [pid for pid in processes() if leader in _memory_by_leader(pid)]
+
+
+def memory_of(pids: Iterable[int]) -> float:
+    """Return the memory (MiB) of some processes: of a page that n processes share, each has an nth
+    (proc(5), smaps_rollup); where Linux does not show that, their resident memory. A process that
+    has none of its own yet, between vfork(2) and execve(2), has nothing."""
+    value, all_pids = 0.0, set(pids)
+    for pid in all_pids:
+        parent = parent_of(pid)
+        if parent in all_pids and _has_memory_of(pid, parent):
+            continue
         with suppress(OSError, ValueError, IndexError):
-            value += int(_read(pid, "statm").split()[1]) * _PAGE_MIB
+            value += _proportional(pid) or int(_read(pid, "statm").split()[1]) * _PAGE_MIB
     return value
+
+
+def _has_memory_of(pid: int, parent: int) -> bool:
+    """Return True where a process uses the very memory of another one (kcmp(2), KCMP_VM)."""
+    number = _KCMP.get(os.uname().machine)
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes  # noqa: PLC0415 a part of Python that some nodes lack
+
+        if number is not None:
+            return bool(ctypes.CDLL(None).syscall(number, pid, parent, _KCMP_VM, 0, 0) == 0)
+    return False
+
+
+def _proportional(pid: int) -> float:
+    """Return the proportional memory (MiB) of a process; 0 where it is not shown."""
+    with suppress(OSError, ValueError, IndexError):
+        _, _, rest = _read(pid, "smaps_rollup").partition(b"\nPss:")
+        return int(rest.split(None, 1)[0]) / 1024.0
+    return 0.0
 
 
 def _stat(pid: int) -> list[bytes]:
@@ -168,7 +206,8 @@ def _read(pid: int, name: str) -> bytes:
         return file.read()
 
 
-def _all() -> Iterator[int]:
+def processes() -> Iterator[int]:
+    """Return the numbers of all processes, as ``/proc`` lists them."""
     for entry in os.scandir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112
         if entry.name.isdigit():
             yield int(entry.name)

@@ -23,11 +23,12 @@ from pathlib import Path
 
 from .marks import end_tasks
 from .parent_job import ParentJob
-from .processes import kill
+from .processes import environment_of, kill, processes
 
 _PREFIX = "vgrads-"
 _LOCK, _MARK = "lock", "mark"
 _STALE_S = 600.0  # of unused files left by a release or a killed start
+_STARTS_S, _PAUSE_S = 2.0, 0.01  # another agent may have the same environment
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -89,9 +90,28 @@ def fork_agent(mark: str, scratch: Path, slot: ParentJob) -> int:
         signal.signal(item, forward)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     status = slot.wait_for(number)
+    if os.WIFSIGNALED(status):
+        await_starts()
     remove(scratch, mark)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     os._exit(code)
+
+
+def await_starts() -> None:
+    """Wait for the tasks that a killed agent was starting: until they execute their programs they
+    have the agent's environment, which is this process's, and no mark."""
+    own, end_s = environment_of(os.getpid()), time.monotonic() + _STARTS_S
+    while time.monotonic() < end_s:
+        others = [pid for pid in processes() if pid != os.getpid()]
+        if not any(_has_environment(pid, own) for pid in others):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _has_environment(pid: int, environment: bytes) -> bool:
+    with suppress(OSError):
+        return environment_of(pid) == environment
+    return False
 
 
 def remove(scratch: Path, mark: str) -> None:

@@ -20,6 +20,7 @@ from .outbox import Outbox
 IDLE = "idle"
 """Why an agent leaves that has had no task for too long."""
 _COALESCE_S = 0.002  # ends within this time share a message if tasks wait
+_SUPPLY, _COALESCE_LONG_S = 4, 0.02  # a longer time while this many tasks wait per processor
 _ASK_AGAIN_S = 0.005  # ends within this time of an answer replace a request
 _WAIT_S, _TURN_WAIT_S, _IDLE_TURN_S = 30.0, 1.0, 10.0
 _MOST_UNDER_WAY = 8  # requests; a long poll, and results since then
@@ -37,8 +38,8 @@ class AgentLoad(NamedTuple):
 
     busy: bool
     """The agent holds tasks."""
-    supplied: bool
-    """Tasks wait here for a processor."""
+    supply: float
+    """Tasks that wait here, per processor."""
 
 
 class Pauses:
@@ -114,7 +115,7 @@ class Session:
         self._manager, self._connecting = manager, Connecting(manager, ring)
         self._who, self._hello, self._beat = who, hello, beat
         self.link: ManagerConnection | None = None
-        self.load = AgentLoad(False, False)
+        self.load = AgentLoad(False, 0.0)
         self.leaving = ""
         self.is_refused = False  # no process listens at the manager's address
         self._news = Outbox()
@@ -176,7 +177,7 @@ class Session:
         if not self._greeted:
             return now_s
         if self._news_s:
-            return self._news_s + _COALESCE_S if self.load.supplied else now_s
+            return self._news_s + self._coalesce_s() if self.load.supply else now_s
         due_s = max(self._heartbeat_at_s, self._again_s)
         if not under_way:
             due_s = min(
@@ -184,6 +185,10 @@ class Session:
                 max(self.last_contact_s + (_ASK_AGAIN_S if self.load.busy else 0.0), self._again_s),
             )
         return due_s
+
+    def _coalesce_s(self) -> float:
+        """Return how long news waits for more: a message costs as much as the start of a task."""
+        return _COALESCE_LONG_S if self.load.supply >= _SUPPLY else _COALESCE_S
 
     def _message(self, now_s: float, wait_s: float) -> bytes:
         self._seq += 1

@@ -4,20 +4,40 @@ Shipped to nodes as it is: the standard library only, Python 3.8 or newer. Each 
 session of its own. Exits of all children are reported through one epoll over their descriptors
 (pidfd_open(2), Linux 5.3), or, without descriptors, by a check of each known child after SIGCHLD or
 every ``LOOK_S``; never of any child, for others of this process may not be ours.
+
+A start stops its thread until the child has got a processor. While starts take long, because the
+machine is busy, :class:`ParallelStarts` makes several at once in threads of its own.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import select
 import signal
 import threading
 import time
+from collections import deque
 from contextlib import suppress
-from typing import Any, Hashable, Mapping, NamedTuple, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Generic,
+    Hashable,
+    Mapping,
+    NamedTuple,
+    Sequence,
+    TypeVar,
+)
 
 from .descriptors import descriptor_limit, has_room
-from .launcher import Launcher
+from .launcher import Launcher, make_account_folder
+
+if TYPE_CHECKING:
+    from .attempts import AgentTask
+
+Token = TypeVar("Token")
 
 LOOK_S = 0.02
 """Interval of checks of the children where no event reports their exits, in seconds."""
@@ -53,13 +73,16 @@ class Spawner:
     """Starts children and reports their exits; for one loop, or for many threads with a single
     reaping thread."""
 
-    def __init__(self, descriptors: bool = True) -> None:
-        """``descriptors``: wait by process descriptors, where the system has them."""
+    def __init__(self, descriptors: bool = True, native: bool = True) -> None:
+        """``descriptors``: wait by process descriptors, ``native``: call the C library, where the
+        system allows it."""
         self._lock = threading.Lock()
         self._children: dict[int, Hashable] = {}  # process number → token
         self._pid_of: dict[int, int] = {}  # descriptor → process number
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self._launcher = Launcher()
+        self._launcher = Launcher(native)
+        self.is_parallel = self._launcher.is_parallel
+        """Threads can start children at the same time."""
         self._epoll = _epoll() if descriptors else None
         self._wakeup_pipe, self._wakeup_writer = os.pipe()
         self._woken = False
@@ -202,6 +225,114 @@ class Spawner:
                 os.close(descriptor)
         if self._epoll is not None:
             self._epoll.close()
+
+
+_SLOW_S, _FAST_S = 0.0015, 0.0007
+"""Means of the last starts beyond which they are made by threads, and again by the caller."""
+_WEIGHT = 0.1
+_MOST_THREADS = 8
+
+
+class ParallelStarts(Generic[Token]):
+    """Starts children for one loop: at once while that is quick, else in threads, so that the loop
+    and other starts continue. All methods but :meth:`_run` are for the loop."""
+
+    def __init__(
+        self,
+        threads: int,
+        start: Callable[[Token], None],
+        failed: Callable[[Token, Exception], None],
+    ) -> None:
+        """``threads``: how many starts at the same time help; ``start``: starts the child of a
+        token; ``failed``: called where it raised an error, in any thread."""
+        self._start, self._failed = start, failed
+        self._most = min(threads, _MOST_THREADS) if threads > 1 else 0
+        self._tokens: queue.SimpleQueue[Token] = queue.SimpleQueue()
+        self._threads = 0
+        self._mean_s, self._by_threads = 0.0, False
+
+    def add(self, token: Token) -> None:
+        """Start the child of a token, now or soon."""
+        if not self._by_threads:
+            self._make(token)
+            self._by_threads = self._most > 0 and self._mean_s > _SLOW_S
+            return
+        self._by_threads = self._mean_s > _FAST_S
+        if self._threads < self._most:
+            try:
+                threading.Thread(target=self._run, daemon=True).start()
+            except RuntimeError:  # the node allows no more threads now
+                if not self._threads:
+                    self._make(token)
+                    return
+            else:
+                self._threads += 1
+        self._tokens.put(token)
+
+    def _run(self) -> None:
+        while True:
+            self._make(self._tokens.get())
+
+    def _make(self, token: Token) -> None:
+        begun_s = time.monotonic()
+        try:
+            self._start(token)
+        except Exception as error:
+            self._failed(token, error)
+        self._mean_s += _WEIGHT * (time.monotonic() - begun_s - self._mean_s)
+
+
+class TaskStarts:
+    """Starts the processes of tasks, at once or in threads. ``failed``: tasks that could not be
+    started, and the errors."""
+
+    def __init__(
+        self,
+        spawner: Spawner,
+        scratch: str,
+        procs: int,
+        mark_of: Callable[[tuple[int, int, int]], str],
+    ) -> None:
+        """``scratch``: working directory of tasks without a folder; ``mark_of``: the mark of a
+        task."""
+        self._spawner, self._scratch, self._mark_of = spawner, scratch, mark_of
+        self.failed: deque[tuple[AgentTask, Exception]] = deque()
+        self.parallel: ParallelStarts[AgentTask] = ParallelStarts(
+            procs if spawner.is_parallel else 0, self._start, self._record_failure
+        )
+
+    def add(self, task: AgentTask) -> None:
+        """Start a task, now or soon in another thread."""
+        self.parallel.add(task)
+
+    def take_failed(self) -> list[tuple[AgentTask, Exception]]:
+        """Return the tasks that could not be started since the last call."""
+        return [self.failed.popleft() for _ in range(len(self.failed))]
+
+    def _start(self, task: AgentTask) -> None:
+        """Start the process of a task, in any thread."""
+        bag, key = task.bag, task.key if task.of_a_bag else None
+        environment = bag.environment_for(self._mark_of(task.key), key, task.folder)
+        home = make_account_folder(self._scratch, bag.account) if bag.account else ""
+        folder = task.folder or home
+        changes = bool(folder) and not self._spawner.is_parallel
+        there = "" if changes else folder
+        try:
+            if changes:  # only this thread starts tasks: changing there costs no shell
+                os.chdir(folder)
+            task.pid = self._spawner.spawn(
+                task, task.command, environment, task.streams, there, bag.account
+            )
+        finally:
+            if changes:
+                os.makedirs(self._scratch, exist_ok=True)  # noqa: PTH103 it may have been removed
+                os.chdir(self._scratch)
+        if task.signal:  # requested meanwhile
+            self._spawner.signal(task.pid, task.signal)
+
+    def _record_failure(self, task: AgentTask, error: Exception) -> None:
+        self.failed.append((task, error))
+        self._spawner.wake()
 
 
 def _epoll() -> Any:

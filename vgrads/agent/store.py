@@ -41,6 +41,7 @@ class FileCache:
 
     def __init__(self, manager: ManagerAddress, folder: Path, ring: Callable[[], None]) -> None:
         self._manager, self._folder, self._ring = manager, folder, ring
+        self._names = f"{folder}/"
         self._work: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
         self._threads = 0
         self._stop = threading.Event()
@@ -58,7 +59,7 @@ class FileCache:
 
     def has(self, digest: str) -> bool:
         """Return True where an input is cached."""
-        return (self._folder / digest).is_file()
+        return os.path.isfile(f"{self._names}{digest}")  # noqa: PTH113 for each task: fast
 
     def fetch(self, digest: str) -> None:
         """Fetch an input; it is added to ``fetched`` when it is cached, or cannot be fetched."""

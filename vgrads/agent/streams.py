@@ -15,7 +15,7 @@ class Streams:
 
     def __init__(self, folder: str) -> None:
         """``folder``: where the files are created."""
-        self._folder, self._created = folder, 0
+        self.folder, self._created = folder, 0
         self._free: list[list[int]] = []
 
     @property
@@ -36,7 +36,7 @@ class Streams:
         pair = []
         for kind in ("out", "err"):
             self._created += 1
-            path = os.path.join(self._folder, f"{kind}{self._created}")  # noqa: PTH118
+            path = os.path.join(self.folder, f"{kind}{self._created}")  # noqa: PTH118
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             try:
                 pair.append(os.open(path, flags, 0o600))

@@ -9,13 +9,18 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import Collection
+from typing import TYPE_CHECKING, Collection
 
+from .attempts import AgentTask, AttemptOutcome, Key, could_not_run
 from .launcher import give_to
 from .session import Session
 from .store import FetchFailed, FileCache, is_digest
-from .tasks import AgentTask, AttemptOutcome, Key, TaskQueue, could_not_run
+from .tasks import TaskQueue
 
+if TYPE_CHECKING:
+    from .functions.interpreters import Environment
+
+_CHECK_S = 1.0  # between checks that the files of interpreters are here
 _UNSENT = -1000  # in place of exit code 0: not all outputs were written and sent
 
 
@@ -28,6 +33,9 @@ class Transfers:
         self._store, self._scratch, self._tasks, self._session = store, scratch, tasks, session
         self.moving: dict[Key, AgentTask] = {}
         self._lacking: dict[str, list[AgentTask]] = {}  # digest → tasks that wait for it
+        self._checked_s: dict[
+            tuple[str, ...], float
+        ] = {}  # program and setup → when they were here
 
     def fetch(self, task: AgentTask) -> None:
         """Fetch the inputs of a task."""
@@ -36,7 +44,9 @@ class Transfers:
             self._refuse(task, f"the input {wrong[0]!r} cannot be read at the dispatcher")
             return
         self.moving[task.key] = task
-        task.missing = {name for name in task.inputs.values() if not self._store.has(name)}
+        task.missing = {digest for digest in task.inputs.values() if not self._store.has(digest)}
+        if task.bag.interpreter:
+            task.missing |= self._missing_of(task.bag.interpreter, task.came_s)
         for digest in task.missing:
             if digest not in self._lacking:
                 self._store.fetch(digest)
@@ -44,16 +54,29 @@ class Transfers:
         if not task.missing:
             self._make_ready(task)
 
+    def _missing_of(self, environment: Environment, now_s: float) -> set[str]:
+        """Return the files of an environment that are not here; a check holds for a second."""
+        digests = (environment.program, environment.setup)
+        if now_s - self._checked_s.get(digests, -_CHECK_S) < _CHECK_S:
+            return set()
+        missing = {digest for digest in digests if digest and not self._store.has(digest)}
+        if not missing:
+            self._checked_s[digests] = now_s
+        return missing
+
     def _refuse(self, task: AgentTask, why: str) -> None:
         self._session.add("ended", could_not_run(task, why).to_wire())
 
     def _make_ready(self, task: AgentTask) -> None:
         """Pass on a task whose inputs are all here."""
         del self.moving[task.key]
-        folder = self._scratch / "{}.{}.{}".format(*task.key)
         # waiting for a connection or its turn is not transfer time
         task.ready_s = time.monotonic()
         task.fetched_s = max(0.0, task.ready_s - task.coming_s)
+        if task.bag.interpreter:  # reads the files where they are
+            self._tasks.waiting.append(task)
+            return
+        folder = self._scratch / "{}.{}.{}".format(*task.key)
         try:
             self._store.place(folder, task.inputs, task.outputs, task.bag.executable)
             if task.bag.account:

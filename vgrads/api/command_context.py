@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,12 @@ class CommandContext:
 
     ``history``: returns the file and the queue for a file, SITE or SITE/QUEUE; ``answer``: prints
     the JSON document if the first argument is true, otherwise the text that the function returns;
-    ``warn``: prints warnings.
+    ``busy``: shows a step while it lasts; ``warn``: prints warnings; ``set_wide``: sets whether
+    tables show all columns.
     """
 
     history: Callable[[Path], tuple[Path, LogQueue]]
     answer: Callable[[bool, dict[str, Any], Callable[[], Any]], None]
+    busy: Callable[[str], AbstractContextManager[object]]
     warn: Callable[[Iterable[str]], None]
+    set_wide: Callable[[bool], bool]

@@ -11,46 +11,36 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from queue import Queue
+from typing import TYPE_CHECKING, TypeGuard
 
 from vgrads.agent.environment import pass_environment
 from vgrads.drivers.api import Driver
-from vgrads.drivers.batch import BatchDriver
-from vgrads.drivers.batch_site import BatchSite
-from vgrads.drivers.cloud import CloudDriver, NodePrice
-from vgrads.drivers.credentials import find_credentials
-from vgrads.drivers.dialect import Dialect
-from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.local import LocalDriver
-from vgrads.drivers.pbs import Pbs
-from vgrads.drivers.shell import Shell
-from vgrads.drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
-from vgrads.drivers.slurm import Slurm
-from vgrads.exchange.agent_file import pilot_command
-from vgrads.execmgr.engines.agents import AgentEngine
+from vgrads.exchange import agent_file
 from vgrads.execmgr.engines.base import Engine, Pilot, SitePolling
-from vgrads.execmgr.engines.completion_queue import Completions
-from vgrads.execmgr.engines.composite import Engines, SharingEngine
-from vgrads.execmgr.engines.processes import ProcessEngine
-from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
-from vgrads.execmgr.tasks.folder import AWAY, TaskFolder
 from vgrads.kernel.clock import Clock, SimClock, WallClock
 from vgrads.kernel.errors import InputError, SiteError
-from vgrads.kernel.streams import stream
-from vgrads.planner.plan import Plan
-from vgrads.planner.promise.lengths import drawn_factor
-from vgrads.planner.snapshot import Snapshot
-from vgrads.simulator.cloud import CloudRegion
-from vgrads.simulator.cluster import BatchCluster
-from vgrads.simulator.load import Nodes, draw_outages, load_background
-from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog, Site
 
 if TYPE_CHECKING:
+    from vgrads.drivers.batch import BatchDriver
+    from vgrads.drivers.batch_site import BatchSite
+    from vgrads.drivers.cloud import CloudDriver
     from vgrads.drivers.dask_cluster import DaskCluster
+    from vgrads.drivers.dialect import Dialect
+    from vgrads.execmgr.engines.agents import AgentEngine
+    from vgrads.execmgr.engines.completion_queue import Completions
+    from vgrads.execmgr.engines.composite import SharingEngine
+    from vgrads.execmgr.engines.processes import ProcessEngine
+    from vgrads.execmgr.tasks.folder import TaskFolder
+    from vgrads.planner.plan import Plan
+    from vgrads.planner.snapshot import Snapshot
+    from vgrads.simulator.cluster import BatchCluster
+    from vgrads.simulator.load import Nodes
+    from vgrads.traces.records import JobLog
 
-_DIALECTS: dict[str, Callable[[], Dialect]] = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
+_DIALECTS = ("slurm", "gridengine", "pbs")
 _PACE_STEP_S = 0.5
 _GONE_S = 90.0  # Slurm gives jobs half a minute to end, its daemon more
 _PATIENCE_S = 180.0  # for the pilot of a ready slot: Python may start slowly
@@ -138,6 +128,13 @@ def _driver(site: Site, clock: Clock, around: Wiring, own: bool = False) -> Driv
         return LocalDriver(site.procs, clock, passed)
     if site.driver != "simulated":
         return open_site(site, clock)
+    return _simulated(site, clock, around)
+
+
+def _simulated(site: Site, clock: Clock, around: Wiring) -> Driver:
+    from vgrads.drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
+    from vgrads.simulator.cloud import CloudRegion
+
     behaviour = SiteBehaviour(
         slot_up=site.slot_up,
         slot_acquire=site.slot_acquire,
@@ -157,8 +154,21 @@ def open_batch(site: Site) -> BatchSite:
         raise InputError(
             f"site '{site.name}' has the driver '{site.driver}', not a batch system", where="SITE"
         )
-    dialect, shell = _DIALECTS[site.driver](), Shell(site.name, site.access)
-    return BatchSite(site.name, dialect, shell, site.access)
+    from vgrads.drivers.batch_site import BatchSite
+    from vgrads.drivers.shell import Shell
+
+    shell = Shell(site.name, site.access)
+    return BatchSite(site.name, _dialect(site.driver), shell, site.access)
+
+
+def _dialect(driver: str) -> Dialect:
+    from vgrads.drivers.gridengine import GridEngine
+    from vgrads.drivers.pbs import Pbs
+    from vgrads.drivers.slurm import Slurm
+
+    dialects: dict[str, Callable[[], Dialect]]
+    dialects = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
+    return dialects[driver]()
 
 
 def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriver | DaskCluster:
@@ -169,7 +179,11 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
 
         return DaskCluster(site.name, site.access, clock or WallClock())
     if site.driver not in ("ec2", "eucalyptus"):
+        from vgrads.drivers.batch import BatchDriver
+
         return BatchDriver(open_batch(site), clock or WallClock())
+    from vgrads.drivers.cloud import CloudDriver, NodePrice
+    from vgrads.drivers.credentials import find_credentials
     from vgrads.drivers.ec2 import open_ec2, open_eucalyptus  # only clouds need libcloud
 
     opens = open_ec2 if site.driver == "ec2" else open_eucalyptus
@@ -187,6 +201,10 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
 
 
 def _cluster(site: Site, around: Wiring) -> BatchCluster:
+    from vgrads.kernel.streams import stream
+    from vgrads.simulator.cluster import BatchCluster
+    from vgrads.simulator.load import draw_outages, load_background
+
     cluster = BatchCluster(site.procs, cycle_s=site.cycle_s, cycle_phase_s=site.cycle_phase_s)
     until_s = around.until_s + HORIZON_S
     for outage in draw_outages(_nodes(site), until_s, stream(around.seed, "outages", site.name)):
@@ -201,6 +219,8 @@ def _cluster(site: Site, around: Wiring) -> BatchCluster:
 
 
 def _nodes(site: Site) -> Nodes:
+    from vgrads.simulator.load import Nodes
+
     cores = site.nodes[0].cores
     count = max(1, site.procs // cores)
     return Nodes(count=count, cores=cores, mtbf_s=site.node_mtbf_s, repair_s=site.node_repair_s)
@@ -208,6 +228,9 @@ def _nodes(site: Site) -> Nodes:
 
 def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
     """Return the engine of virtual tasks at simulated sites."""
+    from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
+    from vgrads.planner.promise.lengths import drawn_factor
+
     failure_model = FailureModel(
         seed=seed,
         factor=lambda order: drawn_factor(snapshot, seed, order.key, order.site),
@@ -232,6 +255,8 @@ class RunFiles:
 
     def tasks(self, sites: Iterable[Site] = ()) -> TaskFolder:
         """Return the folder of the tasks at these sites."""
+        from vgrads.execmgr.tasks.folder import TaskFolder
+
         sites = tuple(sites)
         private = {site.name: site.private_addresses for site in sites}
         return TaskFolder(
@@ -246,6 +271,8 @@ class RunFiles:
 
 def make_local_engine(clock: Clock, files: RunFiles) -> ProcessEngine:
     """Return the engine of processes of this machine."""
+    from vgrads.execmgr.engines.processes import ProcessEngine
+
     return ProcessEngine(clock, files.tasks())
 
 
@@ -253,9 +280,14 @@ def make_real_engine(
     catalog: Catalog, names: Iterable[str], clock: Clock, files: RunFiles
 ) -> tuple[Engine, dict[str, SitePolling]]:
     """Return the engine of processes of this machine, and of agents in slots elsewhere."""
+    from vgrads.execmgr.engines.agents import AgentEngine  # plans and simulations need no keys
+    from vgrads.execmgr.engines.composite import Engines
+    from vgrads.execmgr.engines.processes import ProcessEngine
+    from vgrads.execmgr.tasks.folder import AWAY
+
     here = files.tasks(catalog.sites)
     values = own_values(files.pass_env) if files.own else {}
-    news: Completions = SimpleQueue()
+    news: Completions = Queue()
     processes = ProcessEngine(clock, here, news)
     sites = [catalog.site(name) for name in names]
     remote = [site for site in sites if is_real(site) or files.account]
@@ -272,6 +304,7 @@ def make_real_engine(
                 pilot=partial(_pilot, site, away),
                 reports=away.reports,
                 patience_s=_PATIENCE_S + 2 * site.boot_s,
+                dismiss=away.dismiss,
             )
     return Engines(by_site, news), polling
 
@@ -285,7 +318,7 @@ def sweep_others(drivers: Mapping[str, Driver], run_id: str, needed: Collection[
     """Remove jobs with the mark of a run whose slots it does not need: submitted after the end of
     its journal, or ended for the run but not at the site."""
     for driver in drivers.values():
-        if isinstance(driver, BatchDriver | CloudDriver):
+        if _is_real_driver(driver):
             with suppress(
                 SiteError
             ):  # silent sites are retried; `vgrads sites sweep` finds the rest
@@ -298,7 +331,7 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
     short."""
     end_s = time.monotonic() + _GONE_S
     for driver in drivers.values():
-        while isinstance(driver, BatchDriver | CloudDriver) and time.monotonic() < end_s:
+        while _is_real_driver(driver) and time.monotonic() < end_s:
             try:
                 if not any(job.run == run_id for job in driver.marked_jobs()):
                     break
@@ -307,15 +340,32 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
             time.sleep(1.0)
 
 
+def _is_real_driver(driver: Driver) -> TypeGuard[BatchDriver | CloudDriver]:
+    """Return True for a driver that lists the jobs with a run's mark."""
+    from vgrads.drivers.batch import BatchDriver
+    from vgrads.drivers.cloud import CloudDriver
+
+    return isinstance(driver, BatchDriver | CloudDriver)
+
+
 def _pilot(site: Site, engine: AgentEngine) -> Pilot:
     """Return the command of a site's slots. The first call opens this machine's port for agents."""
     host = contact_host(site) if is_real(site) else "127.0.0.1"
     passes = {"VGRADS_PASS_ENV": " ".join(site.pass_env)} if site.pass_env else {}
     return Pilot(
-        command=pilot_command(*pythons_of(site)),
+        command=agent_command(site),
         environment=engine.environment(host) | passes,
         of_slot=engine.key_for,
     )
+
+
+def agent_command(site: Site) -> str:
+    """Return the command that starts agents of a site."""
+    if site.driver == "local" and not site.access.python:
+        return agent_file.installed_pilot_command()
+    if site.kind == "cloud":  # user data is short
+        return agent_file.fetched_pilot_command(*pythons_of(site))
+    return agent_file.pilot_command(*pythons_of(site))
 
 
 def pythons_of(site: Site) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ own, so a bag of a million tasks costs as much as its parameters.
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,6 +127,26 @@ def parts_of(text: str) -> list[tuple[str, str, bool]]:
     return [(before, name or "", form == RAW) for before, name, form, _ in Formatter().parse(text)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagGoal:
+    """What must be done ``deadline_s`` after a bag's submission: ``at_least`` tasks or this
+    ``fraction`` of them; ``these``: the first by number, otherwise any. ``probability`` with which
+    it is to be kept; ``budget_usd``: the most that nodes may cost."""
+
+    deadline_s: float
+    fraction: float = 1.0
+    at_least: int | None = None
+    these: bool = True
+    probability: float = 0.95
+    budget_usd: float | None = None
+
+    def required(self, tasks: int) -> int:
+        """Return how many of a number of tasks must be done."""
+        if self.at_least is not None:
+            return min(tasks, self.at_least)
+        return math.ceil(self.fraction * tasks - 1e-9)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BagSpec:
     """Tasks and their rules. Times in seconds, memory in MiB, ``procs`` processors for each task.
@@ -138,7 +159,9 @@ class BagSpec:
     with this many waiting tasks; ``failover``: sites for tasks that have failed; ``pass_env``:
     variables of its owner that tasks are passed; ``order``: the order in which tasks become ready,
     where not all are at once; ``account``: number of the account of its tasks on nodes where agents
-    run as root (0: that of the agents).
+    run as root (0: that of the agents). ``python``: for calls of functions: the shell command of
+    their Python, the digests of the program that it runs (:mod:`vgrads.agent.functions`) and of its
+    setup.
     """
 
     name: str
@@ -151,6 +174,7 @@ class BagSpec:
     retries: int = 2
     estimate_s: float | None = None
     deadline_s: float | None = None
+    goal: BagGoal | None = None
     sites: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -165,9 +189,15 @@ class BagSpec:
     failover: tuple[str, ...] = ()
     order: Lazy | None = None
     account: int = 0
+    python: tuple[str, str, str] | None = None
+
+    def label(self, task: int) -> str:
+        """Return a task's command as people read it: of a call, what it calls."""
+        command = self.commands.command(task)
+        return command.partition("\t")[0] if self.python else command
 
     @property
     def executable(self) -> str:
         """Return the first word of its first command."""
-        words = self.commands.command(0).split() if len(self.commands) else []
+        words = self.label(0).split() if len(self.commands) else []
         return words[0] if words else ""

@@ -7,7 +7,9 @@ appears as a curve that stays up. Each duration is divided by its node's pace, s
 is not taken for one that vanished. A replica gets a processor that is otherwise unused where the
 attempt has a probability below :data:`SURE` of ending within the time in which nine of ten new ones
 would. It gets a processor of its bag's share where that probability is below one half; it is then a
-new start rather than a replica.
+new start rather than a replica. A bag with a deadline needs fewer: none while there is time for
+several new attempts one after the other, later one for each attempt that ends by then less probably
+than the bag's promise needs of each.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ MOST_NODES = 4
 SURE = 0.75
 _HALF = 0.5
 _MOST = 0.9
+_TRIES = 3.0
 _PACE_WINDOW = 20.0  # results that a node's pace is averaged over, at most
 
 
@@ -51,6 +54,15 @@ class Pace:
         """Update the pace with a result that took ``share`` times the typical time."""
         ends = min(self.ends + 1.0, _PACE_WINDOW)
         return Pace(self.value + (share - self.value) / (ends + 1.0), ends)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """Until the deadline of a bag, in seconds, and the probability with which all its running
+    attempts must end by then."""
+
+    seconds: float
+    probability: float
 
 
 class PaceCurve:
@@ -81,14 +93,21 @@ def stragglers(
     abandoned: Sequence[float],
     running: Sequence[RunningAttempt],
     spare: int,
+    left: TimeLeft | None = None,
 ) -> list[int]:
     """Return the tasks to replicate, the worst first. ``spare``: number of unused processors.
+    ``left``: of a bag with a deadline; one that a new attempt probably does not meet does not
+    count.
     ``ended`` and ``abandoned``: seconds that attempts ran until they succeeded, and until they were
     given up, divided by the recorded pace of the node."""
     if len(ended) < LEAST_ENDS:
         return []
     curve = PaceCurve(ended, [*abandoned, *(attempt.age_s / attempt.pace for attempt in running)])
-    again_s = curve.over(_MOST)
+    again_s, sure = curve.over(_MOST), SURE
+    if left is not None and left.seconds > _TRIES * again_s:
+        return []
+    if left is not None and curve.longer(left.seconds) < _HALF:
+        again_s, sure = left.seconds, left.probability ** (1.0 / max(1, len(running)))
     results = []
     for attempt in running:
         if attempt.nodes >= MOST_NODES:
@@ -96,7 +115,7 @@ def stragglers(
         longer = curve.longer(attempt.age_s / attempt.pace)
         later = curve.longer((attempt.age_s + again_s) / attempt.pace)
         soon = (1.0 - later / longer if longer > 0 else 0.0) * (1.0 - attempt.error_rate)
-        if soon < SURE:
+        if soon < sure:
             results.append((soon, -attempt.age_s, attempt.task))
     results.sort()
     return [task for n, (soon, _, task) in enumerate(results) if soon < _HALF or n < spare]

@@ -3,16 +3,25 @@
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
-from vgrads.bags.bag import RAW, TASK, Axis, BagSpec, Listed, TaskCommands, Template, parts_of
-from vgrads.dispatch.parameters import FileLines, FileRows, GrowingCommands, RangeSteps, plain
+from vgrads.bags.bag import TASK, Axis, BagSpec, Listed, TaskCommands, Template, parts_of
+from vgrads.dispatch.axes import MOST_TASKS, range_steps, read_table
+from vgrads.dispatch.functions_document import VALUE, FunctionsDocument
+from vgrads.dispatch.goal_document import GoalDocument
+from vgrads.dispatch.parameters import FileLines, FileRows, GrowingCommands, plain
+from vgrads.dispatch.templates import PARAMETER, check_template
 from vgrads.kernel.documents import (
     Document,
     NotNegative,
@@ -32,15 +41,26 @@ from vgrads.policies.waiting import WaitingPolicy
 OPEN = "commands.ndjson"
 """File in the folder of an open bag: the commands received so far, each as a JSON string on a line.
 """
-MOST_TASKS = 100_000_000
 _MOST_LOOKED_AT = 1_000_000
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+SILENCE_S, LEAST_SILENCE_S = 600.0, 5.0
 
 
 class RangeDocument(Document):
     """``start``, ``stop`` (excluded), ``step``."""
 
     range: Annotated[tuple[int | float, ...], Field(min_length=1, max_length=3)]
+
+    @field_validator("range", mode="before")
+    @classmethod
+    def _list(cls, value: object) -> object:
+        if isinstance(value, list | tuple):
+            return value
+        stop = value if isinstance(value, int | float) else 10
+        raise ValueError(
+            f"must be a list, e.g. [{stop}] for 0, 1, … below {stop}, or [start, stop, step]"
+        )
 
 
 class LinesDocument(Document):
@@ -50,7 +70,23 @@ class LinesDocument(Document):
 
 
 Value = Annotated[str, Field(strict=True), StringConstraints(strip_whitespace=False)] | float | int
-Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
+
+
+def _kind_of(parameter: object) -> str:
+    """Return which form of a parameter is meant, so that errors concern that form alone."""
+    if isinstance(parameter, dict):
+        return "[range]" if "range" in parameter else "[lines]"
+    if isinstance(parameter, RangeDocument):
+        return "[range]"
+    return "[lines]" if isinstance(parameter, LinesDocument) else "[list]"
+
+
+Parameter = Annotated[
+    Annotated[tuple[Value, ...], Tag("[list]")]
+    | Annotated[RangeDocument, Tag("[range]")]
+    | Annotated[LinesDocument, Tag("[lines]")],
+    Discriminator(_kind_of),
+]
 
 
 class HostsDocument(Document):
@@ -78,8 +114,9 @@ class HostsDocument(Document):
         return as_value_error(lambda: parse_duration(value, ""))
 
 
-class BagDocument(Document):
-    """A bag of tasks."""
+class BagDocument(GoalDocument):
+    """A bag of tasks. ``silence``: an open bag is closed when its client has sent nothing for this
+    long; default: ten minutes at a service, else never."""
 
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
     command: str | None = None
@@ -97,13 +134,14 @@ class BagDocument(Document):
     owner: Annotated[str, Field(max_length=200)] = ""
     account: Annotated[int, Field(ge=0, lt=2**31)] = 0
     weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
-    deadline: str | float | None = None
     sites: tuple[str, ...] = ()
     hosts: HostsDocument = HostsDocument()
     env: Mapping[str, str] = {}
     pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
     output_bytes: Annotated[int, Field(ge=0, le=2**20)] = 4096
     open: bool = False
+    functions: FunctionsDocument | None = None
+    silence: str | float | None = None
     policy: str | Mapping[str, str | int | float | bool] | None = None
     policy_file: str | None = None
     copies: Literal["never", "learned"] = "never"
@@ -116,11 +154,19 @@ class BagDocument(Document):
     @classmethod
     def _env(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         for name in value:
-            if not _NAME.fullmatch(name) or name.startswith("VGRADS_"):
+            if not PARAMETER.fullmatch(name) or name.startswith("VGRADS_"):
                 raise ValueError(f"'{name}' cannot be set for tasks")
         return value
 
-    @field_validator("limit", "deadline")
+    @field_validator("silence")
+    @classmethod
+    def _silence(cls, value: str | float | None) -> float | None:
+        silence_s = None if value is None else as_value_error(lambda: parse_duration(value, ""))
+        if silence_s is not None and silence_s < LEAST_SILENCE_S:
+            raise ValueError(f"must be at least {LEAST_SILENCE_S:g} s")
+        return silence_s
+
+    @field_validator("limit")
     @classmethod
     def _duration(cls, value: str | float | None) -> float | None:
         return None if value is None else as_value_error(lambda: parse_duration(value, ""))
@@ -136,6 +182,8 @@ class BagDocument(Document):
     @model_validator(mode="after")
     def _check_source(self) -> BagDocument:
         values = [self.command, self.commands, self.commands_file]
+        if self.functions and (not self.open or self.inputs or self.outputs):
+            raise ValueError("'functions' need 'open: true', without 'inputs' and 'outputs'")
         if self.open and values != [None, None, None]:
             raise ValueError("the commands of an open bag are submitted later, one by one")
         if not self.open and sum(source is not None for source in values) != 1:
@@ -147,7 +195,7 @@ class BagDocument(Document):
         if self.sites and not set(self.failover) <= set(self.sites):
             raise ValueError("'failover' names a site that is not among 'sites'")
         for name in self.parameters:
-            if not _NAME.fullmatch(name) or name == TASK:
+            if not PARAMETER.fullmatch(name) or name == TASK:
                 raise ValueError(f"'{name}' cannot be the name of a parameter")
         return self
 
@@ -218,6 +266,10 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         raise InputError(
             "has no tasks", fix="give parameters, commands, or a file that is not empty"
         )
+    if document.at_least is not None and document.at_least > len(commands) and not document.open:
+        raise InputError(
+            f"is {document.at_least:,}, the bag has {len(commands):,} tasks", where="at_least"
+        )
     if len(commands) > MOST_TASKS:
         raise InputError(f"has {len(commands):,} tasks; at most {MOST_TASKS:,} are accepted")
     _check_files(document, commands)
@@ -232,9 +284,10 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         retries=document.retries,
         estimate_s=document.runtime_s,
         deadline_s=None if document.deadline is None else float(document.deadline),
+        goal=document.goal,
         sites=document.sites,
         inputs=document.inputs,
-        outputs=document.outputs,
+        outputs=(VALUE,) if document.functions else document.outputs,
         env=dict(document.env),
         pass_env=document.pass_env,
         output_bytes=document.output_bytes,
@@ -245,6 +298,7 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         tail_latched=document.tail_latched,
         failover=document.failover,
         account=document.account,
+        python=document.functions.python if document.functions else None,
     )
 
 
@@ -295,7 +349,7 @@ def _commands(document: BagDocument, folder: Path) -> TaskCommands:
         return Listed(document.commands)
     if document.commands_file is not None:
         return Listed(FileLines(folder / document.commands_file, "commands_file"))
-    axes = ([_table(folder / document.table)] if document.table else []) + [
+    axes = ([read_table(folder / document.table)] if document.table else []) + [
         _axis(name, parameter, folder) for name, parameter in document.parameters.items()
     ]
     names = [name for axis in axes for name in axis.names]
@@ -303,32 +357,11 @@ def _commands(document: BagDocument, folder: Path) -> TaskCommands:
         if names.count(name) > 1:
             raise InputError(f"is given twice: '{name}'", where="parameters")
     template = Template(document.command or "", tuple(axes))
-    _check_template(template.text, names, "command")
+    check_template(template.text, names, "command")
     for field in ("inputs", "outputs"):
         for text in getattr(document, field):
-            _check_template(text, names, field)
+            check_template(text, names, field)
     return template
-
-
-def _check_template(text: str, names: Sequence[str], where: str) -> None:
-    try:
-        parts = parts_of(text)
-    except ValueError as error:
-        raise InputError(
-            f"is not a valid template: {error}",
-            where=where,
-            fix="a literal brace is written twice: {{ or }}",
-        ) from error
-    for _, name, _ in parts:
-        if name and name not in (*names, TASK):
-            choices = ", ".join((*names, TASK))
-            raise InputError(
-                f"names the parameter '{name}', which is not given",
-                where=where,
-                fix=f"known: {choices}",
-            )
-    if re.search(r"\{[A-Za-z_]\w*:(?!" + RAW + r"\})", text):
-        raise InputError("'{name:form}' accepts only the form 'raw'", where=where)
 
 
 def _check_files(document: BagDocument, commands: TaskCommands) -> None:
@@ -346,47 +379,5 @@ def _axis(name: str, values: Any, folder: Path) -> Axis:
     if isinstance(values, LinesDocument):
         return Axis((name,), FileRows(FileLines(folder / values.lines, where)))
     if isinstance(values, RangeDocument):
-        return Axis((name,), _range(values.range, where))
+        return Axis((name,), range_steps(values.range, where))
     return Axis((name,), [(plain(value),) for value in values])
-
-
-def _range(values: tuple[int | float, ...], where: str) -> RangeSteps:
-    start, stop = (0, values[0]) if len(values) == 1 else values[:2]
-    step = values[2] if len(values) == 3 else 1
-    if step == 0 or not all(map(_finite, (start, stop, step))):
-        raise InputError("a range needs a step other than 0", where=where)
-    count = max(0, -int((start - stop) // step))
-    if count > MOST_TASKS:
-        raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are accepted", where=where)
-    return RangeSteps(start, step, count)
-
-
-def _finite(number: float) -> bool:
-    return abs(number) < 1e18
-
-
-def _table(path: Path) -> Axis:
-    """Read a CSV file whose first line has the names of the parameters."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            names = tuple(next(rows, ()))
-            for name in names:
-                if not _NAME.fullmatch(name) or name == TASK:
-                    raise InputError(
-                        f"line 1: '{name}' cannot be the name of a parameter", where="table"
-                    )
-            parts = []
-            for row in rows:
-                if row and len(row) != len(names):
-                    raise InputError(
-                        f"line {rows.line_num}: has {len(row)} values for {len(names)} parameters",
-                        where="table",
-                    )
-                if row:
-                    parts.append(tuple(row))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where="table") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"is not a valid CSV file: {error}", where="table") from error
-    return Axis(names, parts)

@@ -10,25 +10,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from vgrads.kernel.errors import InputError
 
 _CHUNK = 16 * 2**20
+_AHEAD = 1 << 14  # bytes
+_NEWLINE = 10
+
+
+def _add_ends(ends: array[int], part: bytes | memoryview, begin: int) -> int:
+    """Append the offsets after each newline of a part, which begins at ``begin``; return the length
+    of its complete lines."""
+    lines = np.flatnonzero(np.frombuffer(part, np.uint8) == _NEWLINE).astype(np.uint64) + 1
+    ends.frombytes((lines + begin).tobytes())
+    return int(lines[-1]) if len(lines) else 0
 
 
 class FileLines:
     """The lines of a file by number: only their offsets are in memory, eight bytes per line."""
 
-    def __init__(self, path: Path, where: str) -> None:
+    def __init__(self, path: Path, where: str, chunk: int = _CHUNK) -> None:
         try:
             self._body = path.read_bytes()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=where) from error
-        starts, at = array("Q"), 0
-        while at < len(self._body):
-            starts.append(at)
-            end = self._body.find(b"\n", at)
-            at = len(self._body) if end < 0 else end + 1
-        self._starts = starts
+        self._starts = array("Q", [0] if self._body else [])
+        for at in range(0, len(self._body), chunk):
+            _add_ends(self._starts, memoryview(self._body)[at : at + chunk], at)
+        if self._starts and self._starts[-1] == len(self._body):
+            self._starts.pop()
         self._check(where)
 
     def _check(self, where: str) -> None:
@@ -58,6 +69,8 @@ class GrowingCommands:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._starts, self._end = array("Q"), 0
+        self._recent_at, self._recent = 0, b""  # the lines added last: they are read next
+        self._latest = -1, ""  # the command that was read last: a task is read for its files too
         self._opened: BinaryIO | None = None
         self.look()
 
@@ -70,6 +83,7 @@ class GrowingCommands:
     def rest(self) -> None:
         """Close the file until the next read: a dispatcher may have many finished bags."""
         opened, self._opened = getattr(self, "_opened", None), None
+        self._recent = b""
         if opened is not None:
             opened.close()
 
@@ -81,12 +95,13 @@ class GrowingCommands:
         self._file.seek(self._end)
         before = len(self._starts)
         while part := self._file.read(_CHUNK):
-            begin, at = self._end, 0
-            while (newline := part.find(b"\n", at)) >= 0:
-                self._starts.append(begin + at)
-                at = newline + 1
-            self._end += at
-            if not at or len(part) < _CHUNK:
+            self._recent_at, self._recent = self._end, part
+            # the start of a line is known by the end of the line before it
+            begins = array("Q", [self._end])
+            whole = _add_ends(begins, part, self._end)
+            self._starts.extend(begins[:-1])
+            self._end += whole
+            if not whole or len(part) < _CHUNK:
                 break
             self._file.seek(self._end)
         return len(self._starts) - before
@@ -95,10 +110,22 @@ class GrowingCommands:
         return len(self._starts)
 
     def __getitem__(self, index: int) -> str:
+        if index == self._latest[0]:
+            return self._latest[1]
+        self._latest = index, self._read(index)
+        return self._latest[1]
+
+    def _read(self, index: int) -> str:
         begin = self._starts[index]
         end = self._starts[index + 1] if index + 1 < len(self._starts) else self._end
-        self._file.seek(begin)
-        return str(json.loads(self._file.read(end - begin)))
+        if begin < self._recent_at or end - self._recent_at > len(self._recent):
+            self._file.seek(begin)
+            if index == self._latest[0] + 1:  # in order: lines after it too, but only whole ones
+                end = max(end, min(self._end, begin + _AHEAD))
+            self._recent_at, self._recent = begin, self._file.read(end - begin)
+        at = begin - self._recent_at
+        line = self._recent[at : self._recent.index(b"\n", at)]
+        return str(json.loads(str(line, "utf-8", "surrogatepass")))
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
         "dropped": counts[DROPPED],
         "tried_again": bag.tried_again,
         "copied": bag.copied,
+        "reused": bag.reused,
+        "retried": bag.retried,
         "typical_s": bag.typical_s,
         "ran_s": bag.ran_s,
         "came_s": bag.came_s,
@@ -54,7 +56,7 @@ def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
         "ended_s": bag.ended_s,
         "rate": rate,
         "left_s": left / rate if rate > 0 and left else None,
-        "reason": bag.cancelled or bag.fault or _why_dropped(bag),
+        "reason": bag.cancelled or bag.fault or _why_dropped(bag) or bag.why_closed,
     }
 
 
@@ -123,7 +125,7 @@ class Latest:
         self.changed.add(bag)
         before = self.times.get(bag) or [0.0] * (len(_PARTS) + 1)
         parts = (1.0, end.waited_s, end.fetched_s, end.ran_s, end.sent_s, end.cpu_s)
-        self.times[bag] = [sum(two) for two in zip(before, parts, strict=True)]
+        self.times[bag] = [a + b for a, b in zip(before, parts, strict=True)]
         for wrong in {False, end.code != 0}:
             self.ends.setdefault((bag, wrong), deque(maxlen=_LATEST)).append(payload)
 

@@ -26,14 +26,15 @@ _MOST_S, _MOST_MIB, _MOST_VALUE = 1e10, 1e12, 1e18
 
 @dataclass(frozen=True, slots=True)
 class PrintedOutput:
-    """Output of a task as its agent reports it: the ends of standard output and of standard
-    error."""
+    """Output of a task as its agent reports it: the ends of standard output and of standard error;
+    ``value``: of a function, packed, in base64; empty where it is a file."""
 
     bag: int
     task: int
     attempt: int
     out: str
     err: str
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ def read(body: bytes, agent_number: Callable[[str], int], now_s: float) -> Recei
         number = agent_number(agent)
         ends, printed = [], []
         for entry in payload.get("ended", ()):
-            bag, task, attempt, *how, out, err = entry
+            bag, task, attempt, code, times, cpu_s, peak_mib, out, err, *value = entry
             key = _triple((bag, task, attempt))
-            ends.append((key[0], _end(number, now_s, key, how)))
+            ends.append((key[0], _end(number, now_s, key, (code, times, cpu_s, peak_mib))))
             out, err = _printed(out), _printed(err)
-            if out or err:
-                printed.append(PrintedOutput(*key, out, err))
+            if out or err or value:
+                printed.append(PrintedOutput(*key, out, err, *map(_value, value)))
         printing = [
             PrintedOutput(*_triple(entry[:3]), *map(_printed, entry[3:5]))
             for entry in payload.get("printing", ())
@@ -125,6 +126,13 @@ def _printed(value: object) -> str:
         raise ValueError(f"{_shown(value)} is not valid output of a task")
     text = value[-_MOST_TEXT:]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _value(value: object) -> str:
+    """Return a packed value in base64. Raise ValueError for anything else."""
+    if not isinstance(value, str) or len(value) > _MOST_TEXT or not value.isascii():
+        raise ValueError(f"{_shown(value)} is not a packed value")
+    return value
 
 
 def _shown(value: object) -> str:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 from weakref import WeakSet
 
+from vgrads.exchange.agent_file import agent_file
 from vgrads.exchange.http import Connection, HttpRequest, Sink
 from vgrads.exchange.incoming import IncomingOutput
 from vgrads.exchange.keys import slot_of
@@ -119,6 +120,8 @@ class AgentPort:
             path = self._owner.input(request.path.removeprefix("/inputs/"))
             task = asyncio.ensure_future(send_file(path, line))
             task.add_done_callback(lambda done: done.exception())
+        elif request.method == "GET" and request.path == "/agent":
+            line.answer(200, agent_file())
         elif request.method == "POST" and request.path == "/exchange":
             self._exchange(request, line)
         else:
@@ -140,8 +143,6 @@ class AgentPort:
         if hello is not None and hello.slot != slot:
             line.refuse(403)
             return
-        if self.release(line) is not None:
-            line.answer(204)
         self._inbox.append((line, received))
         self._notify()
 
@@ -160,13 +161,15 @@ class AgentPort:
 
     def hold(self, line: Connection, seq: int, until_s: float) -> None:
         """Hold back the answer to a message until there is content, or until this instant."""
-        if line.long_poll_pending is not None:  # by a message of the same round
-            line.answer(204)
         line.long_poll_pending, line.long_poll_until_s = seq, until_s
 
-    def next_messages(self, closing: bool) -> list[tuple[Connection, ReceivedMessage]]:
+    def next_messages(self, closing: bool) -> Iterator[tuple[Connection, ReceivedMessage]]:
         """Return the messages of this round, with a limit on ends so that it is short: otherwise
-        all agents send together, and all wait for each other's answers, round after round."""
+        all agents send together, and all wait for each other's answers, round after round.
+
+        Each ends the long poll of an earlier message of its connection, also of this round: answers
+        are in the order of the messages, and an agent with one under way does not ask again.
+        """
         ends = count = 0
         while count < len(self._inbox) and (ends < _MOST_ENDS or closing):
             ends += len(self._inbox[count][1].message.ends)
@@ -174,7 +177,10 @@ class AgentPort:
         inbox, self._inbox = self._inbox[:count], self._inbox[count:]
         if self._inbox:
             self._notify()
-        return inbox
+        for line, received in inbox:
+            if self.release(line) is not None:
+                line.answer(204)
+            yield line, received
 
     def revoke(self, slot: str) -> None:
         """Reject the key of a slot from now on, and close the connections of its agents."""

@@ -12,11 +12,11 @@ from statsmodels.stats.proportion import proportion_confint
 
 from vgrads.api.queues.backtests import BacktestJob, backtest_all, backtest_rows
 from vgrads.interface.arguments import FileName, named_arguments, path_of
-from vgrads.interface.curves import CurveChart, curves_png, curves_svg
 from vgrads.interface.html import bare_table, box_html
 from vgrads.interface.wait_charts import reliability_chart
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, format_share, parse_probability
+from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
 from vgrads.qbets.backtest import BacktestRow, Trial
 from vgrads.qbets.predictor import Settings
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from vgrads.api.bags.answers import results
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
+from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_bag, reuse
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.api.config import make_home
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.folder import list_bags, open_bag
-from vgrads.dispatch.storage.status import exclusive, read_status
+from vgrads.dispatch.storage.status import exclusive, read_json, read_status
 from vgrads.interface.html import bare_table, box_html, text_html
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration
@@ -46,7 +50,8 @@ class BagResult:
     """How a bag ended.
 
     ``state``: done, failed (some tasks failed), cancelled or interrupted (with a ``reason``).
-    ``done``, ``failed``: numbers of tasks. ``retried``: number of further attempts. ``seconds``:
+    ``done``, ``failed``: numbers of tasks; ``reused``: of those that an earlier run has done.
+    ``retried``: number of further attempts. ``seconds``:
     from submission to the last task, in virtual time at simulated sites. ``rate``: tasks done in a
     second. ``folder``: of the run; ``results``: folder of the outputs.
     """
@@ -56,6 +61,7 @@ class BagResult:
     tasks: int
     done: int
     failed: int
+    reused: int
     retried: int
     seconds: float
     rate: float
@@ -113,27 +119,59 @@ class BagResult:
         return box_html(title, text_html(self.reason) if self.reason else "", table)
 
 
+@dataclass(frozen=True, slots=True)
+class BagOptions:
+    """How a bag is run. ``policy``: ordering of bags; ``on_status``: called with the status;
+    ``rerun``: its tasks are done again that earlier runs of the bag have done."""
+
+    policy: str
+    on_status: StatusCallback | None
+    rerun: bool
+
+
 def run_bag(
-    document: BagDocument,
-    source: Path,
-    catalog: Catalog,
-    folder: Path | None,
-    how: tuple[str, StatusCallback | None],
+    document: BagDocument, source: Path, catalog: Catalog, folder: Path | None, how: BagOptions
 ) -> BagResult:
-    """Run a bag to the end; ``how``: ordering of bags, and who is called with the status."""
-    run = f"bag-{secrets.token_hex(5)}"
-    place = folder or make_home() / "bags" / run
+    """Run a bag to the end."""
+    run, runs = f"bag-{secrets.token_hex(5)}", make_home() / "bags"
+    place = folder or runs / run
     with exclusive(place):
-        _store(document, source, catalog, place)
+        earlier = () if how.rerun else _earlier_bags(runs, document.name)
+        _store(document, source, catalog, place, earlier)
         work = _work(place, catalog, run, how)
         ended = _in_thread(work)
     return _result(document.name, place, _why(ended))
 
 
-def _store(document: BagDocument, source: Path, catalog: Catalog, folder: Path) -> None:
-    """Put the bag into the folder, or go on with the same one; InputError for another."""
+def _earlier_bags(runs: Path, name: str) -> Iterator[EarlierBag]:
+    """Return the newest earlier runs of a bag whose tasks can be reused."""
+    stored: list[tuple[float, EarlierBag]] = []
+    for folder in runs.iterdir() if runs.is_dir() else ():
+        earlier = EarlierBag(folder, _NUMBER)
+        with suppress(OSError):
+            stored.append(((earlier.bag / "document.json").stat().st_mtime, earlier))
+    bags = (earlier for _, earlier in sorted(stored, key=itemgetter(0), reverse=True))
+    same = (bag for bag in bags if is_recorded(bag) and _name_of(bag) == name)
+    return islice(same, MOST_EARLIER)
+
+
+def _name_of(bag: EarlierBag) -> str:
+    return str(read_json(bag.bag / "document.json", {}).get("document", {}).get("name"))
+
+
+def _store(
+    document: BagDocument,
+    source: Path,
+    catalog: Catalog,
+    folder: Path,
+    earlier: Iterable[EarlierBag],
+) -> None:
+    """Put the bag into the folder, with what earlier runs have done, or go on with the same one;
+    InputError for another."""
     if not list_bags(folder):
-        submit_bag(folder, _NUMBER, document, source, catalog)
+        bag = submit_bag(folder, _NUMBER, document, source, catalog)
+        record_bag(folder, bag, catalog, own=True)
+        reuse(folder, bag, earlier)
         return
     stored = open_bag(folder, _NUMBER).document
     files = ("table", "commands_file", "policy_file", "parameters")
@@ -143,16 +181,12 @@ def _store(document: BagDocument, source: Path, catalog: Catalog, folder: Path) 
         )
 
 
-def _work(
-    folder: Path, catalog: Catalog, run: str, how: tuple[str, StatusCallback | None]
-) -> BagWork | VirtualBagWork:
-    policy, on_status = how
-
+def _work(folder: Path, catalog: Catalog, run: str, how: BagOptions) -> BagWork | VirtualBagWork:
     def watch(status: Mapping[str, Any]) -> None:
-        if on_status is not None and status["bags"]:
-            on_status({**status["bags"][_NUMBER], "nodes": status["host_count"]})
+        if how.on_status is not None and status["bags"]:
+            how.on_status({**status["bags"][_NUMBER], "nodes": status["host_count"]})
 
-    around = (run, ControlRequests, watch, Rules(policy=policy))
+    around = (run, ControlRequests, watch, Rules(policy=how.policy))
     simulated = simulated_part(catalog, folder)
     if simulated is not None:
         return VirtualBagWork(folder, simulated, *around)
@@ -187,6 +221,7 @@ def _result(name: str, folder: Path, reason: str) -> BagResult:
         tasks=status["tasks"],
         done=status["done"],
         failed=status["failed"],
+        reused=status.get("reused", 0),
         retried=status["tried_again"],
         seconds=seconds,
         rate=status["done"] / seconds if seconds > 0 else 0.0,

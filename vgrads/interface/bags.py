@@ -10,7 +10,7 @@ from vgrads.api.bags.sites import check_places, usable_sites
 from vgrads.api.config import THIS_MACHINE
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.interface.arguments import Duration, FileName, named_arguments, path_of, seconds_of
-from vgrads.interface.bag_runs import BagResult, StatusCallback, run_bag
+from vgrads.interface.bag_runs import BagOptions, BagResult, StatusCallback, run_bag
 from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
@@ -111,18 +111,24 @@ class Bag:
         *,
         policy: str = "fair-share",
         on_status: StatusCallback | None = None,
+        rerun: bool = False,
     ) -> BagResult:
-        """Run all tasks; the bag ends with this process, and Ctrl-C releases its nodes.
+        """Run all tasks, except those that an earlier run of a bag of this name has done: with the
+        same command, environment and inputs, and unchanged outputs. The bag ends with this process,
+        and Ctrl-C releases its nodes.
 
         ``sites``: this machine by default; simulated sites run in virtual time. ``folder``: for the
         results; by default a new one in the data folder of vgrads. The same bag in the same folder
         goes on where it ended. ``policy``: the ordering of bags, as for ``vgrads bags run``.
         ``on_status``: called about once a second, in another thread, with the counts of the bag.
+        ``rerun``: tasks are run also where an earlier run, in the data folder of vgrads, has done
+        them.
         """
         catalog = usable_sites(catalog_of(sites), self.document)
         check_places(catalog, self.document)
         chosen = None if folder is None else path_of(folder).absolute()
-        return run_bag(self.document, self.folder, catalog, chosen, (policy, on_status))
+        how = BagOptions(policy, on_status, rerun)
+        return run_bag(self.document, self.folder, catalog, chosen, how)
 
 
 def _values(values: Values) -> Any:

@@ -172,7 +172,7 @@ def plan(  # noqa: PLR0913 the options of vgrads plan
     *,
     probability: float | str | None = None,
     policy: str = "vgrads",
-    effort: Duration = 0.5,
+    effort: Duration = 1.5,
     deadline: Duration | datetime | None = None,
     inputs: FileName | None = None,
     earlier: Sequence[FileName] = (),

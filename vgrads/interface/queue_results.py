@@ -13,10 +13,10 @@ from vgrads.interface.arguments import (
     named_arguments,
     seconds_of,
 )
-from vgrads.interface.curves import CurveChart, curves_png, curves_svg
 from vgrads.interface.html import box_html, text_html
 from vgrads.interface.wait_charts import start_chart, trajectory_chart
 from vgrads.kernel.units import format_duration, parse_probability
+from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
 from vgrads.vgrid.varq import Reservation, Trajectory
 
 

@@ -16,7 +16,7 @@ from vgrads.interface.gantt import gantt_html, gantt_png
 from vgrads.interface.plans import write_gantt
 from vgrads.interface.run_journal import RunJournal
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.planner.plan import Promise
 
 _TAIL_BYTES = 65_536
@@ -97,9 +97,10 @@ class RunResult:
     def sentence(self) -> str:
         """The promise and the outcome in words."""
         return (
-            f"Promised {self.needed} workflows within {format_duration(self.deadline_s)} with "
-            f"probability {self.promise.probability:.3f}; {self.in_time} were done in time: "
-            f"{self.verdict}"
+            f"Promised {format_count(self.needed, 'workflow')} within "
+            f"{format_duration(self.deadline_s)} with probability "
+            f"{self.promise.probability:.3f}; {self.in_time} "
+            f"{'was' if self.in_time == 1 else 'were'} done in time: {self.verdict}"
         )
 
     def __repr__(self) -> str:

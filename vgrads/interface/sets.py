@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.plans.set_files import SetOverrides, load_entry, load_set
 from vgrads.interface.arguments import (
     Duration,
     FileName,
@@ -18,8 +19,7 @@ from vgrads.interface.arguments import (
 from vgrads.interface.html import table_html
 from vgrads.kernel.documents import validate
 from vgrads.kernel.units import format_duration, format_usd
-from vgrads.workflows.formats.load import load_workflow
-from vgrads.workflows.sets import SetDocument, SetOverrides, WorkflowSet, build_set, load_set
+from vgrads.workflows.sets import SetDocument, WorkflowSet, build_set
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -101,7 +101,8 @@ def _deadline_text(deadline: Duration | datetime) -> str:
         return deadline
     if isinstance(deadline, datetime):
         return deadline.isoformat()
-    return f"{seconds_of(deadline, 'deadline'):.6f}s"
+    seconds = f"{seconds_of(deadline, 'deadline'):.6f}".rstrip("0").rstrip(".")
+    return f"{seconds}s" if isinstance(deadline, timedelta) else seconds
 
 
 def _from_mapping(source: Mapping[str, Any], deadline: str | None) -> LoadedSet:
@@ -111,9 +112,7 @@ def _from_mapping(source: Mapping[str, Any], deadline: str | None) -> LoadedSet:
     document, folder = validate(SetDocument, fields, "set"), Path.cwd()
     workflow_set = build_set(
         document,
-        lambda file, runtimes, more: load_workflow(
-            folder / file, runtimes, folder / more if more else None
-        ),
+        lambda entry: load_entry(entry, folder),
         "set",
         directory=str(folder),
     )
@@ -124,7 +123,7 @@ def _loaded(workflow_set: WorkflowSet, sites: str | None) -> LoadedSet:
     return LoadedSet(
         name=workflow_set.name,
         workflows=tuple(workflow.name for workflow in workflow_set.workflows),
-        tasks=sum(len(workflow.tasks) for workflow in workflow_set.workflows),
+        tasks=workflow_set.task_count,
         deadline_s=workflow_set.deadline_s,
         needed=workflow_set.needed,
         probability=workflow_set.probability,

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from vgrads.api.queues.queries import QueueQuery
-from vgrads.interface.curves import BLUE, GREY, Curve, CurveChart
 from vgrads.kernel.units import format_duration
+from vgrads.portal.charts.curves import BLUE, GREY, Curve, CurveChart
 
 _POINTS = 121
 _SHORTEST_S = 600.0

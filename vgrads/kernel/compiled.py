@@ -1,5 +1,5 @@
 """Functions that numba compiles once that pays off: to load it takes half a second, to compile a
-large function ten, and a single call a thousandth.
+large function three, and a single call a thousandth.
 
 A function has one text and two forms: plain Python, and compiled. Both call functions of their own
 form: parts of the plain form are plain, parts of the compiled one compiled. Both must return the
@@ -13,6 +13,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -21,21 +22,49 @@ from typing import Generic, ParamSpec, TypeVar, cast
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
 
-_CACHE = 3
+_CACHE = 4
 """Part of the names of numba's cache files. Raise it when a class that a compiled signature names
 is renamed or moved: numba pickles such classes and fails to read an older file."""
 # what the compiled form costs before its first call, in steps of plain loops, about 1 µs each
 _READ = 50_000  # to read it, where numba is in memory
 _LOAD = 500_000  # to load numba and read it
-_COMPILE = 500_000  # to compile it, for each function that it consists of
+_COMPILE = 60_000  # to compile it, for each function that it consists of
+
+
+_announce: list[Callable[[bool], None]] = []
+
+
+@contextmanager
+def announced(announce: Callable[[bool], None]) -> Iterator[None]:
+    """Call ``announce(True)`` before anything is compiled within the block, ``announce(False)``
+    after it; the thread may be another."""
+    _announce.append(announce)
+    try:
+        yield
+    finally:
+        _announce.remove(announce)
+
+
+@contextmanager
+def compilation() -> Iterator[None]:
+    """Announce that the block compiles a function."""
+    for announce in tuple(_announce):
+        announce(True)
+    try:
+        yield
+    finally:
+        for announce in tuple(_announce):
+            announce(False)
 
 
 class Compiled(Generic[Params, Result]):
-    """A function of numbers and arrays. A call uses the compiled form."""
+    """A function of numbers and arrays. A call uses the compiled form. ``in_place``: it neither
+    creates nor returns arrays."""
 
-    def __init__(self, body: Callable[Params, Result]) -> None:
+    def __init__(self, body: Callable[Params, Result], in_place: bool = False) -> None:
         assert isinstance(body, FunctionType)
         self.__doc__, self._body, self._done = body.__doc__, body, 0
+        self._in_place = in_place
 
     def __call__(self, *arguments: Params.args, **named: Params.kwargs) -> Result:
         return self.fast(*arguments, **named)
@@ -92,10 +121,16 @@ class Compiled(Generic[Params, Result]):
     def fast(self) -> Callable[Params, Result]:
         """The form compiled by numba; cached on disk for the next process. Threads may run it in
         parallel."""
-        from numba import njit  # noqa: PLC0415 late: what all of this is for
+        from vgrads.kernel.compiling import entry
 
-        compile_ = njit(cache=True, nogil=True)
-        return cast(Callable[Params, Result], compile_(self._linked("fast")))
+        return cast(Callable[Params, Result], entry(self._linked("part")))
+
+    @cached_property
+    def part(self) -> Callable[Params, Result]:
+        """The form that compiled functions call; it becomes machine code as part of these."""
+        from vgrads.kernel.compiling import part
+
+        return cast(Callable[Params, Result], part(self._linked("part"), self._in_place))
 
     def _parts(self) -> dict[str, Compiled[..., object]]:
         """Return the functions of this kind that it calls, by their names in it."""
@@ -134,6 +169,12 @@ def _cache_folders(source: Path) -> Iterator[Path]:
 def compiled(body: Callable[Params, Result]) -> Compiled[Params, Result]:
     """Decorate a function that is to be compiled."""
     return Compiled(body)
+
+
+def compiled_in_place(body: Callable[Params, Result]) -> Compiled[Params, Result]:
+    """Decorate a function that is to be compiled and neither creates nor returns arrays: numba does
+    not count references in it, which takes most of the time of short functions."""
+    return Compiled(body, in_place=True)
 
 
 def use_stored(module: ModuleType) -> None:

@@ -4,6 +4,7 @@
 
     VgradsError            exit  transient
     ├── InputError           2   no     a file, field, line or option is wrong
+    │   └── NothingToDo      0   no     everything that was requested is done
     ├── InfeasibleError      3   no     the request is well formed and cannot be promised
     └── SiteError            4   maybe  a site or service did not carry out a request
 
@@ -65,19 +66,27 @@ class InputError(VgradsError):
     exit_code = 2
 
 
+class NothingToDo(InputError):
+    """Everything that was requested is done already: no failure of a command."""
+
+    exit_code = 0
+
+
 class InfeasibleError(VgradsError):
     """No plan can meet the request; ``lacking`` states the missing resources."""
 
     exit_code = 3
 
-    def __init__(self, what: str, *, lacking: str = "", where: str = "") -> None:
-        super().__init__(what, where=where)
+    def __init__(
+        self, what: str, parts: tuple[str, ...] = (), *, lacking: str = "", where: str = ""
+    ) -> None:
+        super().__init__(what, parts, where=where)
         self.lacking = lacking
 
     @property
     def lines(self) -> tuple[str, ...]:
         first, *more = super().lines
-        return (f"{first}; lacking: {self.lacking}" if self.lacking else first), *more
+        return first, *([f"lacking: {self.lacking}"] if self.lacking else []), *more
 
 
 class SiteError(VgradsError):

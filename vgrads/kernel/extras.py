@@ -17,7 +17,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "policies": ("classad2",),
         "plots": ("matplotlib",),
-        "dask": ("cloudpickle", "distributed"),
+        "dask": ("distributed",),
         "oidc": ("authlib", "joserfc", "requests"),
         "postgres": ("psycopg",),
         "s3": ("s3fs",),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
+import threading
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from vgrads.kernel.errors import InputError
 
@@ -43,14 +47,15 @@ def write_bytes(path: Path, body: bytes) -> None:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
-def append_durably(descriptor: int, size: int, body: bytes) -> int:
-    """Append to a file of this size, durably, and return the new size. OSError if that fails; then
-    the file is unchanged."""
+def append_durably(descriptor: int, size: int, body: bytes, durable: bool = True) -> int:
+    """Append to a file of this size, and return the new size. OSError if that fails; then the file
+    is unchanged. ``durable``: wait for the disk, so that it outlives a crash of the machine."""
     try:
         left = memoryview(body)
         while left:
             left = left[os.write(descriptor, left) :]
-        os.fdatasync(descriptor)
+        if durable:
+            os.fdatasync(descriptor)
     except OSError:
         os.ftruncate(descriptor, size)
         os.lseek(descriptor, size, os.SEEK_SET)
@@ -69,6 +74,20 @@ def write_whole(path: Path, body: bytes, mode: int = 0o666) -> None:
         os.fsync(file.fileno())
     draft.replace(path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that replaces this path when it is complete; no crash of this process leaves a
+    part of it there. OSError if that fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with draft.open("wb") as file:
+            yield file
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

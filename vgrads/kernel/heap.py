@@ -4,17 +4,17 @@ number."""
 from __future__ import annotations
 
 from vgrads.kernel.arrays import Floats, Ints
-from vgrads.kernel.compiled import compiled
+from vgrads.kernel.compiled import compiled_in_place
 
 
-@compiled
+@compiled_in_place
 def push(keys: Floats, numbers: Ints, size: int, key: float, number: int) -> int:
     """Add an entry and return the new size. The arrays must have room."""
     _lift(keys, numbers, size, key, number)
     return size + 1
 
 
-@compiled
+@compiled_in_place
 def pop(keys: Floats, numbers: Ints, size: int) -> int:
     """Remove the first entry, which must be read before, and return the new size.
 
@@ -37,7 +37,7 @@ def pop(keys: Floats, numbers: Ints, size: int) -> int:
     return size
 
 
-@compiled
+@compiled_in_place
 def _lift(keys: Floats, numbers: Ints, at: int, key: float, number: int) -> None:
     """Put an entry at a position, or as far above it as it belongs."""
     while at > 0:

@@ -158,6 +158,11 @@ def _words(detail: Mapping[str, Any], folder: Path, owner: type[BaseModel] | Non
     )
 
 
+def value_problem(detail: Mapping[str, Any]) -> str:
+    """Return what is wrong with a single value, by Pydantic's details."""
+    return _words(detail, (), None)
+
+
 def _limit_words(kind: str, value: object, limits: Mapping[str, Any]) -> str:
     """Describe a value beyond its limits; empty for anything else."""
     if kind in _NUMBERS:

@@ -134,8 +134,10 @@ def use_all(s: Steps, starts_s: Floats, ends_s: Floats, procs: Ints) -> None:
 def use_from_start(s: Steps, ends_s: Floats, procs: Ints) -> None:
     """Fill an empty profile with tasks that run from its first instant, by ascending ends.
     O(ends)."""
-    count = 1
-    s.used[0] = procs.sum()
+    count, total = 1, 0
+    for n in range(len(procs)):
+        total += procs[n]
+    s.used[0] = total
     for n in range(len(ends_s)):
         if ends_s[n] > s.times_s[count - 1]:
             s.times_s[count], s.used[count] = ends_s[n], s.used[count - 1]

@@ -24,7 +24,13 @@ def stored_as(name: str, default: Any = MISSING) -> Any:
     >>> stored_names(Point)
     {'x': 'left'}
     """
-    return field(default=default, metadata={_KEY: name})
+    return field(default=default, metadata=stored_under(name))
+
+
+def stored_under(name: str) -> Mapping[str, str]:
+    """Return the metadata of a field without a default: type checkers take every other call for
+    one."""
+    return {_KEY: name}
 
 
 def stored_name(item: Field[Any]) -> str:

@@ -35,6 +35,9 @@ _PART = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?$")
 
 
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGTkmgt])(i)?[Bb]?)?\s*")
+
+
 def parse_duration(text: str | float, where: str = "duration") -> float:
     """Parse the seconds of ``90``, ``"2h"``, ``"1h30m"``, ``"1.5 d"``, ``"02:00:00"`` or
     ``"1-00:00:00"``.
@@ -111,6 +114,31 @@ def format_duration(seconds: float | None) -> str:
     return sign + " ".join(parts[:2]) if parts else "0s"
 
 
+def parse_size_mib(text: float | str, where: str = "memory") -> float:
+    """Return a size in MiB: a number of MiB, or text with a unit (powers of 1000 or, with an i, of
+    1024).
+
+    >>> parse_size_mib("2GiB"), parse_size_mib(100), round(parse_size_mib("4 GB"))
+    (2048.0, 100.0, 3815)
+    """
+    match = _SIZE.fullmatch(str(text))
+    if isinstance(text, bool) or not match:
+        raise InputError(f"'{text}' is not a size", where=where, fix="write it as 512MiB or 4GB")
+    number, prefix, binary = match.groups()
+    power = "KMGT".index(prefix.upper()) + 1 if prefix else 2
+    base = 1024.0 if binary or not prefix else 1000.0
+    return float(number) * base**power / 2**20
+
+
+def format_count(count: float | str, noun: str) -> str:
+    """Return a count with its noun, which is plural unless the count is 1.
+
+    >>> format_count(1, "workflow"), format_count("0.5", "second")
+    ('1 workflow', '0.5 seconds')
+    """
+    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
+
+
 def parse_probability(value: str | float, where: str) -> float:
     """Parse a number strictly between 0 and 1 (``.95``, ``"95%"``)."""
     number = _number(value, where)
@@ -127,6 +155,15 @@ def parse_fraction(value: str | float, where: str = "fraction") -> float:
             f"{value} is not in (0, 1]", where=where, fix="write for example 3/4 or 0.75"
         )
     return number
+
+
+def needed_of(fraction: float, total: int) -> int:
+    """Return how many of ``total`` are a fraction of them: at least so many, and at least one.
+
+    >>> needed_of(0.75, 8), needed_of(0.1, 3)
+    (6, 1)
+    """
+    return max(1, math.ceil(fraction * total - 1e-9))
 
 
 def _number(value: str | float, where: str) -> float:

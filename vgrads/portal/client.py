@@ -13,6 +13,7 @@ An outside engine runs the tasks itself::
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
@@ -28,7 +29,38 @@ from vgrads.portal.client_pools import PoolCalls
 from vgrads.portal.client_releases import ReleaseCalls
 
 _LONG_POLL_S = 20.0
+_PLANNING_S = 0.5
+"""Time between two questions whether a set is planned."""
 _NOTHING: Mapping[str, str] = {}
+
+
+class _AnsweredEarly(http.client.HTTPConnection):
+    """A connection whose answer is read also where the service gives it, and closes, before it has
+    received the whole body: one that is too large."""
+
+    def endheaders(self, message_body: object = None, *, encode_chunked: bool = False) -> None:
+        try:
+            super().endheaders(message_body, encode_chunked=encode_chunked)  # type: ignore[arg-type]
+        except (BrokenPipeError, ConnectionResetError):
+            if self.sock is None:
+                raise
+
+
+class _SecureAnsweredEarly(_AnsweredEarly, http.client.HTTPSConnection):
+    pass
+
+
+class _PlainHandler(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_AnsweredEarly, req)
+
+
+class _SecureHandler(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SecureAnsweredEarly, req)
+
+
+_open_url = urllib.request.build_opener(_PlainHandler, _SecureHandler).open
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +131,12 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         key: str = "",
         rerun: bool = False,
     ) -> RunHandle:
-        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`permit`, :meth:`end`).
-        ``rerun``: also tasks done in an earlier run."""
+        """Run a set, once it is planned; ``engine="outside"``: the caller runs the tasks
+        (:meth:`permit`, :meth:`end`). ``rerun``: also tasks done in an earlier run."""
         how = {"engine": engine, "speed": speed, "rerun": "true" if rerun else None}
         query = urllib.parse.urlencode({name: value for name, value in how.items() if value})
+        while self.read(set_id).get("state") == "planning":
+            time.sleep(_PLANNING_S)
         answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?{query}", None, _with_key(key))
         return RunHandle(set_id, str(answer["run"]))
 
@@ -206,7 +240,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
             self._url + path, data=data, method=method, headers=headers
         )
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+            with _open_url(request, timeout=self._timeout_s) as answer:
                 result: dict[str, Any] = json.loads(answer.read() or b"{}")
                 return result
         except urllib.error.HTTPError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import http.client
 import json
 import shlex
+import shutil
 import threading
 import time
 from collections import deque
@@ -21,19 +22,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from string import Formatter
-from typing import Any
+from typing import IO, Any
+from urllib.parse import quote
 
 from vgrads.kernel.errors import SiteError
 
 Ask = Callable[..., dict[str, Any]]
 _BLOCK = 1000
-_SEND_S = 0.05
+_RESULT = ("task", "command", "code", "out", "err", "ran_s", "host", "value")
 _PAUSE_S = 1.0
+_TERMINAL = ("done", "failed", "cancelled")
+_STATES = ("waiting", "running", "done", "failed", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Result of a task: its exit code (None: no agent could run it), and the ends of its output."""
+    """Result of a task: its exit code (None: no agent could run it), the ends of its output, and
+    the value of a function, packed, in base64."""
 
     task: int
     command: str
@@ -42,6 +47,7 @@ class TaskResult:
     err: str = ""
     ran_s: float = 0.0
     host: str = ""
+    value: str = ""
 
     @property
     def ok(self) -> bool:
@@ -67,27 +73,77 @@ def command_of(template: str, values: object) -> str:
     return "".join(results)
 
 
-class OpenBag:
-    """An open bag: takes commands, returns futures of :class:`TaskResult`. ``ask``: sends a request
-    to the service."""
+class ResultFutures:
+    """The results of a bag as they arrive, as futures of :class:`TaskResult`. ``ask``: sends a
+    request to the service."""
+
+    def __init__(self, ask: Ask, open_url: Callable[[str], Any], bag_id: str) -> None:
+        self._ask, self._open_url, self.bag_id = ask, open_url, bag_id
+        self._futures: dict[int, Future[TaskResult]] = {}
+        self._lock, self._over = threading.Lock(), False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def _read(self) -> None:
+        """Read results as they arrive; a broken connection is restored at the same position."""
+        lines = 0
+        while not self._over:
+            try:
+                with self._open_url(
+                    f"/v1/bags/{self.bag_id}/results?follow=true&skip={lines}"
+                ) as answer:
+                    for line in answer:
+                        lines += 1
+                        self._on_results(json.loads(line))
+                if self._ask("GET", f"/v1/bags/{self.bag_id}")["state"] in _TERMINAL:
+                    break
+            except (OSError, ValueError, SiteError, http.client.HTTPException):
+                time.sleep(_PAUSE_S)
+        self._abandon(CancelledError("the bag ended before the task was done"))
+
+    def _on_results(self, payload: Mapping[str, Any]) -> None:
+        if not payload["final"]:
+            return
+        with self._lock:
+            future = self._future_of(payload["task"])
+        if future is not None and not future.done():
+            fields = {name: payload[name] for name in _RESULT if name in payload}
+            future.set_result(TaskResult(**fields))
+
+    def _future_of(self, task: int) -> Future[TaskResult] | None:
+        """Return the future of a task that has ended, while the lock is held."""
+        return self._futures.pop(task, None)
+
+    def _abandon(self, error: BaseException) -> None:
+        with self._lock:
+            self._over = True
+            left = list(self._futures.values())
+        for future in left:
+            if not future.done():
+                future.set_exception(error)
+
+
+class OpenBag(ResultFutures):
+    """An open bag: takes commands, returns futures of :class:`TaskResult`."""
 
     def __init__(
         self, ask: Ask, open_url: Callable[[str], Any], document: Mapping[str, Any]
     ) -> None:
-        self._ask, self._open_url = ask, open_url
-        self.bag_id = str(ask("POST", "/v1/bags", {**document, "open": True})["id"])
-        self._futures: dict[int, Future[TaskResult]] = {}
+        bag_id = str(ask("POST", "/v1/bags", {**document, "open": True})["id"])
+        super().__init__(ask, open_url, bag_id)
         self._commands: deque[str] = deque()
         self._count = 0
-        self._lock, self._news = threading.Lock(), threading.Event()
-        self._closed = self._over = False
+        self._news, self._closed = threading.Event(), False
         self._sender = threading.Thread(target=self._send, daemon=True)
-        self._reader = threading.Thread(target=self._read, daemon=True)
         self._sender.start()
         self._reader.start()
 
+    @property
+    def count(self) -> int:
+        """Return how many tasks were submitted."""
+        return self._count
+
     def submit(self, command: str) -> Future[TaskResult]:
-        """Submit a task. Tasks submitted within a moment are sent together."""
+        """Submit a task. Tasks submitted during a request are sent together."""
         if not command.strip() or "\0" in command:
             raise ValueError("a command must be a non-empty string")
         future: Future[TaskResult] = Future()
@@ -131,8 +187,7 @@ class OpenBag:
         taken = 0
         while True:
             self._news.wait()
-            self._news.clear()
-            time.sleep(_SEND_S)  # later commands are sent together
+            self._news.clear()  # commands that come during a request are sent together
             with self._lock:
                 commands, closed = list(self._commands), self._closed
                 self._commands.clear()
@@ -162,54 +217,49 @@ class OpenBag:
                     raise
                 time.sleep(_PAUSE_S)
 
-    def _read(self) -> None:
-        """Read results as they arrive; a broken connection is restored at the same position."""
-        lines = 0
-        while not self._over:
-            try:
-                with self._open_url(
-                    f"/v1/bags/{self.bag_id}/results?follow=true&skip={lines}"
-                ) as answer:
-                    for line in answer:
-                        lines += 1
-                        self._on_results(json.loads(line))
-                if self._ask("GET", f"/v1/bags/{self.bag_id}")["state"] in (
-                    "done",
-                    "failed",
-                    "cancelled",
-                ):
-                    break
-            except (OSError, ValueError, SiteError, http.client.HTTPException):
-                time.sleep(_PAUSE_S)
-        self._abandon(CancelledError("the bag ended before the task was done"))
-
-    def _on_results(self, payload: Mapping[str, Any]) -> None:
-        if not payload["final"]:
-            return
-        with self._lock:
-            future = self._futures.pop(payload["task"], None)
-        if future is not None and not future.done():
-            names = ("task", "command", "code", "out", "err", "ran_s", "host")
-            future.set_result(TaskResult(**{name: payload[name] for name in names}))
-
     def _abandon(self, error: BaseException) -> None:
-        self._over = True
         with self._lock:
             self._closed = True
-            left, self._futures = list(self._futures.values()), {}
-        for future in left:
-            if not future.done():
-                future.set_exception(error)
+        super()._abandon(error)
+
+
+class FollowedBag(ResultFutures):
+    """A bag that another program submitted, as its results arrive."""
+
+    def __init__(self, ask: Ask, open_url: Callable[[str], Any], bag_id: str) -> None:
+        super().__init__(ask, open_url, bag_id)
+        self._reader.start()
+
+    def has(self, task: int) -> bool:
+        """Return True if the bag has this task. Raise InputError where there is no such bag."""
+        bag = self._ask("GET", f"/v1/bags/{self.bag_id}")
+        return task < sum(int(bag.get(name, 0)) for name in _STATES)
+
+    def future(self, task: int) -> Future[TaskResult]:
+        """Return the future of a task."""
+        with self._lock:
+            future = self._futures.setdefault(task, Future())
+            if self._over and not future.done():
+                future.set_exception(CancelledError("the bag ended before the task was done"))
+            return future
+
+    def _future_of(self, task: int) -> Future[TaskResult]:
+        return self._futures.setdefault(task, Future())  # requested before or after its end
 
 
 class BagCalls:
     """Calls of :class:`vgrads.portal.client.Client` for bags."""
 
     _ask: Ask
+    _url: str
 
     def submit_bag(self, document: Mapping[str, Any]) -> str:
         """Submit a bag of tasks; return its id."""
         return str(self._ask("POST", "/v1/bags", document)["id"])
+
+    def url_of(self, bag_id: str) -> str:
+        """Return the address of a bag."""
+        return f"{self._url}/v1/bags/{bag_id}"
 
     def read_bag(self, bag_id: str) -> dict[str, Any]:
         """Return the status of a bag, and the agents of its dispatcher."""
@@ -232,6 +282,17 @@ class BagCalls:
         """Close an open bag: no more tasks can be added."""
         self._ask("POST", f"/v1/bags/{bag_id}/close")
 
+    def put_part(self, bag_id: str, digest: str, pieces: Iterable[Any], size: int) -> None:
+        """Store a large part of calls of functions, packed, under its SHA-256. ``pieces``: its
+        bytes, of which there are ``size``."""
+        length = {"Content-Length": str(size)}
+        self._ask("PUT", f"/v1/bags/{bag_id}/parts/{digest}", pieces, length)
+
+    def read_output(self, bag_id: str, name: str, file: IO[bytes]) -> None:
+        """Write an output of a bag's task to an open file."""
+        with self._open(f"/v1/bags/{bag_id}/outputs/{quote(name)}") as answer:
+            shutil.copyfileobj(answer, file, 1 << 20)
+
     def explain_task(self, bag_id: str, task: int) -> dict[str, Any]:
         """Explain the state of a task of a bag."""
         return self._ask("GET", f"/v1/bags/{bag_id}/tasks/{task}")
@@ -245,6 +306,10 @@ class BagCalls:
         with self._open(path) as answer:
             for line in answer:
                 yield json.loads(line)
+
+    def earlier_bag(self, bag_id: str) -> FollowedBag:
+        """Return a bag that another program submitted, to receive its results."""
+        return FollowedBag(self._ask, self._open, bag_id)
 
     def tasks(self, name: str = "tasks", **options: object) -> OpenBag:
         """Create an open bag for commands; ``options`` as in a bag's document (``procs``,

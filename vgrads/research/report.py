@@ -11,17 +11,12 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_text
+from vgrads.kernel.report_page import report_page, scrolling
 from vgrads.research.picture import picture_file
 from vgrads.traces.history import read_history
 from vgrads.traces.records import JobLog
 
 Rows = Sequence[Sequence[str]]
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;
-max-width:70rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0}
-th,td{padding:.25rem .7rem;border-bottom:1px solid #d8dee6;text-align:right}
-th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}
-code{background:#f1f4f8;padding:0 .3rem}"""
 
 
 def study_parser(name: str, doc: str | None) -> ArgumentParser:
@@ -65,7 +60,7 @@ def html_table(head: Sequence[str], rows: Rows) -> str:
     """Return an HTML table; every cell is text."""
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
     lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+    return scrolling("<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>")
 
 
 def text_table(head: Sequence[str], rows: Rows) -> str:
@@ -83,20 +78,10 @@ def picture(draw: Callable[[Path], None]) -> str:
     return f"<figure>{text[text.index('<svg') :]}</figure>"
 
 
-def write_page(path: Path, title: str, parts: Sequence[str]) -> None:
-    """Write the page; parts are HTML. Raise InputError where it cannot be written."""
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" '
-        f'content="width=device-width"><title>{escape(title)}</title>'
-    )
-    body = f"<h1>{escape(title)}</h1>" + "".join(parts)
-    write_text(
-        path,
-        (
-            "<!doctype html><html "
-            f'lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>'
-        ),
-    )
+def write_page(path: Path, title: str, conclusion: str, parts: Sequence[str]) -> None:
+    """Write the page; ``conclusion``: a sentence; parts are HTML. Raise InputError where it cannot
+    be written."""
+    write_text(path, report_page(title, conclusion, "".join(parts)))
 
 
 def paragraph(text: str) -> str:

@@ -4,7 +4,8 @@ it."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import exp, hypot, log
+from math import erfc, exp, hypot, log, sqrt
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from vgrads.kernel.errors import InputError
 Source = Literal["stated", "learned", "guess"]
 Floats = NDArray[np.float64]
 _HALVINGS = 50
+_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +70,11 @@ class Prediction:
 def mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats) -> float:
     """Return the quantile of a mixture of normals, by bisection."""
     z = _deviate(p)
-    from scipy.special import ndtr  # noqa: PLC0415 late: as in vgrads.qbets.bounds
-
     low, high = float(np.min(means + z * sds)), float(np.max(means + z * sds))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if float(weights @ ndtr((middle - means) / sds)) < p:
+        below = [erfc(z) / 2 for z in ((means - middle) / (sds * sqrt(2.0))).tolist()]
+        if float(weights @ np.array(below)) < p:
             low = middle
         else:
             high = middle
@@ -83,6 +84,4 @@ def mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats) -> flo
 def _deviate(p: float) -> float:
     if not 0.0 < p < 1.0:
         raise InputError(f"the probability of a quantile must be between 0 and 1, is {p:g}")
-    from scipy.special import ndtri  # noqa: PLC0415 late: as in vgrads.qbets.bounds
-
-    return float(ndtri(p))
+    return _NORMAL.inv_cdf(p)

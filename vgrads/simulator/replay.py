@@ -15,6 +15,7 @@ from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.heap import pop, push
+from vgrads.kernel.profile import position
 
 _POLICIES = ("fcfs", "easy")
 
@@ -71,8 +72,10 @@ def replay_compiled(
     stop, last_s = until
     submit, width, _, run, message = jobs
     count, reserved = len(submit), len(placed[0])
-    starts = np.full(count, np.inf)
-    after = np.full(count, -1, dtype=np.int64)  # the queue, a chain of jobs
+    starts = np.empty(count)
+    after = np.empty(count, dtype=np.int64)  # the queue, a chain of jobs
+    for n in range(count):
+        starts[n], after[n] = np.inf, -1
     head, tail = -1, -1
     heap_s = np.empty(count + reserved)  # real ends, a binary heap
     heap_j = np.empty(count + reserved, dtype=np.int64)
@@ -176,16 +179,17 @@ def _reservation(
 
 @compiled
 def _insert(ends_s: Floats, ends_p: Ints, size: int, end_s: float, procs: int) -> int:
-    spot = np.searchsorted(ends_s[:size], end_s, side="right")
-    for n in range(size, spot, -1):
-        ends_s[n], ends_p[n] = ends_s[n - 1], ends_p[n - 1]
+    spot = size
+    while spot > 0 and ends_s[spot - 1] > end_s:
+        ends_s[spot], ends_p[spot] = ends_s[spot - 1], ends_p[spot - 1]
+        spot -= 1
     ends_s[spot], ends_p[spot] = end_s, procs
     return size + 1
 
 
 @compiled
 def _remove(ends_s: Floats, ends_p: Ints, size: int, end_s: float, procs: int) -> int:
-    spot = np.searchsorted(ends_s[:size], end_s, side="left")
+    spot = position(ends_s, size, end_s)
     while ends_p[spot] != procs:  # among equal ends any of the same width: they are equal
         spot += 1
     for n in range(spot, size - 1):

@@ -108,10 +108,22 @@ class JobLog:
         """True if there are jobs of a queue of this name."""
         return bool(self._codes_of(name))
 
+    @property
+    def named_queues(self) -> frozenset[str]:
+        """Names of all queues of the history, also where this is a part without their jobs; empty
+        if it has only numbers."""
+        return frozenset(n for text in self.queue_names.values() for n in text.split(","))
+
+    def named_queue(self, name: str) -> int:
+        """Return the number of a queue of this name in the history, also where this is a part
+        without its jobs; −1 if there is none."""
+        texts = self.queue_names.items()
+        return next((code for code, text in texts if name in text.split(",")), -1)
+
     def _codes_of(self, name: str) -> list[int]:
         """Return the numbers of a queue's jobs; for a job that was submitted to several queues the
         log has all their names."""
-        codes = map(int, np.unique(self.queue))
+        codes = sorted(set(self.queue.tolist()))
         return [code for code in codes if name in self.queue_names.get(code, str(code)).split(",")]
 
     def instant(self, at: float | datetime | None) -> float:

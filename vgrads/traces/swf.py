@@ -160,9 +160,13 @@ def _queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, di
     """Return the queue column (15), or the partition (16) if the log has one queue and many
     partitions."""
     queues, partitions = table[:, 14].astype(np.int64), table[:, 15].astype(np.int64)
-    if len(np.unique(queues)) <= 1 < len(np.unique(partitions)):
+    if _are_equal(queues) and not _are_equal(partitions):
         return partitions, _names(header.get("Partition", []))
     return queues, _names(header.get("Queue", []))
+
+
+def _are_equal(codes: Ints) -> bool:
+    return bool((codes == codes[:1]).all())
 
 
 def _names(lines: list[str]) -> dict[int, str]:

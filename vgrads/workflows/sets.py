@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -20,25 +18,22 @@ from vgrads.kernel.documents import (
     Seconds,
     Variable,
     as_value_error,
-    load_mapping,
-    validate,
 )
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.files import read_text
-from vgrads.kernel.units import LONGEST_S, parse_duration, parse_fraction
+from vgrads.kernel.units import needed_of, parse_fraction
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
 from vgrads.workflows.dag import Workflow, make_workflow
-from vgrads.workflows.formats.load import UNDERSTOOD, format_of, is_workflow, load_workflow
+from vgrads.workflows.deadline import as_written, parse_deadline
 from vgrads.workflows.links import linked, refuse_shared_targets
 from vgrads.workflows.remote import FetchDocument, SendDocument
-from vgrads.workflows.runtimes import Runtimes
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
 from vgrads.workflows.task_environment import PLAIN, TaskEnvironment
 from vgrads.workflows.task_environment_document import FIELDS, TaskEnvironmentDocument
 
 MAX_WORKFLOWS = 100_000
-_SETS = (".yaml", ".yml", ".json", ".toml", ".gz", ".xz")
+MAX_TASKS = 200_000
+"""Twice the largest set for which planning is measured (``benchmarks/bench_planner.py``)."""
 
 
 _Resource = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=100)]
@@ -73,17 +68,23 @@ class TaskDocument(TaskEnvironmentDocument):
 
 
 class WorkflowDocument(TaskEnvironmentDocument):
-    """A workflow of the set: a ``file``, or inline ``tasks``; ``count`` equal ones.
+    """A workflow of the set: a ``file``, or inline ``tasks``; ``count`` equal ones. Of the kind
+    ``bag``: the ``file`` of a bag, or its fields in ``bag``.
 
     ``inputs``: a file or folder that belongs to ``file``, see
-    :func:`vgrads.workflows.formats.load.load_workflow`; ``notes``: notes of its plan, in addition
+    :func:`vgrads.workflows.formats.load.load_workflow`; ``targets`` and ``config``: of a Snakefile,
+    as on Snakemake's command line; ``notes``: notes of its plan, in addition
     to those of its file.
     """
 
+    kind: Literal["workflow", "bag"] = "workflow"
     name: Annotated[str, Field(max_length=200)] = ""
     count: Annotated[int, Field(ge=1, le=MAX_WORKFLOWS)] = 1
+    bag: Mapping[str, Any] | None = None
     file: str | None = None
     inputs: str | None = None
+    targets: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
     tasks: tuple[TaskDocument, ...] = ()
     runtimes: Mapping[str, Seconds] = {}
     file_mib: Mapping[str, NotNegative] = {}
@@ -91,12 +92,22 @@ class WorkflowDocument(TaskEnvironmentDocument):
 
     @model_validator(mode="after")
     def _check_source(self) -> WorkflowDocument:
-        if (self.file is None) == (not self.tasks):
-            raise ValueError("give either 'file' or 'tasks'")
-        if self.tasks and not self.name:
+        inline = "tasks" if self.kind == "workflow" else "bag"
+        if self.kind == "workflow" and self.bag is not None:
+            raise ValueError("'bag' needs 'kind: bag'")
+        if (self.file is None) == (not getattr(self, inline)):
+            raise ValueError(f"give either 'file' or '{inline}'")
+        if self.file is None and not self.name and not (self.bag or {}).get("name"):
             raise ValueError("an inline workflow needs a 'name'")
-        if self.tasks and self.inputs is not None:
-            raise ValueError("'inputs' needs a 'file'")
+        of_files = ("inputs", "targets", "config")
+        if self.kind == "bag":
+            for name in ("tasks", "runtimes", "file_mib", *of_files):
+                if getattr(self, name):
+                    raise ValueError(f"'{name}' is not a field of a bag")
+        elif self.file is None:
+            for name in of_files:
+                if getattr(self, name):
+                    raise ValueError(f"'{name}' needs a 'file'")
         return self
 
 
@@ -142,7 +153,8 @@ class WorkflowSet:
     spread: the stated run time is their median. ``env`` is added to the environment of all tasks,
     ``pass_env`` names variables of the caller that are passed to them; other settings of a set are
     stored with each task. ``released``: tasks start only when the program that submitted the set
-    releases them, with their commands; one replica of each.
+    releases them, with their commands; one replica of each. ``deadline_text``: the deadline as
+    stated.
     """
 
     name: str
@@ -156,6 +168,7 @@ class WorkflowSet:
     env: Mapping[str, str] = field(default_factory=dict)
     released: bool = False
     pass_env: tuple[str, ...] = ()
+    deadline_text: str = ""
 
     @property
     def most_usd(self) -> float:
@@ -176,6 +189,11 @@ class WorkflowSet:
         return RuntimeSpread(own=self.runtime_spread)
 
     @cached_property
+    def task_count(self) -> int:
+        """Number of tasks of all workflows."""
+        return sum(len(workflow.tasks) for workflow in self.workflows)
+
+    @cached_property
     def uncertain(self) -> bool:
         """True if any task may take longer than its median."""
         shapes = {id(w.tasks): w.tasks for w in self.workflows}.values()
@@ -186,83 +204,23 @@ class WorkflowSet:
         return next(w for w in self.workflows if w.name == name)
 
 
-FileLoader = Callable[[str, Runtimes, str | None], Workflow]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetOverrides:
-    """Values given in addition to a set's file: another deadline, and the fields that a bare
-    workflow's file lacks."""
-
-    deadline: str | None = None
-    inputs: Path | None = None
-
-
-NO_OVERRIDES = SetOverrides()
-
-
-def load_set(
-    path: Path, now: datetime | None = None, overrides: SetOverrides = NO_OVERRIDES
-) -> tuple[WorkflowSet, str | None]:
-    """Load the set of a YAML or JSON file and the sites file that it names, resolved against its
-    folder.
-
-    A workflow's file instead is a set of one, which needs a deadline.
-    """
-    document = _document_of(path, overrides)
-    folder = path.resolve().parent
-    chosen = build_set(
-        document,
-        lambda file, runtimes, inputs: load_workflow(
-            folder / file, runtimes, folder / inputs if inputs else None
-        ),
-        str(path),
-        now=now,
-        directory=str(folder),
-    )
-    return chosen, str(folder / document.sites) if document.sites else None
-
-
-def _document_of(path: Path, overrides: SetOverrides) -> SetDocument:
-    text = format_of(path, read_text(path))
-    if text == "" and path.suffix.lower() not in _SETS:
-        raise InputError(
-            "is neither a set nor a workflow of a known format", where=str(path), fix=UNDERSTOOD
-        )
-    if not is_workflow(text):
-        if overrides.inputs is not None:
-            raise InputError(
-                "applies only to a workflow file; this file is a workflow set", where="--inputs"
-            )
-        document = load_mapping(path)
-        if overrides.deadline is not None:
-            document["deadline"] = overrides.deadline
-        return validate(SetDocument, document, str(path))
-    if overrides.deadline is None:
-        raise InputError(
-            "is a workflow file, which needs a deadline",
-            where=str(path),
-            fix="use --deadline 4h, or state it in a set",
-        )
-    inputs = None if overrides.inputs is None else str(overrides.inputs.absolute())
-    item = {"file": path.name, "inputs": inputs}
-    return SetDocument.model_validate(
-        {"name": path.stem[:200], "deadline": overrides.deadline, "workflows": [item]}
-    )
+EntryLoader = Callable[[WorkflowDocument], Workflow]
+"""Reads the file that an entry of a set names, or its bag."""
 
 
 def build_set(
     document: SetDocument,
-    load_file: FileLoader,
+    load_entry: EntryLoader,
     where: str,
     now: datetime | None = None,
     directory: str = ".",
 ) -> WorkflowSet:
-    """Return the value of a document; ``load_file`` opens the workflow files that it names."""
-    deadline_s = _deadline(
+    """Return the value of a document; ``load_entry`` opens the workflow files and bags that
+    it names."""
+    deadline_s = parse_deadline(
         document.deadline, now, where
     )  # before files are read, which may take long
-    workflows = _expand(document, load_file, where)
+    workflows = _expand(document, load_entry, where)
     needed = _needed(document, len(workflows), where)
     return WorkflowSet(
         name=document.name,
@@ -276,18 +234,27 @@ def build_set(
         env=dict(document.env),
         released=document.released,
         pass_env=document.pass_env,
+        deadline_text=as_written(document.deadline),
     )
 
 
-def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[Workflow, ...]:
+def _expand(document: SetDocument, load_entry: EntryLoader, where: str) -> tuple[Workflow, ...]:
     workflows: list[Workflow] = []
     general = replace(document.environment, env=())  # the set stores its own
     taken: Counter[str] = Counter()
+    tasks = 0
     if sum(entry.count for entry in document.workflows) > MAX_WORKFLOWS:
         raise InputError(f"more than {MAX_WORKFLOWS} workflows", where=f"{where}: workflows")
     for position, entry in enumerate(document.workflows):
-        workflow = _workflow_of(entry, load_file, f"{where}: workflows.{position}")
+        workflow = _workflow_of(entry, load_entry, f"{where}: workflows.{position}")
         workflow = _with_environment(workflow, entry.environment.over(general))
+        tasks += entry.count * len(workflow.tasks)
+        if tasks > MAX_TASKS:
+            raise InputError(
+                f"more than {MAX_TASKS:,} tasks",
+                where=f"{where}: workflows",
+                fix="split the set; submit independent tasks as a bag",
+            )
         for _ in range(entry.count):
             taken[workflow.name] += 1
             workflows.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
@@ -295,10 +262,10 @@ def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[W
     return tuple(workflows)
 
 
-def _workflow_of(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
-    if entry.file is not None:
+def _workflow_of(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -> Workflow:
+    if entry.file is not None or entry.bag is not None:
         try:
-            workflow = load_file(entry.file, entry.runtimes, entry.inputs)
+            workflow = load_entry(entry)
         except InputError as error:
             raise error.within(where) from error
         workflow = replace(workflow, notes=workflow.notes + entry.notes)
@@ -341,32 +308,4 @@ def _needed(document: SetDocument, count: int, where: str) -> int:
                 f"at_least is {document.at_least}, but there are {count} workflows", where=where
             )
         return document.at_least
-    fraction = float(document.fraction or 1.0)
-    return max(1, math.ceil(fraction * count - 1e-9))
-
-
-def _deadline(deadline: str | float | datetime, now: datetime | None, where: str) -> float:
-    place = f"{where}: deadline"
-    instant = _as_instant(deadline)
-    if instant is None:
-        seconds = parse_duration(deadline, place)  # type: ignore[arg-type]  # a datetime is an instant
-    elif instant.tzinfo is None:
-        raise InputError(
-            f"'{deadline}' has no time zone", where=place, fix="end it with Z or +01:00"
-        )
-    else:
-        seconds = (instant - (now or datetime.now(UTC))).total_seconds()
-    if seconds <= 0:
-        raise InputError(f"'{deadline}' is in the past", where=place)
-    if seconds > LONGEST_S:
-        raise InputError(f"'{deadline}' is more than thirty years away", where=place)
-    return seconds
-
-
-def _as_instant(deadline: Any) -> datetime | None:
-    if isinstance(deadline, datetime):
-        return deadline
-    try:
-        return datetime.fromisoformat(deadline) if len(str(deadline)) >= 10 else None
-    except (ValueError, TypeError):
-        return None
+    return needed_of(float(document.fraction or 1.0), count)

@@ -7,6 +7,7 @@ Snakemake's scheduler submits jobs in its thread; their results are reported in 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ from snakemake_executor_plugin_vgrads.releases import JobReleases
 from snakemake_executor_plugin_vgrads.rounds import SubmittedJob
 from snakemake_executor_plugin_vgrads.service import Served
 from vgrads.workflows.formats.snakemake_jobs import task_id, tasks_of
+
+_THIS_MACHINE = "here"  # value of --vgrads-sites
 
 
 class Executor(RealExecutor):
@@ -45,6 +48,8 @@ class Executor(RealExecutor):
     def _begun(self, settings: Any) -> JobReleases:
         """Request slots for all unfinished jobs. Raise SystemExit where only the promise is
         requested."""
+        if settings.sites == _THIS_MACHINE and not settings.url:
+            self._limit_threads(os.cpu_count() or 1)
         tasks = tasks_of(self.dag)
         name = Path(self.workflow.workdir_init).name or "snakemake"
         promises = Promises(self._served, settings, name, self.logger)
@@ -55,6 +60,12 @@ class Executor(RealExecutor):
                 raise SystemExit(0)
             releases.begin(promised, tasks)
         return releases
+
+    def _limit_threads(self, cores: int) -> None:
+        """Limit the threads of jobs to the cores of this machine, as ``--cores`` does. Snakemake
+        evaluates the resources of each job again when it is ready."""
+        limits = self.workflow.resource_settings
+        limits.max_threads = min(limits.max_threads or cores, cores)
 
     def _close(self) -> None:
         self._served.close()

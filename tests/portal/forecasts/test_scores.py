@@ -234,3 +234,22 @@ def test_an_answer_of_a_service_that_is_killed_is_recorded(vgrads, tmp_path):
         served.kill()
         records = vgrads("score", "mayhem", "default", "--json").json["records"]
     assert (records["issued"], records["open"]) == (1, 1)
+
+
+def test_bags_with_goals_score_their_first_promise(vgrads, write):
+    for n, (deadline, seconds) in enumerate((("5m", 0.05), ("1s", 2.0))):
+        bag = {
+            "name": f"b{n}",
+            "command": f"sleep {seconds}; echo {{x}}",
+            "parameters": {"x": {"range": [3]}},
+            "runtime_s": seconds,
+            "deadline": deadline,
+            "probability": 0.9,
+        }
+        assert (
+            vgrads("bags", "run", write("bag.yaml", json.dumps(bag)), "--sites", "here").code == 0
+        )
+    promises = vgrads("score", "--json").json["promises"]
+    assert (promises["promises"], promises["kept"], promises["open"]) == (2, 1, 0)
+    assert promises["promised"] == pytest.approx(0.5, abs=0.05)
+    assert promises["brier"] < 0.02

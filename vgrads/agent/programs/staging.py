@@ -18,8 +18,10 @@ import os
 import shutil
 import socket
 import sys
+import time
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable, Iterator
 from urllib.parse import unquote, urlsplit
@@ -30,6 +32,7 @@ STAGED_MARK = ".staged"
 """File in a task's folder with the error, and whether it may be temporary."""
 _CHUNK = 2**20
 _ANSWER_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # between tries; each is twice as long
 _TEMPORARY, _FAULT = 75, 65  # sysexits(3): a temporary failure, wrong data
 
 
@@ -38,17 +41,20 @@ class Fault(Exception):
 
 
 def main(what: str) -> int:
-    """Transfer all files; return the exit code."""
+    """Transfer all files, with tries until the time of the list is over; return the exit code."""
     here = Path.cwd()
     work = json.loads((here / LIST).read_text())
     if not work.get("private", True):
         urllib.request.install_opener(public_opener())
+    until_s = time.monotonic() + work.get("patience_s", 0.0)
     try:
         for file in work[what]:
             if what == "fetch":
-                _bring(here / file["name"], file, Path(work["kept"]).absolute())
+                stored = Path(work["kept"]).absolute()
+                again(partial(_bring, here / file["name"], file, stored), file["url"], until_s)
             else:
-                _take([Path(folder) / file["name"] for folder in work["folders"]], file)
+                folders = [Path(folder) / file["name"] for folder in work["folders"]]
+                again(partial(_take, folders, file), file["url"], until_s)
     except Fault as error:
         return _print(here, str(error), _FAULT)
     except Exception as error:  # libraries of a server's protocol may raise anything
@@ -56,6 +62,28 @@ def main(what: str) -> int:
             here, f"{file['url']}: {_words(error)}", _FAULT if _for_good(error) else _TEMPORARY
         )
     return 0
+
+
+def again(
+    transfer: Callable[[], None],
+    url: str,
+    until_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Transfer a file; after a temporary error try again with growing pauses. Raise the error if
+    it remains until ``until_s`` (monotonic)."""
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return transfer()
+        except Fault:
+            raise
+        except Exception as error:  # libraries of a server's protocol may raise anything
+            if _for_good(error) or time.monotonic() + pause_s > until_s:
+                raise
+            print(f"{url}: {_words(error)}; next try in {pause_s:.0f} s", file=sys.stderr)
+        sleep(pause_s)
+        pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _print(here: Path, reason: str, code: int) -> int:

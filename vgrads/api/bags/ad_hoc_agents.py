@@ -10,7 +10,7 @@ from pathlib import Path
 from vgrads.dispatch.server.manager import AD_HOC
 from vgrads.exchange.agent_file import pilot_command
 from vgrads.exchange.keys import key_of, keys_of, stored_port
-from vgrads.execmgr.core.execution_plan import spec_id
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.errors import InputError
 
 

@@ -16,9 +16,11 @@ from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import ASSIGNED, BLOCKED, DONE, FAILED, PENDING, WORDS
 from vgrads.dispatch.explanation import look_at_tails, why_not
+from vgrads.dispatch.storage.carried import carried_folder, read_carried
 from vgrads.dispatch.storage.folder import open_bag
 from vgrads.dispatch.storage.journal import EndReader, look
 from vgrads.dispatch.storage.outputs import OutputReader
+from vgrads.dispatch.storage.retries import AttemptRounds
 from vgrads.dispatch.storage.status import agent_names, read_status
 from vgrads.exchange.messages import PrintedOutput
 from vgrads.exchange.values import COULD_NOT
@@ -36,29 +38,51 @@ class Results:
         self.bag = open_bag(folder, number)
         self._folder = folder
         self._ends = EndReader(folder / "journal", number)
-        self._printed = OutputReader(folder / "bags" / f"{number:04d}" / "printed.bin")
+        bag = folder / "bags" / f"{number:04d}"
+        self._carried: Path | None = bag
+        self._printed = OutputReader(bag / "printed.bin")
         self._texts: dict[tuple[int, int], PrintedOutput] = {}
-        self._wrong: Counter[tuple[int, bool]] = Counter()
+        self._wrong: Counter[tuple[int, int, bool]] = Counter()
+        self._rounds = AttemptRounds(folder, number)
 
     def more(self) -> Iterator[dict[str, Any]]:
         """Return the ends since the last call, in order."""
+        yield from self._carried_rows()
         for ends in self._ends.more():
             self.bag.added()
+            self._rounds.look()
             names = agent_names(self._folder)
             for printed_outputs in self._printed.more():
                 self._texts[printed_outputs.task, printed_outputs.attempt] = printed_outputs
             for end in ends.tolist():
-                yield self._result_row(dict(zip(END.names or (), end, strict=True)), names)
+                row = dict(zip(END.names or (), end, strict=True))
+                yield self._result_row(
+                    row, names, self._texts.pop((row["task"], row["attempt"]), None)
+                )
 
-    def _result_row(self, end: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    def _carried_rows(self) -> Iterator[dict[str, Any]]:
+        """Return the results of earlier runs, once."""
+        if self._carried is None:
+            return
+        folder, self._carried = self._carried, None
+        ends, agents = read_carried(folder)
+        names = [name for name, _ in agents]
+        before = OutputReader(carried_folder(folder) / "printed.bin").more()
+        texts = {output.task: output for output in before}
+        for end in ends.tolist():
+            row = dict(zip(END.names or (), end, strict=True))
+            yield self._result_row(row, names, texts.get(row["task"])) | {"reused": True}
+
+    def _result_row(
+        self, end: dict[str, Any], names: list[str], printed: PrintedOutput | None
+    ) -> dict[str, Any]:
         task, attempt, code, agent = end["task"], end["attempt"], end["code"], end["host"]
-        printed = self._texts.pop((task, attempt), None)
         return {
             "task": task,
             "attempt": attempt,
             "code": None if code == COULD_NOT else code,
             "how": exit_text(code),
-            "command": self.bag.bag.commands.command(task),
+            "command": self.bag.bag.label(task),
             "host": names[agent] if agent < len(names) else "?",
             "at_s": end["at_cs"] / 100.0,
             "ran_s": end["ran_s"],
@@ -66,17 +90,19 @@ class Results:
             **{name: end[name] for name in ("waited_s", "fetched_s", "sent_s", "cpu_s")},
             "out": printed.out if printed else "",
             "err": printed.err if printed else "",
-            "final": self._is_final(task, code),
+            **({"value": printed.value if printed else ""} if self.bag.bag.python else {}),
+            "final": self._is_final(task, attempt, code),
+            "reused": False,
         }
 
-    def _is_final(self, task: int, code: int) -> bool:
-        """True for the end that decides a task, by the rules of
+    def _is_final(self, task: int, attempt: int, code: int) -> bool:
+        """True for the end that decides a task until it is retried by command, by the rules of
         :mod:`vgrads.dispatch.core.state`."""
         if code == 0:
             return True
-        self._wrong[task, code == COULD_NOT] += 1
-        most = MOST_LOSSES if code == COULD_NOT else self.bag.bag.retries + 1
-        return self._wrong[task, code == COULD_NOT] >= most
+        key = task, self._rounds.of(task, attempt), code == COULD_NOT
+        self._wrong[key] += 1
+        return self._wrong[key] >= (MOST_LOSSES if key[2] else self.bag.bag.retries + 1)
 
 
 def results(
@@ -120,7 +146,7 @@ def why(folder: Path, number: int, task: int, agent: str = "") -> dict[str, Any]
         )
     row: dict[str, Any] = {
         "task": task,
-        "command": stored_bag.bag.commands.command(task),
+        "command": stored_bag.bag.label(task),
         "reasons": [],
     }
     if bag is None:

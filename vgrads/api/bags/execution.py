@@ -17,24 +17,26 @@ from vgrads.api.bags.served import ServedBags
 from vgrads.api.bags.sites import check_places, places_of
 from vgrads.api.wiring import (
     Wiring,
+    agent_command,
     contact_host,
     is_real,
     make_drivers,
-    pythons_of,
 )
+from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument, build_bag, refuse_missing_inputs
 from vgrads.dispatch.fleet.fleet import Fleet
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.dispatcher import Dispatcher
+from vgrads.dispatch.server.group import StoredEnd
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.folder import StoredBag, keep_bag, list_bags
-from vgrads.exchange.agent_file import pilot_command
+from vgrads.dispatch.storage.status import read_status
 from vgrads.exchange.keys import Keys, key_of, keys_of, store_port, stored_port
 from vgrads.exchange.values import AttemptEnd
-from vgrads.execmgr.core.execution_plan import spec_id
 from vgrads.execmgr.engines.base import Pilot, SitePolling
 from vgrads.execmgr.sites import Sites
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import Moment, WallClock
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
@@ -49,8 +51,8 @@ class ControlRequests:
     """External requests to a working dispatcher: bags to add, bags to cancel, and whether it is to
     end.
 
-    ``new``: numbers of bags in the folder; ``stops``: number → reason; ``stay``: wait for more bags
-    when all are terminal.
+    ``new``: numbers of bags in the folder that are not terminal for their users; ``stops``: number
+    → reason; ``stay``: wait for more bags when all are terminal.
     """
 
     new: Sequence[int] = ()
@@ -77,13 +79,17 @@ class DispatcherExtension(Protocol):
         """Called when the dispatcher has ended."""
 
 
+def _stop(dispatcher: Dispatcher) -> None:
+    (dispatcher.leave if dispatcher.manager.core.serving else dispatcher.end)()
+
+
 @dataclass
 class BagWork:
     """The work of one dispatcher's folder. ``control_requests``: called twice a second; ``watch``:
     receives the status.
 
-    ``own``: the bags belong to the user of this process; ``began_unix_s``: start of its clock, kept
-    over restarts.
+    ``own``: the bags belong to the user of this process; ``durable``: what was acknowledged
+    outlives a crash of this machine; ``started``: called in its loop before any work.
     """
 
     folder: Path
@@ -94,6 +100,15 @@ class BagWork:
     rules: Rules = field(default_factory=Rules)
     extension: DispatcherExtension | None = None
     own: bool = False
+    durable: bool = True
+    started: Callable[[DispatchManager, ServedBags], None] = lambda *_: None
+    _dispatcher: Dispatcher | None = None
+    _early: Callable[[Dispatcher], None] = lambda _: None  # requested before there was one
+
+    @property
+    def has_begun(self) -> bool:
+        """Return True when its bags have been read; before, :meth:`end` has an effect only then."""
+        return self._dispatcher is not None
 
     def carry_out(self) -> Dispatcher:
         """Work until nothing is left; return the ended dispatcher."""
@@ -104,15 +119,15 @@ class BagWork:
         began = _began(self.folder)
         report, clock = Report(self.folder, began.unix_s), WallClock(began.elapsed_s())
 
-        def on_result(bag: int, end: AttemptEnd, text: str) -> None:
-            report.ended(bag, end, text)
-            if self.extension is not None:
-                self.extension.on_end(bag, end)
-
         config = DispatcherConfig(
-            folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run
+            folder=self.folder,
+            secret=keys.secret,
+            rules=self.rules,
+            run=self.run,
+            durable=self.durable,
         )
-        manager = DispatchManager(config, clock, on_result)
+        manager = DispatchManager(config, clock)
+        manager.on_stored.append(partial(self._on_stored, manager, report))
         _check_sites_exist(manager, self.catalog)
         bags, numbers = ServedBags(self.folder, manager, self.own), list_bags(self.folder)
         for number in numbers:
@@ -124,29 +139,47 @@ class BagWork:
         fleet = self._fleet(manager, keys, port, clock, bags.documents)
         control = partial(self._control, manager, fleet, bags, report)
         self._watchdog = Watchdog(self.rules.stuck_s, self._stuck)
-        self._dispatcher = Dispatcher(manager, fleet, control, bags.grow)
+        dispatcher = self._dispatcher = Dispatcher(manager, fleet, control, bags.grow)
+        self._early(dispatcher)
         for number in numbers:
             bags.take_on(number)
+        self.started(manager, bags)
         if self.extension is not None:
             self.extension.begin(self.run, port, keys)
         # in a thread, other work shares the process, which must not be ended
         alone = threading.current_thread() is threading.main_thread()
         with self._watchdog.watching() if alone else nullcontext():
             try:
-                await self._dispatcher.run()
+                await dispatcher.run()
             finally:
+                bags.rest()
                 if self.extension is not None:
                     self.extension.end()
             self.watch(report.report(manager, fleet, "ended", self._status()))
-        return self._dispatcher
+        return dispatcher
+
+    def _on_stored(
+        self, manager: DispatchManager, report: Report, ends: Sequence[StoredEnd]
+    ) -> None:
+        for stored in ends:
+            report.ended(stored.bag, stored.end, stored.text)
+            if self.extension is not None:
+                on_end = partial(self.extension.on_end, stored.bag, stored.end)
+                if fault := fault_in(stored.bag, on_end):
+                    manager.core.fail(fault, manager.clock.now())
 
     def end(self) -> None:
         """Release everything and stop, also from a signal handler."""
-        self._dispatcher.end()
+        self._request(Dispatcher.end)
 
-    def leave(self) -> None:
-        """Stop, and leave the agents running."""
-        self._dispatcher.leave()
+    def leave(self, idle: bool = True) -> None:
+        """Stop, and leave the agents running; not ``idle``: only if they have work."""
+        self._request(Dispatcher.leave if idle else _stop)
+
+    def _request(self, request: Callable[[Dispatcher], None]) -> None:
+        self._early = request
+        if self._dispatcher is not None:
+            request(self._dispatcher)
 
     async def _listen(self, manager: DispatchManager, address: str, keys: Keys) -> int:
         """Listen on the same port as before, to which agents reconnect."""
@@ -173,21 +206,14 @@ class BagWork:
         documents: Sequence[BagDocument],
     ) -> Fleet:
         sites = [s for s in self.catalog.sites if s.driver != "simulated"]
+        real = replace(self.catalog, sites=tuple(sites))
         nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=0)
-        drivers = make_drivers(
-            replace(self.catalog, sites=tuple(sites)),
-            [s.name for s in sites],
-            clock,
-            nothing,
-            own=self.own,
-        )
+        drivers = make_drivers(real, [s.name for s in sites], clock, nothing, own=self.own)
         by_name = {site.name: site for site in sites}
 
         def pilot(site: Site) -> Pilot:
             contact = contact_host(site) if is_real(site) else "127.0.0.1"
-            return Pilot(
-                command=pilot_command(*pythons_of(site)), environment=keys.contact(contact, port)
-            )
+            return Pilot(command=agent_command(site), environment=keys.contact(contact, port))
 
         polling = {
             site.name: SitePolling(
@@ -216,6 +242,7 @@ class BagWork:
             fits=manager.core.fits,
             ad_hoc_agents=any(d.hosts.guests for d in documents),
         )
+        fleet.goals.resume(read_status(self.folder))
         return fleet
 
     def _control(
@@ -229,6 +256,7 @@ class BagWork:
                 bags.take_on(number)
         if fresh:
             fleet.ask_at(places_of(self.catalog, bags.documents))
+        bags.retry(control_requests.new)
         for number, why in control_requests.stops.items():
             if number in manager.state.bags and not manager.state.bags[number].over:
                 manager.cancel(number, why)

@@ -71,11 +71,13 @@ class Report:
         }
         for bag in status["bags"]:
             bag["times"] = self._latest.mean_times(bag["number"], own)
+            bag["goal"] = fleet.goals.as_json(bag["number"])
         with suppress(OSError):  # readers then see the previous status
-            self._write_down([h.name or h.id for h in manager.state.agents.values()], status)
+            agents = [(h.name or h.id, h.site) for h in manager.state.agents.values()]
+            self._write_down(agents, status)
         return status
 
-    def _write_down(self, agents: list[str], status: dict[str, Any]) -> None:
+    def _write_down(self, agents: list[tuple[str, str]], status: dict[str, Any]) -> None:
         write_status(self.folder, status)
         for number in self._latest.changed:
             write_latest(self.folder, number, self._latest.of(number))

@@ -4,18 +4,27 @@ open."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from vgrads.api.bags.reuse import carried_tasks
 from vgrads.api.wiring import own_values
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.server.manager import DispatchManager
-from vgrads.dispatch.storage.folder import StoredBag, is_closed, name_of, open_bag
+from vgrads.dispatch.storage.folder import (
+    StoredBag,
+    close_if_silent,
+    name_of,
+    note_client,
+    open_bag,
+    why_closed,
+)
+from vgrads.dispatch.storage.retries import apply_requests
 
 _AGAIN_S = 3.0  # between attempts to read a policy that waits for an extra
 
@@ -56,16 +65,25 @@ class ServedBags:
 
     def _take_on(self, retained: StoredBag) -> None:
         manager = self._manager
-        bag = self._with_own_values(retained)
+        bag, number = self._with_own_values(retained), retained.number
+        is_new = number not in manager.state.bags
         manager.add(retained.number, bag, retained.files, retained.document.open)
+        if is_new:
+            manager.core.have(number, carried_tasks(self._folder, number), manager.clock.now())
         if retained.document.open:
             state = manager.state.bags[retained.number]
             manager.core.add_tasks(retained.number, len(retained.bag.commands) - len(state.tasks))
             self._open[retained.number] = retained
+            note_client(self._folder, number)  # it could not reach a service that was down
 
     def _with_own_values(self, retained: StoredBag) -> BagSpec:
         values = own_values(retained.bag.pass_env) if self._own else {}
         return replace(retained.bag, env={**values, **retained.bag.env})
+
+    def rest(self) -> None:
+        """Close the files of all bags."""
+        for bag in self._bags.values():
+            bag.rest()
 
     def look_again(self) -> None:
         """Read policies again that waited for an extra, now and then."""
@@ -81,6 +99,26 @@ class ServedBags:
             self._manager.core.attach(bag.number, self._with_own_values(now))
             self._manager.notify()
 
+    def retry(self, numbers: Iterable[int]) -> None:
+        """Apply new requests to retry tasks of these bags, and open those again that failed because
+        they could not be served."""
+        for number in numbers:
+            if number in self._manager.state.bags:
+                self._serve(number, partial(self._retry, number))
+
+    def _retry(self, number: int) -> None:
+        manager = self._manager
+        try:
+            applied = apply_requests(self._folder, number, manager.core, manager.clock.now())
+        except OSError:  # a full disk: tried again soon
+            return
+        if not applied:
+            return
+        if number not in self:
+            self.open(number)
+            self.take_on(number)
+        manager.notify()
+
     def grow(self) -> None:
         """Add new tasks of open bags, and close those that get no more."""
         for bag in list(self._open.values()):
@@ -88,12 +126,13 @@ class ServedBags:
 
     def _grow(self, bag: StoredBag) -> None:
         manager, number = self._manager, bag.number
-        closed = is_closed(self._folder, number)  # checked first, so that earlier tasks count
+        close_if_silent(self._folder, number, bag.document)
+        closed = why_closed(self._folder, number)  # checked first, so that earlier tasks count
         if grown := bag.added():
             manager.core.add_tasks(number, grown)
             manager.notify()
-        if closed:
-            manager.core.close(number, manager.clock.now())
+        if closed is not None:
+            manager.core.close(number, manager.clock.now(), closed)
             del self._open[number]
             bag.rest()
 

@@ -3,6 +3,7 @@ on agents."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,15 +11,17 @@ from vgrads.api.wiring import all_simulated
 from vgrads.dispatch.document import BagDocument, HostsDocument
 from vgrads.dispatch.fleet.site_view import FleetSite
 from vgrads.dispatch.server.manager import AD_HOC
+from vgrads.drivers.api import SPOT
 from vgrads.kernel.errors import InputError
 from vgrads.pool.acquire import ACQUISITIONS, acquire
 from vgrads.pool.lookahead import looking_ahead
 from vgrads.pool.release import before_the_end, central_all, coordinated, distributed
 from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, together
-from vgrads.vgrid.catalog import Catalog, Site
+from vgrads.vgrid.catalog import Catalog, Queue, Site
 
 RELEASES = ("distributed", "central", "coordinated", "look-ahead")
 _LOCAL_S = 30 * 86400.0
+_BOOT_S = 60.0
 
 
 def usable_sites(catalog: Catalog, document: BagDocument) -> Catalog:
@@ -73,7 +76,29 @@ def places_of(catalog: Catalog, documents: Sequence[BagDocument]) -> list[FleetS
         wanting = [d.hosts for d in documents if not d.sites or site.name in d.sites]
         if wanting:
             results.append(_place(site, wanting))
+            goals = [d for d in documents if d.goal and (not d.sites or site.name in d.sites)]
+            if goals and (spot_price := _spot_price(site)) is not None:
+                results.append(replace(results[-1], market=SPOT, price=spot_price))
+    if any(document.goal for document in documents):
+        from vgrads.api.bags.queue_waits import with_forecasts  # noqa: PLC0415 slow to import
+
+        return with_forecasts(catalog, results)
     return results
+
+
+def _spot_price(site: Site) -> float | None:
+    return max(site.nodes, key=lambda n: n.cores).spot_price_usd_per_hour
+
+
+def _waits_s(site: Site, queue: Queue | None) -> tuple[float, ...]:
+    """Return quantiles of the wait for a node: in a queue as its operator states, exponential with
+    the stated probability within the stated wait; elsewhere the time to boot."""
+    if queue is None:
+        return (site.boot_s or (_BOOT_S if site.kind == "cloud" else 1.0),)
+    if not 0.0 < queue.stated_probability < 1.0:
+        return ()
+    scale_s = queue.stated_wait_s / -math.log1p(-queue.stated_probability)
+    return tuple(-scale_s * math.log1p(-(n + 0.5) / 100.0) for n in range(100))
 
 
 def _place(site: Site, wanting: Sequence[HostsDocument]) -> FleetSite:
@@ -101,6 +126,9 @@ def _place(site: Site, wanting: Sequence[HostsDocument]) -> FleetSite:
         widest=widest,
         requests=queue.max_jobs if queue else 1 << 30,
         price=node.price_usd_per_hour,
+        billing_s=site.billing_s,
+        cloud=site.kind == "cloud",
+        waits_s=_waits_s(site, queue),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.plans.set_files import SetOverrides, load_set
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.document import load_bag
 from vgrads.kernel.documents import load_mapping
@@ -24,7 +25,7 @@ from vgrads.pool.models import (
 )
 from vgrads.pool.size import AgentPrice, curve, notable_sizes
 from vgrads.workflows.formats.load import format_of, is_workflow
-from vgrads.workflows.sets import SetOverrides, WorkflowSet, load_set
+from vgrads.workflows.sets import WorkflowSet
 
 _GRID = re.compile(r"(\d{1,9})(?:x(\d{1,9}))?")
 
@@ -112,9 +113,8 @@ def _of_bag(bag: BagSpec, runtime_s: float, dispatch_s: float) -> WorkModel:
     )
 
 
-def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> WorkModel:
-    """Return the work of All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``,
-    with the blocks of its models. Time against nodes is that of the best blocks for each number."""
+def matrix_sides(kind: str, grid: str, cell_s: float) -> tuple[int, int]:
+    """Return the rows and columns of a matrix of ``grid`` cells: N, or NxM, each ``cell_s``."""
     match = _GRID.fullmatch(grid)
     if match is None:
         raise InputError(
@@ -123,6 +123,13 @@ def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> Wor
     rows, cols = int(match[1]), int(match[2] or match[1])
     if not rows or not cols or cell_s <= 0:
         raise InputError("a matrix must have cells, and they must take time", where=f"--{kind}")
+    return rows, cols
+
+
+def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> WorkModel:
+    """Return the work of All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``,
+    with the blocks of its models. Time against nodes is that of the best blocks for each number."""
+    rows, cols = matrix_sides(kind, grid, cell_s)
     if kind == "wavefront":
         run_s, how = (
             lambda procs: (

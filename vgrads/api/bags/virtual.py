@@ -8,7 +8,7 @@ tasks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,23 +20,25 @@ from vgrads.api.wiring import Wiring, all_simulated, make_drivers
 from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.protocol import Rules
-from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
+from vgrads.dispatch.fleet.budget import RELEASE_S
 from vgrads.dispatch.fleet.fleet import Fleet
 from vgrads.dispatch.fleet.virtual import RunTime, VirtualAgents
-from vgrads.dispatch.fleet.world import World
+from vgrads.dispatch.fleet.world import LOOK_S, World
 from vgrads.dispatch.server.manager import AD_HOC
 from vgrads.dispatch.status import Rates, status_json
 from vgrads.dispatch.storage.folder import (
     StoredBag,
-    is_closed,
+    close_if_silent,
     list_bags,
     name_of,
     open_bag,
     readable_bags,
+    why_closed,
 )
 from vgrads.dispatch.storage.journal import DispatchJournal, read_state
-from vgrads.dispatch.storage.status import write_agent_names, write_status
+from vgrads.dispatch.storage.retries import apply_requests
+from vgrads.dispatch.storage.status import read_status, write_agent_names, write_status
 from vgrads.exchange.messages import HEARTBEAT_S
 from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import SimClock
@@ -88,6 +90,7 @@ class VirtualBagWork:
     _stored_bags: dict[int, StoredBag] = field(default_factory=dict)
     _ended: bool = False
     _stay: bool = False
+    has_begun: bool = False  # its bags have been read
 
     def carry_out(self) -> SimulatedBags:
         """Work until nothing is left."""
@@ -96,7 +99,7 @@ class VirtualBagWork:
         self._core = Core(state, self.rules, self._journal.add)
         self._began_unix_s = time.time()
         clock = SimClock(state.now_s)
-        self._forget_agents(state)
+        _forget_agents(self._core)
         numbers = list_bags(self.folder)
         for number in numbers:
             self._take(number)
@@ -112,10 +115,9 @@ class VirtualBagWork:
             clock,
             lambda: self._control(clock),
             self._write_now_and_then,
-            steady=any(
-                bag.document.hosts.release == "look-ahead" for bag in self._stored_bags.values()
-            ),
+            steady_s=_steady_s(self._stored_bags.values()),
         )
+        self.has_begun = True
         try:
             hopeless = world.run()
             self._report(clock, "ended")
@@ -128,21 +130,15 @@ class VirtualBagWork:
         """Stop, also from a signal handler."""
         self._ended = True
 
-    leave = end
+    def leave(self, idle: bool = True) -> None:  # noqa: ARG002 of BagWork
+        """Stop: there are no agents."""
+        self.end()
 
     def _heartbeat_s(self) -> float:
         """Return the interval at which agents report their tasks, as real ones do, if that affects
         decisions: it takes most of the time of a simulation."""
         bags = [bag.bag for bag in self._stored_bags.values()]
         return HEARTBEAT_S if any(bag.policy or bag.learns for bag in bags) else float("inf")
-
-    def _forget_agents(self, state: State) -> None:
-        for agent in state.agents.values():
-            if agent.here:
-                self._core.gone(agent, state.now_s, lost=False)
-        for name, slot in state.slots.items():
-            if not slot.ended:
-                self._core.note(SlotChanged(id=name, ended=True))
 
     def _run_times(self) -> RunTime:
         """Return run times as stated by the bags; a task fails with its site's probability."""
@@ -181,6 +177,7 @@ class VirtualBagWork:
             pilot_environment=lambda _: {},
             fits=self._core.fits,
         )
+        fleet.goals.resume(read_status(self.folder))
         return fleet, sites
 
     def _take(self, number: int) -> None:
@@ -217,12 +214,14 @@ class VirtualBagWork:
             self._fleet.ask_at(places_of(self.catalog, documents))
         for number, retained in self._stored_bags.items():
             if retained.document.open and not self._core.state.bags[number].over:
-                closed = is_closed(
-                    self.folder, number
-                )  # checked first, so that earlier tasks count
+                close_if_silent(self.folder, number, retained.document)
+                # checked first, so that earlier tasks count
+                closed = why_closed(self.folder, number)
                 self._core.add_tasks(number, retained.added())
-                if closed:
-                    self._core.close(number, clock.now())
+                if closed is not None:
+                    self._core.close(number, clock.now(), closed)
+        for number in filter(self._core.state.bags.__contains__, control_requests.new):
+            apply_requests(self.folder, number, self._core, clock.now())
         for number, why in control_requests.stops.items():
             if number in self._core.state.bags and not self._core.state.bags[number].over:
                 self._core.cancel(number, clock.now(), why)
@@ -253,8 +252,11 @@ class VirtualBagWork:
                 "coming": self._fleet.coming,
             },
         )
+        for bag in status["bags"]:
+            bag["goal"] = self._fleet.goals.as_json(bag["number"])
         write_status(self.folder, status)
-        write_agent_names(self.folder, [h.name or h.id for h in self._core.state.agents.values()])
+        agents = self._core.state.agents.values()
+        write_agent_names(self.folder, [(h.name or h.id, h.site) for h in agents])
         self.watch(status)
 
     def _write_now_and_then(self) -> None:
@@ -267,3 +269,21 @@ class VirtualBagWork:
             self._journal.write(group)
         if self._journal.full:
             self._journal.roll(self._core.state).carry_out()
+
+
+def _steady_s(bags: Collection[StoredBag]) -> float:
+    """Return how often the bags' nodes are considered while all of them are busy."""
+    if any(bag.document.hosts.release == "look-ahead" for bag in bags):
+        return LOOK_S
+    return RELEASE_S / 3.0 if any(bag.bag.goal for bag in bags) else float("inf")
+
+
+def _forget_agents(core: Core) -> None:
+    """Agents and slots of an earlier dispatcher ended with it."""
+    state = core.state
+    for agent in state.agents.values():
+        if agent.here:
+            core.gone(agent, state.now_s, lost=False)
+    for name, slot in state.slots.items():
+        if not slot.ended:
+            core.note(SlotChanged(id=name, ended=True, ended_s=state.now_s))

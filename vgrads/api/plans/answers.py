@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaState, RunState
@@ -15,6 +14,9 @@ from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot
+
+if TYPE_CHECKING:  # loaded by runs alone
+    from vgrads.api.plans.execution import RunOutcome
 
 Json = dict[str, Any]
 
@@ -104,6 +106,7 @@ def _placement_json(p: Placement) -> Json:
 def outcome_json(outcome: RunOutcome) -> Json:
     """Return the result of a run; ``vgrads run --json`` adds it to the plan."""
     states = [record.state for record in outcome.state.replicas.values()]
+    execution = outcome.execution
     return {
         "kept": outcome.kept,
         "in_time": outcome.in_time,
@@ -111,6 +114,11 @@ def outcome_json(outcome: RunOutcome) -> Json:
         "finished_s": {name: at_s for name, at_s in sorted(outcome.done.items())},
         "copies": {state.value: states.count(state) for state in ReplicaState},
         "ended_s": outcome.state.now_s,
+        "spent_usd": sum(
+            execution.uses[slot].cost_usd
+            for slot, record in outcome.state.slots.items()
+            if record.ready_s is not None
+        ),
         "times": outcome.spent.as_json(),
     }
 

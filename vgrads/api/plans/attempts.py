@@ -65,10 +65,7 @@ def attempts_of(
                 old = before.replicas[key]
                 if state.replicas[key].attempt > old.attempt:
                     ended.append(_skipped(executions, state, key, old, event))
-    execution = executions[state.version]
-    last = [
-        _attempt(execution, key, record) for key, record in state.replicas.items() if _began(record)
-    ]
+    last = last_attempts(executions[state.version], state)
     attempts = [
         replace(attempt, times=payload.get((attempt.key, attempt.number)))
         for attempt in (*ended, *last)
@@ -76,6 +73,13 @@ def attempts_of(
     return sorted(
         attempts, key=lambda attempt: (attempt.start_s, attempt.key, attempt.number)
     ), state
+
+
+def last_attempts(execution: ExecutionPlan, state: RunState) -> list[TaskAttempt]:
+    """Return the last started attempt of every replica; their phases (``times``) are not known."""
+    return [
+        _attempt(execution, key, record) for key, record in state.replicas.items() if _began(record)
+    ]
 
 
 def _skipped(

@@ -16,6 +16,7 @@ from vgrads.api.plans.refusals import refuse_without_commands, refuse_without_s3
 from vgrads.api.plans.replanners import replanner, task_adder
 from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
+from vgrads.api.plans.submissions import submission_planner
 from vgrads.api.plans.up_to_date import carry_over
 from vgrads.api.wiring import (
     PILOT,
@@ -32,10 +33,11 @@ from vgrads.api.wiring import (
 )
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import workflows_done
-from vgrads.execmgr.core.execution_plan import ExecutionPlan, make_execution, spec_id
+from vgrads.execmgr.core.execution_plan import ExecutionPlan, make_execution
 from vgrads.execmgr.core.journal import EventJournal, advance
 from vgrads.execmgr.core.states import Cancelled, Event, RunState, SlotUpdate
 from vgrads.execmgr.core.step import begin
+from vgrads.execmgr.core.submissions import no_submission_planner
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.engines.base import Engine, SitePolling
 from vgrads.execmgr.engines.outside import OutsideEngine
@@ -47,6 +49,7 @@ from vgrads.execmgr.runner import (
     Watcher,
     no_replanner,
 )
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import Moment
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
@@ -312,6 +315,11 @@ def _surroundings(
         engine=engine,
         polling=polling,
         replan=replanner(grid, names, record.store_execution) if options.replan else no_replanner,
+        plan_submissions=(
+            submission_planner(grid, record.store_execution)
+            if options.replan and not simulated
+            else no_submission_planner
+        ),
         add_tasks=task_adder(grid, names, record.store_execution),
         mailbox=record.mailbox() if execution.released else None,
         poll_s=_QUICK_S if execution.released else POLL_S,

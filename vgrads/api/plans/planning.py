@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgrads.api.plans.inputs import doubts
 from vgrads.api.plans.runtimes import NOTHING, RunTimes, sped, with_run_times
+from vgrads.api.plans.unit_mistakes import unit_question
 from vgrads.api.plans.up_to_date import without
 from vgrads.api.queues.histories import cached_forecast
 from vgrads.api.queues.history_files import Instant, open_history
@@ -20,7 +21,8 @@ from vgrads.api.queues.start_estimate_prior import (
     start_estimate_priors,
 )
 from vgrads.api.wiring import is_real
-from vgrads.planner.make import STANDARD, Options, make_plan
+from vgrads.kernel.progress import report_progress
+from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
 from vgrads.planner.placement.widths import widened
 from vgrads.planner.plan import Done, Plan
 from vgrads.planner.relax import relaxations
@@ -29,7 +31,7 @@ from vgrads.qbets.state_forecast import AnyForecast, aged
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
-from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_slots
+from vgrads.vgrid.offers import Knowledge, OfferRequest, OwnJobs, offer_slots
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -50,6 +52,7 @@ class GridSnapshot:
     observed: tuple[Acquisition, ...] = ()
     words: Mapping[QueueKey, StartEstimatePrior] = field(default_factory=dict)
     run_times: RunTimes = NOTHING
+    own: Mapping[QueueKey, OwnJobs] = field(default_factory=dict)
 
     @property
     def knowledge(self) -> Knowledge:
@@ -58,6 +61,7 @@ class GridSnapshot:
             oracles={**self.forecasts, **self.words},
             observed=self.observed,
             basis=dict.fromkeys(self.words, BASIS),
+            own=self.own,
         )
 
 
@@ -134,14 +138,18 @@ def plan_set(
     ``done``: tasks that need not run (:mod:`vgrads.api.plans.up_to_date`).
     """
     begin = time.perf_counter()
+    report_progress("collecting the slots that sites offer")
     left, basis = with_run_times(without(workflow_set, done), grid.run_times, grid.catalog)
     snapshot = take_snapshot(left, grid, seed)
     procure_s = time.perf_counter() - begin
-    plan = make_plan(snapshot, options)
-    if not plan.feasible:
+    snapshot, plan = _best_plan(snapshot, grid, options)
+    if not plan.meets_request:
         changes = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
-        reasons = "; ".join((plan.lacking, *refusals(grid.words)))
-        plan = replace(plan, relaxations=changes, lacking=reasons)
+        question = unit_question(left, changes) if plan.lacking else ""
+        reasons = "; ".join((plan.lacking, *refusals(grid.words))) if plan.lacking else ""
+        plan = replace(
+            plan, relaxations=changes, lacking=" ".join(filter(None, (question, reasons)))
+        )
     plan = replace(
         plan,
         seconds={"procure": procure_s, **plan.seconds},
@@ -150,6 +158,41 @@ def plan_set(
         done=done,
     )
     return Planned(workflow_set=workflow_set, grid=grid, snapshot=snapshot, plan=plan)
+
+
+def _best_plan(snapshot: Snapshot, grid: GridSnapshot, options: Options) -> tuple[Snapshot, Plan]:
+    """Return the best plan with its snapshot: for the slots on offer, and if the first plan falls
+    short of the request, also for more and for wider ones."""
+    first = first_plan(snapshot, options)
+    if first.meets_request or not options.standard or options.effort_s <= 0:
+        return snapshot, searched(snapshot, first, options)
+    report_progress("comparing other plans")
+    half = replace(options, effort_s=options.effort_s / 2)
+    best = snapshot, searched(snapshot, first, half)
+    others = list(_other_offers(snapshot, grid))
+    each = replace(options, effort_s=half.effort_s / max(1, len(others)))
+    for other in others:
+        if best[1].meets_request:
+            break
+        report_progress("planning with more and wider slots")
+        plan = make_plan(other, each)
+        if (plan.feasible, plan.promise.probability) > (
+            best[1].feasible,
+            best[1].promise.probability + plan.promise.standard_error,
+        ):
+            best = other, plan
+    return best
+
+
+def _other_offers(snapshot: Snapshot, grid: GridSnapshot) -> Iterator[Snapshot]:
+    """Return the snapshot with more slots, and with wider ones, if sites offer any."""
+    offered = {tuple((s.id, s.procs) for s in snapshot.slots)}
+    for size in _OTHER_SIZES:
+        slots = take_slots(snapshot.workflow_set, grid, size)
+        now = tuple((s.id, s.procs) for s in slots)
+        if now not in offered:
+            offered.add(now)
+            yield replace(snapshot, slots=slots)
 
 
 def _notes(workflow_set: WorkflowSet) -> tuple[str, ...]:
@@ -180,23 +223,38 @@ def as_planned(added: Sequence[tuple[str, Task]], grid: GridSnapshot) -> list[tu
     ]
 
 
-def take_slots(workflow_set: WorkflowSet, grid: GridSnapshot) -> tuple[Slot, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferSize:
+    """Factors of the number of slots requested from each site, and of their processors."""
+
+    count: int = 1
+    procs: int = 1
+
+
+USUAL = OfferSize()
+_OTHER_SIZES = (OfferSize(procs=2), OfferSize(count=4), OfferSize(procs=4))
+_MOST_SLOTS = 500  # requested from each site
+
+
+def take_slots(
+    workflow_set: WorkflowSet, grid: GridSnapshot, size: OfferSize = USUAL
+) -> tuple[Slot, ...]:
     """Return the offers of the sites for a set."""
     return sped(
-        offer_slots(grid.catalog, grid.knowledge, _request(workflow_set)),
+        offer_slots(grid.catalog, grid.knowledge, _request(workflow_set, size)),
         grid.run_times,
         grid.catalog,
     )
 
 
-def _request(workflow_set: WorkflowSet) -> OfferRequest:
-    """Request slots wide enough for the widest task and for a whole workflow within the
-    deadline."""
-    work = max(_work_s(workflow_set, w) for w in workflow_set.workflows)
-    procs = max(workflow_set.width, math.ceil(work / workflow_set.deadline_s))
-    return OfferRequest(
-        procs=procs, count=2 * len(workflow_set.workflows), until_s=workflow_set.deadline_s
-    )
+def _request(workflow_set: WorkflowSet, size: OfferSize) -> OfferRequest:
+    """Request slots wide enough for the widest task and for a whole workflow within the deadline,
+    as many as hold all workflows twice, at least two for each."""
+    works_s = [_work_s(workflow_set, w) for w in workflow_set.workflows]
+    procs = max(workflow_set.width, math.ceil(max(works_s) / workflow_set.deadline_s)) * size.procs
+    twice = math.ceil(2 * sum(works_s) / (procs * workflow_set.deadline_s))
+    count = max(2 * len(workflow_set.workflows), min(twice, _MOST_SLOTS)) * size.count
+    return OfferRequest(procs=procs, count=count, until_s=workflow_set.deadline_s)
 
 
 def _work_s(workflow_set: WorkflowSet, workflow: Workflow) -> float:

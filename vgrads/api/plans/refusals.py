@@ -6,7 +6,7 @@ import importlib.util
 
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.kernel.errors import InfeasibleError, InputError
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.planner.plan import Plan, Relaxation
 
 
@@ -55,17 +55,15 @@ def relaxation_text(relaxation: Relaxation) -> str:
 def infeasible(plan: Plan, where: str) -> InfeasibleError:
     """The error for a plan that is not feasible: what is lacking, and what would make it
     feasible."""
-    changes = "; ".join(map(relaxation_text, plan.relaxations))
-    remedy = (
-        f"any of these changes is sufficient: {changes}"
-        if changes
-        else (
-            "none of the fewer workflows and later deadlines that were tried reaches "
-            f"{plan.requested_probability} by itself"
-        )
+    changes = [f"sufficient change: {relaxation_text(change)}" for change in plan.relaxations]
+    none = (
+        "none of the fewer workflows and later deadlines that were tried reaches "
+        f"{plan.requested_probability} by itself"
     )
     return InfeasibleError(
-        f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
-        lacking=f"{plan.lacking}; {remedy}",
+        f"no plan finishes {format_count(plan.needed, 'workflow')} within "
+        f"{format_duration(plan.deadline_s)}",
+        tuple(changes) or (none,),
+        lacking=plan.lacking,
         where=where,
     )

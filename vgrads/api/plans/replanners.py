@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from vgrads.api.plans.planning import GridSnapshot, as_planned, take_slots, with_live_queues
+from vgrads.api.plans.planning import (
+    GridSnapshot,
+    QueueKey,
+    as_planned,
+    take_slots,
+    with_live_queues,
+)
+from vgrads.api.wiring import is_real
+from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.acquisitions import acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.remainder import plan_added_tasks, plan_remainder
-from vgrads.execmgr.core.states import RunState
+from vgrads.execmgr.core.states import RunState, SlotRecord
 from vgrads.execmgr.runner import Grower, Replanner
+from vgrads.planner.plan import SlotUse
 from vgrads.planner.replan import Offers
+from vgrads.vgrid.offers import OwnJobs
 from vgrads.workflows.task import Task
 
 StorePlan = Callable[[int, ExecutionPlan], object]
@@ -54,8 +64,32 @@ def _offers(
 ) -> Offers:
     sites = tuple(site for site in grid.catalog.sites if site.name in names)
     usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
+    real = {site.name for site in sites if is_real(site)}
     wiser = replace(
         with_live_queues(usable, state.now_s),
         observed=(*usable.observed, *acquisitions(execution, state)),
+        own=own_jobs(execution.uses, state.slots, real),
     )
     return lambda rest: take_slots(rest, wiser)
+
+
+def own_jobs(
+    uses: Mapping[str, SlotUse], slots: Mapping[str, SlotRecord], real: Collection[str]
+) -> dict[QueueKey, OwnJobs]:
+    """Return the run's jobs in each queue, with those that are not requested yet.
+
+    A new job waits behind all that have not started. The forecast of a site of ``real`` is from the
+    queue as the site reports it, which has those that wait.
+    """
+    results: dict[QueueKey, OwnJobs] = {}
+    for slot_id, record in slots.items():
+        slot = uses[slot_id].slot
+        if record.closing or (record.state is not None and record.state.ended):
+            continue
+        waits = record.state is None or record.state < SlotState.GRANTED
+        reported = slot.site in real and record.state is not None
+        before = results.get((slot.site, slot.queue), OwnJobs())
+        results[slot.site, slot.queue] = OwnJobs(
+            ahead=before.ahead + (waits and not reported), total=before.total + 1
+        )
+    return results

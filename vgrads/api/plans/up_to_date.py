@@ -3,11 +3,9 @@ their outputs still exist."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,13 +17,13 @@ from vgrads.execmgr.tasks.provenance import (
     FileFingerprint,
     SiblingFiles,
     can_stand,
+    is_same,
     line_of,
-    look,
+    link_file,
     reads_of,
     recipe_of,
     records_in,
     sibling_files,
-    trace,
 )
 from vgrads.kernel.errors import InputError
 from vgrads.planner.plan import Done
@@ -190,15 +188,8 @@ def _reads_the_same(
     its own outputs."""
     are = {name: trace for name, trace in there.items() if name in were or not name.startswith("/")}
     return were.keys() == are.keys() and all(
-        _same(were[name], trace) for name, trace in are.items()
+        is_same(were[name], trace) for name, trace in are.items()
     )
-
-
-def _same(was: FileFingerprint, now: Path | FileFingerprint) -> bool:
-    if isinstance(now, FileFingerprint):
-        return was.same(now)
-    unread = not now.is_dir() and look(now) == replace(was, digest="")
-    return unread or was.same(trace(now))
 
 
 def _gone(workflow: str, earlier: EarlierRun, completed: CompletedTask) -> list[str]:
@@ -211,7 +202,7 @@ def _gone(workflow: str, earlier: EarlierRun, completed: CompletedTask) -> list[
 
 def _is_unchanged(folder: Path, was: FileFingerprint) -> bool:
     try:
-        return _same(was, folder)
+        return is_same(was, folder)
     except OSError:
         return False
 
@@ -328,17 +319,10 @@ def _bring(completed: CompletedTask, earlier: EarlierRun, folder: Path) -> None:
 def _link(source: Path, target: Path) -> None:
     """Create a hard link, or a copy if that is not possible."""
     if source.is_dir() and not source.is_symlink():
-        shutil.copytree(source, target, symlinks=True, copy_function=_link_file)
+        shutil.copytree(source, target, symlinks=True, copy_function=link_file)
     else:
         target.unlink(missing_ok=True)
-        _link_file(source, target)
-
-
-def _link_file(source: Path | str, target: Path | str) -> None:
-    with suppress(OSError):
-        os.link(source, target, follow_symlinks=False)
-        return
-    shutil.copy2(source, target, follow_symlinks=False)
+        link_file(source, target)
 
 
 def _refuse_gaps(left: WorkflowSet, folder: Path) -> None:

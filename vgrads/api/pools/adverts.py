@@ -19,7 +19,7 @@ from vgrads.dispatch.fleet.supply import demand_of
 from vgrads.dispatch.server.manager import AD_HOC, DispatchManager
 from vgrads.exchange.keys import Keys, key_of
 from vgrads.exchange.values import AttemptEnd
-from vgrads.execmgr.core.execution_plan import spec_id
+from vgrads.execmgr.slot_names import spec_id
 
 SLOT = f"{AD_HOC}.pool"
 """The slot of all agents leased by pools: its key gives access to this manager only, and ends with

@@ -2,41 +2,77 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+
+import numpy as np
 
 from vgrads.api.queues.forecast_cache import cached, store, stored
 from vgrads.api.queues.history_files import open_history
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state_forecast import AnyForecast, make_forecast
-from vgrads.qbets.state_predictor import StatePredictor
+from vgrads.qbets.state_predictor import WINDOW, StatePredictor
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
 AS_QUESTION = Settings(method="state", knows_user=False)
 """Default settings of questions, offers and plans; ``vgrads backtest`` tests the same."""
+_IDENTIFYING = 64
+"""First jobs of a history that identify it."""
+_HARDLY_LONGER = 0.999
 
 
 def learned_forecast(
-    file: Path, log: JobLog, at_s: float, settings: Settings, queue: LogQueue = None
+    log: JobLog, at_s: float, settings: Settings, queue: LogQueue = None
 ) -> AnyForecast:
-    """Return the forecast of a history at an instant. The last replay of the file is stored, at its
-    end and some days before, and continued when the file has grown."""
+    """Return the forecast of a history at an instant. The last replay of the history is stored, at
+    three of its instants, and continued when the history has grown, in any file."""
+    return make_forecast(log, at_s, settings, queue, _learned)
 
-    def learn(whole: JobLog, chosen: Settings, until_s: float) -> StatePredictor:
-        keys = [("replay", str(file.resolve()), chosen, where) for where in ("end", "anchor")]
-        predictor = _resumed(keys, whole, chosen, until_s) or StatePredictor(whole, chosen, until_s)
-        if predictor.now_s < predictor.stable_s < until_s:
-            predictor.to(predictor.stable_s)
-            store(keys[1], predictor)
-        predictor.to(until_s)
-        if until_s >= whole.end_s:
-            store(keys[0], predictor)
-        return predictor
 
-    return make_forecast(log, at_s, settings, queue, learn)
+def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
+    """Return a predictor at an instant, continued from the newest stored replay that has the same
+    events.
+
+    Stored are the end, an instant before which almost all jobs have started by the end (a job that
+    waits at the end is reported only later), and an instant before the newest model was learned.
+    """
+    at_end, recent, anchor = (
+        replay_key(log, settings, where) for where in ("end", "recent", "anchor")
+    )
+    resumed = _resumed((at_end, recent, anchor), log, settings, until_s)
+    predictor = resumed or StatePredictor(log, settings, until_s)
+    if predictor.now_s < predictor.stable_s < until_s:
+        predictor.to(predictor.stable_s)
+        store(anchor, predictor)
+    elif predictor.now_s > predictor.stable_s and predictor.anchors_ahead:
+        store(anchor, predictor)
+    recent_s = log.end_s - _longest_wait_s(log)
+    if predictor.now_s < recent_s < until_s:
+        predictor.to(recent_s)
+        store(recent, predictor)
+    predictor.to(until_s)
+    if until_s >= log.end_s:
+        store(at_end, predictor)
+    return predictor
+
+
+def replay_key(log: JobLog, settings: Settings, where: str) -> object:
+    """Return the key of a stored replay: the first jobs of a history identify it, whatever its
+    file's name, as long as it only grows."""
+    first = hashlib.sha256(repr(log.unix_start_s).encode())
+    for column in (log.submit_s, log.procs):
+        first.update(np.ascontiguousarray(column[:_IDENTIFYING]).tobytes())
+    return "replay", first.hexdigest(), settings, where
+
+
+def _longest_wait_s(log: JobLog) -> float:
+    """Return a wait that hardly any of the newest jobs exceeded."""
+    waits_s = log.wait_s[-WINDOW:]
+    return float(np.quantile(waits_s, _HARDLY_LONGER)) if len(waits_s) else 0.0
 
 
 def _resumed(
@@ -55,7 +91,7 @@ def _cached_forecast(
     path: str, _changed_ns: int, queue: LogQueue, at_s: float, settings: Settings
 ) -> AnyForecast:
     def learn() -> AnyForecast:
-        return learned_forecast(Path(path), open_history(path), at_s, settings, queue)
+        return learned_forecast(open_history(path), at_s, settings, queue)
 
     return cached(Path(path), ("forecast", queue, at_s, settings), learn)
 

@@ -40,19 +40,24 @@ def with_queue(
     return forecast.with_queue(waiting, running, now_s)
 
 
-def _of_queue(jobs: Sequence[QueuedJob], queue: str, forecast: AnyForecast) -> Sequence[QueuedJob]:
-    """Return the jobs that count for a queue: all of its machine where the forecast was learned
-    from all; else those that wait or run in it, jobs without a queue wait in each, jobs for several
-    queues in these."""
+def _of_queue(
+    jobs: Sequence[QueuedJob], queue: str, forecast: AnyForecast, log: JobLog
+) -> Sequence[QueuedJob]:
+    """Return the jobs that count for a queue: those of the queues of its history where the forecast
+    was learned from all of these, all jobs where it has other names; else those that wait or run in
+    it. Jobs without a queue wait in each, jobs for several queues in these."""
+    names = frozenset({queue})
     if isinstance(forecast, StateForecast) and forecast.asker.queue >= 0:
-        return jobs
-    return [job for job in jobs if not job.queue or queue in job.queue.split(",")]
+        names = log.named_queues if queue in log.named_queues else frozenset()
+    return [j for j in jobs if not (j.queue and names) or names & frozenset(j.queue.split(","))]
 
 
 def _arrival(job: QueuedJob, log: JobLog | None) -> JobArrival:
     queue = -1
     if log is not None and job.queue:
-        queue = next((log.largest_queue(SiteQueue(name)) for name in job.queue.split(",")), -1)
+        name = job.queue.partition(",")[0]
+        queue = log.largest_queue(SiteQueue(name))
+        queue = log.named_queue(name) if queue < 0 else queue
     return JobArrival(procs=max(1, job.procs), request_s=job.requested_s, queue=queue)
 
 
@@ -82,7 +87,7 @@ def forecast_now(
     now_s = time.time() - log.unix_start_s
     if jobs is None:
         return aged(forecast, max(0.0, now_s - log.end_s))
-    return with_queue(forecast, _of_queue(jobs, queue, forecast), now_s, log)
+    return with_queue(forecast, _of_queue(jobs, queue, forecast, log), now_s, log)
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:

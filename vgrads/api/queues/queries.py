@@ -70,7 +70,7 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
         return QueueQuery(
             log=log,
             at_s=at_s,
-            forecast=learned_forecast(source.file, whole, at_s, learned, source.queue),
+            forecast=learned_forecast(whole, at_s, learned, source.queue),
             jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )
@@ -114,27 +114,39 @@ def refuse_too_wide(query: QueueQuery, procs: int) -> None:
         )
 
 
+def machine_queues(query: QueueQuery) -> list[str]:
+    """Return the other queues whose jobs count for the forecast, by name: those of its machine."""
+    forecast = query.forecast
+    if not isinstance(forecast, StateForecast) or forecast.asker.queue < 0:
+        return []
+    own = query.log.queue_names.get(forecast.asker.queue, "")
+    return sorted(query.log.named_queues - frozenset(own.split(",")))
+
+
 def explanation_of(
     query: QueueQuery, procs: int, walltime_s: float, probability: float
 ) -> dict[str, Any]:
-    """Return the method of a bound and its reason, and the effects of the queue's state; bounds
-    from past waits have no such effects."""
+    """Return the method of a bound and its reason, the other queues of the machine, and the effects
+    of its state; bounds from past waits have no such effects."""
     forecast = query.forecast
     if not isinstance(forecast, StateForecast):
         return {
             "method": forecast.method,
             "why": "the method uses only past waits, or too few jobs are known",
+            "queues": [],
             "moved": [],
         }
     choice = forecast.choice(forecast.job_class(procs, walltime_s).group)
     explanation = None
     if choice.whose != "qbets":
         explanation = explain(forecast, procs, walltime_s, probability)
+    queues = machine_queues(query)
     if explanation is None:
-        return {"method": forecast.method, "why": choice.why, "moved": []}
+        return {"method": forecast.method, "why": choice.why, "queues": queues, "moved": []}
     return {
         "method": forecast.method,
         "why": choice.why,
+        "queues": queues,
         "usual_bound_s": explanation.usual_bound_s,
         "moved": [_reason_json(r) for r in explanation.reasons],
     }

@@ -10,6 +10,7 @@ from vgrads.api.queues.log_queues import history_text
 from vgrads.api.queues.sites import queue_row
 from vgrads.api.wiring import is_real, open_site, python_problem
 from vgrads.drivers.api import QueueLimits
+from vgrads.drivers.machines import shared_text
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_duration
 from vgrads.vgrid.catalog import Catalog, Queue, Site
@@ -67,7 +68,11 @@ def _check_real(site: Site) -> Json:
     by_queue = {queue.name: queue for queue in survey.queues}
     wrong = [text for queue in site.queues if (text := _queue_problem(queue, by_queue))]
     wrong += [p for p in (python, *survey.problems) if p and not p.startswith("no history")]
-    notes = [p for p in survey.problems if p.startswith("no history")]
+    shared = (
+        shared_text(by_queue[q.name], survey.queues) for q in site.queues if q.name in by_queue
+    )
+    notes = [f"{text}: their jobs take the same nodes" for text in shared if text]
+    notes += [p for p in survey.problems if p.startswith("no history")]
     queues = [
         {
             "name": q.name,

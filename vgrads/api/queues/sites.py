@@ -123,7 +123,8 @@ def queue_row(queue: Queue) -> Json:
     return row | {"history": history}
 
 
-def this_machine() -> Catalog:
-    """Return all processors of this machine, as the site ``local``."""
-    site = SiteDocument(name="local", kind="local", procs=os.cpu_count() or 1)
+def this_machine(procs: int = 0) -> Catalog:
+    """Return this machine as the site ``local``: so many tasks at once, by default one for each
+    processor."""
+    site = SiteDocument(name="local", kind="local", procs=procs or os.cpu_count() or 1)
     return build_catalog(SitesDocument(site=(site,)), Path(), THIS_MACHINE)

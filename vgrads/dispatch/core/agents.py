@@ -60,7 +60,8 @@ class Agents:
         if message.leaving and not agent.leaving:
             agent.leaving = message.leaving
             self._dispatch_index.count_in(agent)
-        if agent.leaving and not agent.assigned:
+        # not before it announces that: until then it has not received that it is to leave
+        if message.leaving and not agent.assigned:
             self.gone(agent, at_s, lost=False)
         return True
 

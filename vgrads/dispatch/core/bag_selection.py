@@ -125,11 +125,16 @@ class BagSelection:
                 yield self._offer(dispatch_index.state.bags[number], -neg_rank, ad)
 
     def _least_first(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Sort bags by usage, only as far as requested."""
-        heap = [(self._dispatch_index.load[n], n) for n in numbers]
+        """Sort bags by usage, only as far as requested. Those with goals are next to each other, by
+        their mean usage, the earliest deadline first: no other order keeps more of them."""
+        load, due = self._dispatch_index.load, self._dispatch_index.due
+        urgent = sorted((n for n in numbers if n in due), key=lambda n: (due[n], n)) if due else []
+        mean = sum(load[n] for n in urgent) / max(1, len(urgent))
+        heap = [(mean, i, n) for i, n in enumerate(urgent)]
+        heap += [(load[n], n, n) for n in numbers if n not in due]
         heapq.heapify(heap)
         while heap:
-            yield heapq.heappop(heap)[1]
+            yield heapq.heappop(heap)[2]
 
     def _offer(self, bag: BagState, rank: float, ad: Ad) -> Offer:
         if not self.index.has_policy(bag.number):

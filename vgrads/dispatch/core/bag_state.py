@@ -13,7 +13,9 @@ MOST_ATTEMPTS = 60_000
 
 @dataclass(slots=True)
 class BagState:
-    """State of a bag. ``open``: tasks may be added; ``fault``: the exception that failed it;
+    """State of a bag. ``open``: tasks may be added; ``why_closed``: where its user did not close
+    it; ``fault``: the exception that failed it; ``retried``: applied requests to retry tasks;
+    ``reused``: tasks whose results existed before;
     ``typical_s``: estimated run time of a task; ``tail``: its tail has begun, where that is
     latched; ``right`` and ``wrong``: attempts that succeeded and failed, aged."""
 
@@ -29,6 +31,9 @@ class BagState:
     open: bool = False
     cancelled: str = ""
     fault: str = ""
+    why_closed: str = ""
+    retried: int = 0
+    reused: int = 0
     typical_s: float | None = None
     stated_s: float | None = None
     had: float = 0.0

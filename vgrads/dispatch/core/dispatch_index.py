@@ -44,8 +44,8 @@ class DispatchIndex:
     that get one more agent, and their urgency; ``ready``: bags with waiting tasks; ``arrived``:
     bags whose tasks have become assignable since the last scan of agents; ``load`` and ``shares``:
     processor seconds used and in progress of each bag and each owner, by weight; ``counting``: bags
-    whose dispatch policies read the number of remaining jobs; ``faults``: exceptions that failed
-    bags, to be logged.
+    whose policies read the number of remaining jobs; ``due``: deadlines of bags whose goal is not
+    reached; ``faults``: exceptions that failed bags, to be logged.
     """
 
     def __init__(self, state: State, rules: Rules, report: Callable[[Record], None]) -> None:
@@ -61,7 +61,7 @@ class DispatchIndex:
         self.ready: set[int] = set()
         self.load: dict[int, float] = {}
         self.shares: dict[str, float] = {}
-        self.counting: set[int] = set()
+        self.counting, self.due = set[int](), dict[int, float]()
         self._in_flight: dict[int, float] = {}
         self._flight: dict[str, float] = {}
         self._serves: set[int] = set()

@@ -58,9 +58,10 @@ class ResultsRestored(BagEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagClosed(BagEvent):
-    """No more tasks can be added."""
+    """No more tasks can be added. ``reason``: why, where its user did not close it."""
 
     at_s: float
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,16 @@ class BagCancelled(BagEvent):
 
     at_s: float
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksRetried(BagEvent):
+    """Terminal tasks wait again, as if they had never failed. ``runs``: first and last task of each
+    contiguous range; ``request``: number of the request of the user, from 0 on."""
+
+    at_s: float
+    runs: Sequence[Sequence[int]]
+    request: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +154,8 @@ class SlotChanged:
     joined: bool | None = None
     ended: bool | None = None
     revoked: bool | None = None
+    market: str | None = None
+    ended_s: float | None = None
 
 
 Event = (
@@ -151,6 +164,7 @@ Event = (
     | ResultsRestored
     | BagClosed
     | TasksDropped
+    | TasksRetried
     | BagCancelled
     | BagFailed
     | TailBegun
@@ -165,6 +179,7 @@ _NAMED: dict[str, Callable[..., Event]] = {
     "had": ResultsRestored,
     "closed": BagClosed,
     "unwanted": TasksDropped,
+    "retried": TasksRetried,
     "cancelled": BagCancelled,
     "failed": BagFailed,
     "tail": TailBegun,

@@ -5,7 +5,7 @@ Nothing else changes it, and a replay of the journal gives the same state (decis
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -25,6 +25,7 @@ from vgrads.dispatch.core.events import (
     TailBegun,
     TasksAdded,
     TasksDropped,
+    TasksRetried,
 )
 from vgrads.dispatch.core.faults import reason_of
 from vgrads.dispatch.core.fold_tasks import (
@@ -95,26 +96,51 @@ def _bag_added(state: State, event: BagAdded) -> None:
         open=event.open,
     )
     state.now_s = max(state.now_s, event.at_s)
-    active = [b for b in state.bags.values() if not b.over]
+    bag.typical_s = bag.stated_s
+    _share(state, bag)
+    state.bags[bag.number] = bag
+    close_if_over(bag, event.at_s)
+
+
+def _share(state: State, bag: BagState) -> None:
+    """Let a bag that begins share with those that are active: absent owners accumulate no
+    credit."""
+    active = [b for b in state.bags.values() if not b.over and b is not bag]
     owner = state.owners.setdefault(bag.owner, Owner())
     others = [state.owners[b.owner].had for b in active if b.owner != bag.owner]
-    if not any(b.owner == bag.owner for b in active):  # absent owners accumulate no credit
+    if not any(b.owner == bag.owner for b in active):
         owner.had = max(owner.had, min(others, default=0.0))
-    bag.had = min((b.had for b in active if b.owner == bag.owner), default=0.0)
-    bag.typical_s = bag.stated_s
-    state.bags[bag.number] = bag
+    bag.had = max(bag.had, min((b.had for b in active if b.owner == bag.owner), default=0.0))
+
+
+def _tasks_retried(state: State, event: TasksRetried) -> None:
+    bag = state.bags[event.number]
+    bag.retried = event.request + 1
+    tasks = [task for task in _numbers(event.runs) if bag.tasks.status[task] in ENDED]
+    if not tasks:
+        return
+    state.now_s = max(state.now_s, event.at_s)
+    if bag.over:
+        _share(state, bag)
+    bag.cancelled = bag.fault = ""
+    bag.ended_s, bag.tail = None, False
+    bag.tasks.retry(tasks)
     close_if_over(bag, event.at_s)
 
 
 def _results_restored(state: State, event: ResultsRestored) -> None:
     bag = state.bags[event.number]
-    restored = (t for first, last in event.runs for t in range(first, last + 1))
-    tasks = [t for t in restored if bag.tasks.status[t] not in ENDED]
+    tasks = [task for task in _numbers(event.runs) if bag.tasks.status[task] not in ENDED]
     for task in tasks:
         for agent in map(state.agents.__getitem__, bag.tasks.agents_of(task)):
             release(state, agent, bag, task)
     bag.tasks.had(tasks)
+    bag.reused += len(tasks)
     close_if_over(bag, event.at_s)
+
+
+def _numbers(runs: Sequence[Sequence[int]]) -> Iterator[int]:
+    return (task for first, last in runs for task in range(first, last + 1))
 
 
 def _tasks_added(state: State, event: TasksAdded) -> None:
@@ -122,8 +148,9 @@ def _tasks_added(state: State, event: TasksAdded) -> None:
 
 
 def _bag_closed(state: State, event: BagClosed) -> None:
-    state.bags[event.number].open = False
-    close_if_over(state.bags[event.number], event.at_s)
+    bag = state.bags[event.number]
+    bag.open, bag.why_closed = False, event.reason
+    close_if_over(bag, event.at_s)
 
 
 def _tasks_dropped(state: State, event: TasksDropped) -> None:
@@ -219,6 +246,7 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     ResultsRestored: _results_restored,
     BagClosed: _bag_closed,
     TasksDropped: _tasks_dropped,
+    TasksRetried: _tasks_retried,
     BagCancelled: _bag_cancelled,
     BagFailed: _bag_failed,
     TailBegun: _tail_begun,

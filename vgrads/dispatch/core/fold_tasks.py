@@ -10,7 +10,7 @@ from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import MOST_ATTEMPTS, BagState
 from vgrads.dispatch.core.records import TasksAssigned, TasksExpired, TasksReplicated, TasksRetained
 from vgrads.dispatch.core.state import Effect, State
-from vgrads.dispatch.core.tasks import DONE, ENDED, FAILED, PENDING
+from vgrads.dispatch.core.tasks import ASSIGNED, DONE, ENDED, FAILED, PENDING
 from vgrads.exchange.values import COULD_NOT, AttemptEnd
 
 MOST_LOSSES = 10
@@ -100,10 +100,17 @@ def _fault(state: State, bag: BagState, agent: AgentState, end: AttemptEnd) -> N
 def _learn(state: State, bag: BagState, end: AttemptEnd) -> None:
     _charge(state, bag, end.ran_s)
     bag.ran_s += end.ran_s
-    weight = max(_FRESH, 1.0 / bag.tasks.counts[DONE])
+    weight = fresh_weight(bag.tasks.counts[DONE], bag.tasks.counts[ASSIGNED])
     before = bag.typical_s if bag.typical_s is not None else end.ran_s
     bag.typical_s = before + weight * (end.ran_s - before)
     close_if_over(bag, end.at_s)
+
+
+def fresh_weight(ended: int, running: int) -> float:
+    """Return how much the run time of the last ended task counts: as one of all, but at least a
+    twentieth once twice as many have ended as run. The first ones, which began together, end in the
+    order of their run times, and all of them must count alike."""
+    return 1.0 / ended if ended < 2 * running else max(1.0 / ended, _FRESH)
 
 
 def _charge(state: State, bag: BagState, ran_s: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import chain, islice
 
 from vgrads.bags.bag import BagSpec
-from vgrads.bags.replicate import Pace, RunningAttempt, stragglers
+from vgrads.bags.replicate import Pace, RunningAttempt, TimeLeft, stragglers
 from vgrads.bags.tail import in_tail
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_selection import BagSelection
@@ -141,10 +141,18 @@ class Replication:
             spare = sum((agent.procs - agent.busy_procs) // bag.procs for agent in waiting)
             history = self._history.get(bag.number, ())
             ended = [seconds for seconds, over in history if over]
-            return stragglers(ended, [s for s, over in history if not over], running, spare)
+            abandoned = [seconds for seconds, over in history if not over]
+            left = self._time_left(bag.number, rules, now_s)
+            return stragglers(ended, abandoned, running, spare, left)
         return self._bag_selection.to_replica(
             bag, now_s, min(_SAMPLE, _SAMPLES // len(self._dispatch_index.tails) + 1)
         )
+
+    def _time_left(self, number: int, rules: BagSpec, now_s: float) -> TimeLeft | None:
+        due_s = self._dispatch_index.due.get(number)
+        if due_s is None or rules.goal is None or due_s <= now_s:
+            return None
+        return TimeLeft(due_s - now_s, rules.goal.probability)
 
     def _attempt(self, bag: BagState, task: int, now_s: float) -> RunningAttempt:
         agents = [self._dispatch_index.state.agents[n] for n in bag.tasks.agents_of(task)]

@@ -10,14 +10,20 @@ from vgrads.dispatch.core.events import SlotChanged, fields_of
 from vgrads.kernel.stored import as_stored, from_stored, stored_as
 
 
+def source_name(site: str, market: str) -> str:
+    """Return the name of a source of nodes."""
+    return f"{site} {market}" if market else site
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRequest:
     """A request for nodes at a site, and its state.
 
     ``agents``: how many were requested, at ``requested_s``; ``state``: of the site's job
     (:class:`vgrads.drivers.api.SlotState`); ``joined``: an agent has joined; ``closing``: why it is
-    being released; ``revoked``: its key is no longer accepted. One without a ``site`` was not
-    requested here: it belongs to an agent that joined by invitation.
+    being released; ``revoked``: its key is no longer accepted; ``market``: empty, or that of spot
+    nodes. One without a ``site`` was not requested here: it belongs to an agent that joined by
+    invitation.
     """
 
     id: str
@@ -31,6 +37,13 @@ class SlotRequest:
     joined: bool = False
     ended: bool = False
     revoked: bool = False
+    market: str = ""
+    ended_s: float | None = None
+
+    @property
+    def source(self) -> str:
+        """Return the name of its source of nodes: the site, and for spot nodes the market."""
+        return source_name(self.site, self.market)
 
     @property
     def occupied(self) -> bool:

@@ -42,6 +42,8 @@ _BAG = (
     "right",
     "wrong",
 )
+_MORE = ("why_closed", "retried", "reused")
+"""Fields that a snapshot of an earlier version does not have, or only those before."""
 _AGENT = (
     "number",
     "id",
@@ -81,6 +83,7 @@ def snapshot_of(state: State) -> dict[str, Any]:
             if bag.tasks.order is not None
         },
         "faults": {bag.number: bag.fault for bag in state.bags.values() if bag.fault},
+        "more": {bag.number: more for bag in state.bags.values() if any(more := _more_of(bag))},
         "bags": [
             [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
             for bag in state.bags.values()
@@ -94,6 +97,10 @@ def snapshot_of(state: State) -> dict[str, Any]:
             for agent in state.agents.values()
         ],
     }
+
+
+def _more_of(bag: BagState) -> list[Any]:
+    return [getattr(bag, name) for name in _MORE]
 
 
 def _columns(tasks: TaskColumns) -> list[Any]:
@@ -135,7 +142,8 @@ def state_of(snapshot: dict[str, Any]) -> State:
         tasks.restore(status, attempts, where, replicas)
         tasks.failures, tasks.losses, tasks.blamed = failures, losses, blamed
         fault = snapshot.get("faults", {}).get(fields["number"], "")
-        state.bags[fields["number"]] = BagState(tasks=tasks, fault=fault, **fields)
+        more = dict(zip(_MORE, snapshot.get("more", {}).get(fields["number"], ()), strict=False))
+        state.bags[fields["number"]] = BagState(tasks=tasks, fault=fault, **more, **fields)
     for stored in snapshot["hosts"]:
         agent = AgentState(**dict(zip(_AGENT, stored, strict=False)))
         reserved, past_incarnations = stored[len(_AGENT) :]

@@ -22,12 +22,14 @@ from vgrads.dispatch.core.events import (
     ResultsRestored,
     TasksAdded,
     TasksDropped,
+    TasksRetried,
 )
 from vgrads.dispatch.core.faults import BagFault
 from vgrads.dispatch.core.protocol import AgentReply, Rules
 from vgrads.dispatch.core.records import Record
 from vgrads.dispatch.core.replicas import Replication
 from vgrads.dispatch.core.state import Effect, State
+from vgrads.dispatch.core.tasks import DROPPED, ENDED, FAILED, PENDING
 from vgrads.exchange.values import AttemptEnd
 
 T = TypeVar("T")
@@ -134,23 +136,41 @@ class Core:
         if tasks:
             self.note(ResultsRestored(number=number, at_s=at_s, runs=runs_of(tasks)))
 
-    def close(self, number: int, at_s: float) -> None:
-        """Close a bag: no more tasks can be added."""
+    def close(self, number: int, at_s: float, reason: str = "") -> None:
+        """Close a bag: no more tasks can be added; ``reason``: why, where its user did not."""
         if self.state.bags[number].open:
-            self.note(BagClosed(number=number, at_s=at_s))
+            self.note(BagClosed(number=number, at_s=at_s, reason=reason))
             self.dispatch_index.refresh()
 
     def shrink(self, number: int, count: int, at_s: float) -> int:
         """Drop this many waiting tasks of a bag, the last ones; return how many were dropped."""
-        tasks = self.state.bags[number].tasks.last_waiting(count)
-        if tasks:
-            self.note(TasksDropped(number=number, at_s=at_s, tasks=tasks))
+        return len(self.drop(number, self.state.bags[number].tasks.last_waiting(count), at_s))
+
+    def drop(self, number: int, tasks: Sequence[int], at_s: float) -> Sequence[int]:
+        """Drop those of these tasks of a bag that wait; return them."""
+        status = self.state.bags[number].tasks.status
+        waiting = [task for task in tasks if status[task] == PENDING]
+        if waiting:
+            self.note(TasksDropped(number=number, at_s=at_s, tasks=waiting))
             self.dispatch_index.refresh()
-        return len(tasks)
+        return waiting
 
     def cancel(self, number: int, at_s: float, reason: str) -> None:
         """Drop all tasks that are not terminal, and notify agents."""
         self.dispatch_index.drop(BagCancelled(number=number, at_s=at_s, reason=reason))
+
+    def retry(
+        self, number: int, tasks: Sequence[int] | None, at_s: float, request: int
+    ) -> Sequence[Sequence[int]]:
+        """Queue terminal tasks of a bag again, as if they had never failed: these (None: all that
+        failed or were dropped); others are left. Return first and last task of each contiguous
+        range."""
+        status = self.state.bags[number].tasks.status
+        runs = runs_of(retriable(status, tasks))
+        self.note(TasksRetried(number=number, at_s=at_s, runs=runs, request=request))
+        self.dispatch_index.tails.discard(number)
+        self.dispatch_index.take_on(number)
+        return runs
 
     def reject(self, fault: BagFault, name: str, at_s: float) -> None:
         """Fail a bag that cannot be added, or restored."""
@@ -191,6 +211,14 @@ class Core:
             agent.leaving = why
             self.dispatch_index.urgent[agent.number] = None
             self.dispatch_index.count_in(agent)
+
+
+def retriable(status: Sequence[int], tasks: Sequence[int] | None) -> list[int]:
+    """Return the tasks to retry, ascending. ``status``: of each task; ``tasks``: chosen ones, None
+    for all that failed or were dropped."""
+    if tasks is None:
+        return [task for task, state in enumerate(status) if state in (FAILED, DROPPED)]
+    return [task for task in sorted(set(tasks)) if task < len(status) and status[task] in ENDED]
 
 
 def runs_of(tasks: Sequence[int]) -> list[list[int]]:

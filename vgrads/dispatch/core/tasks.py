@@ -226,6 +226,19 @@ class TaskColumns(TaskTable):
         self.resting.clear()
         self._line_up()
 
+    def retry(self, tasks: Sequence[int]) -> None:
+        """Queue terminal tasks again, as if they had never failed; with an order, those that need
+        others wait for them."""
+        for task in tasks:
+            self.move(task, PENDING if self.order is None else BLOCKED)
+            for count in (self.failures, self.blamed, self.losses):
+                count.pop(task, None)
+        if self.order is not None:
+            self._release(task for task in tasks if all(map(self._is_done, self.order.needs(task))))
+            self._abandon()
+        self.resting.clear()
+        self._line_up()
+
     def _drop(self, *kinds: int) -> None:
         column = np.frombuffer(self.status, np.uint8)
         for kind in kinds:

@@ -6,13 +6,15 @@ A request is written to the journal before it is sent to a site, so that a later
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from vgrads.dispatch.core.events import SlotChanged
-from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.explanation import unserved
+from vgrads.dispatch.fleet.goal_fleet import GoalFleet, end_unpayable, stuck_reason
 from vgrads.dispatch.fleet.site_view import (
     BusySince,
     FleetSite,
@@ -20,7 +22,7 @@ from vgrads.dispatch.fleet.site_view import (
     grid_of,
     pool_view,
 )
-from vgrads.dispatch.fleet.slots import FleetSlots, present
+from vgrads.dispatch.fleet.slots import FleetSlots, present, requested
 from vgrads.dispatch.fleet.supply import Fits, Supply, SupplySite
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import Event, SiteSilent, SlotUpdate
@@ -44,7 +46,7 @@ class Fleet:
     fits: Fits = lambda bag, grid: True  # noqa: ARG005 any grid will do
     ad_hoc_agents: bool = False
     reasons: list[tuple[float, str, str]] = field(default_factory=list)
-    _health: dict[str, SiteHealth] = field(default_factory=dict)
+    _health: defaultdict[str, SiteHealth] = field(default_factory=partial(defaultdict, SiteHealth))
     _to_open: list[str] = field(default_factory=list)
     _to_close: list[str] = field(default_factory=list)
     _recovered: bool = False
@@ -54,12 +56,11 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.slots = FleetSlots(self.core.state, self.sources, self.pilot_environment)
+        self.goals = GoalFleet(self.core)
 
     def ask_at(self, sites: Sequence[FleetSite]) -> None:
         """Request nodes at these sites from now on."""
         self.sources = self.slots.sites = sites
-
-    # decisions, in the loop of the dispatcher
 
     def decide(self, now_s: float) -> bool:
         """Compare work and nodes, and record the requests that follow; False if there are none."""
@@ -70,20 +71,29 @@ class Fleet:
         self._count_agents(now_s)
         moved, existing = False, present(self.core.state, self.slots, now_s)
         grids = self._grids = [
-            grid_of(where, existing[where.site], self._of_site(where.site), now_s)
+            grid_of(where, existing[where.name], self._health[where.name], now_s)
             for where in self.sources
         ]
+        needs = self.goals.needs(self.sources, existing, self._health, now_s)
+        for bag_name, reason in needs.reasons:
+            _add_reason(self.reasons, bag_name, reason, now_s)
         shares = self._supply.share(
-            self.core.state.bags.values(), self.core.serving, grids, self.fits
+            self.core.state.bags.values(),
+            needs.others,
+            grids,
+            lambda bag, grid: self.goals.fits(bag, grid) and self.fits(bag, grid),
         )
-        for where, work in zip(self.sources, shares, strict=True):
-            health = self._of_site(where.site)
-            view = pool_view(where, work, existing[where.site], health, self._busy, now_s)
-            decision = where.decide(view)
+        for where, share in zip(self.sources, shares, strict=True):
+            health, inventory = self._health[where.name], existing[where.name]
+            work = needs.added(share, where, inventory)
+            view = pool_view(where, work, inventory, health, self._busy, now_s)
+            decision = needs.completed(where.decide(view), where, view, work.loads)
             if decision.open and health.closed(now_s):
                 decision = replace(decision, open=(), reasons=())
             self._note(where, decision, now_s)
             moved = moved or bool(decision.open or decision.withdraw or decision.drain)
+        for name in end_unpayable(self.core, self.goals, now_s):
+            self.close(name, "the budget does not pay for it any longer")
         self._close_empty(now_s)
         return moved or bool(self._to_close)
 
@@ -96,21 +106,20 @@ class Fleet:
     def expected_wait_s(self) -> float:
         """Return the expected wait for a node requested now, by the observations at the quickest
         site; before any has joined, its boot time."""
-        waits = (self._of_site(p.site).expected_s(p.boot_s) for p in self.sources)
+        waits = (self._health[p.name].expected_s(p.boot_s) for p in self.sources)
         return min(waits, default=0.0)
 
     def _note(self, where: FleetSite, decision: PoolDecision, now_s: float) -> None:
         for reason in decision.reasons:
-            if not self.reasons or self.reasons[-1][1:] != (where.site, reason):
-                self.reasons = [*self.reasons[-_MOST_REASONS:], (now_s, where.site, reason)]
-        most = max(0, where.requests - self.slots.occupied()[where.site]) if decision.open else 0
+            _add_reason(self.reasons, where.name, reason, now_s)
+        most = max(0, where.requests - self.slots.occupied()[where.name]) if decision.open else 0
         for agents in _split(decision.open, where.widest)[:most]:
             name = f"h{len(self.core.state.slots)}"
-            self.core.note(SlotChanged(id=name, site=where.site, agents=agents, requested_s=now_s))
+            self.core.note(requested(name, where, agents, now_s))
             self._to_open.append(name)
         for name in decision.withdraw:
             if not self.slots.came[name]:
-                health, slot = self._of_site(where.site), self.core.state.slots[name]
+                health, slot = self._health[where.name], self.core.state.slots[name]
                 health.late_s = max(health.late_s, now_s - slot.requested_s)
                 self.close(name, "no more work for it")
         for number in decision.drain:
@@ -127,7 +136,8 @@ class Fleet:
         self.slots.count()
         for name, slot in self.slots.open_slots():
             if name in self.slots.came and not slot.joined:
-                self._joined(name, slot, now_s)
+                self.core.note(SlotChanged(id=name, joined=True))
+                self._health[slot.source].record_arrival(now_s - slot.requested_s)
 
     def _close_empty(self, now_s: float) -> None:
         """Release slots whose last agent left, and, after the boot time, those without agents."""
@@ -140,19 +150,10 @@ class Fleet:
             elif (
                 not slot.joined
                 and slot.ready_s is not None
-                and now_s - slot.ready_s > self.slots.place_of(slot.site).boot_s
+                and now_s - slot.ready_s > self.slots.boot_s(slot.source)
             ):
-                self._of_site(slot.site).words = (
-                    f"its nodes did not report within {self.slots.place_of(slot.site).boot_s:.0f} "
-                    "s: check that they can reach this machine, and set "
-                    "access.contact to the address under which they reach it"
-                )
-                self._of_site(slot.site).record_failure(now_s, permanent=True)
+                _record_no_report(self._health[slot.source], self.slots.boot_s(slot.source), now_s)
                 self.close(name, "its nodes did not report")
-
-    def _joined(self, name: str, slot: SlotRequest, now_s: float) -> None:
-        self.core.note(SlotChanged(id=name, joined=True))
-        self._of_site(slot.site).record_arrival(now_s - slot.requested_s)
 
     # requests to the sites, in any one thread
 
@@ -178,7 +179,9 @@ class Fleet:
         """Apply the events reported by the sites."""
         for event in events:
             if isinstance(event, SiteSilent):
-                self._of_site(event.site).words = event.reason
+                for where in self.sources:
+                    if where.site == event.site:
+                        self._health[where.name].words = event.reason
             elif isinstance(event, SlotUpdate):
                 self._slot_update(event, now_s)
 
@@ -189,8 +192,10 @@ class Fleet:
             reason=event.reason,
             ready_s=now_s if event.state == SlotState.READY else None,
             ended=event.state.ended or None,
+            ended_s=now_s if event.state.ended else None,
         )
         self.core.note(changed)
+        self.goals.observe(self.core.state.slots[event.slot], event.state, now_s)
         if not event.state.ended:
             return
         slot = self.core.state.slots[event.slot]
@@ -199,12 +204,9 @@ class Fleet:
             if agent.here:
                 self.core.gone(agent, now_s, lost=event.state == SlotState.FAILED)
         if event.state == SlotState.FAILED and not slot.closing:
-            self._of_site(slot.site).words = event.reason
+            self._health[slot.source].words = event.reason
             if not any(agent.done for agent in agents):  # else the slot may be replaced at once
-                self._of_site(slot.site).record_failure(now_s, event.permanent)
-
-    def _of_site(self, site: str) -> SiteHealth:
-        return self._health.setdefault(site, SiteHealth())
+                self._health[slot.source].record_failure(now_s, event.permanent)
 
     @property
     def unserved(self) -> dict[int, str]:
@@ -220,18 +222,34 @@ class Fleet:
         here = any(agent.here for agent in self.core.state.agents.values())
         if here or not self.sources or self.ad_hoc_agents:
             return ""
-        if all(self._of_site(p.site).is_abandoned for p in self.sources):
-            return "; ".join(f"{p.site}: {self._of_site(p.site).words}" for p in self.sources)
-        return ""
+        abandoned = all(self._health[p.name].is_abandoned for p in self.sources)
+        words = [f"{p.name}: {self._health[p.name].words}" for p in self.sources if abandoned]
+        return stuck_reason(self.core, self.goals) or "; ".join(words)
 
     def wait_for_end(self) -> bool:
         """Release everything; return True when nothing is held any more."""
-        open_ = [n for n, s in self.core.state.slots.items() if s.occupied]
-        for name in open_:
+        occupied = [name for name, slot in self.core.state.slots.items() if slot.occupied]
+        for name in occupied:
             self.close(name, "the work has ended")
-        return not open_
+        return not occupied
 
 
 def _split(sizes: Sequence[int], widest: int) -> list[int]:
     """Split into requests as wide as a site accepts."""
     return [min(widest, size - begun) for size in sizes for begun in range(0, size, widest)]
+
+
+def _add_reason(
+    reasons: list[tuple[float, str, str]], name: str, reason: str, now_s: float
+) -> None:
+    if not reasons or reasons[-1][1:] != (name, reason):
+        del reasons[:-_MOST_REASONS]
+        reasons.append((now_s, name, reason))
+
+
+def _record_no_report(health: SiteHealth, boot_s: float, now_s: float) -> None:
+    health.words = (
+        f"its nodes did not report within {boot_s:.0f} s: check that they can reach this machine, "
+        "and set access.contact to the address under which they reach it"
+    )
+    health.record_failure(now_s, permanent=True)

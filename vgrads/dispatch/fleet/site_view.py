@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.dispatch.core.slots import source_name
 from vgrads.dispatch.fleet.supply import SiteDemand, SupplySite
 from vgrads.pool.overlay import GridRoom
 from vgrads.pool.view import Decide, NodeView, PoolLimits, PoolView, RequestView
@@ -18,9 +19,11 @@ _GIVE_UP = 3
 
 @dataclass(frozen=True, kw_only=True)
 class FleetSite:
-    """A site for nodes. ``procs``: of one node; ``longest_s`` and ``widest`` (nodes): of one
-    request; ``requests``: how many of ours its queue accepts at once; ``price``: of a node, dollars
-    per hour."""
+    """A source of nodes at a site. ``procs``: of one node; ``longest_s`` and ``widest`` (nodes): of
+    one request; ``requests``: how many of ours its queue accepts at once; ``price``: of a node,
+    dollars per hour, started periods of ``billing_s`` are paid in full; ``market``: empty, or that
+    of a cloud's spot nodes; ``waits_s``: expected waits, ascending quantiles, where they are
+    forecast."""
 
     site: str
     queue: str
@@ -33,6 +36,15 @@ class FleetSite:
     widest: int = 1 << 30
     requests: int = 1 << 30
     price: float = 0.0
+    billing_s: float = 0.0
+    cloud: bool = False
+    market: str = ""
+    waits_s: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the name of the source."""
+        return source_name(self.site, self.market)
 
 
 @dataclass
@@ -91,6 +103,16 @@ class SiteInventory:
     def busy(self) -> int:
         return sum(bool(agent.assigned) for agent in self.agents)
 
+    @property
+    def staying(self) -> int:
+        """Return the agents that get work."""
+        return sum(not agent.leaving for agent in self.agents)
+
+    @property
+    def busy_leaving(self) -> int:
+        """Return the busy agents that get no more work."""
+        return sum(bool(agent.assigned and agent.leaving) for agent in self.agents)
+
 
 class BusySince:
     """Since when each agent has been busy with its tasks, as seen from its number of counted
@@ -144,7 +166,7 @@ def grid_of(
         error_rate=errors,
     )
     ad = {
-        "Name": where.site,
+        "Name": where.name,
         "Limit": most,
         "Free": max(0, most - agents - coming),
         "Queued": coming,
@@ -168,7 +190,7 @@ def pool_view(
     return PoolView(
         now_s=now_s,
         queued=max(0, work.loads - present.busy),
-        running=present.busy,
+        running=present.busy - present.busy_leaving,
         limits=where.limits,
         requests=tuple(present.requests),
         nodes=tuple(_agent_view(agent, busy) for agent in present.agents),

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteInventory
 from vgrads.drivers.api import SlotSpec
-from vgrads.execmgr.core.execution_plan import spec_id
 from vgrads.execmgr.engines.base import Pilot
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.pool.view import RequestView
 
 
@@ -38,13 +39,13 @@ class FleetSlots:
     def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
         """Return the request for a site: as many nodes as agents, with an agent on each."""
         slot = self._state.slots[slot_id]
-        where = self.place_of(slot.site)
+        where = self.place_of(slot.source)
         environment = dict(self._pilot_environment(slot_id)) if pilot else {}
         return SlotSpec(
             id=spec_id(slot_id, run),
             name=slot_id,
             site=where.site,
-            queue=where.queue,
+            queue=where.market or where.queue,
             nodes=slot.agents,
             procs=where.procs * slot.agents,
             duration_s=where.longest_s,
@@ -57,7 +58,7 @@ class FleetSlots:
     def occupied(self) -> Counter[str]:
         """Return the slots of each site that have not ended."""
         slots = self._state.slots.values()
-        return Counter(s.site for s in slots if s.occupied)
+        return Counter(s.source for s in slots if s.occupied)
 
     def open_slots(self) -> list[tuple[str, SlotRequest]]:
         """Return the slots that are held and will be kept, by name."""
@@ -66,25 +67,41 @@ class FleetSlots:
     def missing(self, name: str, slot: SlotRequest, now_s: float) -> int:
         """Return the number of agents of a request that are still to join; some nodes start later
         than others, and some never."""
-        late = slot.ready_s is not None and now_s - slot.ready_s > self.place_of(slot.site).boot_s
+        late = slot.ready_s is not None and now_s - slot.ready_s > self.boot_s(slot.source)
         return 0 if late else max(0, slot.agents - self.came[name])
 
-    def place_of(self, site: str) -> FleetSite:
-        """Return the settings of a site."""
-        return next(p for p in self.sites if p.site == site)
+    def boot_s(self, source: str) -> float:
+        """Return after which time a node of a source that has not reported is given up."""
+        return self.place_of(source).boot_s
+
+    def place_of(self, source: str) -> FleetSite:
+        """Return the settings of a source of nodes; of its site where it is not used any more."""
+        site = source.partition(" ")[0]
+        return next(
+            (p for p in self.sites if p.name == source),
+            next((p for p in self.sites if p.site in (source, site)), self.sites[0]),
+        )
+
+
+def requested(name: str, where: FleetSite, agents: int, now_s: float) -> SlotChanged:
+    """Return the record of a new request."""
+    market = where.market or None
+    return SlotChanged(id=name, site=where.site, agents=agents, requested_s=now_s, market=market)
 
 
 def present(state: State, slots: FleetSlots, now_s: float) -> dict[str, SiteInventory]:
-    """Return the resources of each site, by its name."""
-    present_by_site = {where.site: SiteInventory() for where in slots.sites}
+    """Return the resources of each source, by its name."""
+    by_source = {where.name: SiteInventory() for where in slots.sites}
     for agent in state.agents.values():
-        if agent.here and agent.site in present_by_site:
-            present_by_site[agent.site].agents.append(agent)
+        slot = state.slots.get(agent.slot)
+        source = slot.source if slot is not None and slot.site else agent.site
+        if agent.here and source in by_source:
+            by_source[source].agents.append(agent)
     for name, slot in slots.open_slots():
-        if slot.site in present_by_site and (missing := slots.missing(name, slot, now_s)):
+        if slot.source in by_source and (missing := slots.missing(name, slot, now_s)):
             request = RequestView(id=name, nodes=missing, requested_s=slot.requested_s)
-            present_by_site[slot.site].requests.append(request)
-    for site, count in slots.occupied().items():
-        if site in present_by_site:
-            present_by_site[site].occupied = count
-    return present_by_site
+            by_source[slot.source].requests.append(request)
+    for source, count in slots.occupied().items():
+        if source in by_source:
+            by_source[source].occupied = count
+    return by_source

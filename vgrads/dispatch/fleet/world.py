@@ -25,8 +25,8 @@ LOOK_S = 1.0
 @dataclass
 class World:
     """``control``: called at each check, to submit bags and requests; True when no work is left.
-    ``looked``: called after it. ``steady``: check also while all agents are busy, for deciders that
-    depend on time."""
+    ``looked``: called after it. ``steady_s``: check also while all agents are busy, each so many
+    seconds, for deciders that depend on time."""
 
     core: Core
     fleet: Fleet
@@ -35,7 +35,7 @@ class World:
     clock: SimClock
     control: Callable[[], bool]
     looked: Callable[[], None] = lambda: None
-    steady: bool = False
+    steady_s: float = float("inf")
     _granted_s: dict[str, float] = field(default_factory=dict)
     _over: bool = False
 
@@ -70,12 +70,12 @@ class World:
         coming_s = self.sites.wake_at(self.fleet.slots)
         if (
             moved
-            or (here and self.steady)
             or any(not agent.assigned for agent in here)
             or (not here and coming_s == float("inf"))
         ):
             return max(min(soon_s, coming_s), now + 1e-6)
-        return max(min(coming_s, max(soon_s, self.agents.next_s)), now + 1e-6)
+        jump_s = max(soon_s, min(self.agents.next_s, now + self.steady_s))
+        return max(min(coming_s, jump_s), now + 1e-6)
 
     def _take_over(self, events: Sequence[Event]) -> None:
         """Add agents for ready slots, and remove those of ended ones."""
@@ -93,7 +93,7 @@ class World:
 
     def _come(self, slot: str, granted_s: float) -> None:
         request = self.core.state.slots[slot]
-        site = next(p for p in self.fleet.sources if p.site == request.site)
+        site = self.fleet.slots.place_of(request.source)
         for node in range(request.agents):
             self.agents.join(
                 f"{slot}.{node}", slot, site.procs, granted_s + site.longest_s, site=site.site

@@ -11,16 +11,20 @@ from dataclasses import dataclass
 
 from vgrads.dispatch.fleet.fleet import Fleet
 from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.status import news_pipe
+from vgrads.kernel.wakeups import WakeupPipe
 
 _PERIOD_S = 0.5
-_LEAVE_S = 60.0
+_LOOK_S = 0.1  # between checks whether agents and slots are gone
+_AGENTS_LEAVE_S, _LEAVE_S = 5.0, 60.0
 _log = logging.getLogger("vgrads.dispatch")
 
 
 @dataclass
 class Dispatcher:
-    """``control``: called twice per second in the loop, to submit bags and requests; True when no
-    work is left. ``often``: called ten times per second, to check whether an open bag has grown.
+    """``control``: called in the loop, twice per second and when the last bag is terminal, to
+    submit bags and requests; True when no work is left. ``often``: called ten times per second, to
+    check whether an open bag has grown.
 
     It ends when no work is left, and releases everything; :meth:`leave` ends it so that agents work
     on.
@@ -56,6 +60,8 @@ class Dispatcher:
         """Run until no work is left, or none can be done."""
         working = asyncio.ensure_future(self.manager.work())
         thread = ThreadPoolExecutor(1, "sites")
+        pipe = WakeupPipe(news_pipe(self.manager.config.folder))
+        asyncio.get_running_loop().add_reader(pipe, self._on_news, pipe)
         try:
             while not self._left and not working.done():
                 if self.control() or self._ended:
@@ -68,16 +74,22 @@ class Dispatcher:
             if not self._left and not working.done():
                 await self._give_back(thread)
         finally:
+            asyncio.get_running_loop().remove_reader(pipe)
+            pipe.close()
             await self.manager.stop()
             await working
             thread.shutdown()
             self.manager.close()
 
+    def _on_news(self, pipe: WakeupPipe) -> None:
+        pipe.clear()
+        self.often()
+
     async def _pause(self) -> None:
         for _ in range(5):
-            if not self._left and not self._ended:
-                await asyncio.sleep(_PERIOD_S / 5)
-                self.often()
+            if self._left or self._ended or await self.manager.phase_change.wait(_PERIOD_S / 5):
+                return
+            self.often()
 
     async def _look_after(self, thread: ThreadPoolExecutor) -> None:
         """Decide, write the journal, send requests to the sites, process their answers."""
@@ -94,15 +106,22 @@ class Dispatcher:
     async def _give_back(self, thread: ThreadPoolExecutor) -> None:
         """Shut down agents and release their slots, with a timeout for sites that do not answer."""
         clock = self.manager.clock
-        end_s = clock.now() + _LEAVE_S
-        for agent in self.manager.state.agents.values():
-            if agent.here:
-                self.manager.disconnect(agent, "the work has ended")
-        soon_s = clock.now() + 5.0
-        while clock.now() < soon_s and any(h.here for h in self.manager.state.agents.values()):
-            await asyncio.sleep(0.05)
+        end_s, soon_s = clock.now() + _LEAVE_S, clock.now() + _AGENTS_LEAVE_S
+        while self._disconnect_agents() and clock.now() < soon_s:
+            await self.manager.phase_change.wait(_LOOK_S)
+        pause_s = 0.0
         while not self.fleet.wait_for_end() and clock.now() < end_s:
+            await asyncio.sleep(pause_s)
+            self._disconnect_agents()
             await self._carry_out(thread)
-            await asyncio.sleep(0.1)
+            pause_s = _LOOK_S
         if not self.fleet.wait_for_end():
             _log.warning("not all slots could be released: find them with 'vgrads sites sweep'")
+
+    def _disconnect_agents(self) -> bool:
+        """Let all agents leave, also those that have joined since the last call; return True while
+        there are any."""
+        agents = [agent for agent in self.manager.state.agents.values() if agent.here]
+        for agent in agents:
+            self.manager.disconnect(agent, "the work has ended")
+        return bool(agents)

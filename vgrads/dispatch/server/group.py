@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vgrads.dispatch.core.faults import BagFault, fault_in
 from vgrads.dispatch.core.state import State
@@ -16,6 +17,7 @@ from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.block_files import keep_values
 from vgrads.dispatch.storage.journal import DispatchJournal
 from vgrads.exchange.messages import PrintedOutput
+from vgrads.exchange.values import AttemptEnd
 
 _log = logging.getLogger("vgrads.dispatch")
 _FULL_DISK_S = 2.0
@@ -23,13 +25,29 @@ Arrived = tuple[int, int, int, bool]
 """Bag, task, attempt, and whether this attempt counts."""
 
 
+class StoredEnd(NamedTuple):
+    """An end that was written: of which bag, whether it decides its task, and what was printed."""
+
+    bag: int
+    end: AttemptEnd
+    counts: bool
+    printed: PrintedOutput | None
+
+    @property
+    def text(self) -> str:
+        """Return what was printed."""
+        return self.printed.out + self.printed.err if self.printed else ""
+
+
 @dataclass
 class CommitGroup:
-    """``arrived``: outputs of ended attempts; ``faults``: errors in the files of single bags."""
+    """``arrived``: outputs of ended attempts; ``ended``: all ends; ``faults``: errors in the files
+    of single bags."""
 
     records: bytes = b""
     printed: dict[int, list[PrintedOutput]] = field(default_factory=dict)
     arrived: deque[Arrived] = field(default_factory=deque)
+    ended: list[StoredEnd] = field(default_factory=list)
     faults: list[BagFault] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -68,8 +86,8 @@ class GroupWriter:
         self._thread = ThreadPoolExecutor(1, "journal")
         self.group, self.problem = CommitGroup(), ""
 
-    async def flush(self, closing: Callable[[], bool]) -> list[BagFault]:
-        """Write the collected group; return the faults in files of single bags.
+    async def flush(self, closing: Callable[[], bool]) -> CommitGroup:
+        """Write the collected group and return it, with the faults in files of single bags.
 
         Waits while the disk is full, unless ``closing``: then no answers are sent any more, and
         agents keep unwritten results.
@@ -77,7 +95,7 @@ class GroupWriter:
         group, self.group = self.group, CommitGroup()
         group.records = self._journal.take()
         if not group:
-            return []
+            return group
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -91,7 +109,7 @@ class GroupWriter:
                 self.problem = str(error)
                 await asyncio.sleep(_FULL_DISK_S)
         self.problem = ""
-        return group.faults
+        return group
 
     def roll(self, state: State) -> None:
         """Start a new segment of the journal where the current one is full."""

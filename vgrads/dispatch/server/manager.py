@@ -9,29 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.faults import BagFault, serving
+from vgrads.dispatch.core.faults import BagFault
 from vgrads.dispatch.core.protocol import AgentReply
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.server.agent_access import AgentAccess
 from vgrads.dispatch.server.config import DispatcherConfig
-from vgrads.dispatch.server.group import GroupWriter
+from vgrads.dispatch.server.group import GroupWriter, StoredEnd
 from vgrads.dispatch.server.messages import Files, write
+from vgrads.dispatch.server.phase_change import PhaseChange
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.block_files import judged
 from vgrads.dispatch.storage.journal import DispatchJournal, EndReader, read_state
+from vgrads.dispatch.storage.status import listeners
 from vgrads.exchange.http import Connection
-from vgrads.exchange.messages import ReceivedMessage
+from vgrads.exchange.messages import PrintedOutput, ReceivedMessage
 from vgrads.exchange.port import AgentPort
-from vgrads.exchange.values import AttemptEnd, Message
+from vgrads.exchange.values import AttemptEnd, Message, Triple
 from vgrads.kernel.clock import Clock
+from vgrads.kernel.wakeups import wake_all
 
 _log = logging.getLogger("vgrads.dispatch")
 _LEVEL_S, _TICK_S = 0.2, 0.25
@@ -39,19 +42,16 @@ _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
 AD_HOC = "guest"
 """The site of ad-hoc agents: they join by invitation."""
-ResultCallback = Callable[[int, AttemptEnd, str], None]
+StoredCallback = Callable[[Sequence[StoredEnd]], None]
 
 
 class DispatchManager:
     """A dispatcher. All work except writing runs in one event loop."""
 
-    def __init__(
-        self, config: DispatcherConfig, clock: Clock, callback: ResultCallback = lambda *_: None
-    ) -> None:
+    def __init__(self, config: DispatcherConfig, clock: Clock) -> None:
         self.config, self.clock = config, clock
         state = read_state(config.folder / "journal")
-        self.journal = DispatchJournal(config.folder / "journal")
-        self._on_result = callback
+        self.journal = DispatchJournal(config.folder / "journal", durable=config.durable)
         self.core = Core(state, config.rules, self.journal.add, self._on_end)
         self.core.awake_after_restart(clock.now())
         self.files: dict[int, BagFiles] = {}
@@ -59,10 +59,15 @@ class DispatchManager:
         self._awaited: list[asyncio.Future[None]] = []
         self._output = GroupWriter(self.journal, self.files)
         self._news = asyncio.Event()
+        self.notify = self._news.set  # wakes the loop after a change
         access = AgentAccess(config.run, clock, self.core, self.files)
-        self.port = AgentPort(config.secret, access, clock, self._news.set)
+        self.port = AgentPort(config.secret, access, clock, self.notify)
         self._level_s = self._tick_s = 0.0
-        self.on_tick: Callable[[float], None] = lambda _: None
+        self.phase_change = PhaseChange()
+        self.on_stored: list[StoredCallback] = []
+        """Called with ends that have been written."""
+        self._listeners = listeners(config.folder)
+        self._printed: dict[Triple, PrintedOutput] = {}  # of the message being processed
 
     @property
     def state(self) -> State:
@@ -73,7 +78,7 @@ class DispatchManager:
 
     def add(self, number: int, bag: BagSpec, files: BagFiles, open_: bool = False) -> None:
         """Add a bag, or attach its commands again after a restart."""
-        self.files[number] = files
+        self.files[number], files.durable = files, self.config.durable
         if number not in self.state.bags:
             self.core.add(number, bag, self.clock.now(), open_)
         digests = files.digests if bag.inputs else None
@@ -87,10 +92,6 @@ class DispatchManager:
     def cancel(self, number: int, reason: str) -> None:
         """Cancel all tasks of a bag that are not terminal."""
         self.core.cancel(number, self.clock.now(), reason)
-        self._news.set()
-
-    def notify(self) -> None:
-        """Wake the loop after a change."""
         self._news.set()
 
     async def durable(self) -> None:
@@ -127,6 +128,7 @@ class DispatchManager:
             self._send(line, seq, reply)
         for done in awaited:
             done.set_result(None)
+        self.phase_change.compare(self.core)
         for fault in self.core.take_faults():
             name = self.state.bags[fault.bag].name
             _log.error("bag '%s': %s", name, fault.reason, exc_info=fault.__cause__)
@@ -155,17 +157,13 @@ class DispatchManager:
         message, site = _introduced(message, self.config.run, self.state.slots)
         if self.core.is_past(message):
             return line, 0, AgentReply(stop=True)  # none of it is acknowledged
+        self._printed = {(o.bag, o.task, o.attempt): o for o in received.printed}
         if not self.core.is_new_message(message) or not self.core.receive(message, now, site):
             return line, message.seq, None
         agent = self.state.agents[self.state.by_id[message.agent]]
         self.port.adopt(line, agent.number)
-        texts = {}
         for output in received.printed:
             self._output.group.printed.setdefault(output.bag, []).append(output)
-            texts[output.bag, output.task] = output.out + output.err
-        for bag, end in message.ends:
-            with serving(bag):
-                self._on_result(bag, end, texts.get((bag, end.task), ""))
         answer = self.core.answer(agent, now)
         if answer or message.ends or message.returned or received.wait_s <= 0 or not line.open:
             self.core.waiting.pop(agent.number, None)
@@ -185,20 +183,26 @@ class DispatchManager:
                 _log.warning(
                     "no heartbeat of agent %s for %.0f s", agent.name, self.config.rules.lost_s
                 )
-            self.on_tick(now)
 
     async def _write(self) -> None:
         """Write the decisions to disk; no answer is sent before."""
-        for fault in await self._output.flush(lambda: self._stopped):
+        group = await self._output.flush(lambda: self._stopped)
+        for fault in group.faults:
             self.core.fail(fault, self.clock.now())
             self._news.set()
+        if group.ended:
+            for callback in self.on_stored:
+                callback(group.ended)
+            wake_all(self._listeners)
         self._output.roll(self.state)
 
     def _on_end(self, bag: int, end: AttemptEnd, effect: Effect) -> None:
-        files = self.files.get(bag)
+        files, group = self.files.get(bag), self._output.group
+        printed = self._printed.get((bag, end.task, end.attempt))
+        group.ended.append(StoredEnd(bag, end, effect.counts, printed))
         if files is not None and files.bag.outputs:
             counts = effect.counts and end.code == 0
-            self._output.group.arrived.append((bag, end.task, end.attempt, counts))
+            group.arrived.append((bag, end.task, end.attempt, counts))
 
     @property
     def problem(self) -> str:

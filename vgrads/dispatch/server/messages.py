@@ -82,6 +82,7 @@ def _order(
 
 def _rules(bag: BagSpec) -> dict[str, Any]:
     return {
+        **({"python": bag.python} if bag.python else {}),
         "procs": bag.procs,
         "memory_mib": bag.memory_mib,
         "limit_s": bag.limit_s,

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -18,7 +19,9 @@ import numpy as np
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.tasks import DONE, ENDED
 from vgrads.dispatch.server.messages import Files
+from vgrads.dispatch.storage.file_records import FileRecords
 from vgrads.dispatch.storage.outputs import Outputs
+from vgrads.dispatch.storage.retries import AttemptRounds
 from vgrads.exchange.digests import FileDigests
 from vgrads.kernel.errors import InputError
 
@@ -36,12 +39,14 @@ class InputFile(NamedTuple):
 
 @dataclass
 class BagFiles:
-    """The files of one bag. ``source``: folder of its inputs."""
+    """The files of one bag. ``source``: folder of its inputs; ``durable``: what its tasks print
+    outlives a crash of this machine."""
 
     bag: BagSpec
     folder: Path
     source: Path
     _digests: FileDigests = field(default_factory=FileDigests)
+    durable: bool = True
     _outputs: Outputs | None = None
     strict: ClassVar[bool] = False
     """True where outputs are checked before an end counts."""
@@ -51,12 +56,17 @@ class BagFiles:
         """Return True where its tasks read or write files."""
         return bool(self.bag.inputs or self.bag.outputs)
 
+    @cached_property
+    def records(self) -> FileRecords:
+        """Return the records of its files."""
+        return FileRecords(self.folder)
+
     @property
     def printed(self) -> Outputs:
         """Return the output of its tasks."""
         if self._outputs is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._outputs = Outputs(self.folder / "printed.bin")
+            self._outputs = Outputs(self.folder / "printed.bin", self.durable)
         return self._outputs
 
     def had(self, _status: Sequence[int]) -> list[int]:
@@ -71,7 +81,10 @@ class BagFiles:
             return None
         names = self.bag.commands.filled(self.bag.inputs, task)
         outputs = self.bag.commands.filled(self.bag.outputs, task)
-        return Files({name: self.digest(name) for name in names}, outputs)
+        inputs = {name: self.digest(name) for name in names}
+        for name, digest in inputs.items():
+            self.records.sent(name, digest)
+        return Files(inputs, outputs)
 
     def digests(self, task: int) -> list[str]:
         """Return the digests of a task's inputs."""
@@ -109,11 +122,13 @@ class BagFiles:
     def commit(self, task: int, attempt: int) -> None:
         """Move the outputs of the attempt that counts to the results; delete those of others."""
         folder = self.arriving(task, attempt)
-        for name in self.bag.commands.filled(self.bag.outputs, task):
+        names = self.bag.commands.filled(self.bag.outputs, task)
+        for name in names:
             target = self.folder / "results" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 (folder / name).replace(target)
+        self.records.committed(task, [self.folder / "results" / name for name in names])
         self.discard(task, attempt)
 
     def settle(self, task: int, attempt: int, counts: bool) -> None:
@@ -135,8 +150,10 @@ class BagFiles:
         if not folders:
             return
         counted: dict[int, int] = {}
+        rounds = AttemptRounds(self.folder.parent.parent, int(self.folder.name))
         for some in ends:
-            for end in some[some["code"] == 0]:
+            good = some[some["code"] == 0]
+            for end in good[rounds.latest(good["task"], good["attempt"])]:
                 counted.setdefault(int(end["task"]), int(end["attempt"]))
         for task, attempt in (map(int, folder.name.split(".")[:2]) for folder in folders):
             if status[task] in ENDED:
@@ -145,5 +162,6 @@ class BagFiles:
 
     def close(self) -> None:
         """Close for writing."""
+        self.records.close()
         if self._outputs is not None:
             self._outputs.close()

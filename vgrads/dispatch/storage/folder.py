@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,14 +22,20 @@ from vgrads.dispatch.document import OPEN, BagDocument, LinesDocument, build_bag
 from vgrads.dispatch.parameters import GrowingCommands
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.block_files import blocks_bag, is_of_blocks
-from vgrads.dispatch.storage.status import read_json
+from vgrads.dispatch.storage.function_files import FunctionFiles
+from vgrads.dispatch.storage.status import news_pipe, read_json
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_whole
+from vgrads.kernel.units import format_duration
+from vgrads.kernel.wakeups import wake
 
 CLOSED = "closed"
-"""File in the folder of an open bag: no more commands can be added."""
+"""File in the folder of an open bag: no more commands can be added; it has the reason, where the
+user did not close the bag."""
+CLIENT = "client"
+"""File in the folder of an open bag: its time is that of the last sign of life of the client."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,8 @@ def open_bag(folder: Path, number: int) -> StoredBag:
     bag = build_bag(document, path / "given", stored=True)
     if is_of_blocks(path):
         return StoredBag(number, document, *blocks_bag(bag, path))
-    return StoredBag(number, document, bag, BagFiles(bag, path, Path(stored["source"])))
+    files = FunctionFiles if document.functions else BagFiles
+    return StoredBag(number, document, bag, files(bag, path, Path(stored["source"])))
 
 
 def readable_bags(folder: Path) -> list[StoredBag]:
@@ -156,37 +164,88 @@ def check_open(folder: Path, number: int) -> None:
             where="bag",
             fix="submit a bag with open: true",
         )
-    if (path / CLOSED).exists():
-        raise NotOpen("is closed: it accepts no more tasks", where="bag", fix="submit another bag")
+    reason = why_closed(folder, number)
+    if reason is not None:
+        raise NotOpen(
+            f"is closed: {reason or 'it accepts no more tasks'}",
+            where="bag",
+            fix="submit another bag",
+        )
 
 
-def more_commands(folder: Path, number: int, commands: Iterable[str]) -> int:
-    """Append commands to an open bag; return how many. They are on disk, as a unit, on return.
-    Raise NotOpen where it accepts no more."""
+def more_commands(folder: Path, number: int, commands: Iterable[str], durable: bool = True) -> int:
+    """Append commands to an open bag; return how many. They are on disk, as a unit, on return, if
+    ``durable``. Raise NotOpen where it accepts no more."""
     path = folder / "bags" / f"{number:04d}" / "given"
     lines = [json.dumps(command) + "\n" for command in commands]
     check_open(folder, number)
     with (path / OPEN).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        check_open(folder, number)  # it may have been closed since
         size = file.seek(0, os.SEEK_END)
         try:
             file.write("".join(lines).encode())
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         except OSError:
             os.ftruncate(file.fileno(), size)
             raise
+    wake(news_pipe(folder))
     return len(lines)
 
 
 def close_bag(folder: Path, number: int) -> None:
     """Close a bag: no more commands can be added."""
     (folder / "bags" / f"{number:04d}" / "given" / CLOSED).touch()
+    wake(news_pipe(folder))
 
 
 def is_closed(folder: Path, number: int) -> bool:
     """Return True where no more commands can be added."""
-    return (folder / "bags" / f"{number:04d}" / "given" / CLOSED).exists()
+    return why_closed(folder, number) is not None
+
+
+def why_closed(folder: Path, number: int) -> str | None:
+    """Return the reason where no more commands can be added, empty where the user closed the bag;
+    None while it is open."""
+    try:
+        return (folder / "bags" / f"{number:04d}" / "given" / CLOSED).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def note_client(folder: Path, number: int) -> None:
+    """Record a sign of life of an open bag's client."""
+    path = folder / "bags" / f"{number:04d}" / "given"
+    if (path / OPEN).exists():
+        with suppress(OSError):  # a full disk
+            (path / CLIENT).touch()
+
+
+def close_if_silent(folder: Path, number: int, document: BagDocument) -> None:
+    """Close an open bag whose client has given no sign of life for the time that its document
+    states, if any."""
+    if document.silence is None:
+        return
+    silence_s = float(document.silence)
+    path = folder / "bags" / f"{number:04d}" / "given"
+    if _silent_s(path) <= silence_s:
+        return
+    with (path / OPEN).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # no commands are added meanwhile
+        if _silent_s(path) > silence_s and not (path / CLOSED).exists():
+            reason = f"its client sent nothing for {format_duration(silence_s)}"
+            with suppress(OSError):
+                write_whole(path / CLOSED, reason.encode())
+
+
+def _silent_s(path: Path) -> float:
+    times = []
+    for name in (OPEN, CLIENT):
+        with suppress(FileNotFoundError):
+            times.append((path / name).stat().st_mtime)
+    return time.time() - max(times, default=0.0)
 
 
 def list_bags(folder: Path) -> list[int]:

@@ -39,9 +39,12 @@ class DispatchJournal:
     Nothing is durable before :meth:`write` has returned: then the group is on disk.
     """
 
-    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, folder: Path, segment_bytes: int = SEGMENT_BYTES, durable: bool = True
+    ) -> None:
+        """``durable``: groups outlive a crash of the machine, not only of this process."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self._most = folder, segment_bytes
+        self.folder, self._most, self._durable = folder, segment_bytes, durable
         self._group: list[bytes] = []
         self._rolling = Lock()
         self.commit_s = 0.0  # time to write a group to disk: aged mean
@@ -69,7 +72,7 @@ class DispatchJournal:
     def write(self, group: bytes) -> None:
         """Write a group to disk. Raise OSError where that fails, and then none of it is there."""
         begun_s = time.monotonic()
-        self._size = append_durably(self._file, self._size, group)
+        self._size = append_durably(self._file, self._size, group, self._durable)
         took_s = time.monotonic() - begun_s
         self.commit_s += (took_s - self.commit_s) * (_FRESH if self.commit_s else 1.0)
 

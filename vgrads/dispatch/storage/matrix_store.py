@@ -27,7 +27,7 @@ from vgrads.workflows.generated.blocks import BlockGrid
 
 _HEAD = struct.Struct("<4sIII")  # magic, number, bytes, checksum
 _MAGIC = b"vgm1"
-_ABOUT, _RUN = 2**32 - 1, 2**32 - 2
+_ABOUT, _RUN, _GOAL = 2**32 - 1, 2**32 - 2, 2**32 - 3
 _PIECE = 1 << 20
 
 
@@ -59,7 +59,7 @@ class MatrixStore:
     """A matrix file. Opened by one writer at a time; readers change nothing.
 
     ``about``: its description, plain values; ``grid``: its blocks; ``run``: the last bag that
-    worked on it.
+    worked on it; ``goal``: the goal of its runs, plain values, empty without.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class MatrixStore:
 
     def _open(self, about: dict[str, Any] | None, write: bool) -> None:
         self.run, self.count, self._size = "", 0, os.fstat(self._file).st_size
+        self.goal: dict[str, Any] = {}
         header = self._record_at(0) if self._size else None
         if header is None or header[0] != _ABOUT:
             if not write or about is None or self._is_foreign():
@@ -143,6 +144,8 @@ class MatrixStore:
             number, body = record
             if number == _RUN:
                 self.run = body.decode()
+            elif number == _GOAL:
+                self.goal = json.loads(body)
             elif number < len(self._at):
                 self._take(number, at)
             at += _HEAD.size + len(body)
@@ -191,6 +194,12 @@ class MatrixStore:
         """Record the bag that works on it from now on."""
         self._size = append_durably(self._file, self._size, self._packed(_RUN, bag.encode()))
         self.run = bag
+
+    def note_goal(self, goal: dict[str, Any]) -> None:
+        """Record the goal of its runs from now on."""
+        body = json.dumps(goal).encode()
+        self._size = append_durably(self._file, self._size, self._packed(_GOAL, body))
+        self.goal = goal
 
     def values(self, block: int) -> list[bytes]:
         """Return the values of a stored block. Raise InputError where it can no longer be read."""

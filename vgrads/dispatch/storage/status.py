@@ -16,6 +16,16 @@ from typing import Any
 from vgrads.kernel.errors import InputError
 
 
+def news_pipe(folder: Path) -> Path:
+    """Return the named pipe through which a dispatcher learns that an open bag has grown."""
+    return folder / "news"
+
+
+def listeners(folder: Path) -> Path:
+    """Return the folder of the named pipes of those who wait for ends of tasks."""
+    return folder / "listeners"
+
+
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold the lock on a dispatcher's folder. Raise InputError while another process holds it."""
@@ -47,14 +57,21 @@ def read_status(folder: Path) -> dict[str, Any]:
     return dict(read_json(folder / "status.json", {}))
 
 
-def write_agent_names(folder: Path, names: Sequence[str]) -> None:
-    """Write the names of all agents that ever joined, by number."""
-    _replace(folder / "hosts.json", names)
+def write_agent_names(folder: Path, agents: Sequence[tuple[str, str]]) -> None:
+    """Write name and site of all agents that ever joined, by number."""
+    _replace(folder / "host-sites.json", [site for _, site in agents])
+    _replace(folder / "hosts.json", [name for name, _ in agents])
 
 
 def agent_names(folder: Path) -> list[str]:
     """Return the names of agents by number, where known."""
     return list(read_json(folder / "hosts.json", []))
+
+
+def agents_and_sites(folder: Path) -> list[tuple[str, str]]:
+    """Return name and site of agents by number, where known."""
+    names, sites = agent_names(folder), list(read_json(folder / "host-sites.json", []))
+    return list(zip(names, [*sites, *[""] * len(names)], strict=False))
 
 
 def write_latest(folder: Path, number: int, ends: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_text
+from vgrads.kernel.report_page import report_page, scrolling
 from vgrads.kernel.units import format_duration, format_share
 from vgrads.qbets.backtest import WINDOW, BacktestRow, Trial, rolling_coverage
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_POINTS = 6000
+_TOLERANCE = 0.01  # of coverage
 _COVERED, _MISSED, _BOUND, _CHANGE = "#3b7dd8", "#d22f2f", "#1c2430", "#c58a00"
 
 
@@ -32,7 +34,8 @@ def write_report(path: Path, trials: Sequence[Trial]) -> None:
     body = "".join(
         [_overview(trials), *(_section(trial) for trial in trials if trial.scored.any())]
     )
-    write_text(path, _PAGE.format(body=body))
+    title = "Would the bounds have held?"
+    write_text(path, report_page(title, _conclusion(trials), _INTRODUCTION + body))
 
 
 def _pyplot() -> ModuleType:
@@ -61,7 +64,7 @@ def _overview(trials: Sequence[Trial]) -> str:
         "downtimes",
     )
     head = "".join(f"<th>{name}</th>" for name in heads)
-    return f"<table><tr>{head}</tr>{rows}</table>{_svg(_coverage_figure(trials))}"
+    return f"{scrolling(f'<table><tr>{head}</tr>{rows}</table>')}{_svg(_coverage_figure(trials))}"
 
 
 def _line(row: BacktestRow) -> str:
@@ -202,19 +205,26 @@ def _svg(figure: Figure) -> str:
     return f"<figure>{text[text.index('<svg') :]}</figure>"
 
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Backtest · vgrads</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff;
-  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; font-size: .88rem; }}
-th, td {{ text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }}
-th:nth-child(-n+3), td:nth-child(-n+3) {{ text-align: left; }}
-figure {{ margin: 1rem 0; }} figure svg {{ max-width: 100%; height: auto; }}
-</style></head><body><h1>Would the bounds have held?</h1>
-<p>Every history was replayed with nothing known before its time. A job counts as kept when it
-waited no longer than the bound that it was given at its submission. Every started job from the
-first that was given a bound is counted.</p>
-{body}</body></html>
-"""
+_INTRODUCTION = (
+    "<p>Every history was replayed with nothing known before its time. A job counts as kept when "
+    "it waited no longer than the bound that it was given at its submission. Every started job "
+    "from the first that was given a bound is counted.</p>"
+)
+
+
+def _conclusion(trials: Sequence[Trial]) -> str:
+    """Return in how many queues the bounds were kept as often as stated, and the worst."""
+    rows = [
+        (trial.predictor.settings.quantile, row)
+        for trial in trials
+        if (row := trial.row()).coverage
+    ]
+    if not rows:
+        return "No job was given a bound: the histories are too short."
+    kept = sum((row.coverage or 0.0) >= quantile - _TOLERANCE for quantile, row in rows)
+    quantile, worst = min(rows, key=lambda item: (item[1].coverage or 0.0) - item[0])
+    return (
+        f"{kept} of {len(rows)} backtests kept their bounds as often as stated, within "
+        f"{_TOLERANCE}; the lowest is {worst.history} ({worst.queue}, {worst.method}): "
+        f"{format_share(worst.coverage)} of {worst.scored:,} jobs, where {quantile} was stated."
+    )

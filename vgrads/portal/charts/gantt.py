@@ -334,9 +334,14 @@ def standalone_svg(svg: str) -> str:
     return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
 
 
-def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None = None) -> str:
+def render_html(
+    gantt: Json,
+    sentence: str = "",
+    why: Mapping[str, str] | None = None,
+    promises: Markup | None = None,
+) -> str:
     """Render a self-contained page: the interactive chart, the promise, a legend. ``why``: replica
-    → reason."""
+    → reason; ``promises``: a picture of the promise over time."""
     promise = gantt["promise"]
     facts = gantt.get("facts") or (
         f"{gantt['needed']} of {len(gantt['workflows'])} workflows by "
@@ -357,6 +362,7 @@ def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None =
         facts=facts,
         sentence=sentence,
         svg=Markup(render_svg(gantt)),
+        promises=promises,
         data=Markup(data),
         css=Markup(static("app.css")),
         script=Markup("".join(map(static, _SCRIPTS))),

@@ -78,10 +78,14 @@ def horizon(gantt: Json, lanes: Iterable[Lane], bars: Iterable[Bar]) -> float:
     if gantt.get("state") in ("running", "interrupted"):
         ends += [p["end_s"] for p in gantt["placements"]]
     deadline_s: float = gantt["deadline_s"]
-    observed_s: float = max([0.0, *ends]) or deadline_s
-    return (
-        1.04 * observed_s if deadline_s > 1.25 * observed_s else 1.02 * max(observed_s, deadline_s)
-    )
+    return axis_end(max([0.0, *ends]), deadline_s)
+
+
+def axis_end(observed_s: float, deadline_s: float) -> float:
+    """Return the end of a time axis that shows what was observed, and the deadline unless it is
+    much later."""
+    until_s = observed_s or deadline_s
+    return 1.04 * until_s if deadline_s > 1.25 * until_s else 1.02 * max(until_s, deadline_s)
 
 
 def _stack(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]:

@@ -39,6 +39,8 @@ def environment(package: str) -> Environment:
     templates.filters |= {
         "duration": format_duration,
         "clock": clock,
+        "instant": instant_clock,
+        "unix_clock": unix_clock,
         "day": day,
         "share": share,
         "prose": render_text,
@@ -51,7 +53,17 @@ def environment(package: str) -> Environment:
 def clock(instant: str) -> Markup:
     """Format an RFC 3339 instant in UTC; the script of the page converts it to the reader's time
     zone."""
-    when = datetime.fromisoformat(instant)
+    return instant_clock(datetime.fromisoformat(instant))
+
+
+def unix_clock(at_s: float) -> Markup:
+    """Format seconds since 1970, as :func:`clock` does."""
+    return instant_clock(datetime.fromtimestamp(at_s, UTC))
+
+
+def instant_clock(instant: datetime | str) -> Markup:
+    """Format an instant of the database, as :func:`clock` does."""
+    when = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
     when = when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)  # as SQLite returns it
     return Markup('<time datetime="{}">{}</time>').format(
         f"{when:%Y-%m-%dT%H:%M:%SZ}", f"{when:%a} {when.day} {when:%b %H:%M} UTC"

@@ -1,4 +1,4 @@
-"""Time and cost against the number of nodes, as a picture."""
+"""Time and cost of work as a picture: against the number of nodes, or for a deadline."""
 
 from __future__ import annotations
 
@@ -44,4 +44,40 @@ def write_size_chart(payload: Mapping[str, Any], path: Path) -> None:
             fontsize=9,
         )
     axes.legend(loc="upper right")
+    figure.savefig(path)
+
+
+def write_deadline_chart(payload: Mapping[str, Any], path: Path) -> None:
+    """Draw the plans of which none is both cheaper and more probable than another, and the cost by
+    deadline. ``payload``: as :func:`vgrads.api.bags.deadline_plans.deadline_plan` returns it."""
+    require("plots", "a diagram", str(path))
+    from matplotlib.figure import Figure  # noqa: PLC0415 loads for half a second
+
+    figure = Figure(figsize=(9.5, 4.2), layout="constrained")
+    front, curve = figure.subplots(1, 2)
+    figure.suptitle(payload["work"])
+    plans, chosen = payload["front"], payload["chosen"]
+    front.step(
+        [plan["cost_usd"] for plan in plans],
+        [plan["probability"] for plan in plans],
+        where="post",
+        color="#1f5fa8",
+        marker=".",
+    )
+    front.plot([chosen["cost_usd"]], [chosen["probability"]], "o", color="#8a6d1a", label="chosen")
+    front.axhline(
+        payload["requested"], color="#b3261e", linestyle="--", linewidth=1, label="requested"
+    )
+    front.set(xlabel="expected dollars", ylabel="probability", ylim=(0, 1.02))
+    front.set_title("Plans for the deadline", fontsize=10)
+    front.legend(loc="upper left")
+    hours = [item["deadline_s"] / 3600.0 for item in payload["deadlines"]]
+    curve.plot(hours, [item["cost_usd"] for item in payload["deadlines"]], ".-", color="#1f5fa8")
+    for hour, item in zip(hours, payload["deadlines"], strict=True):
+        if not item["enough"]:
+            label = f"{item['probability']:.2f} at most"
+            curve.annotate(label, (hour, item["cost_usd"]), fontsize=8, color="#b3261e")
+    curve.axvline(payload["deadline_s"] / 3600.0, color="#b3261e", linestyle="--", linewidth=1)
+    curve.set(xlabel="deadline, hours", ylabel="expected dollars")
+    curve.set_title(f"Cheapest plan with {payload['requested']:g}", fontsize=10)
     figure.savefig(path)

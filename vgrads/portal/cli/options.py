@@ -20,9 +20,12 @@ from vgrads.portal.cli.completion import (
     complete_sets,
     complete_sites,
 )
+from vgrads.portal.cli.groups import GroupedHelp
+from vgrads.portal.cli.wide import set_wide
 
 app = typer.Typer(
     name="vgrads",
+    cls=GroupedHelp,
     help="Promise a deadline on machines you do not own.",
     epilog="Start with 'vgrads demo', or 'vgrads COMMAND --help' for examples.",
     no_args_is_help=True,
@@ -52,6 +55,14 @@ def vgrads(
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")
+]
+Wide = Annotated[
+    bool,
+    typer.Option(
+        "--wide",
+        callback=set_wide,
+        help="Show all columns of tables, however long the lines become.",
+    ),
 ]
 At = Annotated[
     str | None,
@@ -163,6 +174,24 @@ Inputs = Annotated[
         show_default=False,
     ),
 ]
+Target = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        help="File or rule of a Snakefile to make instead of its first rule; may be repeated.",
+        show_default=False,
+    ),
+]
+ConfigValue = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="NAME=VALUE",
+        help="Value of a Snakefile's configuration; may be repeated.",
+        show_default=False,
+    ),
+]
 Keep = Annotated[
     str,
     typer.Option(
@@ -233,8 +262,8 @@ Effort = Annotated[
         metavar="SECONDS",
         min=0.0,
         max=3600.0,
-        help="Approximate time to search for a cheaper plan with the requested probability; 0: no "
-        "search.",
+        help="Approximate limit of the search for a better plan, of sufficient changes, and of "
+        "other offers, each; 0: only the first plan.",
     ),
 ]
 Rerun = Annotated[
@@ -260,9 +289,11 @@ ProbabilityOption = Annotated[
 
 def chart_file(path: Path | None) -> Path | None:
     """Refuse a chart as PNG or PDF that cannot be drawn, before any work for it."""
+    if path is None:
+        return None
     from vgrads.portal.charts.exports import refuse_without_plots
 
-    return path and refuse_without_plots(path)
+    return refuse_without_plots(path)
 
 
 def diagram_file(path: Path | None) -> Path | None:
@@ -296,10 +327,11 @@ def instant_of(at: str | None) -> Any:
 
 
 def answer_with(as_json: bool, document: dict[str, Any], text: Callable[[], Any]) -> None:
-    """Print the JSON document, or the text."""
+    """Print the JSON document, or the text: a table, a sentence, or a list of these."""
     if as_json:
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
         return
     shown = text()
-    if shown is not None:
-        make_console().print(shown, highlight=False)
+    for part in shown if isinstance(shown, list) else [shown]:
+        if part is not None:
+            make_console().print(part, highlight=False)

@@ -1,68 +1,127 @@
-"""The terminal: consoles, progress bars, warnings. Few imports: every command uses it."""
+"""The terminal: consoles, tables, progress bars, warnings. Few imports: every command uses it."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 from rich.segment import Segment
-from rich.table import Column, Table
 from rich.text import Text
 
-_PIPED_WIDTH = 160
+from vgrads.kernel.compiled import announced
+from vgrads.kernel.text_table import REORDERING, TextTable, layout, wrap
+from vgrads.portal.cli.wide import WIDE
+
+_PIPED_WIDTH, _NARROWEST = 160, 20
 
 
-_SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
-    code: "\ufffd" for code in range(127, 160)
-}
-"""Control characters and their visible replacements: output of tasks must not move the cursor."""
+_SHOWN = (
+    {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+    | {code: "\ufffd" for code in range(127, 160)}
+    | {ord(sign): "\ufffd" for sign in REORDERING}
+)
+"""Control characters and their visible replacements: output of tasks must not move the cursor, and
+a name must not reorder the text around it."""
 
 
 class _Quiet(Console):
-    """A console on which only vgrads itself sends control sequences."""
+    """A console on which only vgrads itself sends control sequences, and that breaks no word."""
 
     def render(self, *renderable: Any, **options: Any) -> Iterator[Segment]:
         for segment in super().render(*renderable, **options):
             plain = segment.control or segment.text.isprintable()
             yield segment if plain else segment._replace(text=segment.text.translate(_SHOWN))
 
+    def print(self, *objects: object, **options: Any) -> None:
+        """Print tables and texts of this console's width; a word longer than a line remains
+        whole. ``soft_wrap``: leave the lines of a text as they are."""
+        soft = options.get("soft_wrap")
+        shown = (
+            printable(item, self.width)
+            if isinstance(item, TextTable) or (isinstance(item, str) and not soft)
+            else item
+            for item in objects
+        )
+        as_laid_out: dict[str, Any] = {"overflow": "ignore", "crop": False}
+        super().print(*shown, **(as_laid_out | options))
+
 
 def console(stderr: bool = False) -> Console:
-    """Return a console on stdout or stderr; into a pipe it does not break lines at 80 columns.
+    """Return a console on stdout or stderr; into a pipe its width is that of ``COLUMNS``, else 160.
 
     Names from users and tasks are printed literally, without markup: a bracket is a bracket.
     """
     stream = sys.stderr if stderr else sys.stdout
+    stated = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else _PIPED_WIDTH
+    if stated.isascii() and stated.isdigit():
+        width = max(_NARROWEST, int(stated))
     return _Quiet(file=stream, width=width, markup=False, highlight=False)
 
 
-def rows_under(*names: str, title: str = "", whole: Sequence[str] = ()) -> Table:
-    """Return a table without rows. No cell is truncated on a narrow terminal; columns of ``whole``
-    are not broken either."""
-    columns = [Column(name, overflow="fold", no_wrap=name in whole) for name in names]
-    return Table(*columns, box=SIMPLE_HEAD, title=title or None, title_justify="left")
+def printable(item: TextTable | str, width: int) -> Text | str:
+    """Return a table or a sentence as text of this width."""
+    if isinstance(item, TextTable):
+        return table_text(item, width)
+    return "\n".join(wrap(item, width))
+
+
+def table_text(table: TextTable, width: int) -> Text:
+    """Return a table as text for a terminal of this width; with ``--wide`` all of its columns."""
+    lines = layout(table, width, WIDE.get())
+    text = Text(no_wrap=True, overflow="ignore")
+    for number, line in enumerate(lines):
+        text.append("\n" if number else "")
+        for part, style in line:
+            text.append(part, style or None)
+    return text
 
 
 @contextmanager
 def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on a terminal while the block runs; call it with the current step."""
-    with out.status(Text(what)) as status:
-        yield lambda text: status.update(Text(text))
+    """Show a spinner on a terminal while the block runs; call it with the current step. It says so
+    when functions are compiled."""
+    step = what
+
+    def show(text: str) -> None:
+        nonlocal step
+        step = text
+        status.update(_step_text(out, text))
+
+    def show_compilation(begins: bool) -> None:
+        now = f"{step}: compiling, once on this machine" if begins else step
+        status.update(_step_text(out, now))
+
+    with out.status(_step_text(out, what)) as status, announced(show_compilation):
+        yield show
+
+
+def _step_text(out: Console, step: str) -> Text:
+    """Return a step in one line beside the spinner."""
+    text = Text(step)
+    text.truncate(out.width - 3, overflow="ellipsis")
+    return text
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
-    """Show a progress bar on stderr while the block runs; call it with (done, total)."""
+    """Show a progress bar on stderr while the block runs; call it with (done, total). It says so
+    when functions are compiled."""
     with Progress(console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(escape(what), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def show_compilation(begins: bool) -> None:
+            now = f"{what}: compiling, once on this machine" if begins else what
+            bar.update(task, description=escape(now))
+
+        with announced(show_compilation):
+            yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:

@@ -6,15 +6,18 @@ import json
 import shlex
 import sqlite3
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import inspect, make_url, text
 
 from vgrads.portal.doctor.checks import Check, Unavailable, describe
+from vgrads.portal.doctor.machine import UsedSite
 from vgrads.portal.records.database import open_engine, sqlite_file
 from vgrads.portal.records.reading.reader import HEAD
 
@@ -69,8 +72,8 @@ def read_database(url: str) -> DatabaseFacts:
     return DatabaseFacts(where=make_url(url).render_as_string(), empty=not tables, version=version)
 
 
-def stored_sites(url: str) -> list[tuple[str, str]]:
-    """Return (name, driver) of the sites in a database; nothing where it has none yet."""
+def stored_sites(url: str) -> list[UsedSite]:
+    """Return the sites in a database; nothing where it has none yet."""
     file = sqlite_file(url)
     query = "SELECT name, document FROM site ORDER BY name"
     if file is None:
@@ -85,7 +88,12 @@ def stored_sites(url: str) -> list[tuple[str, str]]:
             rows = opened.execute(query).fetchall()
     else:
         rows = []
-    return [(name, str(json.loads(body).get("driver") or "")) for name, body in rows]
+    return [_used(name, json.loads(body)) for name, body in rows]
+
+
+def _used(name: str, document: Mapping[str, Any]) -> UsedSite:
+    host = (document.get("access") or {}).get("host")
+    return UsedSite(name=name, driver=str(document.get("driver") or ""), host=str(host or ""))
 
 
 def read_file(file: Path) -> DatabaseFacts:

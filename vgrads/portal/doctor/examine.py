@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from vgrads.api.config import home
-from vgrads.portal.doctor import database, files, ports, settings
+from vgrads.portal.doctor import database, files, machine, ports, settings
 from vgrads.portal.doctor.checks import Check, Unavailable, gather
 from vgrads.portal.doctor.files import FileFacts
 from vgrads.portal.doctor.service_checks import judge_service
@@ -18,7 +18,7 @@ from vgrads.portal.doctor.service_facts import (
 )
 from vgrads.portal.records.database import sqlite_file
 
-_FILES_S, _DATABASE_S, _NAMES_S, _PORTS_S = 20.0, 30.0, 10.0, 30.0
+_FILES_S, _DATABASE_S, _NAMES_S, _PORTS_S, _MACHINE_S = 20.0, 30.0, 10.0, 30.0, 15.0
 
 
 def examine_home(config: Path | None) -> list[Check]:
@@ -43,6 +43,10 @@ def examine_home(config: Path | None) -> list[Check]:
         files.judge_space(gather(lambda: files.free_bytes(folder), _FILES_S)),
         settings.judge_sites(sites),
         settings.judge_extras(settings.required_extras(stated, sites), settings.installed_extras()),
+        *machine.judge_machine(
+            gather(machine.read_machine, _MACHINE_S),
+            () if isinstance(sites, Unavailable) else sites.used,
+        ),
     ]
 
 

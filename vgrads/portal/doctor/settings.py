@@ -18,6 +18,7 @@ from vgrads.kernel.files import read_text
 from vgrads.portal.doctor.checks import Check, Unavailable
 from vgrads.portal.doctor.database import stored_sites
 from vgrads.portal.doctor.files import PRIVATE, WRITABLE, FileFacts, file_facts
+from vgrads.portal.doctor.machine import UsedSite
 from vgrads.portal.records.reading.reader import database_url
 from vgrads.vgrid.catalog import load_catalog
 
@@ -57,10 +58,10 @@ class SettingsFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitesFacts:
     """The sites in use. ``source``: a file, or a description of where they are stored;
-    ``drivers``: (site, driver)."""
+    ``used``: those sites."""
 
     source: str
-    drivers: tuple[tuple[str, str], ...]
+    used: tuple[UsedSite, ...]
 
 
 def read_settings(file: Path | None) -> SettingsFacts:
@@ -91,22 +92,23 @@ def read_sites(settings: SettingsFacts) -> SitesFacts:
     if settings.sites is None:
         stored = stored_sites(settings.database)
         if stored:
-            return SitesFacts(source="the database", drivers=tuple(stored))
+            return SitesFacts(source="the database", used=tuple(stored))
     file = settings.sites or embedded_data() / "sites.toml"
     catalog = load_catalog(file)
     source = str(file) if settings.sites else "the embedded ones"
-    return SitesFacts(source=source, drivers=tuple((s.name, s.driver) for s in catalog.sites))
+    sites = (UsedSite(name=s.name, driver=s.driver, host=s.access.host) for s in catalog.sites)
+    return SitesFacts(source=source, used=tuple(sites))
 
 
 def required_extras(
     settings: SettingsFacts, sites: SitesFacts | Unavailable
 ) -> list[tuple[str, str]]:
     """Return (extra, what needs it) for the sites, the database and the login provider."""
-    drivers = () if isinstance(sites, Unavailable) else sites.drivers
+    used = () if isinstance(sites, Unavailable) else sites.used
     required = [
-        (_DRIVER_EXTRAS[driver], f"site '{name}' (driver '{driver}')")
-        for name, driver in drivers
-        if driver in _DRIVER_EXTRAS
+        (_DRIVER_EXTRAS[site.driver], f"site '{site.name}' (driver '{site.driver}')")
+        for site in used
+        if site.driver in _DRIVER_EXTRAS
     ]
     if settings.database.startswith("postgresql"):
         required.append(("postgres", "the database"))
@@ -136,8 +138,8 @@ def judge_sites(sites: SitesFacts | Unavailable) -> Check:
     name = "sites"
     if isinstance(sites, Unavailable):
         return Check(name, "wrong", sites.reason, "see 'vgrads sites check'")
-    names = ", ".join(site for site, _ in sites.drivers)
-    return Check(name, "ok", f"{len(sites.drivers)} of {sites.source}: {names}")
+    names = ", ".join(site.name for site in sites.used)
+    return Check(name, "ok", f"{len(sites.used)} of {sites.source}: {names}")
 
 
 def judge_extras(required: Iterable[tuple[str, str]], installed: frozenset[str]) -> Check:

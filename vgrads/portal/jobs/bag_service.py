@@ -20,6 +20,7 @@ from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_STOP_S = 5.0  # for dispatchers that release their agents as the service ends
 _log = logging.getLogger("vgrads.bags")
 
 
@@ -91,10 +92,14 @@ class Dispatchers:
             _log.warning("dispatcher %s: %s", name, error)
 
     def stop(self) -> None:
-        """Leave them: agents work on, and the next service takes over."""
-        for child in self._children.values():
-            if isinstance(child, BaseProcess):
-                child.terminate()
+        """Leave them: agents that have work go on, and the next service takes over; the others are
+        released, for which there are a few seconds."""
+        children = [child for child in self._children.values() if isinstance(child, BaseProcess)]
+        for child in children:
+            child.terminate()
+        end_s = time.monotonic() + _STOP_S
+        for child in children:
+            child.join(max(0.0, end_s - time.monotonic()))
 
 
 def source_of(row: BagEntry) -> Path:

@@ -7,17 +7,18 @@ import time
 from dataclasses import replace
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.document import BagDocument, LinesDocument, with_written_parameters
+from vgrads.dispatch.document import SILENCE_S, BagDocument, LinesDocument, with_written_parameters
 from vgrads.dispatch.server.manager import AD_HOC
 from vgrads.dispatch.storage.folder import open_bag
 from vgrads.kernel.documents import parse_mapping, validate_field
-from vgrads.kernel.errors import InputError
-from vgrads.portal.jobs.bags import Crew, submit
+from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.portal.jobs.bags import Crew, Submission, submit
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import BagEntry
+from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.reading.sites import usable
-from vgrads.portal.records.store import Store, new_id
+from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
 
 SERVICE = "service"
@@ -45,13 +46,19 @@ def read_document(body: bytes, kind: str, owner: str) -> BagDocument:
         raise InputError("names a file; give its lines as a list", where=f"parameters.{named[0]}")
     if document.inputs:
         raise InputError("cannot be submitted over REST; use the command line", where="inputs")
-    return document.model_copy(update={"owner": owner})
+    silence_s = SILENCE_S if document.silence is None else document.silence
+    return document.model_copy(update={"owner": owner, "silence": silence_s})
 
 
 def submit_bag(
-    store: Store, catalog: Catalog, granted: frozenset[str], document: BagDocument
+    store: Store,
+    catalog: Catalog,
+    granted: frozenset[str],
+    document: BagDocument,
+    rerun: bool = True,
 ) -> BagEntry:
-    """Store a bag for the dispatcher of the sites that its owner may use."""
+    """Store a bag for the dispatcher of the sites that its owner may use. ``rerun``: do the tasks
+    again that earlier bags of the same owner and name have done."""
     allowed, real = usable(catalog, granted)
     if not any(site.driver == "simulated" or site.name in granted for site in allowed.sites):
         raise InputError(
@@ -70,7 +77,9 @@ def submit_bag(
     document = document.model_copy(update={"sites": document.sites or names, "account": account})
     dispatcher = _service_of(store) if real else new_id("bag")
     folder = dispatcher_folder(dispatcher) / "nothing"
-    return submit(store, dispatcher, document, folder, allowed, document.owner)
+    how = Submission(owner=document.owner, rerun=rerun)
+    row, _ = submit(store, dispatcher, document, folder, allowed, how)
+    return row
 
 
 def is_service(dispatcher: str) -> bool:
@@ -85,7 +94,10 @@ def _service_of(store: Store) -> str:
 def bags_in_child(url: str, catalog: Catalog, dispatcher: str) -> None:
     """Run the bags of a dispatcher of the database at ``url``, in a process of the service."""
     with Store(url) as store:
-        work_on(store, catalog, dispatcher)
+        try:
+            work_on(store, catalog, dispatcher)
+        except VgradsError as error:
+            raise SystemExit(f"vgrads: {error}") from None
 
 
 def work_on(store: Store, catalog: Catalog, dispatcher: str) -> None:

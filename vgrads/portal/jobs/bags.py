@@ -5,55 +5,91 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
+from vgrads.api.bags.retries import NotRetriableError, count_retriable
+from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_bag, reuse
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.pools.adverts import Advertiser
-from vgrads.api.pools.ledger import Ledger
-from vgrads.api.pools.ledger_connection import LedgerConnection
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.folder import readable_bags
+from vgrads.dispatch.storage.retry_requests import request_retry
 from vgrads.dispatch.storage.status import exclusive, is_worked_on, read_status
 from vgrads.kernel.errors import InputError, SiteError
-from vgrads.portal.records.bags import BagStore, new_bag
+from vgrads.portal.records.bags import BagStore, PlainStore, new_bag
 from vgrads.portal.records.heartbeat import LEASE_S
-from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry
-from vgrads.portal.records.reconnect import await_database
-from vgrads.portal.records.store import Store, new_id
+from vgrads.portal.records.reading.reader import new_id
 from vgrads.vgrid.catalog import Catalog
 
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from vgrads.api.pools.adverts import Advertiser
+    from vgrads.api.pools.ledger import Ledger
+    from vgrads.portal.records.store import Store
+
+    Records = Store | PlainStore
 _NOTE_S = 2.0
 _log = logging.getLogger("vgrads.bags")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """How a bag is submitted. ``rerun``: its tasks are done again that earlier runs of the bag have
+    done."""
+
+    owner: str = HERE
+    rerun: bool = True
+
+
+_HERE = Submission()
+
+
 def submit(
-    store: Store,
+    store: Records,
     dispatcher: str,
     document: BagDocument,
     source: Path,
     catalog: Catalog,
-    owner: str = HERE,
-) -> BagEntry:
-    """Check a bag and submit it to a dispatcher; return its row."""
-    bags = BagStore(store.engine)
+    how: Submission = _HERE,
+) -> tuple[BagEntry, int]:
+    """Check a bag and submit it to a dispatcher; return its row, and the number of tasks that
+    earlier runs of the same owner have done."""
+    bags = BagStore(store.records)
     number = bags.next_number(dispatcher)
-    bag = submit_bag(dispatcher_folder(dispatcher), number, document, source, catalog)
+    folder = dispatcher_folder(dispatcher)
+    try:
+        bag = submit_bag(folder, number, document, source, catalog)
+        record_bag(folder, bag, catalog, own=how.owner == HERE)
+        earlier = () if how.rerun else _earlier_bags(bags, document.name, how.owner)
+        reused = reuse(folder, bag, earlier)
+    except BaseException:  # interrupted too: no bag is left that nobody knows
+        shutil.rmtree(folder / "bags" / f"{number:04d}", ignore_errors=True)
+        raise
     bag_id = dispatcher if number == 0 and dispatcher.startswith("bag-") else new_id("bag")
-    row = new_bag(bag_id, dispatcher, number, document.name, owner, len(bag.bag.commands))
+    row = new_bag(bag_id, dispatcher, number, document.name, how.owner, len(bag.bag.commands))
     bags.add(row)
-    return bags.get(bag_id)
+    return bags.get(bag_id), reused
+
+
+def _earlier_bags(bags: BagStore, name: str, owner: str) -> Iterator[EarlierBag]:
+    """Return the newest earlier runs of a bag whose tasks can be reused."""
+    rows = bags.same_name(name, owner)
+    runs = (EarlierBag(dispatcher_folder(row.dispatcher), row.number) for row in rows)
+    return islice(filter(is_recorded, runs), MOST_EARLIER)
 
 
 @dataclass
@@ -63,7 +99,7 @@ class Crew:
     database); ``contact``: its address for them; ``own``: the bags belong to the user of this
     process."""
 
-    store: Store
+    store: Records
     dispatcher: str
     catalog: Catalog
     rules: Rules = field(default_factory=Rules)
@@ -73,12 +109,13 @@ class Crew:
     contact: str = ""
     own: bool = False
     _noted_s: float = 0.0
+    _scored: set[int] = field(default_factory=set)
     _last: ControlRequests = field(default_factory=lambda: ControlRequests(stay=True))
     _work: BagWork | VirtualBagWork | None = None
 
     def carry_out(self) -> str:
         """Run until no work is left; return why it ended early, empty where all is done."""
-        bags = BagStore(self.store.engine)
+        bags = BagStore(self.store.records)
         folder = dispatcher_folder(self.dispatcher)
         with exclusive(folder):
             virtual = simulated_part(self.catalog, folder)
@@ -96,7 +133,7 @@ class Crew:
                 bags.set_state(self.dispatcher, "interrupted")
                 raise
         if ended.ended_early or ended.hopeless:
-            _when_reached(lambda: bags.set_state(self.dispatcher, "interrupted"))
+            _when_reached(self.store, lambda: bags.set_state(self.dispatcher, "interrupted"))
         return ended.hopeless or ("interrupted" if ended.ended_early else "")
 
     def _advertiser(self, folder: Path) -> Advertiser | None:
@@ -106,14 +143,17 @@ class Crew:
         ad_hoc_agents = [document for document in documents if document.hosts.guests]
         if not ad_hoc_agents:
             return None
-        ledger = self.ledger or PoolLedger(self.store.engine)
+        from vgrads.api.pools.adverts import Advertiser
+        from vgrads.api.pools.ledger_connection import LedgerConnection
+
+        ledger = self.ledger or _ledger_in(self.store)
         project = re.sub(r"[^A-Za-z0-9._@+-]+", "-", ad_hoc_agents[0].name).strip("-._@+") or "bag"
         name = f"{project[:150]}.{self.dispatcher.rpartition('-')[2]}"
         return Advertiser(LedgerConnection(ledger, "manager", name), project, contact=self.contact)
 
     def _wishes(self) -> ControlRequests:
         try:
-            rows = BagStore(self.store.engine).open_of(self.dispatcher)
+            rows = BagStore(self.store.records).open_of(self.dispatcher)
             stay = self.stay()
         except SiteError as error:  # a database without answer or space: retried soon
             _log.warning("%s", error)
@@ -129,15 +169,37 @@ class Crew:
         self.watch(status)
         if status["state"] == "ended" or time.monotonic() - self._noted_s > _NOTE_S:
             self._noted_s = time.monotonic()
-            note = partial(BagStore(self.store.engine).note, self.dispatcher, status["bags"])
+            note = partial(BagStore(self.store.records).note, self.dispatcher, status["bags"])
             if status["state"] == "ended":
-                _when_reached(note)
+                _when_reached(self.store, note)
             else:
                 with suppress(SiteError):  # published again soon
                     note()
 
+        self._score(status)
+
+    def _score(self, status: Mapping[str, Any]) -> None:
+        """Record what bags with goals promised, and whether they kept it, once they have ended."""
+        fresh = [
+            bag
+            for bag in status["bags"]
+            if (bag.get("goal") or {}).get("promises")
+            and bag["state"] in ("done", "failed")
+            and bag["number"] not in self._scored
+        ]
+        if fresh and not status.get("virtual"):
+            from vgrads.portal.jobs.forecasts.plans import score_bags
+
+            self._scored |= {bag["number"] for bag in fresh}
+            score_bags(partial(_engine_of, self.store), self.dispatcher, fresh)
+
     def _signals(self) -> _Signals:
         return _Signals(self)
+
+    @property
+    def has_begun(self) -> bool:
+        """Return True when its bags have been read, so that it can end in order."""
+        return self._work is not None and self._work.has_begun
 
     def end(self) -> None:
         """Release everything and stop."""
@@ -145,13 +207,31 @@ class Crew:
             self._work.end()
 
     def leave(self) -> None:
-        """Stop; agents work on."""
+        """Stop; agents work on, if they have work."""
         if self._work is not None:
-            self._work.leave()
+            self._work.leave(idle=False)
 
 
-def _when_reached(work: Callable[[], None]) -> None:
-    """Run repeatable work; wait while the database is unreachable."""
+def _ledger_in(store: Records) -> Ledger:
+    """Return the ledger of pools in the database."""
+    from vgrads.portal.records.pools import PoolLedger
+
+    return PoolLedger(_engine_of(store))
+
+
+def _engine_of(store: Records) -> Engine:
+    from vgrads.portal.records.database import open_engine
+
+    return open_engine(store.url) if isinstance(store, PlainStore) else store.engine
+
+
+def _when_reached(store: Records, work: Callable[[], None]) -> None:
+    """Run repeatable work; wait while the database is unreachable, which a file never is."""
+    if isinstance(store, PlainStore):
+        work()
+        return
+    from vgrads.portal.records.reconnect import await_database
+
     end_s = time.monotonic() + LEASE_S
     await_database(lambda _: work(), lambda: end_s)
 
@@ -168,6 +248,8 @@ class _Signals:
                 self._before[number] = signal.signal(number, self._came)
 
     def _came(self, number: int, _: object) -> None:
+        if not self._crew.has_begun:
+            raise KeyboardInterrupt  # reading a million commands takes time
         self._count += 1
         if number == signal.SIGTERM or self._count > 1:
             self._crew.leave()
@@ -179,23 +261,46 @@ class _Signals:
             signal.signal(number, handler)
 
 
-def cancel(store: Store, row: BagEntry, why: str) -> str:
+def cancel(store: Records, row: BagEntry, why: str) -> str:
     """Cancel a bag through its dispatcher, or here where none is running; return a message with the
     result."""
     if row.state in ENDED:
         raise InputError(
             f"bag '{row.id}' has ended: {row.state}", fix="list bags with 'vgrads bags status'"
         )
-    BagStore(store.engine).ask_to_stop(row.id, why)
+    BagStore(store.records).ask_to_stop(row.id, why)
     if is_worked_on(dispatcher_folder(row.dispatcher)):
         return "its dispatcher was asked to cancel it"
     return ""
 
 
-def resumable(store: Store, bag_id: str) -> Sequence[BagEntry]:
+def retry(store: Records, row: BagEntry, tasks: Sequence[int] | None) -> tuple[int, bool]:
+    """Request that tasks of a bag are done again: these, or (None) all that failed or were not run.
+    Return how many, and whether another process does them: its dispatcher, or its service.
+
+    Raise InputError for a task that the bag does not have, NotRetriableError where nothing can be
+    retried."""
+    folder = dispatcher_folder(row.dispatcher)
+    if row.stop and row.state not in ENDED:
+        raise NotRetriableError(
+            f"bag '{row.id}' is being cancelled", fix="retry it when it has ended"
+        )
+    count = count_retriable(folder, row.number, row.id, tasks)
+    try:
+        request_retry(folder, row.number, tasks)
+    except OSError as error:
+        raise InputError(
+            f"the request cannot be stored: {error.strerror}", where=str(folder)
+        ) from error
+    if row.state in ENDED:
+        BagStore(store.records).reopen(row.id)
+    return count, row.owner != HERE or is_worked_on(folder)
+
+
+def resumable(store: Records, bag_id: str) -> Sequence[BagEntry]:
     """Return the bags of a bag's dispatcher that are not terminal, or this bag, where only its
     slots remain to be released. Raise InputError where nothing can be resumed."""
-    row = BagStore(store.engine).get(bag_id)
+    row = BagStore(store.records).get(bag_id)
     folder = dispatcher_folder(row.dispatcher)
     if is_worked_on(folder):
         raise InputError("its dispatcher is still running", where=bag_id)
@@ -205,4 +310,4 @@ def resumable(store: Store, bag_id: str) -> Sequence[BagEntry]:
         raise InputError(
             f"bag '{bag_id}' has ended: {row.state}", fix="list bags with 'vgrads bags status'"
         )
-    return BagStore(store.engine).open_of(row.dispatcher) or [row]
+    return BagStore(store.records).open_of(row.dispatcher) or [row]

@@ -105,15 +105,20 @@ def check_body(model: type[BaseModel], body: bytes) -> tuple[BaseModel | None, l
 
 
 def submit_bag(
-    url: str, catalog: Catalog, granted: frozenset[str], owner: str, text: tuple[bytes, str]
+    url: str,
+    catalog: Catalog,
+    granted: frozenset[str],
+    owner: str,
+    text: tuple[bytes, str],
+    rerun: bool = True,
 ) -> BagEntry:
     """Read a bag that an owner submits over REST, body and its kind, and store it in the database
-    at ``url``."""
+    at ``url``. ``rerun``: do the tasks again that earlier bags have done."""
     from vgrads.portal.jobs import bag_worker
 
     document = bag_worker.read_document(*text, owner)
     with Store(url) as store:
-        return bag_worker.submit_bag(store, catalog, granted, document)
+        return bag_worker.submit_bag(store, catalog, granted, document, rerun)
 
 
 def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:

@@ -36,4 +36,7 @@ def end(pool: ProcessPoolExecutor) -> None:
     """Terminate a pool at once, without waiting for its work."""
     for process in list(pool._processes.values()):  # there is no public method to terminate them
         process.terminate()
+    # one that was writing its result leaves a part of it; the rest would be awaited for ever while
+    # this process could still write it
+    pool._result_queue._writer.close()  # type: ignore[attr-defined]
     pool.shutdown(wait=True, cancel_futures=True)

@@ -10,7 +10,7 @@ from vgrads.api.config import dispatcher_folder
 from vgrads.api.wiring import is_real, open_batch, open_site
 from vgrads.dispatch.storage.status import read_status
 from vgrads.drivers.api import mark
-from vgrads.execmgr.core.execution_plan import spec_id
+from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.collected import CollectedHistories
@@ -78,12 +78,14 @@ def collect(name: str, since_s: float, progress: Callable[[float, float], None])
     """Import a site's accounting into the database, from the end of the last collection.
 
     Each window is stored when it is complete: collected data stays when the rest fails. A job that
-    is reported again replaces its earlier record.
+    is reported again replaces its earlier record. Queues that share nodes are one machine: the
+    history of each has the jobs of all of them.
     """
     site = _stored_site(name)
     batch = open_batch(site)
     with Store() as store:
-        histories = CollectedHistories(site, batch.dialect.accounted, SiteRecords(store.engine))
+        records, machines = SiteRecords(store.engine), batch.machines()
+        histories = CollectedHistories(site, batch.dialect.accounted, records, machines)
         now = datetime.now(UTC).timestamp()
         start_s = histories.start_s(now - since_s)
         ago_s = now - start_s

@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.agent.machine_score import parse_score, score_script
+from vgrads.agent.programs.machine_score import parse_score, score_script
 from vgrads.api.config import run_folder
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.wiring import all_simulated
 from vgrads.kernel.errors import InfeasibleError, SiteError, VgradsError
 from vgrads.portal.jobs.runs import create_run
+from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.runtimes import RunTimeRecords
-from vgrads.portal.records.store import Store, new_id
+from vgrads.portal.records.store import Store
 from vgrads.runtimes.machines import Scores
 from vgrads.vgrid.catalog import Catalog, Site
 from vgrads.workflows.dag import make_workflow

@@ -21,12 +21,14 @@ from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set, take_snapshot
 from vgrads.api.plans.run_setup import RunOptions
+from vgrads.api.plans.set_bags import bag_workflow
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
 from vgrads.execmgr.core.lease_errors import LeaseExpired, LeaseLost
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.planner.make import make_plan
+from vgrads.kernel.progress import progress_to, report_progress
+from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Done
 from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
@@ -40,13 +42,14 @@ from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.sets import Head, Sets
 from vgrads.portal.records.store import Store, summary_of
 from vgrads.portal.records.tables import OPERATOR
+from vgrads.portal.records.work import ProgressRecorder
 from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.formats.load import load_workflow
-from vgrads.workflows.runtimes import Runtimes
-from vgrads.workflows.sets import SetDocument, WorkflowSet, build_set
+from vgrads.workflows.sets import SetDocument, WorkflowDocument, WorkflowSet, build_set
 
 _log = logging.getLogger("vgrads.work")
+_AT_A_GLANCE = Options(effort_s=0.3)  # somebody waits for the points of a curve
 FRESH_S = 300.0
 """Age in seconds at which a plan for real sites is recomputed before its run."""
 
@@ -121,24 +124,27 @@ def check_document(value: Mapping[str, Any], most_tasks: int) -> CheckedSet:
     """Check a document that is already parsed."""
     document = validate_field(SetDocument, value)
     workflow_set = workflow_set_of(document)
-    if sum(len(w.tasks) for w in workflow_set.workflows) > most_tasks:
+    if workflow_set.task_count > most_tasks:
         raise InputError(f"more than {most_tasks} tasks", where="workflows")
     return CheckedSet(document.name, json.dumps(document.model_dump(mode="json", by_alias=True)))
 
 
-def _shipped_workflow(file: str, runtimes: Runtimes, inputs: str | None) -> Workflow:
+def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
+    if entry.kind == "bag":
+        return bag_workflow(entry, None)
+    file = entry.file
     names = sorted(p.name for p in embedded_data().glob("*.json"))
-    if file not in names:
+    if file is None or file not in names:
         raise InputError(
             f"file '{file}' is not available on this service",
             where="workflows.file",
             fix=f"known: {', '.join(names)}",
         )
-    if inputs is not None:
+    if entry.inputs is not None:
         raise InputError(
             "names a file, but this service provides no input files", where="workflows.inputs"
         )
-    return load_workflow(embedded_data() / file, runtimes)
+    return load_workflow(embedded_data() / file, entry.runtimes)
 
 
 def _grid(store: Store, catalog: Catalog, owner: str) -> GridSnapshot:
@@ -146,7 +152,9 @@ def _grid(store: Store, catalog: Catalog, owner: str) -> GridSnapshot:
     users."""
     try:
         run_times = RunTimeRecords(store.engine, owner).learned()
-        return open_grid(catalog, observed=store.acquisitions(), run_times=run_times)
+        return open_grid(
+            catalog, notify=report_progress, observed=store.acquisitions(), run_times=run_times
+        )
     except InputError as error:
         _log.exception("a history cannot be read")
         raise InputError(
@@ -174,9 +182,9 @@ def plan_stored_set(
     sets = Sets(store.engine)
     try:
         done = _done_already(store, catalog, set_id, which)
-        planned = plan_set(
-            _requested_set(sets, set_id), _grid(store, catalog, _owner(sets, set_id)), done=done
-        )
+        with progress_to(ProgressRecorder(store.engine, set_id)):
+            grid = _grid(store, catalog, _owner(sets, set_id))
+            planned = plan_set(_requested_set(sets, set_id), grid, done=done)
     except DatabaseLost:  # not an error of the set
         raise
     except VgradsError as error:
@@ -305,5 +313,5 @@ def what_if_in_child(
     workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
         grid = _grid(store, catalog, owner)
-    plan = make_plan(take_snapshot(workflow_set, grid, seed=0))
+    plan = make_plan(take_snapshot(workflow_set, grid, seed=0), _AT_A_GLANCE)
     return summary_of(plan_json(plan))

@@ -1,51 +1,87 @@
-"""Bags of tasks in the database: their owners, dispatchers and states."""
+"""Bags of tasks in the database: their owners, dispatchers and states.
+
+Plain queries: a command that runs a bag needs neither SQLAlchemy nor the tables.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import func, update
-from sqlmodel import Session, col, select
-
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.retry_requests import has_request
 from vgrads.portal.records.reading.bags import (
     ENDED,
     BagEntry,
+    bags_named,
     bags_of,
     get_bag,
     newest_bags,
     unended_dispatchers,
 )
-from vgrads.portal.records.reading.engine_reader import EngineReader
-from vgrads.portal.records.tables import BagRow
+from vgrads.portal.records.reading.reader import RecordWriter, database_url, open_current
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine as SqlEngine
+
+    from vgrads.portal.records.store import Store
+
+_NAMES = [field.name for field in fields(BagEntry)]
+_INSERT = f"INSERT INTO bag ({', '.join(_NAMES)}) VALUES (:{', :'.join(_NAMES)})"
+
+
+@dataclass(frozen=True)
+class PlainStore:
+    """An SQLite file of this version, opened with Python's own module; ``url``: of the same
+    database, for whatever needs :class:`vgrads.portal.records.store.Store`."""
+
+    url: str
+    records: RecordWriter
+
+
+@contextmanager
+def open_store() -> Iterator[PlainStore | Store]:
+    """Open the database for the records of bags: created or migrated first where necessary."""
+    with open_current() as records:
+        if records is not None:
+            records.rows("PRAGMA synchronous=FULL")  # as all other writers
+            yield PlainStore(database_url(), records)
+            return
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        yield store
 
 
 class BagStore:
     """The bags of a database."""
 
-    def __init__(self, engine: SqlEngine) -> None:
-        self._engine, self._reader = engine, EngineReader(engine)
+    def __init__(self, records: RecordWriter | SqlEngine) -> None:
+        self._records = records if isinstance(records, RecordWriter) else _reader(records)
 
-    def add(self, row: BagRow) -> None:
+    def add(self, row: BagEntry) -> None:
         """Store a bag."""
-        with Session(self._engine, expire_on_commit=False) as session:
-            session.add(row)
-            session.commit()
+        self._records.change(_INSERT, **asdict(row))
 
     def get(self, bag_id: str) -> BagEntry:
         """Return one bag. Raise InputError if there is none."""
-        return get_bag(self._reader, bag_id)
+        return get_bag(self._records, bag_id)
 
     def newest(self, owner: str | None = None, most: int = 200) -> list[BagEntry]:
         """Return bags, newest first; of one owner, or of all."""
-        return newest_bags(self._reader, owner, most)
+        return newest_bags(self._records, owner, most)
+
+    def same_name(self, name: str, owner: str) -> list[BagEntry]:
+        """Return the bags of an owner with this name, newest first."""
+        return bags_named(self._records, name, owner)
 
     def of(self, dispatcher: str) -> list[BagEntry]:
         """Return the bags of a dispatcher, by number."""
-        return bags_of(self._reader, dispatcher)
+        return bags_of(self._records, dispatcher)
 
     def open_of(self, dispatcher: str) -> list[BagEntry]:
         """Return those of them that are not terminal."""
@@ -53,36 +89,41 @@ class BagStore:
 
     def unended(self) -> set[tuple[str, str]]:
         """Return dispatcher and owner of the bags that are not terminal."""
-        return unended_dispatchers(self._reader)
+        return unended_dispatchers(self._records)
 
     def dispatcher_like(self, begins: str) -> str:
         """Return the newest dispatcher with this prefix of its id; empty where there is none."""
         query = (
-            select(BagRow.dispatcher)
-            .where(col(BagRow.dispatcher).startswith(begins, autoescape=True))
-            .order_by(col(BagRow.created).desc())
-            .limit(1)
+            "SELECT dispatcher FROM bag WHERE dispatcher LIKE :pattern ESCAPE '/' "
+            "ORDER BY created DESC LIMIT 1"
         )
-        with Session(self._engine) as session:
-            return str(session.exec(query).first() or "")
+        literal = begins.replace("/", "//").replace("%", "/%").replace("_", "/_")
+        rows = self._records.rows(query, pattern=f"{literal}%")
+        return str(rows[0][0]) if rows else ""
 
     def next_number(self, dispatcher: str) -> int:
         """Return an unused bag number of a dispatcher."""
-        query = select(func.max(BagRow.number)).where(BagRow.dispatcher == dispatcher)
-        with Session(self._engine) as session:
-            last = session.exec(query).one()
+        query = "SELECT max(number) FROM bag WHERE dispatcher = :dispatcher"
+        last = self._records.rows(query, dispatcher=dispatcher)[0][0]
         return 0 if last is None else int(last) + 1
 
     def ask_to_stop(self, bag_id: str, why: str) -> None:
         """Request the cancellation of a bag."""
         self._set([bag_id], stop=why or "cancelled")
 
+    def reopen(self, bag_id: str) -> None:
+        """Mark a bag as waiting again, whose tasks are to be retried."""
+        self._set([bag_id], state="waiting", stop="")
+
     def note(self, dispatcher: str, statuses: Sequence[dict[str, Any]]) -> None:
-        """Store the states of bags, by number."""
+        """Store the states of bags, by number; those whose tasks are to be retried still wait."""
         by_number = {row.number: row for row in self.of(dispatcher)}
         for status in statuses:
             row = by_number.get(status["number"])
-            if row is not None and (row.state != status["state"] or status["state"] == "running"):
+            if row is None or (row.state == status["state"] and status["state"] != "running"):
+                continue
+            applied = status.get("retried", 0)
+            if not has_request(dispatcher_folder(dispatcher), row.number, applied):
                 self._set(
                     [row.id],
                     state=status["state"],
@@ -95,21 +136,34 @@ class BagStore:
         self._set([row.id for row in self.open_of(dispatcher)], state=state)
 
     def _set(self, ids: Sequence[str], **values: object) -> None:
+        """Set these columns of some bags, all together."""
         if not ids:
             return
-        with Session(self._engine) as session:
-            session.execute(update(BagRow).where(col(BagRow.id).in_(ids)).values(**values))
-            session.commit()
+        columns = ", ".join(f"{name} = :{name}" for name in values)
+        keys = {f"id_{n}": bag_id for n, bag_id in enumerate(ids)}
+        which = ", ".join(f":{name}" for name in keys)
+        self._records.change(f"UPDATE bag SET {columns} WHERE id IN ({which})", **values, **keys)
 
 
-def new_bag(bag_id: str, dispatcher: str, number: int, name: str, owner: str, tasks: int) -> BagRow:
-    """Create the row of a bag submitted now."""
-    return BagRow(
+def _reader(engine: SqlEngine) -> RecordWriter:
+    from vgrads.portal.records.reading.engine_reader import EngineReader
+
+    return EngineReader(engine)
+
+
+def new_bag(
+    bag_id: str, dispatcher: str, number: int, name: str, owner: str, tasks: int
+) -> BagEntry:
+    """Return the record of a bag submitted now."""
+    return BagEntry(
         id=bag_id,
         dispatcher=dispatcher,
         number=number,
         name=name,
         owner=owner,
-        tasks=tasks,
+        state="waiting",
         created=datetime.now(UTC),
+        tasks=tasks,
+        stop="",
+        summary="{}",
     )

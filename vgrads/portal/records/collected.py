@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.tables import HistoryRow
@@ -17,25 +17,41 @@ COLLECTED = "collected.txt.gz"
 """The file name that distinguishes collected accounting from a user's log."""
 
 
+class _Job(NamedTuple):
+    """A job as its site records it."""
+
+    queue: str
+    line: str
+
+
 class CollectedHistories:
     """The histories of one site's queues, as lines of the site's own accounting by job.
 
-    ``accounted``: (job, queue) of a line in the site's dialect; None for a header.
+    Queues that share nodes are one machine, and the history of each of them has the jobs of all, so
+    that the machine is learned as a whole. ``accounted``: (job, queue) of a line in the site's
+    dialect; None for a header. ``machines``: queue → the queues of its machine; those that it lacks
+    share nodes with no other.
     """
 
     def __init__(
-        self, site: Site, accounted: Callable[[str], tuple[str, str] | None], records: SiteRecords
+        self,
+        site: Site,
+        accounted: Callable[[str], tuple[str, str] | None],
+        records: SiteRecords,
+        machines: Mapping[str, frozenset[str]],
     ) -> None:
         self.site, self._records = site, records
         self.added, self.changed = 0, 0
-        self._lines: dict[str, dict[str, str]] = {q.name: {} for q in site.queues}
-        self._touched: set[str] = set()
-        self._rows = {row.queue: row for row in records.histories_of(site.name)}
-        for queue, row in self._rows.items():
-            if row.file == COLLECTED and queue in self._lines:
+        self._machines = {q.name: machines.get(q.name, frozenset({q.name})) for q in site.queues}
+        self._jobs: dict[frozenset[str], dict[str, _Job]] = {m: {} for m in self._machines.values()}
+        self._touched: set[frozenset[str]] = set()
+        for row in records.histories_of(site.name):
+            if row.file == COLLECTED and row.queue in self._machines:
+                jobs = self._jobs[self._machines[row.queue]]
                 for line in gzip.decompress(row.body).decode().splitlines():
                     who = accounted(line)
-                    self._lines[queue][who[0] if who else ""] = line
+                    if who is None or self._names(who[1]) & self._machines[row.queue]:
+                        jobs[who[0] if who else ""] = _Job(who[1] if who else "", line)
 
     def start_s(self, earliest_s: float) -> float:
         """Return the start of the next collection, in seconds since 1970."""
@@ -45,41 +61,61 @@ class CollectedHistories:
     def merge(self, result: Mapping[str, tuple[str, str]]) -> None:
         """Add jobs; the empty key is the header of every queue's file."""
         for key, (queue, line) in result.items():
-            for name in self._lines if key == "" else _queues(queue, self._lines):
-                before = self._lines[name].get(key)
-                if before == line:
+            names = self._names(queue)
+            for machine, jobs in self._jobs.items():
+                before = jobs.get(key)
+                if (key and not names & machine) or (before and before.line == line):
                     continue
-                self._lines[name][key] = line
-                self._touched.add(name)
+                jobs[key] = _Job(queue, line)
+                self._touched.add(machine)
                 if key:
                     self.added += before is None
                     self.changed += before is not None
 
     def save(self, until_s: float) -> None:
         """Store the changes and the end of the collection, in one step."""
-        rows = []
-        for name in sorted(self._touched):
-            lines = self._lines[name]
-            head = [lines[""]] if "" in lines else []
-            text = "\n".join([*head, *(lines[key] for key in sorted(lines) if key)]) + "\n"
-            body = gzip.compress(text.encode(), mtime=0)
-            rows.append(
-                HistoryRow(
-                    site=self.site.name,
-                    queue=name,
-                    file=COLLECTED,
-                    changed=datetime.now(UTC),
-                    body=body,
-                )
+        bodies = {machine: self._body(machine) for machine in self._touched}
+        rows = [
+            HistoryRow(
+                site=self.site.name,
+                queue=name,
+                file=COLLECTED,
+                changed=datetime.now(UTC),
+                body=bodies[machine],
             )
+            for name, machine in sorted(self._machines.items())
+            # without jobs of its own, a history would be that of the others
+            if machine in bodies and self._count(name)
+        ]
         self._records.put_collected(self.site.name, until_s, rows)
         self._touched.clear()
+
+    def _body(self, machine: frozenset[str]) -> bytes:
+        jobs = self._jobs[machine]
+        head = [jobs[""].line] if "" in jobs else []
+        text = "\n".join([*head, *(jobs[key].line for key in sorted(jobs) if key)]) + "\n"
+        return gzip.compress(text.encode(), mtime=0)
+
+    def _count(self, name: str) -> int:
+        """Return the number of jobs of a queue."""
+        jobs = self._jobs[self._machines[name]]
+        return sum(name in self._names(job.queue) for key, job in jobs.items() if key)
+
+    @staticmethod
+    def _names(queue: str) -> frozenset[str]:
+        """Return the queues for which a job counts: a waiting job may name several."""
+        return frozenset(queue.split(","))
 
     def summary(self) -> Json:
         """Return each queue with its number of jobs, and the number of new ones."""
         queues = [
-            {"site": self.site.name, "queue": name, "jobs": sum(bool(key) for key in lines)}
-            for name, lines in self._lines.items()
+            {
+                "site": self.site.name,
+                "queue": name,
+                "jobs": self._count(name),
+                "shares_nodes_with": sorted(machine - {name}),
+            }
+            for name, machine in self._machines.items()
         ]
         return {
             "site": self.site.name,
@@ -87,8 +123,3 @@ class CollectedHistories:
             "added": self.added,
             "changed": self.changed,
         }
-
-
-def _queues(queue: str, existing: Iterable[str]) -> list[str]:
-    """Return our queues for which a job counts: a waiting job may name several."""
-    return [name for name in queue.split(",") if name in existing]

@@ -16,7 +16,8 @@ from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.idempotency import Key, once
-from vgrads.portal.records.store import new_id, new_run, summary_of
+from vgrads.portal.records.reading.reader import new_id
+from vgrads.portal.records.store import new_run, summary_of
 from vgrads.portal.records.tables import KeyRow, PlanRow, RunRow, SetRow, WorkRow
 from vgrads.portal.records.work import PLAN, RUN
 
@@ -150,7 +151,8 @@ class Sets:
         with Session(self._engine) as session:
             row = session.get_one(SetRow, set_id)
             row.plan, row.gantt = json.dumps(whole), json.dumps(gantt_json(plan, snapshot))
-            row.summary, row.planned_s = json.dumps(summary_of(whole)), time.time()
+            summary = summary_of(whole, snapshot.workflow_set.budget_usd)
+            row.summary, row.planned_s = json.dumps(summary), time.time()
             row.state, row.problem, row.revision = "planned", "", row.revision + 1
             session.add(row)
             session.merge(PlanRow(set_id=set_id, body=pack((plan, snapshot))))

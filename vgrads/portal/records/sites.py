@@ -1,4 +1,4 @@
-"""Changes of the sites in the database; learned run times; histories by the name of a site."""
+"""Changes of the sites in the database; histories by the name of a site."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.kernel.documents import load_mapping, validate
-from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reading.sites import stored_catalog
-from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow, LinkRow, SiteRow
@@ -61,15 +59,6 @@ def remove_site(name: str) -> None:
             raise InputError(
                 f"no site '{name}' in the database", fix="list sites with 'vgrads sites list'"
             )
-
-
-def past_run_times() -> RunTimes:
-    """Return the learned run times; nothing where there is no database."""
-    try:
-        with Store() as store:
-            return RunTimeRecords(store.engine).learned()
-    except (SiteError, OSError):
-        return NOTHING
 
 
 def resolve_history(value: Path) -> tuple[Path, LogQueue]:

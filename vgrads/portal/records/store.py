@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.database import open_engine
 from vgrads.portal.records.migrate import prepare
 from vgrads.portal.records.reading.engine_reader import EngineReader
-from vgrads.portal.records.reading.reader import database_url
+from vgrads.portal.records.reading.reader import database_url, new_id
 from vgrads.portal.records.reading.sites import newest_acquisitions
 from vgrads.portal.records.tables import (
     OPERATOR,
@@ -29,11 +28,6 @@ from vgrads.portal.records.tables import (
     SetRow,
 )
 from vgrads.vgrid.acquisition import Acquisition
-
-
-def new_id(prefix: str) -> str:
-    """Return a short id that is hard to guess."""
-    return f"{prefix}-{secrets.token_hex(5)}"
 
 
 def new_run(set_id: str, run_id: str = "", folder: Path | None = None) -> RunRow:
@@ -48,9 +42,10 @@ def new_run(set_id: str, run_id: str = "", folder: Path | None = None) -> RunRow
     )
 
 
-def summary_of(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the summary of a plan (JSON) for lists."""
+def summary_of(plan: Mapping[str, Any], budget_usd: float | None = None) -> dict[str, Any]:
+    """Return the summary of a plan (JSON) for lists; ``budget_usd``: of its set."""
     names = (
+        "expected",
         "feasible",
         "lacking",
         "deadline_s",
@@ -59,11 +54,26 @@ def summary_of(plan: Mapping[str, Any]) -> dict[str, Any]:
         "promise",
         "cost_usd",
         "policy",
+        "relaxations",
     )
     result = {name: plan[name] for name in names if name in plan}
     promise = dict(result.get("promise", {}))
     promise.pop("by_workflow", None)  # may be long
-    return result | {"promise": promise} if result else {}
+    if not result:
+        return {}
+    return result | {"promise": promise, "budget_usd": budget_usd, "counts": _counts_of(plan)}
+
+
+def _counts_of(plan: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of tasks, of replicas besides the first, of slots and of sites."""
+    placements, slots = plan.get("placements", ()), plan.get("slots", ())
+    tasks = {(placement["workflow"], placement["task"]) for placement in placements}
+    return {
+        "tasks": len(tasks),
+        "replicas": len(placements) - len(tasks),
+        "slots": len(slots),
+        "sites": len({slot["site"] for slot in slots}),
+    }
 
 
 class Store:
@@ -89,7 +99,7 @@ class Store:
             document=json.dumps(document, default=str),
             plan=json.dumps(plan),
             gantt=json.dumps(gantt),
-            summary=json.dumps(summary_of(plan)),
+            summary=json.dumps(summary_of(plan, document.get("budget_usd"))),
         )
         set_id = row.id
         self.add(row)
@@ -239,6 +249,9 @@ class Store:
     def reader(self) -> EngineReader:
         """Return a reader of the same database."""
         return EngineReader(self._engine)
+
+    records = reader
+    """The same, to read and change records by plain queries."""
 
     def ready(self) -> bool:
         """Return True where the database answers."""

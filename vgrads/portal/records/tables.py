@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from sqlalchemy import Index
 from sqlmodel import Field, SQLModel
 
-OPERATOR = "local"
-"""Owner of what is done at the command line; its learned run times serve everybody."""
+from vgrads.portal.records.reading import reader
+
+OPERATOR = reader.OPERATOR
+"""Owner of what is done at the command line."""
 
 
 class SetRow(SQLModel, table=True):
@@ -32,6 +35,9 @@ class SetRow(SQLModel, table=True):
     real: bool = False
     planned_s: float = 0.0
     summary: str = "{}"
+    __table_args__ = (
+        Index("ix_workflow_set_list", "created", "id", "name", "owner", "state", "revision"),
+    )
 
 
 class PlanRow(SQLModel, table=True):
@@ -54,6 +60,7 @@ class RunRow(SQLModel, table=True):
     outcome: str = "{}"
     gantt: str = "{}"
     how: str = "{}"
+    __table_args__ = (Index("ix_run_list", "set_id", "started", "id", "state"),)
 
 
 class EventRow(SQLModel, table=True):
@@ -173,7 +180,7 @@ class WorkRow(SQLModel, table=True):
     """Background work of a service: planning a set, or running a run.
 
     ``state``: queued, taken, done or failed; ``owner`` took it and sends heartbeats (as of
-    :class:`LeaseRow`).
+    :class:`LeaseRow`); ``progress``: of planning, as JSON (:mod:`vgrads.kernel.progress`).
     """
 
     __tablename__ = "work"
@@ -187,6 +194,7 @@ class WorkRow(SQLModel, table=True):
     heartbeat_s: float = Field(default=0.0, sa_column_kwargs={"name": "beat_s"})
     beaten_s: float = 0.0
     tries: int = 0
+    progress: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
 class BagRow(SQLModel, table=True):

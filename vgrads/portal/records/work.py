@@ -3,13 +3,16 @@ take it."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from vgrads.kernel.progress import PhaseProgress
 from vgrads.portal.records.heartbeat import Watch, is_dead
 from vgrads.portal.records.lease import heartbeat_of, make_heartbeat
 from vgrads.portal.records.reading.engine_reader import EngineReader
@@ -19,6 +22,7 @@ from vgrads.portal.records.tables import WorkRow
 PLAN, RUN = "plan", "run"
 _OLDEST = 10
 """Queued pieces that are read to take one: others may be faster with the first."""
+_PROGRESS_S = 0.5  # between two stored reports
 MOST_TRIES = 3
 """Number of processes that may die with a piece of work before it is given up."""
 
@@ -32,6 +36,18 @@ class WorkItem:
     set_id: str
     run_id: str
     tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningProgress:
+    """The state of a set's planning: ``taken`` by a service, or still queued; its current phase,
+    and since when it has been planned (Unix time); the phase is empty before the first report."""
+
+    taken: bool
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    began_s: float = 0.0
 
 
 class Works:
@@ -113,6 +129,19 @@ class Works:
         """Return True while a run is queued or taken by a service."""
         return is_queued(EngineReader(self._engine), run_id)
 
+    def planning(self, set_id: str) -> PlanningProgress | None:
+        """Return the progress of a set's planning; None where it is not queued."""
+        query = select(WorkRow.state, WorkRow.progress).where(
+            WorkRow.set_id == set_id,
+            WorkRow.kind == PLAN,
+            col(WorkRow.state).in_(("queued", "taken")),
+        )
+        with Session(self._engine) as session:
+            row = session.exec(query.order_by(col(WorkRow.id).desc())).first()
+        if row is None:
+            return None
+        return PlanningProgress(row[0] == "taken", **json.loads(row[1] or "{}"))
+
     def open_kinds(self) -> dict[str, int]:
         """Return kind → number of queued or taken pieces."""
         query = select(WorkRow.kind).where(col(WorkRow.state).in_(("queued", "taken")))
@@ -124,6 +153,29 @@ class Works:
         with Session(self._engine) as session:
             change = update(WorkRow).where(*where)  # type: ignore[arg-type]
             session.execute(change.values(**make_heartbeat(session), **values))
+            session.commit()
+
+
+class ProgressRecorder:
+    """Stores the progress of a set's planning: each phase, and within a phase at most every half
+    second; nothing of a planning that is over sooner."""
+
+    def __init__(self, engine: SqlEngine, set_id: str, interval_s: float = _PROGRESS_S) -> None:
+        self._engine, self._set_id, self._interval_s = engine, set_id, interval_s
+        self._began_s, self._stored_s = time.time(), time.monotonic()
+        self._first_s, self._phase = self._stored_s + interval_s, ""
+
+    def __call__(self, progress: PhaseProgress) -> None:
+        """Store a report, unless another one is recent."""
+        now_s = time.monotonic()
+        recent = progress.phase == self._phase and now_s - self._stored_s < self._interval_s
+        if recent or now_s < self._first_s:
+            return
+        self._stored_s, self._phase = now_s, progress.phase
+        text = json.dumps(asdict(progress) | {"began_s": self._began_s})
+        current = (WorkRow.set_id == self._set_id, WorkRow.kind == PLAN, WorkRow.state == "taken")
+        with Session(self._engine) as session:
+            session.execute(update(WorkRow).where(*current).values(progress=text))  # type: ignore[arg-type]
             session.commit()
 
 

@@ -15,6 +15,8 @@ from fastapi import FastAPI
 
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.bag_routes import add_bag_routes
+from vgrads.portal.web.bags.parts import add_part_routes
+from vgrads.portal.web.bags.retries import add_bag_retries
 from vgrads.portal.web.checked_routes import CheckedRoute
 from vgrads.portal.web.description import describe
 from vgrads.portal.web.forecasts.queue_page import add_queue_pages
@@ -31,6 +33,9 @@ from vgrads.portal.web.release_routes import add_release_routes
 from vgrads.portal.web.run_routes import add_run_routes
 from vgrads.portal.web.service import Bounds, Service
 from vgrads.portal.web.set_routes import add_set_routes
+from vgrads.portal.web.sets.dashboard import add_dashboard
+from vgrads.portal.web.sets.forms import add_set_forms
+from vgrads.portal.web.sets.pages import add_set_pages
 from vgrads.portal.web.work_routes import add_work_routes
 from vgrads.vgrid.catalog import Catalog
 
@@ -86,7 +91,12 @@ def make_app(
     add_run_routes(app, service)
     add_release_routes(app, service)
     add_bag_routes(app, service)
+    add_part_routes(app, service)
+    add_bag_retries(app, service)
     add_pool_routes(app, service)
+    add_dashboard(app, service)
+    add_set_pages(app, service)
+    add_set_forms(app, service)
     add_page_routes(app, service)
     add_work_routes(app, service)
     app.openapi = describe(app)  # type: ignore[method-assign]

@@ -25,6 +25,9 @@ from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry, bag_status
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
+from vgrads.portal.web.bags.goal import goal_view
+from vgrads.portal.web.bags.liveness import note_client_of, while_connected
+from vgrads.portal.web.bags.news import NewsOfEnds
 from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
@@ -54,7 +57,10 @@ _TASKS = {
     "content": {NDJSON: {"schema": {"type": "string"}, "example": '"sleep 1"\n"sleep 2"\n'}},
 }
 _LOOK_S = 0.3
-_COUNTS = ("done", "failed", "running", "waiting", "tried_again", "copied", "rate")
+_COUNTS = (
+    *("done", "failed", "running", "waiting", "dropped"),
+    *("tried_again", "copied", "reused", "rate"),
+)
 _UNMEASURED: Json = dict.fromkeys(_COUNTS, 0) | {
     "weight": 1,
     "typical_s": None,
@@ -87,9 +93,12 @@ def visible_bag(service: Service, bag_id: str, who: Principal) -> BagEntry:
 
 def _add_submission(app: FastAPI, service: Service) -> None:
     @app.post("/v1/bags", status_code=201, openapi_extra={"requestBody": _BODY})
-    async def receive_bag(request: Request, response: Response, who: Submitter) -> Json:
+    async def receive_bag(
+        request: Request, response: Response, who: Submitter, reuse: bool = False
+    ) -> Json:
         """Submit a bag of tasks, as JSON or YAML. With ``open: true`` its commands are added later
-        (``/tasks``)."""
+        (``/tasks``). ``reuse``: tasks that your earlier bags of this name have done are not
+        repeated."""
         kind = kind_of(request.headers.get("content-type", ""))
         body = await request.body()
 
@@ -100,12 +109,14 @@ def _add_submission(app: FastAPI, service: Service) -> None:
             from vgrads.portal.jobs.bag_worker import read_document, submit_bag
 
             document = read_document(body, kind, who.user)
-            return submit_bag(service.store, service.catalog, granted, document)
+            return submit_bag(service.store, service.catalog, granted, document, not reuse)
 
         row: BagEntry
         if len(body) > MOST_PARSED:  # this process would answer nothing else meanwhile
             where = (service.store.url, service.catalog, granted, who.user)
-            row = await service.supervisor.think(children.submit_bag, *where, (body, kind))
+            row = await service.supervisor.think(
+                children.submit_bag, *where, (body, kind), not reuse
+            )
         else:
             async with turn_of(request):
                 row = await run_in_threadpool(keep)
@@ -121,6 +132,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         answer has their number.
         """
         row = await run_in_threadpool(visible_bag, service, bag_id, who)
+        await run_in_threadpool(note_client_of, row)
         return {"id": row.id, "taken": await take_tasks(row, request)}
 
     @app.post("/v1/bags/{bag_id}/close", status_code=202)
@@ -211,6 +223,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         """Read the status of a bag: tasks waiting, running, done and failed, ends per second,
         agents and why they joined and left."""
         row = visible_bag(service, bag_id, who)
+        note_client_of(row)
         return status_of(row) | {"dispatcher": _hosts_of(row)}
 
     @app.get("/v1/bags/{bag_id}/tasks/{task}")
@@ -253,6 +266,7 @@ def _add_following(app: FastAPI, service: Service) -> None:
     def bag_results(
         bag_id: BagId,
         who: Reader,
+        request: Request,
         follow: bool = False,
         skip: Annotated[int, Query(ge=0, le=10**12)] = 0,
     ) -> StreamingResponse:
@@ -262,7 +276,8 @@ def _add_following(app: FastAPI, service: Service) -> None:
         ``follow``: until the bag is terminal; ``skip``: continue after this many lines.
         """
         row = visible_bag(service, bag_id, who)
-        return StreamingResponse(result_lines(service, row, follow, skip), media_type=NDJSON)
+        lines = while_connected(request, row, result_lines(service, row, follow, skip))
+        return StreamingResponse(lines, media_type=NDJSON)
 
     def open_bag_row(bag_id: BagId, who: Reader) -> BagEntry:
         return visible_bag(service, bag_id, who)
@@ -296,21 +311,23 @@ async def result_lines(
 
         return Results(dispatcher_folder(row.dispatcher), row.number)
 
+    def more() -> tuple[bool, list[bytes]]:
+        """Read the state first: the results before the end are there when it is."""
+        ended = not follow or BagStore(service.store.engine).get(row.id).state in ENDED
+        rows = (r for r in reader.more() if task in (None, r["task"]))
+        return ended, [json.dumps(result).encode() + b"\n" for result in rows]
+
     reader = await run_in_threadpool(results)
-    while True:
-        fresh = await run_in_threadpool(BagStore(service.store.engine).get, row.id)
-        bodies = await run_in_threadpool(
-            lambda: [
-                json.dumps(r).encode() + b"\n" for r in reader.more() if task in (None, r["task"])
-            ]
-        )
-        fresh_lines, skip = bodies[skip:], max(0, skip - len(bodies))
-        for at in range(0, len(fresh_lines), BUNDLE):
-            yield b"".join(fresh_lines[at : at + BUNDLE])
-        if not follow or fresh.state in ENDED or service.stopping.is_set():
-            return
-        if not bodies:
-            await asyncio.sleep(_LOOK_S)
+    async with NewsOfEnds(dispatcher_folder(row.dispatcher)) as news:
+        while True:
+            ended, bodies = await run_in_threadpool(more)
+            fresh_lines, skip = bodies[skip:], max(0, skip - len(bodies))
+            for at in range(0, len(fresh_lines), BUNDLE):
+                yield b"".join(fresh_lines[at : at + BUNDLE])
+            if ended or service.stopping.is_set():
+                return
+            if not bodies:
+                await news.wait(_LOOK_S)
 
 
 def _add_pages(app: FastAPI, service: Service) -> None:
@@ -358,6 +375,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
             live=row.state not in ENDED,
             last=_last(row),
             chart=rate_chart(_hosts_of(row)["rates"] or ()),
+            goal=goal_view(_row_of(row), _hosts_of(row)["now_s"]),
         )
 
 
@@ -370,13 +388,13 @@ def _last(row: BagEntry) -> list[Json]:
     folder = dispatcher_folder(row.dispatcher)
     result, names = read_latest(folder, row.number), agent_names(folder)
     ends = result["wrong"] or result["last"]
-    commands = open_bag(folder, row.number).bag.commands if ends else ()
+    bag = open_bag(folder, row.number).bag if ends else None
     return [
         end
         | {
             "how": exit_text(end["code"]),
             "host": names[end["host"]] if end["host"] < len(names) else "?",
-            "command": commands.command(end["task"]) if end["task"] < len(commands) else "",  # type: ignore[union-attr]
+            "command": bag.label(end["task"]) if bag and end["task"] < len(bag.commands) else "",
         }
         for end in ends
     ]

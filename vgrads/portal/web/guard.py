@@ -37,7 +37,7 @@ from vgrads.portal.web.embedding.forecast_access import (
 from vgrads.portal.web.figures import Meters
 
 COOKIE = "vgrads_session"
-_ENTRANCE = ("/login", "/logout")
+_ENTRANCE = ("/login", "/login/form", "/logout")
 _MOST_UNKNOWN = 4096  # bytes of an unauthenticated body; tokens are shorter
 _REMEMBERED_S = 5.0  # of a token's lookup; a revoked one is valid that long
 _LOGINS = "10/minute"  # wrong secrets: of one secret, and from one address
@@ -265,7 +265,7 @@ class Guard:
 
 
 def _adds_tasks(path: str) -> bool:
-    return path.startswith("/v1/bags/") and path.endswith("/tasks")
+    return path.startswith("/v1/bags/") and (path.endswith("/tasks") or "/parts/" in path)
 
 
 def _unwritten(path: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import VgradsError
-from vgrads.kernel.units import parse_duration, parse_fraction
+from vgrads.kernel.units import needed_of, parse_duration, parse_fraction
 from vgrads.portal.records.access import Principal
 from vgrads.portal.web.service import PLANNING_S, Service
 from vgrads.portal.web.set_routes import begin_run
@@ -127,7 +126,7 @@ class JointSubmissions:
         self, name: str, submission: JointSubmission, who: Principal
     ) -> dict[str, Any]:
         first = submission.first
-        needed = max(1, math.ceil(parse_fraction(first.fraction, "fraction") * first.of - 1e-9))
+        needed = needed_of(parse_fraction(first.fraction, "fraction"), first.of)
         if len(submission.came) < needed:
             return {
                 "state": "failed",

@@ -3,8 +3,6 @@ state."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
@@ -12,8 +10,6 @@ from starlette.exceptions import HTTPException
 from vgrads.portal.charts.pages import render
 from vgrads.portal.records.access import Principal
 from vgrads.portal.web.guard import COOKIE
-
-Json = dict[str, Any]
 
 
 def page_of(request: Request, name: str, template: str, **values: object) -> HTMLResponse:
@@ -36,12 +32,3 @@ def reader_of(request: Request) -> Principal:
     if who is None:
         raise HTTPException(303, "log in first", {"Location": "/login"})
     return who
-
-
-def shown(row: Json) -> Json:
-    """Return a set's row with the displayed state and progress."""
-    newest = row["runs"][0] if row["runs"] else None
-    state = row["state"] if row["feasible"] or row["state"] != "planned" else "cannot be promised"
-    outcome = newest["outcome"] if newest else {}
-    progress = (outcome["in_time"], outcome["needed"]) if "in_time" in outcome else None
-    return row | {"shown": newest["state"] if newest else state, "progress": progress}

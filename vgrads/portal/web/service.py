@@ -19,6 +19,7 @@ from vgrads.portal.jobs import children
 from vgrads.portal.jobs.forecasts.upkeep import ForecastUpkeep
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
+from vgrads.portal.jobs.run_attempts import RunAttempts
 from vgrads.portal.jobs.run_status import RunStatuses
 from vgrads.portal.jobs.supervisor import Places, Supervisor
 from vgrads.portal.records.access import AccessControl, Principal
@@ -30,6 +31,7 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.embedding.wait_gauges import WaitGauge, WaitGauges
 from vgrads.portal.web.figures import Meters
+from vgrads.portal.web.sets.overview import Overview
 from vgrads.vgrid.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -67,13 +69,14 @@ class Service:
         self.store, self.bounds, self._base, self.oidc = store, bounds, catalog, oidc
         self.catalog = with_uploads(catalog, store.reader)
         self.sets, self.access = Sets(store.engine), AccessControl(store.engine)
-        self.meters = Meters()
+        self.meters, self.overview = Meters(), Overview(store.reader)
         self.live, self.learned = LiveGantt(store), LearnedStates()
         self.forecasts = ForecastUpkeep(store, lambda: self.catalog, self.learned)
         self.wait_gauges = WaitGauges(bounds.wait_gauges, lambda: self.catalog, self.learned)
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
         self.statuses = RunStatuses(self.live, self.supervisor.think)
+        self.attempts = RunAttempts(self.live, self.supervisor.think, store.url)
 
     def start(self) -> None:
         """Start with queued work, and work left by an earlier service."""

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import uvicorn
 from pythonjsonlogger.json import JsonFormatter
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.errors import InputError, SiteError, VgradsError
 from vgrads.kernel.extras import require
 from vgrads.portal.connections import ConnectionLimits, connections_with
 from vgrads.portal.jobs.supervisor import Places
@@ -173,6 +174,8 @@ class Server(uvicorn.Server):
             threading.Thread(target=self._end_with_its_user, daemon=True).start()
 
     def _warm_up(self) -> None:
+        with suppress(VgradsError):
+            self._service.overview.entries(None, lambda _: None)
         self._service.warm_up()
         gc.freeze()  # what is loaded now stays: no answer waits for a search of it
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -26,6 +27,7 @@ from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.checked_routes import kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.service import PLANNING_S, Service
+from vgrads.portal.web.sets.document import is_as_planned
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$", examples=["set-0123456789"])]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]
@@ -193,7 +195,13 @@ def gantt(service: Service, head: Head, run: RunRow | None) -> Json:
         "set": head.id,
         "run": run.id if run else None,
         "state": run.state if run else head.state,
+        "started": run_start(run).isoformat() if run else None,
     }
+
+
+def run_start(run: RunRow) -> datetime:
+    """Return the start of a run; SQLite returns it without its zone, which is UTC."""
+    return run.started if run.started.tzinfo else run.started.replace(tzinfo=UTC)
 
 
 def _add_plans(app: FastAPI, service: Service) -> None:
@@ -227,11 +235,14 @@ def _add_plans(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/workflow-sets/{set_id}/what-if")
     async def what_if(set_id: SetId, wishes: WhatIf, who: Reader) -> Json:
-        """Query the promise with another deadline, fraction or budget. Nothing is stored."""
+        """Query the promise with another deadline, fraction or budget; planned briefly, unless they
+        are those of the set. Nothing is stored."""
         head = await _apart(service.visible, set_id, who)
         text = await _apart(whole_document, service, set_id)
         catalog = usable(service.catalog, service.granted(head.owner))[0]
         change = wishes.model_dump(exclude_unset=True)
+        if is_as_planned(head.summary, json.loads(text), change):
+            return dict(head.summary)
         think = service.supervisor.think
         answer: Json = await think(
             children.what_if, service.store.url, catalog, text, head.owner, change

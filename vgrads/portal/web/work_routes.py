@@ -33,6 +33,7 @@ from vgrads.portal.web.bag_routes import (
     result_lines,
     visible_bag,
 )
+from vgrads.portal.web.bags.retries import retry_row
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.live_routes import cancel_run
 from vgrads.portal.web.page_routes import explain_placement
@@ -198,9 +199,16 @@ def _add_actions(app: FastAPI, service: Service) -> None:
         key: IdempotencyKey = None,
     ) -> Json:
         """Run the tasks again that failed or were not run, or these ``tasks``, with those that
-        depend on them, as a new run of the same set; what is done is not repeated."""
+        depend on them, as a new run of the same set; those of a bag (by number) in the same bag.
+        What is done is not repeated."""
         work = await run_in_threadpool(_find, service, name, who, "retry")
         tasks = request.tasks if request else ()
+        if work.kind == "bag":
+            return await run_in_threadpool(
+                lambda: retry_row(
+                    service, visible_bag(service, work.id, who), list(map(_number, tasks))
+                )
+            )
         return {"run": await retry_run(service, work.set_id, who, tasks, key)}
 
 

@@ -14,6 +14,20 @@ import typer
 from vgrads.api.command_context import CommandContext
 
 LOAD, MODEL, DAYS = 0.6, "average", 1.0
+
+
+def _set_wide(context: typer.Context, wide: bool) -> bool:
+    return _shell(context).set_wide(wide)
+
+
+Wide = Annotated[
+    bool,
+    typer.Option(
+        "--wide",
+        callback=_set_wide,
+        help="Show all columns of tables, however long the lines become.",
+    ),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")
 ]
@@ -100,6 +114,7 @@ def fit(
         Path | None,
         typer.Option("--report", metavar="FILE.html", help="Write diagrams of the distributions."),
     ] = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the bags of a history and fit the model's distributions to them."""
@@ -110,7 +125,9 @@ def fit(
     if report:
         require("plots", "a report with diagrams", str(report))
 
-    fitted = fit_history(*_shell(context).history(history), _gap_s(gap))
+    source = _shell(context).history(history)
+    with _shell(context).busy("fitting distributions"):
+        fitted = fit_history(*source, _gap_s(gap))
     _shell(context).warn(fitted.warnings)
     if report:
         from vgrads.research.bags.chart import write_report
@@ -137,7 +154,8 @@ def generate(
 
     from vgrads.research.bags import answers as bags
 
-    payload = bags.generate(out, model, (load, procs, days), seed)
+    with _shell(context).busy("drawing bags"):
+        payload = bags.generate(out, model, (load, procs, days), seed)
     line = f"wrote {out}: {payload['bags']} bags, {payload['tasks']} tasks"
     _shell(context).answer(as_json, payload, lambda: Text(line))
 
@@ -173,6 +191,7 @@ def simulate(
     model: Annotated[str | None, ModelName] = None,
     days: Annotated[float | None, Days] = None,
     seed: Seed = 0,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Simulate the bags of a history under every policy, or a drawn workload under one."""
@@ -185,13 +204,16 @@ def simulate(
         _refuse("applies only to the bags of a history", {"--gap": gap})
         names = (selection or "S-T", scheduling or "FPLT", architecture)
         target = (LOAD if load is None else load, DAYS if days is None else days)
-        payload = bags.simulate_workload(names, model or MODEL, target, seed, system)
+        with _shell(context).busy("simulating"):
+            payload = bags.simulate_workload(names, model or MODEL, target, seed, system)
         _shell(context).answer(as_json, payload, lambda: figures_table(payload))
         return
     drawn = {"--load": load, "--model": model, "--days": days}
     _refuse("applies only to a generated workload; a history has its own", drawn)
     chosen = (selection, scheduling, architecture)
-    payload = bags.play_history(_shell(context).history(history), chosen, system, _gap_s(gap), seed)
+    source = _shell(context).history(history)
+    with _shell(context).busy("simulating every policy"):
+        payload = bags.play_history(source, chosen, system, _gap_s(gap), seed)
     _shell(context).answer(as_json, payload, lambda: policies_compared(payload))
 
 
@@ -205,7 +227,7 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
 
 
 @commands.command("policies", epilog="Example: `vgrads bags policies`")
-def policies(context: typer.Context, as_json: AsJson = False) -> None:
+def policies(context: typer.Context, _wide: Wide = False, as_json: AsJson = False) -> None:
     """List all selection and scheduling policies, and the information that they use."""
     from vgrads.research.bags import answers as bags
     from vgrads.research.bags.tables import policies_table

@@ -5,55 +5,58 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
+from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration
 from vgrads.research.bags.answers import FittedHistory
 
 Json = dict[str, Any]
 
 
-def fits_table(fitted: FittedHistory) -> Table:
+def fits_table(fitted: FittedHistory) -> TextTable:
     """Return a table of every family of every characteristic with its D, the best first."""
     sizes = fitted.bags.sizes
     title = (
         f"{len(fitted.bags):,} bags, {int((sizes >= 2).sum()):,} of two tasks or more; "
         f"users Z({fitted.users[0]:.2f}, {fitted.users[1]})"
     )
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
-    for head in ("characteristic", "values", "best", "D", "others (D)"):
-        table.add_column(head)
+    columns = (
+        Column("characteristic"),
+        Column("values", right=True, fold=1),
+        Column("best"),
+        Column("D", right=True),
+    )
+    rows = []
     for name, fit in fitted.fits.items():
         rest = ", ".join(f"{f.distribution} {f.d:.3f}" for f in fit.fits[1:])
-        table.add_row(
-            name, f"{len(fit.values):,}", str(fit.best.distribution), f"{fit.best.d:.3f}", rest
-        )
-    return table
+        cells = (name, f"{len(fit.values):,}", str(fit.best.distribution), f"{fit.best.d:.3f}")
+        rows.append(Row(cells, (f"others (D): {rest}",) if rest else ()))
+    return TextTable(columns, tuple(rows), title=title)
 
 
-def figures_table(payload: Mapping[str, Any]) -> Group:
+def figures_table(payload: Mapping[str, Any]) -> TextTable:
     """Return a table of metrics."""
     title = (
         f"{payload['tasks']:,} tasks in {payload['bags']:,} bags on {payload['processors']:,} "
         f"processors, load {payload['load']:.0%}, utilisation {payload['utilisation']:.0%}"
     )
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("all bags")
-    table.add_column("", justify="right")
-    for name in ("makespan_s", "wait_s", "response_s"):
-        table.add_row(name.removesuffix("_s"), format_duration(payload[name]))
-    for name in ("length", "slowdown", "utilisation", "finished"):
-        table.add_row({"length": "normalised length"}.get(name, name), f"{payload[name]:.3f}")
-    table.add_row("copies", f"{payload['copies']:,}")
-    for row in payload["by_size"]:
-        table.add_row(
+    cells = [
+        (name.removesuffix("_s"), format_duration(payload[name]))
+        for name in ("makespan_s", "wait_s", "response_s")
+    ]
+    cells += [
+        ({"length": "normalised length"}.get(name, name), f"{payload[name]:.3f}")
+        for name in ("length", "slowdown", "utilisation", "finished")
+    ]
+    cells.append(("copies", f"{payload['copies']:,}"))
+    cells += [
+        (
             f"bags of {size_range(row['from'], row['to'])}",
             f"{format_duration(row['makespan_s'])}, length {row['length']:.3f}",
         )
-    return Group(Text(title), table)
+        for row in payload["by_size"]
+    ]
+    columns = (Column("all bags"), Column("", right=True))
+    return TextTable(columns, tuple(map(Row, cells)), title=title)
 
 
 def size_range(low: int, high: int | None) -> str:
@@ -67,22 +70,27 @@ def size_range(low: int, high: int | None) -> str:
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
-def policies_compared(payload: Mapping[str, Any]) -> Group:
+def policies_compared(payload: Mapping[str, Any]) -> TextTable:
     """Return a table of every simulated policy of a history, the lowest makespan first; the best
     value of a column is bold."""
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("policy", no_wrap=True)
-    columns = ("makespan_s", "length", "wait_s", "slowdown", "utilisation", "finished", "copies")
-    for name in columns:
-        table.add_column(name.removesuffix("_s"), justify="right")
-    best = {name: min(row[name] for row in payload["policies"]) for name in columns[:4]}
-    for row in payload["policies"]:
-        shown = (
-            Text(_shown(name, row[name]), "bold" if row[name] == best.get(name) else "")
-            for name in columns
+    names = ("makespan_s", "length", "wait_s", "slowdown", "utilisation", "finished", "copies")
+    folds = (0, 0, 1, 2, 3, 4, 5)
+    columns = [
+        Column(name.removesuffix("_s"), right=True, fold=fold)
+        for name, fold in zip(names, folds, strict=True)
+    ]
+    best = {name: min(row[name] for row in payload["policies"]) for name in names[:4]}
+    rows = tuple(
+        Row(
+            (
+                f"{row['selection']} {row['scheduling']}",
+                *(_shown(name, row[name]) for name in names),
+            ),
+            styles={n.removesuffix("_s"): "bold" for n in best if row[n] == best[n]},
         )
-        table.add_row(f"{row['selection']} {row['scheduling']}", *shown)
-    return Group(Text(_of_history(payload)), table)
+        for row in payload["policies"]
+    )
+    return TextTable((Column("policy"), *columns), rows, title=_of_history(payload))
 
 
 def _shown(name: str, value: float) -> str:
@@ -122,13 +130,17 @@ def _best_of(payload: Mapping[str, Any], name: str, title: str) -> str:
     return f"Lowest {title}: {best['selection']} {best['scheduling']}{others}."
 
 
-def policies_table(payload: Mapping[str, Sequence[Json]]) -> Table:
+def policies_table(payload: Mapping[str, Sequence[Json]]) -> TextTable:
     """Return a table of policies. K known, H from history, U unknown."""
-    table = Table(box=SIMPLE_HEAD)
-    for head in ("policy", "information used (processors, tasks)", "description"):
-        table.add_column(head)
-    for row in payload["selection"]:
-        table.add_row(row["name"], "", row["about"])
-    for row in payload["scheduling"]:
-        table.add_row(row["name"], f"({row['resources']}, {row['tasks']})", row["about"])
-    return table
+    columns = (
+        Column("policy"),
+        Column("information"),
+        Column("description", below=True),
+    )
+    selection = (Row((row["name"], "", row["about"])) for row in payload["selection"])
+    scheduling = (
+        Row((row["name"], f"({row['resources']}, {row['tasks']})", row["about"]))
+        for row in payload["scheduling"]
+    )
+    notes = ("information used of (processors, tasks): K known, H from history, U unknown",)
+    return TextTable(columns, (*selection, *scheduling), notes=notes)

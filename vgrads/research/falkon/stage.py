@@ -131,7 +131,7 @@ def simulate(
     item.agents.run(until_s=2 * site.delay_s)
     item.agents.now_s = 0.0
     item.submit()
-    World(item.core, fleet, sites, item.agents, clock, lambda: item.over, steady=True).run()
+    World(item.core, fleet, sites, item.agents, clock, lambda: item.over, steady_s=1.0).run()
     return _ran(item)
 
 

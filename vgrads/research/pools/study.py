@@ -380,4 +380,5 @@ def main(arguments: Sequence[str]) -> None:
                 paragraph(study_table.verdict),
             )
         ]
-        write_page(chosen.report, "How many workers should a pool hold?", parts)
+        verdict = study_tables[0].verdict
+        write_page(chosen.report, "How many workers should a pool hold?", verdict, parts)

@@ -29,7 +29,13 @@ from vgrads.qbets.predictor import Settings
 from vgrads.research.picture import diagrams
 from vgrads.research.promises.recorded import RecordedSet, lay_sets, offered
 from vgrads.research.promises.recorded_site import run_recorded
-from vgrads.research.promises.reliability import PromiseRow, Reliability, compare, reliability
+from vgrads.research.promises.reliability import (
+    PromiseRow,
+    Reliability,
+    compare,
+    conclusion,
+    reliability,
+)
 from vgrads.research.report import (
     as_json,
     html_table,
@@ -262,7 +268,8 @@ def write_recorded(results: Sequence[LogResult], path: Path) -> None:
             *map(paragraph, sentences(result, common)),
             html_table(HEAD, lines(result)),
         ]
-    write_page(path, "Are promises kept on recorded starts?", parts)
+    title, rows = "Are promises kept on recorded starts?", together(results).rows
+    write_page(path, title, conclusion(rows, "ours"), parts)
 
 
 def _draw(results: Sequence[LogResult], path: Path) -> None:

@@ -17,6 +17,8 @@ from vgrads.research.promises.rivals import Result
 
 Floats = NDArray[np.float64]
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+FEW = 20
+"""Bins of fewer sets are marked: their share says little."""
 BIN_HEAD = ("planner", "mean promise", "kept", "95 % interval", "sets")
 
 
@@ -125,12 +127,32 @@ def sentences(rows: Sequence[PromiseRow], edges: Sequence[float] = EDGES) -> lis
     return lines
 
 
+def conclusion(rows: Sequence[PromiseRow], strategy: str) -> str:
+    """Return how many promises of a strategy were kept, beside what they promised, in a
+    sentence."""
+    results = [row.result for row in rows if row.strategy == strategy]
+    promised = [result.promised for result in results if result.promised is not None]
+    if not promised:
+        return f"{strategy} promised nothing in {len(results)} sets."
+    kept = [result.kept for result in results if result.promised is not None]
+    return (
+        f"{strategy} promised {np.mean(promised):.3f} on average in {len(promised)} of "
+        f"{len(results)} sets; {np.mean(kept):.3f} were kept."
+    )
+
+
 def bin_rows(rows: Sequence[PromiseRow], edges: Sequence[float] = EDGES) -> list[list[str]]:
     """Return the reliability diagram as a table."""
     strategies = dict.fromkeys(row.strategy for row in rows)
     result = {strategy: reliability(rows, strategy, edges) for strategy in strategies}
     return [
-        [strategy, f"{b.promised:.3f}", f"{b.kept:.3f}", f"{b.low:.3f}–{b.high:.3f}", str(b.count)]
+        [
+            strategy,
+            f"{b.promised:.3f}",
+            f"{b.kept:.3f}",
+            f"{b.low:.3f}–{b.high:.3f}",
+            f"{b.count} (few)" if b.count < FEW else str(b.count),
+        ]
         for strategy, reliability in result.items()
         for b in (reliability.bins if reliability else ())
     ]

@@ -56,6 +56,7 @@ from vgrads.research.promises.reliability import (
     BIN_HEAD,
     PromiseRow,
     bin_rows,
+    conclusion,
     reliability,
     sentences,
 )
@@ -266,7 +267,7 @@ def write_report(rows: Sequence[PromiseRow], path: Path) -> None:
             html_table(HEAD, scoreboard(mine)),
             *map(paragraph, sentences(mine)),
         ]
-    write_page(path, "Are promises kept?", parts)
+    write_page(path, "Are promises kept?", conclusion(rows, "vgrads"), parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

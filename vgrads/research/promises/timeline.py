@@ -23,20 +23,19 @@ from rich.progress import track
 from vgrads.api.config import embedded_data
 from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
+from vgrads.api.plans.set_files import load_set
 from vgrads.kernel.streams import stream
 from vgrads.research.picture import diagrams
 from vgrads.research.promises.arena import Case
 from vgrads.research.promises.ours import run_case
 from vgrads.research.report import (
     html_table,
-    paragraph,
     picture,
     study_parser,
     text_table,
     write_page,
 )
 from vgrads.vgrid.catalog import load_catalog
-from vgrads.workflows.sets import load_set
 
 HEAD = ("site", "slots", "mean binding (s)", "least", "most")
 
@@ -182,12 +181,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = f"{sum(retained)} of {len(retained)} promises were kept."
     if chosen.report:
         parts = [
-            paragraph(text),
             picture(lambda file: draw_bindings(bindings, file)),
             html_table(HEAD, rows_of(bindings)),
             picture(lambda file: draw_spans(spans, file)),
         ]
-        write_page(chosen.report, "Binding, planning and execution in time", parts)
+        write_page(chosen.report, "Binding, planning and execution in time", text, parts)
     if chosen.json:
         document = {
             "bindings": [asdict(b) for b in bindings],

@@ -171,6 +171,17 @@ def draw(cells: Sequence[WhatIfCell], path: Path) -> None:
             axis.set(title=f"budget ${budget:g}", xlabel="deadline")
 
 
+def _conclusion(cells: Sequence[WhatIfCell]) -> str:
+    """Return the range of the shares of instants at which a promise could be given."""
+    least, most = (choose(cells, key=lambda c: c.promised) for choose in (min, max))
+    return (
+        f"A promise could be given at {least.promised:.0%} of the instants with a deadline of "
+        f"{format_duration(least.deadline_s)}, {least.needed} of {COUNT} workflows and "
+        f"${least.budget_usd:g}, up to {most.promised:.0%} with "
+        f"{format_duration(most.deadline_s)}, {most.needed} of {COUNT} and ${most.budget_usd:g}."
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = study_parser("whatif", __doc__)
     parser.add_argument("log", type=Path)
@@ -213,7 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "could be given, and its mean cost."
         )
         parts = [paragraph(text), picture(lambda file: draw(cells, file)), html_table(head, rows)]
-        write_page(chosen.report, f"What could be promised on {history_name(chosen.log)}?", parts)
+        title = f"What could be promised on {history_name(chosen.log)}?"
+        write_page(chosen.report, title, _conclusion(cells), parts)
     if chosen.json:
         sys.stdout.write(json.dumps({"rows": [asdict(cell) for cell in cells]}) + "\n")
     else:

@@ -31,9 +31,9 @@ from vgrads.kernel.profile import use_all
 from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
+from vgrads.planner.promise.executions import simulate_all
 from vgrads.planner.promise.lengths import drawn_factor
 from vgrads.planner.promise.rollout import SimulatedPlan, rollout
-from vgrads.planner.promise.simulation import simulate_all
 from vgrads.planner.snapshot import Snapshot, TaskKey
 from vgrads.research.report import as_json, html_table, study_parser, text_table, write_page
 from vgrads.research.runtimes.recorded_sets import LeftOutRuns, SampledSet, targets
@@ -272,6 +272,11 @@ def _compile() -> None:
         function.fast  # noqa: B018
 
 
+def _conclusion(sets: Sequence[SetOutcome]) -> str:
+    promised, kept = np.mean([s.promise for s in sets]), np.mean([s.kept for s in sets])
+    return f"{len(sets)} sets: {promised:.3f} was promised on average, {kept:.3f} were kept."
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run ``vgrads study run-times-kept``."""
     parser = study_parser("run-times-kept", __doc__ or "")
@@ -299,6 +304,7 @@ def main(arguments: Sequence[str]) -> None:
         write_page(
             chosen.report,
             "Promises where run times are learned",
+            _conclusion(results["joint"]),
             [html_table(*table) for table in named.values()],
         )
     if chosen.json:

@@ -45,6 +45,9 @@ HEAD = (
 )
 
 
+_TOLERANCE = 0.01  # of coverage
+
+
 def _row(job: tuple[Path, str, float, int | None]) -> BacktestRow:
     path, method, quantile, first = job
     log = read_history(path)
@@ -123,6 +126,18 @@ def draw(rows: Sequence[BacktestRow], quantile: float, path: Path) -> None:
         axes[0].legend(frameon=False)
 
 
+def _conclusion(rows: Sequence[BacktestRow], quantile: float) -> str:
+    """Return for each method on how many logs its bounds were kept as often as stated."""
+    methods = dict.fromkeys(row.method for row in rows)
+    counts = []
+    for method in methods:
+        shares = [row.coverage for row in rows if row.method == method and row.coverage is not None]
+        kept = sum(share >= quantile - _TOLERANCE for share in shares)
+        counts.append(f"{method} on {kept} of {len(shares)} logs")
+    share = f"{quantile - _TOLERANCE:g}"
+    return f"Bounds were kept at least {share} of the time by {', '.join(counts)}."
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = study_parser("bounds", __doc__)
     parser.add_argument("logs", nargs="+", type=Path)
@@ -136,9 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = study(chosen.logs, chosen.method or tuple(METHODS), chosen.probability, chosen.first)
     if chosen.report:
         shown = picture(lambda file: draw(rows, chosen.probability, file))
-        write_page(
-            chosen.report, "How good are the bounds?", [shown, html_table(HEAD, rows_of(rows))]
-        )
+        parts = [shown, html_table(HEAD, rows_of(rows))]
+        conclusion = _conclusion(rows, chosen.probability)
+        write_page(chosen.report, "How good are the bounds?", conclusion, parts)
     if chosen.json:
         sys.stdout.write(json.dumps({"rows": [row.as_json() for row in rows]}) + "\n")
     else:

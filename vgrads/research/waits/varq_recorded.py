@@ -13,9 +13,8 @@ is skipped, and the share of these is reported.
 - ``plain``: the latest instant that reaches the probability by the forecast (for an external user),
   by the state of the queue and increasingly by past waits for later instants: the answer of
   the command ``trajectory``, without a record of outcomes;
-- ``ahead``: the latest instant by the same and by a rule that kept its promises on past questions
-  (:func:`vgrads.vgrid.varq.practised`); the required rate follows the record of promises
-  (:func:`vgrads.vgrid.varq.adapt`);
+- ``ahead``: the latest instant by the same and by a rule that kept its promises on past questions;
+  the required rate follows the record of promises (:mod:`vgrads.research.waits.varq_rules`);
 - ``moving``: ``plain`` at the rate that follows the record of promises, with the margin of
   :mod:`vgrads.vgrid.varq`, recomputed as time passes.
 
@@ -52,19 +51,10 @@ from vgrads.research.waits.varq_like_jobs import (
     ReservationResult,
 )
 from vgrads.research.waits.varq_recorded_rows import RecordedVarqRow, outcome
+from vgrads.research.waits.varq_rules import RULE_LEVELS, Practice, adapt, latest, practised
 from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.varq import (
-    RULE_LEVELS,
-    Practice,
-    Reservation,
-    Trajectory,
-    adapt,
-    latest,
-    move,
-    practised,
-    trajectory,
-)
+from vgrads.vgrid.varq import Reservation, Trajectory, move, trajectory
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 POLICIES = ("now", "once", "plain", "ahead", "moving")

@@ -58,13 +58,15 @@ def _all_parents(values: Iterable[_Value]) -> tuple[str, ...]:
 Values = Mapping[str, _Value]
 
 
-def read_cwl(path: Path, runtimes: Runtimes, inputs: Path | None = None) -> Workflow:
+def read_cwl(
+    path: Path, runtimes: Runtimes, inputs: Path | None = None, entry: str = ""
+) -> Workflow:
     """Read the tasks of a CWL workflow, or of one tool; ``inputs``: its input object (YAML or
-    JSON).
+    JSON); ``entry``: the name of the process where the file has several, otherwise ``main``.
 
     Run times are those of ``runtimes`` by step or tool, otherwise estimated from ``ToolTimeLimit``.
     """
-    packed = _pack(path)
+    packed = _pack(path, entry)
     graph = packed.get("$graph", [packed])
     reader = _CwlReader(
         {entry["id"]: entry for entry in graph if "id" in entry}, runtimes, str(path)
@@ -83,7 +85,7 @@ def read_cwl(path: Path, runtimes: Runtimes, inputs: Path | None = None) -> Work
     return make_workflow(path.stem, reader.tasks.values(), where=str(path), notes=notes)
 
 
-def _pack(path: Path) -> dict[str, Any]:
+def _pack(path: Path, entry: str) -> dict[str, Any]:
     """Return the workflow with all its references, normalised, by cwltool in a separate process."""
     program = shutil.which("cwltool")
     begin = (
@@ -105,7 +107,7 @@ def _pack(path: Path) -> dict[str, Any]:
         "--quiet",
         "--disable-color",
         "--skip-schemas",
-        str(path.absolute()),
+        f"{path.absolute()}#{entry}" if entry else str(path.absolute()),
     ]
     try:
         done = subprocess.run(

@@ -15,9 +15,10 @@ from vgrads.workflows.formats.cwl import read_cwl
 from vgrads.workflows.formats.dagman import read_dagman
 from vgrads.workflows.formats.dax import read_dax
 from vgrads.workflows.formats.makeflow import read_makeflow
+from vgrads.workflows.formats.makeflow_jx import read_makeflow_jx
 from vgrads.workflows.formats.nextflow import is_trace, read_trace
 from vgrads.workflows.formats.pegasus import read_pegasus
-from vgrads.workflows.formats.snakefile import read_snakefile
+from vgrads.workflows.formats.snakefile import NO_OPTIONS, SnakemakeOptions, read_snakefile
 from vgrads.workflows.formats.wfformat import parse_json, read_wfformat
 from vgrads.workflows.runtimes import Runtimes
 
@@ -34,6 +35,7 @@ _DAGMAN = re.compile(r"^\s*JOB\s+\S+\s+\S+", re.IGNORECASE | re.MULTILINE)
 _PEGASUS = re.compile(r"^(x-pegasus|pegasus)\s*:", re.MULTILINE)
 _SET = re.compile(r"^(workflows|deadline)[ \t]*:", re.MULTILINE)
 _FLOWING_SET = re.compile(r"\b(workflows|deadline)[ \t]*:")
+_JX = re.compile(r'"rules"\s*:')
 _MAKEFLOW = re.compile(r"^[^\s#=][^=\n]*:[^\n]*\n[ \t]+\S", re.MULTILINE)
 
 
@@ -45,6 +47,8 @@ class _Source:
     text: str
     runtimes: Runtimes
     inputs: Path | None
+    options: SnakemakeOptions
+    entry: str
 
     @property
     def where(self) -> str:
@@ -60,15 +64,16 @@ def _refuse_script(source: _Source) -> Workflow:
 
 
 _READERS: Mapping[str, Callable[[_Source], Workflow]] = {
-    "Snakefile": lambda s: read_snakefile(s.path, s.runtimes, s.inputs),
+    "Snakefile": lambda s: read_snakefile(s.path, s.runtimes, s.inputs, s.options),
     "Nextflow script": _refuse_script,
     "Nextflow trace": lambda s: read_trace(s.path, s.runtimes, s.inputs),
-    "CWL": lambda s: read_cwl(s.path, s.runtimes, s.inputs),
+    "CWL": lambda s: read_cwl(s.path, s.runtimes, s.inputs, s.entry),
     "WfFormat": lambda s: read_wfformat(parse_json(s.text, s.where), s.where),
     "DAX": lambda s: read_dax(s.text, s.where),
     "Pegasus": lambda s: read_pegasus(s.text, s.where, s.runtimes),
     "DAGMan": lambda s: read_dagman(s.text, s.where, s.runtimes),
     "Makeflow": lambda s: read_makeflow(s.text, s.where, s.runtimes),
+    "Makeflow in JX": lambda s: read_makeflow_jx(s.text, s.where, s.runtimes),
 }
 _WITH_INPUTS = ("Snakefile", "Nextflow trace", "CWL")
 _ASK_OTHERS = ("Snakefile", "CWL")  # read by their own programs
@@ -81,6 +86,8 @@ def format_of(path: Path, text: str) -> str:
     name, suffix, start = path.name.lower(), path.suffix.lower(), text.lstrip()[:1]
     if name == "snakefile" or suffix == ".smk":
         return "Snakefile"
+    if suffix == ".jx":
+        return "Makeflow in JX"
     if start == "<":
         return "DAX"
     if start == "{":
@@ -101,11 +108,15 @@ def format_of(path: Path, text: str) -> str:
 
 def _of_json(text: str) -> str:
     """Return the format of a JSON document by its keys; an unreadable one may be a set in YAML's
-    flow style, otherwise WfFormat's reader reports the error."""
+    flow style, or have expressions of JX; otherwise WfFormat's reader reports the error."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return SET if _FLOWING_SET.search(text) else "WfFormat"
+        if _FLOWING_SET.search(text):
+            return SET
+        return "Makeflow in JX" if _JX.search(text) else "WfFormat"
+    if "rules" in document:
+        return "Makeflow in JX"
     if "cwlVersion" in document:
         return "CWL"
     return SET if "workflows" in document or "deadline" in document else "WfFormat"
@@ -116,15 +127,29 @@ def is_workflow(text: str) -> bool:
     return text not in ("", SET)
 
 
+def split_entry(path: Path) -> tuple[Path, str]:
+    """Split ``x.cwl#main`` into a file and the process in it; a file of that whole name counts
+    first."""
+    name, mark, entry = path.name.rpartition("#")
+    if not mark or not name or path.exists():
+        return path, ""
+    return path.with_name(name), entry
+
+
 def load_workflow(
-    path: Path, runtimes: Runtimes | None = None, inputs: Path | None = None
+    path: Path,
+    runtimes: Runtimes | None = None,
+    inputs: Path | None = None,
+    options: SnakemakeOptions = NO_OPTIONS,
 ) -> Workflow:
     """Load the workflow from a file (plain, gzip or xz); InputError names the file and the problem.
 
     ``runtimes`` has seconds by task or kind of task for formats without run times. ``inputs`` is
     the input of the workflow: the input object of CWL, a configuration file of a Snakefile, the
-    work folder of a Nextflow run.
+    work folder of a Nextflow run. ``options`` are for a Snakefile; a CWL file may be followed by
+    ``#`` and the name of a process in it.
     """
+    path, entry = split_entry(path)
     text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", where=str(path))
@@ -133,6 +158,10 @@ def load_workflow(
         raise InputError("is a set, not a workflow", where=str(path), fix="use 'vgrads plan'")
     if not name:
         raise InputError("unknown workflow format", where=str(path), fix=UNDERSTOOD)
+    if entry and name != "CWL":
+        raise InputError(f"{name} has no part named '{entry}'", where=f"{path}#{entry}")
+    if (options.targets or options.config) and name != "Snakefile":
+        raise InputError(f"{name} takes no targets and no configuration", where=str(path))
     if inputs is not None and name not in _WITH_INPUTS:
         raise InputError(f"{name} takes no inputs", where=str(path), fix="remove 'inputs'")
     if name in _ASK_OTHERS and path.suffix.lower() in (".gz", ".xz"):
@@ -141,4 +170,4 @@ def load_workflow(
             where=str(path),
             fix="unpack it",
         )
-    return _READERS[name](_Source(path, text, runtimes or {}, inputs))
+    return _READERS[name](_Source(path, text, runtimes or {}, inputs, options, entry))

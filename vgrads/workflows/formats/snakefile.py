@@ -13,10 +13,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, NothingToDo
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.snakemake_jobs import ABOUT, notes_of
 from vgrads.workflows.runtimes import Runtimes, timed
@@ -32,24 +33,49 @@ _INSTALL = (
 )
 
 
-def read_snakefile(path: Path, runtimes: Runtimes, config: Path | None = None) -> Workflow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnakemakeOptions:
+    """What Snakemake takes on its command line: ``targets``, files or rules, instead of the first
+    rule; ``config``: values of the configuration, ``NAME=VALUE``; ``cores``: to which the threads
+    of rules are limited."""
+
+    targets: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    cores: int | None = None
+
+
+NO_OPTIONS = SnakemakeOptions()
+
+
+def read_snakefile(
+    path: Path,
+    runtimes: Runtimes,
+    config: Path | None = None,
+    options: SnakemakeOptions = NO_OPTIONS,
+) -> Workflow:
     """Return the jobs that Snakemake would run now, as started in the Snakefile's folder, or above
     it if that is ``workflow``.
 
     Completed jobs are not among its tasks. ``config``: a configuration file in addition to those
-    that it names. InputError if there is no Snakemake, or with Snakemake's message if it rejects
-    the file.
+    that it names. NothingToDo if all jobs are completed; InputError if there is no Snakemake, or
+    with Snakemake's message if it rejects the file.
     """
     path = path.absolute()
     if config is not None and not config.is_file():
         raise InputError("no such file", where=str(config))
     folder = path.parent.parent if path.parent.name == "workflow" else path.parent
-    command = [_interpreter(str(path)), "-P", str(_CHILD), str(path)]
-    tasks = _ask(command + ([str(config.absolute())] if config else []), folder, str(path))
+    request = {
+        "snakefile": str(path),
+        "configfiles": [str(config.absolute())] if config else [],
+        "config": list(options.config),
+        "targets": list(options.targets),
+        "cores": options.cores,
+    }
+    command = [_interpreter(str(path)), "-P", str(_CHILD), json.dumps(request)]
+    tasks = _ask(command, folder, str(path))
     if not tasks:
-        raise InputError(
-            "nothing to be done: all outputs are present, or all rules are local",
-            where=str(path),
+        raise NothingToDo(
+            "nothing to do: all outputs are present, or all rules are local", where=str(path)
         )
     name = folder.name if path.stem.lower() == "snakefile" else path.stem
     return make_workflow(

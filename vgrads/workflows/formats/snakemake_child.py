@@ -1,12 +1,13 @@
 """Print the jobs of a Snakefile, as Snakemake determines them, as JSON. Runs in Snakemake's own
 interpreter, as a file.
 
-``python -P snakemake_child.py SNAKEFILE [CONFIGFILE]`` executes Snakemake up to the point where
+``python -P snakemake_child.py REQUEST`` executes Snakemake up to the point where
 jobs are passed to an executor, with an executor that records them and runs nothing; so threads,
 resources, groups and local rules are those of ``snakemake --executor vgrads``. It works in the
-folder where it is started, in which Snakemake keeps its ``.snakemake``. One line of JSON is written
-to standard output, ``{"tasks": …}`` or ``{"error": …}``; output of the Snakefile itself goes to
-standard error.
+folder where it is started, in which Snakemake keeps its ``.snakemake``. The request is JSON:
+``snakefile``, ``configfiles``, ``config`` (``NAME=VALUE``), ``targets``, and ``cores``, to which
+threads are limited, or null. One line of JSON is written to standard output, ``{"tasks": …}`` or
+``{"error": …}``; output of the Snakefile itself goes to standard error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class _GraphComplete(BaseException):
     error."""
 
 
-def ask(snakefile: str, config: str | None) -> dict[str, Any]:
+def ask(request: dict[str, Any]) -> dict[str, Any]:
     """Return the tasks of a Snakefile, or Snakemake's error message."""
     from snakemake import api, exceptions  # noqa: PLC0415 a missing Snakemake is told by its ImportError
     from snakemake.settings import types as settings  # noqa: PLC0415
@@ -40,13 +41,17 @@ def ask(snakefile: str, config: str | None) -> dict[str, Any]:
     with api.SnakemakeApi(quiet) as snakemake:
         try:
             workflow = snakemake.workflow(
-                resource_settings=settings.ResourceSettings(nodes=_MANY),
-                config_settings=settings.ConfigSettings(
-                    configfiles=[Path(config)] if config else []
+                resource_settings=settings.ResourceSettings(
+                    nodes=_MANY, max_threads=request["cores"]
                 ),
-                snakefile=Path(snakefile),
+                config_settings=settings.ConfigSettings(
+                    configfiles=[Path(file) for file in request["configfiles"]],
+                    config=_config(request["config"]),
+                ),
+                snakefile=Path(request["snakefile"]),
             )
-            workflow.dag().execute_workflow(
+            targets = settings.DAGSettings(targets=set(request["targets"]))
+            workflow.dag(dag_settings=targets).execute_workflow(
                 executor=_NAME, execution_settings=settings.ExecutionSettings(lock=False)
             )
         except _GraphComplete:
@@ -58,6 +63,15 @@ def ask(snakefile: str, config: str | None) -> dict[str, Any]:
             lines = getattr(begun, "linemaps", {})
             return {"error": exceptions.format_exception_to_string(error, lines)}
     return {"tasks": tasks}
+
+
+def _config(values: list[str]) -> dict[str, Any]:
+    """Return the configuration of ``NAME=VALUE``, as Snakemake's command reads it."""
+    if not values:
+        return {}
+    from snakemake.cli import parse_config  # noqa: PLC0415 it takes long
+
+    return dict(parse_config(values))
 
 
 def _register(tasks: list[dict[str, Any]]) -> None:
@@ -85,6 +99,6 @@ def _register(tasks: list[dict[str, Any]]) -> None:
 if __name__ == "__main__":
     output = os.dup(1)
     os.dup2(2, 1)
-    answer = ask(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)
+    answer = ask(json.loads(sys.argv[1]))
     with os.fdopen(output, "w") as out:
         json.dump(answer, out)

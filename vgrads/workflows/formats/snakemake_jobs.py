@@ -43,8 +43,8 @@ def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
     (``runtime``, at which a job is stopped, not an estimate; None: no limit), ``gpus`` and
     ``checkpoint`` (more tasks become known when it has ended).
 
-    Used of ``dag``: ``needrun_jobs()``, ``dependencies`` and, if there are groups,
-    ``get_job_group(job)``.
+    Used of ``dag``: ``needrun_jobs()``, ``dependencies`` and, if there are, ``get_job_group(job)``
+    and the limit of threads of its ``workflow``, which jobs evaluated before it was set lack.
     """
     waiting = list(dag.needrun_jobs())
     group_of = getattr(dag, "get_job_group", lambda _: None)
@@ -60,7 +60,9 @@ def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
             own = ids[unit]
             texts = _parents(dag, job, units, ids, through)
             parents[own].update((name, None) for name in texts if name != own)
-    matching_tasks = [_task(unit, name, sorted(parents[name])) for unit, name in ids.items()]
+    settings = getattr(getattr(dag, "workflow", None), "resource_settings", None)
+    cores = getattr(settings, "max_threads", None) or _MOST_PROCS
+    matching_tasks = [_task(unit, name, sorted(parents[name]), cores) for unit, name in ids.items()]
     return sorted(matching_tasks, key=lambda task: str(task["id"]))  # Snakemake stores them in sets
 
 
@@ -144,7 +146,7 @@ def _names(
     return tuple(xes)
 
 
-def _task(unit: SnakemakeJob, name: str, parents: Iterable[str]) -> dict[str, Any]:
+def _task(unit: SnakemakeJob, name: str, parents: Iterable[str], cores: int) -> dict[str, Any]:
     resources = unit.resources
     mib, mb = _number(resources.get("mem_mib")), _number(resources.get("mem_mb"))
     minutes = _number(resources.get("runtime"))
@@ -152,7 +154,7 @@ def _task(unit: SnakemakeJob, name: str, parents: Iterable[str]) -> dict[str, An
     task: dict[str, Any] = {
         "id": name,
         "kind": _kind(unit),
-        "procs": max(1, min(_MOST_PROCS, int(_number(unit.threads) or 1))),
+        "procs": max(1, min(cores, _MOST_PROCS, int(_number(unit.threads) or 1))),
         "memory_mib": mib if mib is not None else (mb or 0.0) * _MIB_OF_MB,
         "parents": list(parents),
         ABOUT: {

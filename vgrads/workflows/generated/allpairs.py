@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from math import isqrt
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, slots=True)
 class AllPairs:
@@ -40,6 +43,9 @@ class AllPairs:
     def needs(self, _task: int) -> tuple[int, ...]:
         """Return nothing."""
         return ()
+
+    def levels(self, _left: NDArray[np.bool_]) -> None:
+        """Return None: all blocks can run at once."""
 
     def place(self, task: int) -> tuple[int, int]:
         """Return row and column of a block."""

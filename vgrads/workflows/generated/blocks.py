@@ -110,5 +110,6 @@ def _expected_s(cells: BlockGrid, side: int, cell_s: float, places: int) -> floa
     if isinstance(order, AllPairs):
         return each_s * -(-order.size // places)
     short, long = sorted((order.rows, order.cols))
-    rising = sum(-(-k // places) for k in range(1, short))
+    whole, rest = divmod(short - 1, places)
+    rising = places * whole * (whole + 1) // 2 + rest * (whole + 1)  # Σ ceil(k ÷ places), k < short
     return each_s * (2 * rising + (long - short + 1) * -(-short // places))

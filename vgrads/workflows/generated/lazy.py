@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.generated.allpairs import AllPairs
 from vgrads.workflows.generated.wavefront import Wavefront
@@ -35,6 +38,14 @@ class Lazy(Protocol):
 
     def needs(self, task: int, /) -> Iterable[int]:
         """Return the direct dependencies of a task, without those that follow from others."""
+
+    def levels(self, left: NDArray[np.bool_], /) -> tuple[int, ...] | None:
+        """Return how many of the tasks that are left can run at the same time, one level of them
+        after the other; None where all can at once.
+
+        ``left``: for each task whether it is; a task that needs one that is left is left
+        too.
+        """
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the workflow as plain values, for :func:`lazy_of`."""

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, slots=True)
 class Wavefront:
@@ -42,6 +45,16 @@ class Wavefront:
         """Return the block above and the one to the left."""
         above = [task - self.cols] if task >= self.cols else []
         return above + ([task - 1] if task % self.cols else [])
+
+    def levels(self, left: NDArray[np.bool_]) -> tuple[int, ...]:
+        """Return the number of blocks that are left on each anti-diagonal, from the first with any
+        on."""
+        grid = left.reshape(self.rows, self.cols)
+        grid = grid if self.rows < self.cols else grid.T
+        counts = np.zeros(self.rows + self.cols, np.int64)
+        for row, here in enumerate(grid):
+            counts[row : row + len(here)] += here
+        return tuple(counts[counts > 0].tolist())
 
     def as_json(self) -> dict[str, Any]:
         """Return the grid as plain values."""

@@ -2,6 +2,11 @@
 "use strict";
 (() => {
   const {TOP, GAP, FOOT, duration, colours, planned, actual, lanes, horizon} = window.vgrads;
+  const grouped = bars => {
+    const map = new Map();
+    for (const bar of bars) if (map.has(bar.item.slot)) map.get(bar.item.slot).push(bar); else map.set(bar.item.slot, [bar]);
+    return map;
+  };
   const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 
   class Gantt extends window.vgrads.Painting {
@@ -60,7 +65,13 @@
       this.tip.hidden = true;
       this.detail = make("div", "gantt-detail");
       this.detail.setAttribute("role", "status");
-      this.host.append(this.bar, this.scroller, this.tip, this.detail);
+      this.below = make("button", "gantt-below");
+      this.below.type = "button";
+      this.below.hidden = true;
+      this.below.addEventListener("click", () => { this.scroll += 0.8 * this.height; });
+      const frame = make("div", "gantt-frame");
+      frame.append(this.scroller, this.below);
+      this.host.append(this.bar, frame, this.tip, this.detail);
       this.listen();
     }
 
@@ -134,7 +145,10 @@
       const ran = data.now_s != null;
       this.modes.get("actual").disabled = this.modes.get("both").disabled = !ran;
       this.bar.hidden = false;
-      if (first || (ran && this.mode === "plan" && !this.chosen)) this.mode = ran ? "actual" : "plan";
+      const goes = data.state === "running" || data.state === "interrupted";
+      if (!this.chosen) this.mode = !ran ? "plan" : goes ? "both" : "actual";
+      this.began = data.started ? Date.parse(data.started) : null;
+      this.top = TOP + (this.began == null ? 0 : 15);
       this.arrange();
       if (first) return;
       if (this.fitted) this.fit();
@@ -149,15 +163,16 @@
       const data = this.data, parts = [];
       if (this.mode !== "actual") parts.push({real: false, bars: planned(data), lanes: lanes(data, false)});
       if (this.mode !== "plan") parts.push({real: true, bars: actual(data), lanes: lanes(data, true)});
+      for (const part of parts) part.bySlot = grouped(part.bars);
       this.parts = parts;
       const ends = parts.flatMap(p => [...p.lanes.map(l => l.end), ...p.bars.map(b => b.end)]);
       this.end = Math.max(data.deadline_s, data.now_s ?? 0, ...ends, 1) * 1.02;
       this.makeScale();
       this.horizon_s = horizon(data, parts);
       const widest = Math.max(1, ...data.slots.map(s => s.procs)), all = data.slots.reduce((sum, s) => sum + s.procs, 0) * parts.length;
-      this.per = clamp(Math.min(74 / widest, (this.most() - TOP - FOOT - data.slots.length * GAP) / Math.max(1, all)), 1, 26);
+      this.per = clamp(Math.min(74 / widest, (this.most() - this.top - FOOT - data.slots.length * GAP) / Math.max(1, all)), 1, 26);
       this.tops = new Map();
-      let y = TOP;
+      let y = this.top;
       for (const slot of data.slots) {
         const one = Math.max(18, slot.procs * this.per);
         this.tops.set(slot.id, {top: y, one, height: one * parts.length + (parts.length - 1) * 3});
@@ -246,14 +261,14 @@
     describe(thing) {
       if (thing.slot) {
         const s = thing.slot, seen = s.actual || {};
-        return [`${s.id} (${s.kind}, ${s.procs} processors)`, `asked for at ${duration(s.submit_s)}, needed from ${duration(s.start_s)}`,
+        return [`${s.id} (${s.kind}, ${s.procs} processors)`, `requested at ${duration(s.submit_s)}, planned from ${duration(s.start_s)}`,
           s.ready_p5_s == null ? "" : `ready ${duration(s.ready_p5_s)} to ${s.ready_p95_s == null ? "perhaps never" : duration(s.ready_p95_s)} (5–95 %)`,
           seen.ready_s != null ? `was ready at ${duration(seen.ready_s)}` : "",
-          `probability ${(100 * s.probability).toFixed(1)} %` + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),
+          `ready at its planned start with ${(100 * s.probability).toFixed(1)} %` + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),
           `state ${s.state}${seen.reason ? ": " + seen.reason : ""}`].filter(Boolean).join("\n");
       }
       const p = thing.item;
-      return [`${p.workflow} · ${p.task}${p.copy ? ` (copy ${p.copy})` : ""}`, `${duration(thing.start)} to ${duration(thing.end)}, ${p.procs} processors`,
+      return [`${p.workflow} · ${p.task}${p.copy ? ` (replica ${p.copy})` : ""}`, `${duration(thing.start)} to ${duration(thing.end)}, ${p.procs} processors`,
         `planned ${duration(p.start_s)} to ${duration(p.end_s)} in ${p.slot}`, `probability ${(100 * p.probability).toFixed(1)} %`,
         `state ${p.state}${p.reason ? ": " + p.reason : ""}`].join("\n");
     }

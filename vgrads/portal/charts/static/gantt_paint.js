@@ -2,7 +2,7 @@
 // state along the lower edge; queue waits are intervals (5-95 %).
 "use strict";
 (() => {
-  const {STATES, TOP, FOOT, duration, readable} = window.vgrads, clamp = (x, low, high) => Math.min(Math.max(x, low), high);
+  const {STATES, FOOT, duration, readable} = window.vgrads, clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 
   class Painting {
     paint() {
@@ -33,6 +33,7 @@
       g.restore();
       this.paintHead(g, width);
       this.paintMarks(g, width);
+      this.countBelow();
     }
 
     ticks() {
@@ -45,7 +46,7 @@
       g.fillStyle = "#8882";
       for (const [t0, t1, u0, u1] of this.pieces) if (u1 - u0 < (t1 - t0) * 0.9) {
         const a = this.x(t0), b = this.x(t1);
-        if (b > this.left && a < width) g.fillRect(Math.max(a, this.left), TOP - 6, b - Math.max(a, this.left), this.content);
+        if (b > this.left && a < width) g.fillRect(Math.max(a, this.left), this.top - 6, b - Math.max(a, this.left), this.content);
       }
       const step = this.ticks();
       g.strokeStyle = "#9993";
@@ -56,7 +57,7 @@
         const x = this.x(t);
         if (x < this.left - 1 || x > width || x - last < 40) continue;
         last = x;
-        g.moveTo(x, TOP - 6);
+        g.moveTo(x, this.top - 6);
         g.lineTo(x, this.content - FOOT);
         this.labels.push([x, t]);
       }
@@ -68,7 +69,6 @@
       g.beginPath();
       g.rect(this.left, 0, width - this.left, this.content);
       g.clip();
-      const copies = new Map();
       this.parts.forEach((part, index) => {
         for (const lane of part.lanes) {
           const place = this.tops.get(lane.slot.id), top = place.top + index * (place.one + 3);
@@ -78,12 +78,13 @@
           g.fillRect(a, top, Math.max(0, b - a), place.one);
           this.hits.push({x: this.left, y: top, w: width, h: place.one + 6, lane});
           if (index === this.parts.length - 1) this.paintWait(g, lane.slot, top + place.one + 5);
+          g.globalAlpha = this.parts.length > 1 && !part.real ? 0.45 : 1;
+          for (const bar of part.bySlot.get(lane.slot.id) || []) this.paintBar(g, bar, index, width);
+          g.globalAlpha = 1;
+          if (part.real && lane.slot.state === "failed") this.paintLost(g, lane, top + place.one / 2);
         }
-        g.globalAlpha = this.parts.length > 1 && !part.real ? 0.45 : 1;
-        for (const bar of part.bars) this.paintBar(g, bar, index, width, copies);
-        g.globalAlpha = 1;
       });
-      this.paintCopies(g, copies);
+      this.paintCopies(g);
       g.restore();
       g.textAlign = "right";
       for (const slot of this.data.slots) {
@@ -117,16 +118,29 @@
       if (slot.ready_p50_s != null) g.fillRect(this.x(slot.ready_p50_s) - 1, y - 3, 2, 7);
     }
 
-    paintBar(g, bar, index, width, copies) {
+    // A slot that was lost: a cross where it ended, or would have begun.
+    paintLost(g, lane, y) {
+      const x = clamp(this.x(lane.slot.actual?.ended_s ?? lane.slot.start_s), this.left + 8, this.canvas.clientWidth - 20);
+      for (const [colour, wide] of [[this.page, 6], [this.bad, 2.5]]) {
+        g.strokeStyle = colour;
+        g.lineWidth = wide;
+        g.beginPath();
+        for (const way of [-1, 1]) { g.moveTo(x - 7, y - 7 * way); g.lineTo(x + 7, y + 7 * way); }
+        g.stroke();
+      }
+    }
+
+    // Where a bar of a part is on the canvas.
+    box(bar, index) {
       const item = bar.item, place = this.tops.get(item.slot);
       const per = place.one / Math.max(1, this.slot(item.slot).procs);
       const h = Math.max(2, item.procs * per), y = place.top + index * (place.one + 3) + place.one - bar.row * per - h;
-      const x = this.x(bar.start), w = Math.max(1.5, this.x(bar.end) - x);
-      const key = item.workflow + "/" + item.task;
-      if (index === this.parts.length - 1) {
-        if (!copies.has(key)) copies.set(key, []);
-        copies.get(key).push([x + w / 2, y + h / 2]);
-      }
+      const x = this.x(bar.start);
+      return [x, y, Math.max(1.5, this.x(bar.end) - x), h];
+    }
+
+    paintBar(g, bar, index, width) {
+      const item = bar.item, [x, y, w, h] = this.box(bar, index);
       if (x + w < this.left || x > width || y + h < this.scroll || y > this.scroll + this.height) return;
       const dim = this.only && this.only !== item.workflow;
       const alpha = g.globalAlpha;
@@ -149,25 +163,40 @@
         g.strokeRect(x - 2, y - 2, w + 4, h + 4);
       }
       const label = `${item.workflow} ${item.task}`;
-      if (h >= 15 && w > 30 && w > g.measureText(label).width + 10) {
-        g.fillStyle = readable(this.colour.get(item.workflow));
+      if (h >= 15 && w > 30 && w > this.wide(g, label) + 10) {
+        g.fillStyle = alpha < 1 ? this.ink : readable(this.colour.get(item.workflow));
+        if (!dim) g.globalAlpha = 1;
         g.fillText(label, x + 5, y + h / 2 + 3);
       }
       g.globalAlpha = alpha;
       this.hits.push({x, y, w, h, bar});
     }
 
-    // The copies of the task that is looked at, joined.
-    paintCopies(g, copies) {
-      const bar = this.focused(), points = copies.get(this.joined || (bar && bar.item.workflow + "/" + bar.item.task)) || [];
+    wide(g, text) {
+      this.widths ??= new Map();
+      if (!this.widths.has(text)) this.widths.set(text, g.measureText(text).width);
+      return this.widths.get(text);
+    }
+
+    // The replicas of the task that is looked at, joined.
+    paintCopies(g) {
+      const bar = this.focused(), key = this.joined || (bar && bar.item.workflow + "/" + bar.item.task);
+      if (!key) return;
+      const index = this.parts.length - 1;
+      const same = this.parts[index].bars.filter(b => b.item.workflow + "/" + b.item.task === key);
+      const points = same.map(b => this.box(b, index)).map(([x, y, w, h]) => [x + w / 2, y + h / 2]);
       if (points.length < 2) return;
-      g.strokeStyle = this.ink;
-      g.lineWidth = 1.5;
-      g.setLineDash([3, 3]);
-      g.beginPath();
-      points.forEach(([x, y], i) => i ? g.lineTo(x, y) : g.moveTo(x, y));
-      g.stroke();
+      for (const [colour, thick, dash] of [[this.page, 4, []], [this.ink, 2, [5, 3]]]) {
+        g.strokeStyle = colour;
+        g.lineWidth = thick;
+        g.setLineDash(dash);
+        g.beginPath();
+        points.forEach(([x, y], i) => i ? g.lineTo(x, y) : g.moveTo(x, y));
+        g.stroke();
+      }
       g.setLineDash([]);
+      g.fillStyle = this.ink;
+      for (const [x, y] of points) { g.beginPath(); g.arc(x, y, 4, 0, 7); g.fill(); }
     }
 
     join(key) { if (key !== this.joined) { this.joined = key; this.draw(); } }
@@ -182,7 +211,7 @@
         g.lineWidth = 1.5;
         g.setLineDash(dash);
         g.beginPath();
-        g.moveTo(x, TOP - 8);
+        g.moveTo(x, this.top - 8);
         g.lineTo(x, this.height - FOOT);
         g.stroke();
         g.setLineDash([]);
@@ -190,17 +219,45 @@
       };
       const now = this.data.now_s, goes = this.data.state === "running" || this.data.state === "interrupted";
       const at = this.view[1] >= this.total ? this.end : this.until(this.view[1]);
-      line(deadline, this.bad, `deadline ${duration(deadline)}` + (beyond ? `, ${duration(deadline - at)} beyond →` : ""), beyond ? [2, 4] : [], 34);
-      if (goes && now != null) line(now, this.good, "now", [4, 3], Math.abs(this.x(now) - this.x(deadline)) < 120 ? 24 : 34);
+      line(deadline, this.bad, `deadline ${duration(deadline)}` + (beyond ? `, ${duration(deadline - at)} beyond →` : ""), beyond ? [2, 4] : [], this.top - 12);
+      if (goes && now != null) line(now, this.good, "now", [4, 3], Math.abs(this.x(now) - this.x(deadline)) < 120 ? this.top - 22 : this.top - 12);
     }
 
     paintHead(g, width) {
       g.fillStyle = this.page;
-      g.fillRect(0, 0, width, TOP - 8);
+      g.fillRect(0, 0, width, this.top - 8);
       g.fillStyle = this.soft;
       g.textAlign = "center";
       for (const [x, t] of this.labels) if (x < width - 20) g.fillText(t ? duration(t) : "0", x, 14);
+      if (this.began != null) this.paintClock(g, width);
       g.textAlign = "left";
+    }
+
+    // The clock under the durations, in the zone of the reader; the day where it changes.
+    paintClock(g, width) {
+      const clock = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", ...(this.ticks() < 60 ? {second: "2-digit"} : {})});
+      const day = new Intl.DateTimeFormat(undefined, {weekday: "short", day: "numeric"});
+      const dayOf = t => day.format(new Date(this.began + 1000 * t)), first = this.labels.length ? dayOf(this.labels[0][1]) : "";
+      let last = first, free = -1e9;
+      for (const [at, t] of this.labels) {
+        const time = clock.format(new Date(this.began + 1000 * t)), text = dayOf(t) === last ? time : `${dayOf(t)} ${time}`;
+        const half = this.wide(g, text) / 2, x = Math.max(at, this.left + half - 4);
+        if (x + half >= width || x - half < free) continue;
+        g.fillText(text, x, 29);
+        free = x + half + 8;
+        last = dayOf(t);
+      }
+      g.textAlign = "right";
+      g.fillText("since start", this.left - 10, 14);
+      g.fillText(first, this.left - 10, 29);
+    }
+
+    // How many lanes are below what is visible.
+    countBelow() {
+      const edge = this.scroll + this.height - 4;
+      const below = this.data.slots.filter(s => { const p = this.tops.get(s.id); return p.top + p.height / 2 > edge; }).length;
+      this.below.hidden = !below;
+      this.below.textContent = `${below} more ${below === 1 ? "lane" : "lanes"} below ↓`;
     }
   }
 

@@ -100,8 +100,8 @@
         });
       }
       for (const state of ["planned", "running", "done", "failed", "cancelled", "skipped"]) chip("span", state, STATES[state]);
-      for (const [kind, text] of [["slot", "slot, as high as its processors"], ["wait", "when its queue may start it: 5–95 %, tick at the median"],
-        ["copy", "a copy of a task"], ["deadline", "deadline"], ["now", "now"]]) chip("span", text, "").firstChild.className = kind;
+      for (const [kind, text] of [["slot", "slot, as high as its processors; % ready at its planned start"], ["wait", "when its queue may start it: 5–95 %, tick at the median"],
+        ["copy", "a replica of a task"], ["lost", "a slot that was lost"], ["deadline", "deadline"], ["now", "now"]]) chip("span", text, "").firstChild.className = kind;
       if (before.length) chip("span", `${before.length} done before, in ${runs.length === 1 ? runs[0] : runs.length + " runs"}`, STATES.done);
     };
     paint();

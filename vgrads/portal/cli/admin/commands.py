@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.cli.options import AsJson, SiteName, Sites, answer_with, app
+from vgrads.portal.cli.options import AsJson, SiteName, Sites, Wide, answer_with, app
 from vgrads.portal.cli.sites.commands import sites_app
 
 token_app = typer.Typer(
@@ -60,7 +60,7 @@ def create_token(
 
 
 @token_app.command("list", epilog="Example: `vgrads token list`")
-def list_tokens(as_json: AsJson = False) -> None:
+def list_tokens(_wide: Wide = False, as_json: AsJson = False) -> None:
     """List tokens and their expiry."""
     from vgrads.portal.cli.admin.tables import tokens_table
     from vgrads.portal.records.access import AccessControl
@@ -211,6 +211,7 @@ def audit(
         str | None, typer.Option("--user", help="Show only the entries of this user.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1)] = 50,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """List changes made over HTTP and their users, newest first."""

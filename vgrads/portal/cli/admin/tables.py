@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
-from vgrads.portal.cli.terminal import rows_under
+from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.portal.doctor.checks import Check, count
 
 Json = dict[str, Any]
@@ -21,43 +17,49 @@ def _when(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = rows_under(*heads)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def tokens_table(rows: Sequence[Json]) -> Table:
+def tokens_table(rows: Sequence[Json]) -> TextTable:
     """Return the table of tokens."""
-    heads = ("id", "user", "scopes", "for", "expires (UTC)")
-    return _table(
-        heads, [(r["id"], r["user"], r["scopes"], r["name"], _when(r["expires_s"])) for r in rows]
+    columns = (
+        Column("id"),
+        Column("user", shorten=True),
+        Column("scopes", shorten=True, fold=1),
+        Column("for", shorten=True, fold=3),
+        Column("expires (UTC)", fold=2),
     )
+    cells = ((r["id"], r["user"], r["scopes"], r["name"], _when(r["expires_s"])) for r in rows)
+    return TextTable(columns, tuple(map(Row, cells)))
 
 
-def audit_table(rows: Sequence[Json]) -> Table:
+def audit_table(rows: Sequence[Json]) -> TextTable:
     """Return the table of the audit log."""
-    heads = ("when (UTC)", "user", "from", "action", "what", "answer")
-    cells = [
+    columns = (
+        Column("when (UTC)"),
+        Column("user", shorten=True),
+        Column("from", fold=3),
+        Column("action", fold=1),
+        Column("what", shorten=True),
+        Column("answer", right=True, fold=2),
+    )
+    cells = (
         (_when(r["at_s"]), r["user"], r["address"], r["action"], r["object"], str(r["status"]))
         for r in rows
-    ]
-    return _table(heads, cells)
+    )
+    return TextTable(columns, tuple(map(Row, cells)))
 
 
-def checks_text(checks: Sequence[Check]) -> Group:
+def checks_text(checks: Sequence[Check]) -> list[TextTable | str]:
     """Return the checks, what to do about them, and their number by state."""
-    table = rows_under("check", "state", "result", whole=("check", "state"))
-    for check in checks:
-        state = Text(check.state, style=_STYLES[check.state])
-        table.add_row(check.name, state, Text(check.message))
+    columns = (Column("check"), Column("state"), Column("result", below=True))
+    rows = tuple(
+        Row((check.name, check.state, check.message), styles={"state": _STYLES[check.state]})
+        for check in checks
+    )
     fixes = [
-        Text(f"{check.name}: {check.fix}")
+        f"{check.name}: {check.fix}"
         for state in ("wrong", "doubtful", "unknown", "ok")
         for check in checks
         if check.state == state and check.fix
     ]
-    heading = [Text("What to do", style="bold")] if fixes else []
-    summary = Text(f"{count(checks, 'wrong')} wrong, {count(checks, 'doubtful')} doubtful")
-    return Group(table, *heading, *fixes, *([Text()] if fixes else []), summary)
+    summary = f"{count(checks, 'wrong')} wrong, {count(checks, 'doubtful')} doubtful"
+    heading = ["What to do", *fixes, ""] if fixes else []
+    return [TextTable(columns, rows), *heading, summary]

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.bags.group import bags_app
-from vgrads.portal.cli.options import AsJson, Service, Sites, answer_with, make_console
+from vgrads.portal.cli.options import AsJson, Service, Sites, Wide, answer_with, make_console
 
 BagId = Annotated[
     str, typer.Argument(metavar="BAG", help="Id of a bag, as listed by `bags status`.")
@@ -21,6 +22,19 @@ Order = Annotated[
     ),
 ]
 
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Folder for the outputs of all tasks, a table of all tasks (results.csv) and what "
+        "they printed; FILE.csv or FILE.parquet: only the table.",
+        show_default=False,
+    ),
+]
+Separate = Annotated[
+    bool, typer.Option("--separate", help="Write what each task printed to a file of its own.")
+]
 Contact = Annotated[
     str,
     typer.Option(
@@ -51,14 +65,31 @@ def run(
     policy: Order = "fair-share",
     service: Service = None,
     contact: Contact = "",
+    out: Out = None,
+    separate: Separate = False,
+    rerun: Annotated[
+        bool,
+        typer.Option(
+            "--rerun",
+            help="Do all tasks, also those that an earlier run of the bag has done: with the same "
+            "command, environment and inputs, and unchanged outputs.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run bags of independent tasks: request nodes, assign tasks, collect results, release nodes.
-    Default: on this machine."""
+    Default: on this machine. Tasks that an earlier run of the bag has done are not repeated."""
     from vgrads.portal.cli.bags.run import HowToWork, run_bags
 
     how = HowToWork(
-        sites=sites, policy=_check_policy(policy), service=service, contact=contact, as_json=as_json
+        sites=sites,
+        policy=_check_policy(policy),
+        service=service,
+        contact=contact,
+        as_json=as_json,
+        rerun=rerun,
+        out=out,
+        separate=separate,
     )
     raise typer.Exit(run_bags(files, how))
 
@@ -70,6 +101,8 @@ def resume(
     policy: Order = "fair-share",
     service: Service = None,
     contact: Contact = "",
+    out: Out = None,
+    separate: Separate = False,
     as_json: AsJson = False,
 ) -> None:
     """Resume a bag whose dispatcher was interrupted or killed. Agents that kept running reconnect,
@@ -77,9 +110,71 @@ def resume(
     from vgrads.portal.cli.bags.run import HowToWork, resume_bags
 
     how = HowToWork(
-        sites=sites, policy=_check_policy(policy), service=service, contact=contact, as_json=as_json
+        sites=sites,
+        policy=_check_policy(policy),
+        service=service,
+        contact=contact,
+        as_json=as_json,
+        out=out,
+        separate=separate,
     )
     raise typer.Exit(resume_bags(bag, how))
+
+
+@bags_app.command("retry", epilog="Examples: `vgrads bags retry BAG` · `vgrads bags retry BAG 7 9`")
+def retry(
+    bag: BagId,
+    tasks: Annotated[
+        list[int] | None,
+        typer.Argument(
+            metavar="[TASK]...",
+            min=0,
+            help="Do these tasks again, done or not.",
+            show_default=False,
+        ),
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Do what failed or was not run. The default.")
+    ] = False,
+    sites: Sites = None,
+    policy: Order = "fair-share",
+    service: Service = None,
+    contact: Contact = "",
+    out: Out = None,
+    separate: Separate = False,
+    as_json: AsJson = False,
+) -> None:
+    """Do failed tasks of a bag again, in the same bag; what is done is not repeated."""
+    from vgrads.kernel.errors import InputError
+    from vgrads.portal.cli.bags.run import HowToWork, retry_bag
+
+    if failed and tasks:
+        raise InputError("cannot be combined with numbers of tasks", where="--failed")
+    how = HowToWork(
+        sites=sites,
+        policy=_check_policy(policy),
+        service=service,
+        contact=contact,
+        as_json=as_json,
+        out=out,
+        separate=separate,
+    )
+    raise typer.Exit(retry_bag(bag, tasks or None, how))
+
+
+@bags_app.command(
+    "results",
+    epilog="Examples: `vgrads bags results BAG --out DIR` · `vgrads bags results BAG --out T.csv`",
+)
+def results(
+    bag: BagId, out: Out = None, separate: Separate = False, as_json: AsJson = False
+) -> None:
+    """Write the results of a bag so far, and show where they are."""
+    from vgrads.portal.cli.bags.run import HowToWork, show_results
+
+    how = HowToWork(sites=None, as_json=as_json, out=out, separate=separate)
+    payload = show_results(bag, how)
+    answer_with(as_json, payload, lambda: f"Results: {payload['results']}")
 
 
 @bags_app.command("cancel", epilog="Example: `vgrads bags cancel BAG`")
@@ -98,6 +193,7 @@ def status(
         str | None,
         typer.Argument(metavar="BAG", help="Id of a bag. Default: all bags.", show_default=False),
     ] = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the status of bags."""
@@ -162,22 +258,32 @@ def invite(
 
 @bags_app.command(
     "explain",
-    epilog="Examples: `vgrads bags explain BAG 7` · `vgrads bags explain BAG 7 --host node3`",
+    epilog="Examples: `vgrads bags explain BAG` · `vgrads bags explain BAG 7 --host node3`",
 )
 def explain(
     bag: BagId,
-    task: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of the task.")],
+    task: Annotated[
+        int | None,
+        typer.Argument(metavar="N", min=0, help="Number of the task.", show_default=False),
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Explain only why this agent does not have the task.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Explain the state of a task of a bag, and why agents do not get it: policy slot, expression,
-    values."""
+    values. Without a task: why nodes were requested and released, with the numbers."""
     from rich.text import Text
 
-    from vgrads.portal.cli.bags.run import explain_task
+    from vgrads.portal.cli.bags.run import explain_nodes, explain_task
+    from vgrads.portal.cli.bags.status_text import nodes_text
 
+    if task is None:
+        if host:
+            raise InputError("needs the number of a task", where="--host")
+        decisions = explain_nodes(bag)
+        answer_with(as_json, decisions, lambda: Text(nodes_text(decisions)))
+        return
     payload = explain_task(bag, task, host)
     lines = [
         f"task {payload['task']}: {payload.get('state', 'waits')}",

@@ -42,12 +42,15 @@ class Registered(TyperGroup):
 
 def _shell() -> CommandContext:
     from vgrads.api.command_context import CommandContext
-    from vgrads.portal.cli.terminal import console, print_warnings
+    from vgrads.portal.cli.terminal import busy, console, print_warnings
+    from vgrads.portal.cli.wide import set_wide
     from vgrads.portal.records.sites import resolve_history
 
     return CommandContext(
         history=resolve_history,
         answer=answer_with,
+        busy=lambda step: busy(console(stderr=True), step),
+        set_wide=set_wide,
         warn=lambda warnings: print_warnings(console(stderr=True), warnings),
     )
 

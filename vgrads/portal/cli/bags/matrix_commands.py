@@ -86,6 +86,37 @@ Retries = Annotated[
     int,
     typer.Option("--retries", min=0, max=100, help="Number of retries of a failed block."),
 ]
+Deadline = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline",
+        help=(
+            "Time from now by which all cells are to be done, e.g. 4h: nodes are planned for it "
+            "(docs/deadlines.md)."
+        ),
+        show_default=False,
+    ),
+]
+Probability = Annotated[
+    float | None,
+    typer.Option(
+        "--probability",
+        "-p",
+        min=0.01,
+        max=0.9999,
+        help="With --deadline: with which it is to be kept. Default: 0.95.",
+        show_default=False,
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        min=0.0,
+        help="With --deadline: the most that the nodes may cost, in dollars.",
+        show_default=False,
+    ),
+]
 
 
 @app.command(
@@ -118,12 +149,16 @@ def allpairs(
     procs: Procs = 1,
     more: More = None,
     retries: Retries = 1,
+    deadline: Deadline = None,
+    probability: Probability = None,
+    budget: Budget = None,
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute F(A[i], B[j]) for all pairs of items, in blocks, on this machine or on the sites of
     --sites. The same command resumes an interrupted run."""
     from vgrads.api.bags.matrices import MatrixProblem, items_of
+    from vgrads.api.bags.matrix_goals import matrix_goal
     from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
     from vgrads.portal.cli.bags.run import HowToWork
 
@@ -146,6 +181,7 @@ def allpairs(
         out=out,
         block=block,
         retries=retries,
+        goal=matrix_goal(deadline, probability, budget),
         work=HowToWork(sites=sites, as_json=as_json),
     )
     raise typer.Exit(compute(problem, how))
@@ -155,7 +191,8 @@ def allpairs(
     "wavefront",
     epilog=(
         "Examples: `vgrads wavefront edges/ ./cell -o results.txt` · `vgrads wavefront "
-        "edges.txt -X 15 -Y 20 -W 5 -H 5 ./cell`"
+        "edges.txt -X 15 -Y 20 -W 5 -H 5 ./cell` · `vgrads wavefront edges/ ./cell "
+        "--sites sites.toml --deadline 4h -p 0.95 --budget 20`"
     ),
 )
 def wavefront(
@@ -194,12 +231,16 @@ def wavefront(
     procs: Procs = 1,
     more: More = None,
     retries: Retries = 1,
+    deadline: Deadline = None,
+    probability: Probability = None,
+    budget: Budget = None,
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute R[x,y] = F(R[x−1,y], R[x,y−1], R[x−1,y−1]) from its edges, in blocks, on this machine
     or on the sites of --sites. The same command resumes an interrupted run."""
     from vgrads.api.bags.matrices import MatrixProblem, border_of
+    from vgrads.api.bags.matrix_goals import matrix_goal
     from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
     from vgrads.portal.cli.bags.run import HowToWork
 
@@ -220,6 +261,7 @@ def wavefront(
         out=out,
         block=block,
         retries=retries,
+        goal=matrix_goal(deadline, probability, budget),
         work=HowToWork(sites=sites, as_json=as_json),
     )
     raise typer.Exit(compute(problem, how))

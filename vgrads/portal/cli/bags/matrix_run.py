@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from vgrads.api.bags.matrices import (
     lines_of,
     measure,
 )
+from vgrads.api.bags.matrix_goals import MatrixGoal
 from vgrads.api.bags.sites import places_of
 from vgrads.api.config import dispatcher_folder
 from vgrads.api.queues.sites import this_machine
@@ -29,26 +31,29 @@ from vgrads.dispatch.storage.journal import look
 from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.dispatch.storage.status import is_worked_on, read_latest
 from vgrads.kernel.errors import InputError
-from vgrads.portal.cli.bags.run import HowToWork, work_on
+from vgrads.portal.cli.bags.run import HowToWork, cancel_bag, work_on
 from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.bags import resumable, submit
 from vgrads.portal.records.bags import BagStore
-from vgrads.portal.records.reading.bags import BagEntry
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
+from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.reading.sites import choose_catalog
-from vgrads.portal.records.store import Store, new_id
+from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
-from vgrads.workflows.generated.blocks import BlockGrid, block_of
+from vgrads.workflows.generated.blocks import DISPATCH_S, BlockGrid, block_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class HowToCompute:
-    """Options of both commands. ``block``: cells of a side, None: chosen by the time of F."""
+    """Options of both commands. ``block``: cells of a side, None: chosen by the time of F;
+    ``goal``: as stated, None: that of the matrix file, if any."""
 
     matrix: Path
     out: Path | None
     block: int | None
     retries: int
     work: HowToWork
+    goal: MatrixGoal | None = None
 
 
 def compute(problem: MatrixProblem, how: HowToCompute) -> int:
@@ -68,10 +73,19 @@ def compute(problem: MatrixProblem, how: HowToCompute) -> int:
         return _carry_out(problem, digests, grid, cell_s, how, catalog)
     began = about(problem, digests, grid, cell_s)
     with closing(MatrixStore(how.matrix, began, write=True)) as store:
-        whole, last = store.whole, store.run
+        whole, last, before = store.whole, store.run, MatrixGoal.read(store.goal)
     code = 0
     if not whole:
         rows = [] if fresh else _unfinished(last, how.matrix)
+        is_new = how.goal is not None and not how.goal.is_same(before)
+        if before is not None and not is_new:
+            before = _with_spent(before, last)
+            _print(how, f"{how.matrix}: {before.describe(time.time())}")
+            how = replace(how, goal=before)
+        if is_new and rows and rows[0].state not in ENDED:
+            cancel_bag(rows[0].id, how.work)
+            _print(how, f"{rows[0].id} was cancelled: another bag goes on with the new goal")
+            rows = []
         code = (
             _go_on(rows, how, catalog)
             if rows
@@ -147,6 +161,21 @@ def _unfinished(bag_id: str, matrix: Path) -> list[BagEntry]:
             return []
 
 
+def _with_spent(goal: MatrixGoal, bag_id: str) -> MatrixGoal:
+    """Return a goal with what the last bag of its matrix has cost, where that is still here: the
+    run may have been killed, or resumed by another command."""
+    with Store() as records:
+        try:
+            row = BagStore(records.engine).get(bag_id)
+        except InputError:
+            return goal
+    return goal.with_spent(bag_id, _spent_usd(row))
+
+
+def _spent_usd(row: BagEntry) -> float:
+    return float((bag_status(row).get("goal") or {}).get("spent_usd", 0.0))
+
+
 def _has_all(folder: Path, row: BagEntry, matrix: Path) -> bool:
     """Return True where the matrix contains all blocks that the bag's journal records as done. An
     older copy of the file lacks some."""
@@ -158,9 +187,8 @@ def _has_all(folder: Path, row: BagEntry, matrix: Path) -> bool:
 
 def _go_on(rows: list[BagEntry], how: HowToCompute, catalog: Catalog) -> int:
     with Store() as records:
-        return _print_outcome(
-            work_on(records, rows[0].dispatcher, catalog, rows, how.work), rows[0], how
-        )
+        code = work_on(records, rows[0].dispatcher, catalog, rows, how.work)
+        return _ended(code, rows[0], how)
 
 
 def _carry_out(
@@ -173,31 +201,40 @@ def _carry_out(
 ) -> int:
     dispatcher = new_id("bag")
     lay_out(dispatcher_folder(dispatcher) / "bags" / "0000", problem, digests, grid, how.matrix)
-    document = _document(problem, how, cell_s * grid.high * grid.wide)
+    document = _document(problem, how, cell_s * grid.cells / grid.order.size, how.goal)
     with Store() as records:
-        row = submit(records, dispatcher, document, Path.cwd(), catalog)
-        if not all_simulated(catalog.sites):
+        row, _ = submit(records, dispatcher, document, Path.cwd(), catalog)
+        if all_simulated(catalog.sites):
+            how = replace(how, goal=None)
+        else:
             with closing(MatrixStore(how.matrix, write=True)) as store:
                 store.note_run(row.id)
-        return _print_outcome(work_on(records, dispatcher, catalog, [row], how.work), row, how)
+                if how.goal is not None:
+                    store.note_goal(how.goal.as_json())
+        return _ended(work_on(records, dispatcher, catalog, [row], how.work), row, how)
 
 
-_LEAST_S = 1e-3  # least stated run time of a block
-
-
-def _document(problem: MatrixProblem, how: HowToCompute, alone_s: float) -> BagDocument:
-    """Return the rules of the bag; ``alone_s``: time of a block on one processor."""
+def _document(
+    problem: MatrixProblem, how: HowToCompute, alone_s: float, goal: MatrixGoal | None = None
+) -> BagDocument:
+    """Return the rules of the bag; ``alone_s``: mean time of a block on one processor."""
+    fields = {} if goal is None else goal.fields(time.time())
     return BagDocument(
         name=how.matrix.name,
         command="block",
         procs=problem.procs,
         retries=how.retries,
-        runtime_s=max(_LEAST_S, alone_s / problem.procs),
+        runtime_s=alone_s / problem.procs + DISPATCH_S,
+        **fields,
     )
 
 
-def _print_outcome(code: int, row: BagEntry, how: HowToCompute) -> int:
-    """Print the last error, as reported by its block."""
+def _ended(code: int, row: BagEntry, how: HowToCompute) -> int:
+    """Record what a bag has cost, where its matrix has a goal, and print its last error, as
+    reported by its block."""
+    if how.goal is not None:
+        with closing(MatrixStore(how.matrix, write=True)) as store:
+            store.note_goal(how.goal.with_spent(row.id, _spent_usd(row)).as_json())
     wrong = read_latest(dispatcher_folder(row.dispatcher), row.number)["wrong"] if code else []
     for text in {end["text"].strip() for end in wrong[:3]}:
         _print(how, text)
@@ -222,7 +259,7 @@ def _conclude(how: HowToCompute) -> int:
 
 
 def _print(how: HowToCompute, text: str) -> None:
-    console(stderr=how.work.as_json).print(text, highlight=False, markup=False, soft_wrap=True)
+    console(stderr=how.work.as_json).print(text, highlight=False, markup=False)
 
 
 def show(path: Path, as_json: bool) -> None:
@@ -242,4 +279,5 @@ def _status_of(store: MatrixStore) -> dict[str, Any]:
         "done": store.done,
         "blocks": store.grid.order.size,
         "bag": store.run,
+        "goal": store.goal or None,
     }

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.status import is_worked_on
-from vgrads.portal.records.reading.bags import BagEntry, bag_status
+from vgrads.dispatch.storage.status import is_worked_on, read_status
+from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.units import format_duration
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
 
 
 def status_json(row: BagEntry) -> dict[str, Any]:
@@ -28,7 +27,8 @@ def status_json(row: BagEntry) -> dict[str, Any]:
 
 def _numbers(row: BagEntry) -> dict[str, Any]:
     fresh = bag_status(row)
-    state = fresh["state"] if fresh and row.state in ("waiting", "running") else row.state
+    live = fresh and row.state in ("waiting", "running") and fresh["state"] not in ENDED
+    state = fresh["state"] if live else row.state
     names = (
         "waiting",
         "running",
@@ -37,37 +37,72 @@ def _numbers(row: BagEntry) -> dict[str, Any]:
         "dropped",
         "tried_again",
         "copied",
+        "reused",
         "typical_s",
         "rate",
         "left_s",
         "problem",
         "times",
+        "goal",
     )
     return {"state": state} | ({name: fresh.get(name) for name in names} if fresh else {})
 
 
-def bags_table(rows: Sequence[BagEntry]) -> Table:
-    """Return the newest bags, followed by the problems that block any of them."""
-    table, problems = Table(), list[str]()
-    for name in ("bag", "name", "state", "tasks", "done", "failed", "submitted"):
-        table.add_column(name, justify="right" if name in ("tasks", "done", "failed") else "left")
-    for row in rows:
-        numbers = _numbers(row)
-        state = numbers["state"]
-        if state in ("waiting", "running"):
-            if not is_worked_on(dispatcher_folder(row.dispatcher)):
-                state = f"{state}, no dispatcher is running: vgrads bags resume {row.id}"
-            elif numbers.get("problem"):
-                problems.append(f"{row.id}: {numbers['problem']}")
-        table.add_row(
-            row.id,
-            Text(row.name),
-            Text(state),
-            f"{row.tasks:,}",
-            f"{numbers.get('done') or 0:,}",
-            f"{numbers.get('failed') or 0:,}",
-            f"{row.created:%Y-%m-%d %H:%M}",
-        )
-    if problems:
-        table.caption, table.caption_justify = Text("\n".join(problems)), "left"
-    return table
+def bags_table(rows: Sequence[BagEntry]) -> TextTable | str:
+    """Return the newest bags, each followed by what prevents its progress."""
+    if not rows:
+        return "no bags yet: start one with 'vgrads bags run FILE.yaml'"
+    columns = (
+        Column("bag"),
+        Column("name", shorten=True),
+        Column("state"),
+        Column("tasks", right=True, fold=2),
+        Column("done", right=True, fold=1),
+        Column("failed", right=True, fold=3),
+        Column("submitted", fold=4),
+    )
+    return TextTable(columns, tuple(map(_bag_row, rows)))
+
+
+def _bag_row(row: BagEntry) -> Row:
+    numbers = _numbers(row)
+    notes: tuple[str, ...] = ()
+    if numbers["state"] in ("waiting", "running"):
+        if not is_worked_on(dispatcher_folder(row.dispatcher)):
+            notes = (f"no dispatcher is running: 'vgrads bags resume {row.id}' continues the bag",)
+        elif numbers.get("problem"):
+            notes = (numbers["problem"],)
+        elif numbers.get("goal"):
+            notes = (numbers["goal"]["why"],)
+    cells = (
+        row.id,
+        row.name,
+        numbers["state"],
+        f"{row.tasks:,}",
+        f"{numbers.get('done') or 0:,}",
+        f"{numbers.get('failed') or 0:,}",
+        f"{row.created:%Y-%m-%d %H:%M}",
+    )
+    return Row(cells, notes, {"": "yellow"})
+
+
+def nodes_json(row: BagEntry) -> dict[str, Any]:
+    """Return the decisions about the nodes of a bag's dispatcher, the newest last, with the time
+    since its start, and the goal of the bag."""
+    status = read_status(dispatcher_folder(row.dispatcher))
+    return {
+        "bag": row.id,
+        "goal": _numbers(row).get("goal") or None,
+        "reasons": list(status.get("reasons", ())),
+    }
+
+
+def nodes_text(payload: Mapping[str, Any]) -> str:
+    """Return the decisions as lines."""
+    goal = payload["goal"]
+    lines = [] if goal is None else [f"now: {goal['why']}"]
+    lines += [
+        f"after {format_duration(row['at_s'])}, {row['site']}: {row['reason']}"
+        for row in payload["reasons"]
+    ]
+    return "\n".join(lines) or "no nodes were requested or released yet"

@@ -14,6 +14,7 @@ from vgrads.portal.cli.options import (
     AsJson,
     AsStated,
     At,
+    ConfigValue,
     Deadline,
     Effort,
     Gantt,
@@ -28,13 +29,46 @@ from vgrads.portal.cli.options import (
     Seed,
     SetFile,
     Sites,
+    Target,
     Webhook,
+    Wide,
     answer_with,
     app,
     chart_file,
     instant_of,
     make_console,
 )
+
+Optimise = Annotated[
+    bool,
+    typer.Option("--optimise", help="Find the optimal plan by integer programming (small sets)."),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with code 3 also if the promise is below the requested probability."
+    ),
+]
+Calibrate = Annotated[
+    bool,
+    typer.Option(
+        "--calibrate",
+        help=(
+            "Also list the tasks to run first on small inputs, with the probability that each "
+            "would add to the promise."
+        ),
+    ),
+]
+RunPilots = Annotated[
+    bool,
+    typer.Option(
+        "--run-pilots",
+        help=(
+            "Run a task of each such kind as it is, at most a twentieth of the work, learn its run "
+            "time, and plan again."
+        ),
+    ),
+]
 
 
 @app.command(
@@ -47,6 +81,8 @@ def plan(
     set_file: SetFile,
     deadline: Deadline = None,
     inputs: Inputs = None,
+    target: Target = None,
+    config: ConfigValue = None,
     sites: Sites = None,
     at: At = None,
     seed: Seed = 0,
@@ -55,55 +91,21 @@ def plan(
     probability: ProbabilityOption = None,
     promise_model: Rule = "joint",
     reckon: OldRule = None,
-    effort: Effort = 0.5,
+    effort: Effort = 1.5,
     rerun: Rerun = False,
-    optimise: Annotated[
-        bool,
-        typer.Option(
-            "--optimise", help="Find the optimal plan by integer programming (small sets)."
-        ),
-    ] = False,
+    optimise: Optimise = False,
     gantt: Gantt = None,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Exit with code 3 also if the promise is below the requested probability.",
-        ),
-    ] = False,
-    calibrate: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate",
-            help=(
-                "Also list the tasks to run first on small inputs, with the probability that each "
-                "would add to the promise."
-            ),
-        ),
-    ] = False,
-    run_pilots: Annotated[
-        bool,
-        typer.Option(
-            "--run-pilots",
-            help=(
-                "Run a task of each such kind as it is, at most a twentieth of the "
-                "work, learn its run time, and plan again."
-            ),
-        ),
-    ] = False,
+    strict: Strict = False,
+    calibrate: Calibrate = False,
+    run_pilots: RunPilots = False,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan a workflow set: slots, placement of tasks, and the probability of the promise."""
-    from vgrads.api.plans.answers import plan_json
-    from vgrads.api.plans.pilots import pilots
-    from vgrads.api.plans.refusals import infeasible
     from vgrads.planner.make import Options
-    from vgrads.portal.cli.plans import pilot_runs, planning
-    from vgrads.portal.cli.plans.plan_text import print_change, print_pilots, print_plan
-    from vgrads.workflows.sets import SetOverrides
+    from vgrads.portal.cli.plans import planning
+    from vgrads.portal.cli.plans.plan_now import PlanChoices, plan_now
 
-    if run_pilots and as_stated:
-        raise InputError("ignores what pilots measure", where="--as-stated")
     chosen = "optimal" if optimise else policy
     how = planning.HowToPlan(
         seed=seed,
@@ -112,27 +114,19 @@ def plan(
         probability=planning.level_of(probability),
         options=Options(policy=chosen, probability=reckon or promise_model, effort_s=effort),
     )
-    overrides = SetOverrides(deadline=deadline, inputs=inputs)
-    planned = planning.plan_file(set_file, sites, instant_of(at), how, overrides)
-    started = None
-    if run_pilots:
-        started = pilot_runs.run_pilots(planned, how, instant_of(at), as_json)
-        planned = planning.plan_file(set_file, sites, instant_of(at), how, overrides)
-    tried = pilots(planned, seed, how.options) if calibrate and not run_pilots else None
-    if gantt:
-        planning.write_gantt(gantt, planned)
-    payload = plan_json(planned.plan) | ({} if tried is None else {"pilots": tried})
-    answer_with(
-        as_json, payload | (started or {}), lambda: print_plan(make_console(), planned.plan)
+    choices = PlanChoices(
+        set_file=set_file,
+        sites=sites,
+        at=instant_of(at),
+        overrides=planning.overrides_of(deadline, inputs, target, config, sites),
+        how=how,
+        gantt=gantt,
+        strict=strict,
+        calibrate=calibrate,
+        run_pilots=run_pilots,
+        as_json=as_json,
     )
-    if tried is not None and not as_json:
-        print_pilots(make_console(), tried)
-    if started is not None and not as_json:
-        print_change(make_console(), started["promise_before"], planned.plan)
-    if not planned.plan.feasible:
-        raise infeasible(planned.plan, str(set_file))
-    if strict and not planned.plan.meets_request:
-        raise typer.Exit(3)
+    raise typer.Exit(plan_now(choices))
 
 
 @app.command(epilog="Example: `vgrads run data/local/local.yaml --gantt run.html`")
@@ -140,6 +134,8 @@ def run(
     set_file: SetFile,
     deadline: Deadline = None,
     inputs: Inputs = None,
+    target: Target = None,
+    config: ConfigValue = None,
     sites: Sites = None,
     at: At = None,
     seed: Seed = 0,
@@ -148,7 +144,7 @@ def run(
     probability: ProbabilityOption = None,
     promise_model: Rule = "joint",
     reckon: OldRule = None,
-    effort: Effort = 0.5,
+    effort: Effort = 1.5,
     rerun: Rerun = False,
     gantt: Gantt = None,
     speed: Annotated[
@@ -168,13 +164,13 @@ def run(
     ] = True,
     keep: Keep = "all",
     webhook: Webhook = "",
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan a set, then run it to the end."""
     from vgrads.api.plans.refusals import infeasible
     from vgrads.planner.make import Options
     from vgrads.portal.cli.plans import planning, running
-    from vgrads.workflows.sets import SetOverrides
 
     if keep not in ("all", "results", "final"):
         raise InputError(f"unknown value '{keep}'; choose all, results or final", where="--keep")
@@ -190,7 +186,7 @@ def run(
             probability=planning.level_of(probability),
             options=Options(policy=policy, probability=reckon or promise_model, effort_s=effort),
         ),
-        SetOverrides(deadline=deadline, inputs=inputs),
+        planning.overrides_of(deadline, inputs, target, config, sites),
     )
     if not planned.plan.feasible:
         raise infeasible(planned.plan, str(set_file))
@@ -217,7 +213,10 @@ def demo(
     gantt: Annotated[
         Path,
         typer.Option(
-            "--gantt", metavar="FILE.html", help="File for the chart.", callback=chart_file
+            "--gantt",
+            metavar="FILE.html",
+            help="Files for the charts: the name of the set is added.",
+            callback=chart_file,
         ),
     ] = Path("gantt.html"),
 ) -> None:
@@ -233,9 +232,10 @@ def demo(
         planned = planning.plan_file(
             embedded_data() / name, embedded_data() / "sites.toml", None, how
         )
+        chart = gantt.with_stem(f"{gantt.stem}-{planned.workflow_set.name}")
         running.run_here(
             planned,
-            running.RunChoices(speed=pace, seed=seed, gantt=gantt, folder=None, as_json=False),
+            running.RunChoices(speed=pace, seed=seed, gantt=chart, folder=None, as_json=False),
         )
 
 
@@ -255,14 +255,14 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[TASK]",
-            help="WORKFLOW/TASK, or TASK; of a bag its number; of a pool nothing.",
+            help="WORKFLOW/TASK, or TASK; of a bag its number, or nothing; of a pool nothing.",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain the placement of a task, or a pool's last decision, with the numbers that
-    decided."""
+    """Explain the placement of a task, or the decisions about a pool's or a bag's nodes, with the
+    numbers that decided."""
     from vgrads.planner.explain import explain_text
     from vgrads.portal.cli.plans import family, planning
 

@@ -48,11 +48,11 @@ def convert(
 ) -> None:
     """Convert a workflow of any supported format to WfFormat 1.5, or to a set of one workflow with
     its tasks inline."""
+    from vgrads.api.plans.convert import converted, form_of
+    from vgrads.api.plans.set_files import SetOverrides
     from vgrads.kernel.errors import InputError
     from vgrads.kernel.files import write_text
     from vgrads.portal.cli.terminal import console, print_warnings
-    from vgrads.workflows.formats.convert import converted, form_of
-    from vgrads.workflows.sets import SetOverrides
 
     form = form_of(out, to)
     if out.exists() and source.exists() and out.samefile(source):

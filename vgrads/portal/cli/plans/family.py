@@ -3,7 +3,7 @@ a bag or a pool. What concerns bags and pools is imported for them alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import typer
@@ -51,14 +51,14 @@ def status_of_bag(bag: str, as_json: bool) -> None:
     """Show the status of a bag."""
     from vgrads.portal.cli.bags import commands
 
-    commands.status(bag, as_json)
+    commands.status(bag, as_json=as_json)
 
 
 def status_of_pool(pool: str, as_json: bool) -> None:
     """Show the status of a pool."""
     from vgrads.portal.cli.pools import commands as pool_commands
 
-    pool_commands.status(pool, None, as_json)
+    pool_commands.status(pool, as_json=as_json)
 
 
 def logs_of_bag(bag: str, task: str | None, follow: bool, as_json: bool) -> None:
@@ -85,11 +85,18 @@ def resume_bag(bag: str, as_json: bool) -> None:
     commands.resume(bag, as_json=as_json)
 
 
-def explain_of_bag(bag: str, task: str | None, as_json: bool) -> None:
-    """Explain the state of a bag's task."""
+def retry_bag(bag: str, tasks: Sequence[str], as_json: bool) -> None:
+    """Do tasks of a bag again; ends with its exit code."""
     from vgrads.portal.cli.bags import commands
 
-    commands.explain(bag, _number(stated(task)), "", as_json)
+    commands.retry(bag, [_number(task) for task in tasks], as_json=as_json)
+
+
+def explain_of_bag(bag: str, task: str | None, as_json: bool) -> None:
+    """Explain the state of a bag's task, or without one the decisions about its nodes."""
+    from vgrads.portal.cli.bags import commands
+
+    commands.explain(bag, None if task is None else _number(task), "", as_json)
 
 
 def explain_of_pool(pool: str, as_json: bool) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
+from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration
-from vgrads.portal.cli.terminal import rows_under
 from vgrads.portal.records.reading.attempts import attempts_at
 from vgrads.portal.records.reading.reader import open_reader
 
@@ -44,25 +43,38 @@ def logs_text(answer: Json, whole: bool) -> Any:
     return text if answer["attempts"] else "no attempt has started"
 
 
-def attempts_table(rows: list[Json]) -> Table:
-    """Return a table of attempts: slot, run time, result."""
-    table = rows_under(
-        "task", "copy", "attempt", "state", "exit", "began", "seconds", "slot", "why"
+_COLUMNS = (
+    Column("task", shorten=True),
+    Column("state"),
+    Column("exit", right=True, fold=1),
+    Column("run time", right=True, fold=2),
+    Column("attempt", right=True, fold=3),
+    Column("replica", right=True, fold=5),
+    Column("began", right=True, fold=6),
+    Column("slot", shorten=True, fold=4),
+    Column("reason", below=True),
+)
+
+
+def attempts_table(rows: list[Json]) -> TextTable:
+    """Return a table of attempts: slot, run time, result; the reason of a failure below it."""
+    return TextTable(_COLUMNS, tuple(map(_attempt_row, rows)))
+
+
+def _attempt_row(row: Json) -> Row:
+    cells = (
+        f"{row['workflow']}/{row['task']}",
+        row["state"],
+        "–" if row["exit"] is None else str(row["exit"]),
+        "–" if row["seconds"] is None else f"{row['seconds']:.1f} s",
+        str(row["attempt"] + 1),
+        str(row["copy"]),
+        format_duration(row["started_s"]),
+        row["slot"],
+        row["reason"] or "",
     )
-    for row in rows:
-        seconds = "–" if row["seconds"] is None else f"{row['seconds']:.1f}"
-        table.add_row(
-            Text(f"{row['workflow']}/{row['task']}"),
-            str(row["copy"]),
-            str(row["attempt"] + 1),
-            row["state"],
-            "–" if row["exit"] is None else str(row["exit"]),
-            format_duration(row["started_s"]),
-            seconds,
-            Text(row["slot"]),
-            Text(row["reason"] or ""),
-        )
-    return table
+    style = "red" if row["state"] == "failed" else ""
+    return Row(cells, styles={"state": style, "": style})
 
 
 def _slot_outcome(row: Json) -> str:

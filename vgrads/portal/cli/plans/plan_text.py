@@ -5,33 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from vgrads.api.plans.execution import RunOutcome
+from vgrads.api.plans.refusals import relaxation_text
 from vgrads.api.plans.runtimes import source_text
-from vgrads.kernel.units import format_duration, format_usd
-from vgrads.planner.plan import Plan
+from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.planner.plan import PhaseReport, Plan
 from vgrads.workflows.spread import RuntimeSpread
 
 _MOST_NAMED = 3
 
 
 def print_plan(out: Console, plan: Plan) -> None:
-    """Print the slots that a plan uses, the gain of each phase, the promise."""
+    """Print the slots that a plan uses, the gain of each phase, the promise; nothing of a plan that
+    is not feasible: its error says everything."""
+    if not plan.feasible:
+        return
     if plan.uses:
-        table = Table(title=f"Slots for '{plan.set_name}'", title_justify="left", box=SIMPLE_HEAD)
-        for name in ("slot", "procs", "submit at", "from", "until", "prob.", "cost", "tasks"):
-            table.add_column(
-                name,
-                justify="left" if name == "slot" else "right",
-                no_wrap=name != "slot",
-                overflow="fold",
-            )
-        for use in plan.uses:
-            tasks = sum(p.slot == use.slot.id for p in plan.placements)
-            table.add_row(
+        out.print(_slots_table(plan))
+    if plan.done:
+        out.print(done_sentence(plan))
+    _print_run_times(out, plan)
+    for phase in plan.phases:
+        sentence = _phase_sentence(phase, plan.requested_probability)
+        out.print(f"  {sentence}  ({phase.seconds * 1000:.0f} ms)")
+    out.print(promise_sentence(plan), style="bold")
+    if plan.relaxations:
+        out.print(f"Sufficient changes: {'; '.join(map(relaxation_text, plan.relaxations))}.")
+
+
+def _slots_table(plan: Plan) -> TextTable:
+    columns = (
+        Column("slot", shorten=True),
+        Column("procs", right=True, fold=2),
+        Column("submit at", right=True, fold=5),
+        Column("from", right=True),
+        Column("until", right=True, fold=1),
+        Column("prob.", right=True),
+        Column("cost", right=True, fold=3),
+        Column("tasks", right=True, fold=4),
+    )
+    rows = tuple(
+        Row(
+            (
                 use.slot.id,
                 str(use.slot.procs),
                 format_duration(use.submit_s),
@@ -39,26 +57,50 @@ def print_plan(out: Console, plan: Plan) -> None:
                 format_duration(use.end_s),
                 f"{use.probability:.3f}",
                 format_usd(use.cost_usd) if use.slot.paid else "–",
-                str(tasks),
+                str(sum(p.slot == use.slot.id for p in plan.placements)),
             )
-        out.print(table)
-    if plan.done:
-        out.print(done_sentence(plan))
-    _print_run_times(out, plan)
-    for phase in plan.phases:
-        out.print(
-            f"  phase {phase.name:<11} {phase.placed:>4} placed, promise "
-            f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  "
-            f"({phase.seconds * 1000:.0f} ms)"
         )
-    out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
+        for use in plan.uses
+    )
+    return TextTable(columns, rows, title=f"Slots for '{plan.set_name}'")
+
+
+def _phase_sentence(phase: PhaseReport, requested: float) -> str:
+    """Return what a phase or a step of the search did."""
+    before, after = phase.probability_before, phase.probability_after
+    if phase.name == "comparing":
+        others = len(phase.steps) - 1
+        return f"compared with {others} other plans" if others > 0 else "no other plan is needed"
+    if phase.name == "improving":
+        return _cheaper_sentence(phase, requested)
+    return f"phase {phase.name:<11} {phase.placed:>4} placed, promise {before:.3f} → {after:.3f}"
+
+
+def _cheaper_sentence(phase: PhaseReport, requested: float) -> str:
+    """Return what the search for a cheaper plan changed, and why the promise may fall."""
+    before, after = phase.probability_before, phase.probability_after
+    if not phase.steps:
+        return f"no cheaper plan is searched for, promise {before:.3f}"
+    first, last = phase.steps[0], phase.steps[-1]
+    if first["expected_usd"] == last["expected_usd"]:
+        costs = [f"{step['expected_hours']:.1f}" for step in (first, last)]
+        unit = " processor-hours"
+    else:
+        costs, unit = [format_usd(step["expected_usd"]) for step in (first, last)], ""
+    if costs[0] == costs[1]:
+        return f"no cheaper plan reaches {min(requested, after):.3g}, promise {after:.3f}"
+    enough = f"; {requested:g} is enough" if after < before else ""
+    return (
+        f"cheaper plan: {costs[1]} instead of {costs[0]}{unit} on average, promise "
+        f"{before:.3f} → {after:.3f}{enough}"
+    )
 
 
 def done_sentence(plan: Plan) -> str:
     """Return a sentence about tasks that are already done, and since when."""
     runs = list(dict.fromkeys(done.run for done in plan.done))
     since = ", ".join(runs[:_MOST_NAMED]) + (" and others" if len(runs) > _MOST_NAMED else "")
-    tasks = "1 task is" if len(plan.done) == 1 else f"{len(plan.done)} tasks are"
+    tasks = f"{format_count(len(plan.done), 'task')} {_be(len(plan.done))}"
     return f"{tasks} up to date (done in {since}) and not run again; --rerun runs everything."
 
 
@@ -67,20 +109,23 @@ def _print_run_times(out: Console, plan: Plan) -> None:
     stated."""
     if all(entry["source"] == "stated" for entry in plan.run_times):
         return
-    table = Table(title="Run times", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("kind", "tasks", "median", "90 % below", "from"):
-        table.add_column(
-            name, justify="right" if name in ("tasks", "median", "90 % below") else "left"
-        )
-    for entry in plan.run_times:
-        low_s, high_s = entry["shortest_s"], entry["longest_s"]
-        low, high = format_duration(low_s), format_duration(high_s)
-        below_s = high_s * RuntimeSpread(own=entry["spread"]).factor(0.9)
-        median = low if low == high else f"{low} – {high}"
-        table.add_row(
-            entry["kind"], str(entry["tasks"]), median, format_duration(below_s), source_text(entry)
-        )
-    out.print(table)
+    columns = (
+        Column("kind", shorten=True),
+        Column("tasks", right=True, fold=2),
+        Column("median", right=True),
+        Column("90 % below", right=True),
+        Column("from", below=True),
+    )
+    out.print(TextTable(columns, tuple(map(_run_time_row, plan.run_times)), title="Run times"))
+
+
+def _run_time_row(entry: Mapping[str, Any]) -> Row:
+    low_s, high_s = entry["shortest_s"], entry["longest_s"]
+    low, high = format_duration(low_s), format_duration(high_s)
+    below_s = high_s * RuntimeSpread(own=entry["spread"]).factor(0.9)
+    median = low if low == high else f"{low} – {high}"
+    cells = (entry["kind"], str(entry["tasks"]), median, format_duration(below_s))
+    return Row((*cells, source_text(entry)))
 
 
 def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
@@ -91,43 +136,58 @@ def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
             "tasks share."
         )
         return
-    table = Table(
-        title="Recommended pilot runs, on inputs one tenth as large",
-        title_justify="left",
-        box=SIMPLE_HEAD,
+    columns = (
+        Column("kind", shorten=True),
+        Column("tasks", right=True, fold=1),
+        Column("run time", right=True),
+        Column("promise", right=True),
+        Column("gain", right=True),
     )
-    for name in ("kind", "tasks", "run time", "promise", "gain"):
-        table.add_column(name, justify="left" if name == "kind" else "right")
-    for item in tried:
-        table.add_row(
-            item["kind"],
-            str(item["tasks"]),
-            f"about {format_duration(item['pilot_s'])}",
-            f"{item['probability']:.3f}",
-            f"{item['gain']:+.3f}",
+    rows = tuple(
+        Row(
+            (
+                item["kind"],
+                str(item["tasks"]),
+                f"about {format_duration(item['pilot_s'])}",
+                f"{item['probability']:.3f}",
+                f"{item['gain']:+.3f}",
+            )
         )
-    out.print(table)
+        for item in tried
+    )
+    out.print(
+        TextTable(columns, rows, title="Recommended pilot runs, on inputs one tenth as large")
+    )
 
 
 def print_started(out: Console, pilots: Sequence[Mapping[str, Any]]) -> None:
     """Print the pilots that were started, and those that were not, with the reason."""
-    table = Table(
-        title="Pilot runs, of one task of each kind on its whole input",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-    )
-    for name in ("kind", "expected run time", "expected gain", "result"):
-        table.add_column(name, justify="right" if name.startswith("expected") else "left")
-    for item in pilots:
-        gain = f"{item['gain']:+.3f}" if "gain" in item else ""
-        result = f"{item['state']}: {item['reason']}" if item["reason"] else item["state"]
-        table.add_row(item["kind"], f"about {format_duration(item['pilot_s'])}", gain, result)
-    if pilots:
-        out.print(table)
-    else:
+    if not pilots:
         out.print(
             "No pilot was run: no kind of task has an uncertain run time that its tasks share."
         )
+        return
+    columns = (
+        Column("kind", shorten=True),
+        Column("expected run time", right=True, fold=1),
+        Column("expected gain", right=True, fold=2),
+        Column("result"),
+        Column("reason", below=True),
+    )
+    rows = tuple(
+        Row(
+            (
+                item["kind"],
+                f"about {format_duration(item['pilot_s'])}",
+                f"{item['gain']:+.3f}" if "gain" in item else "",
+                item["state"],
+                item["reason"] or "",
+            ),
+        )
+        for item in pilots
+    )
+    title = "Pilot runs, of one task of each kind on its whole input"
+    out.print(TextTable(columns, rows, title=title))
 
 
 def print_change(out: Console, before: Mapping[str, Any], plan: Plan) -> None:
@@ -139,12 +199,11 @@ def print_change(out: Console, before: Mapping[str, Any], plan: Plan) -> None:
 
 
 def promise_sentence(plan: Plan) -> str:
-    """Return the promise as a sentence, or why there is none."""
-    goal = f"at least {plan.needed} workflows within {format_duration(plan.deadline_s)}"
+    """Return the promise of a feasible plan as a sentence."""
+    workflows = format_count(plan.needed, "workflow")
+    goal = f"at least {workflows} within {format_duration(plan.deadline_s)}"
     if plan.done and not plan.placements:
         return "Nothing is left to be done."
-    if not plan.feasible:
-        return f"Cannot promise {goal}: {plan.lacking}."
     promise = plan.promise
     short = "" if plan.meets_request else f" (less than the requested {plan.requested_probability})"
     weak = sorted({f"{u.slot.shared}: {u.slot.basis}" for u in plan.uses if u.slot.basis})
@@ -181,10 +240,15 @@ def outcome_sentence(outcome: RunOutcome) -> str:
     )
     verdict = cancelled or f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}"
     whole = len({done.workflow for done in plan.done} - {w.name for w in workflow_set.workflows})
-    before = f" ({whole} more were done before)" if whole else ""
+    before = f" ({whole} more {_be(whole, past=True)} done before)" if whole else ""
     return (
-        f"Promised {plan.needed} of {total} workflows{before} within "
+        f"Promised {plan.needed} of {format_count(total, 'workflow')}{before} within "
         f"{format_duration(plan.deadline_s)} with probability "
-        f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
-        f"{verdict}."
+        f"{plan.promise.probability:.3f}; {outcome.in_time} {_be(outcome.in_time, past=True)} done "
+        f"in time{when}: {verdict}."
     )
+
+
+def _be(count: int, past: bool = False) -> str:
+    """Return the verb for a count."""
+    return ("was" if past else "is") if count == 1 else ("were" if past else "are")

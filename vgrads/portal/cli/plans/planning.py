@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
@@ -13,6 +14,7 @@ from vgrads.api.plans.answers import plan_json, planned_gantt
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.runtimes import NOTHING
 from vgrads.api.plans.runtimes import describe_basis as guesses
+from vgrads.api.plans.set_files import NO_OVERRIDES, SetOverrides, load_set
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
 from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.log_queues import changed_defaults
@@ -23,15 +25,13 @@ from vgrads.kernel.units import parse_probability
 from vgrads.planner.explain import explain
 from vgrads.planner.make import STANDARD, Options
 from vgrads.planner.policies import check_rule, make_pipeline
-from vgrads.portal.charts.exports import reasons_of, write_chart
 from vgrads.portal.cli.terminal import busy, console, print_warnings
 from vgrads.portal.jobs.forecasts.plans import issue_plan
-from vgrads.portal.records.earlier import runs_of_name
-from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
-from vgrads.portal.records.sites import past_run_times
-from vgrads.portal.records.store import Store
+from vgrads.portal.records.reading.earlier_runs import runs_of_name
+from vgrads.portal.records.reading.runtimes import past_run_times
+from vgrads.portal.records.reading.sites import choose_catalog, is_this_machine, past_acquisitions
 from vgrads.vgrid.catalog import Catalog
-from vgrads.workflows.sets import NO_OVERRIDES, SetOverrides, WorkflowSet, load_set
+from vgrads.workflows.sets import WorkflowSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,24 @@ def level_of(text: str | None) -> float | None:
     return parse_probability(text, "--probability")
 
 
+def overrides_of(
+    deadline: str | None,
+    inputs: Path | None,
+    targets: Sequence[str] | None,
+    config: Sequence[str] | None,
+    sites: Path | None,
+) -> SetOverrides:
+    """Return what options say in addition to a set's file. On this machine threads of Snakemake's
+    rules are limited to its cores, as ``snakemake --cores`` limits them."""
+    return SetOverrides(
+        deadline=deadline,
+        inputs=inputs,
+        targets=tuple(targets or ()),
+        config=tuple(config or ()),
+        cores=os.cpu_count() if is_this_machine(sites) else None,
+    )
+
+
 def plan_file(
     set_file: Path,
     sites: Path | None,
@@ -76,7 +94,8 @@ def plan_file(
     """
     make_pipeline(how.options.policy)
     check_rule(how.options.probability)
-    workflow_set, named = load_set(set_file, overrides=overrides)
+    with busy(console(stderr=True), f"reading {set_file}"):
+        workflow_set, named = load_set(set_file, overrides=overrides)
     if how.probability is not None:
         workflow_set = replace(workflow_set, probability=how.probability)
     file = sites or (Path(named) if named else None)
@@ -115,6 +134,8 @@ def explain_task(plan: str, task: str) -> dict[str, Any]:
     if file.is_file():
         document = load_mapping(file)
     else:
+        from vgrads.portal.records.store import Store
+
         with Store() as store:
             set_id = store.get_run(plan).set_id if plan.startswith("run-") else plan
             row = store.get_set(set_id)
@@ -147,12 +168,17 @@ def run_study(name: str, arguments: Sequence[str]) -> None:
 
 def write_gantt(path: Path, planned: Planned) -> None:
     """Write the chart of a plan."""
+    from vgrads.portal.charts.exports import reasons_of, write_chart
+
     reasons = reasons_of(plan_json(planned.plan))
     write_chart(path, planned_gantt(planned), "Planned, not run.", reasons)
 
 
 def draw_run(run_id: str, path: Path) -> None:
     """Draw the chart of a run in the database."""
+    from vgrads.portal.charts.exports import reasons_of, write_chart
+    from vgrads.portal.records.store import Store
+
     with Store() as store:
         row = store.get_run(run_id)
         planned = store.get_set(row.set_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from vgrads.api.plans.planning import Planned
 from vgrads.kernel.documents import validate
@@ -13,7 +13,7 @@ from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.workflows.dag import Workflow
-from vgrads.workflows.sets import SetDocument, build_set
+from vgrads.workflows.sets import SetDocument, WorkflowDocument, build_set
 
 
 def plan_again(run_id: str, tasks: Sequence[str]) -> Planned:
@@ -43,5 +43,5 @@ def plan_again(run_id: str, tasks: Sequence[str]) -> Planned:
     return planned
 
 
-def _no_file(name: str, _times: Mapping[str, float], _format: str | None) -> Workflow:
-    raise InputError(f"names the file '{name}'; a stored set has none")
+def _no_file(entry: WorkflowDocument) -> Workflow:
+    raise InputError(f"names the file '{entry.file}'; a stored set has none")

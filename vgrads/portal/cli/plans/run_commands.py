@@ -12,6 +12,7 @@ from vgrads.portal.cli.options import (
     AsJson,
     Gantt,
     RunId,
+    Wide,
     answer_with,
     app,
     make_console,
@@ -42,7 +43,9 @@ def resume(
     raise typer.Exit(running.exit_code_of(running.resume_here(run_id, how, until=until)))
 
 
-@app.command(epilog="Examples: `vgrads retry RUN` · `vgrads retry RUN storm-1/wrf`")
+@app.command(
+    epilog="Examples: `vgrads retry RUN` · `vgrads retry RUN storm-1/wrf` · `vgrads retry BAG 7`"
+)
 def retry(
     run_id: RunId,
     tasks: Annotated[
@@ -55,15 +58,17 @@ def retry(
         bool, typer.Option("--failed", help="Run what failed or was not run. The default.")
     ] = False,
     gantt: Gantt = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Run tasks of an ended run again, with those that depend on them, as a new run of the same set
-    and sites; what is done is not repeated."""
+    and sites; those of a bag in the same bag. What is done is not repeated."""
     from vgrads.portal.cli.plans import family, retrying, running
 
     if failed and tasks:
         raise InputError("cannot be combined with names of tasks", where="--failed")
-    planned = retrying.plan_again(family.run_of(run_id, "retry"), tasks or ())
+    run_id = family.run_of(run_id, "retry", lambda bag: family.retry_bag(bag, tasks or (), as_json))
+    planned = retrying.plan_again(run_id, tasks or ())
     how = running.RunChoices(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
     raise typer.Exit(running.exit_code_of(running.run_here(planned, how)))
 
@@ -88,13 +93,17 @@ def status(
         str | None,
         typer.Argument(metavar="[RUN]", show_default=False, autocompletion=complete_runs),
     ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Largest number of runs to list.")
+    ] = 50,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the status or the result of runs, or of one run, bag or pool."""
     from vgrads.portal.cli.plans import family
     from vgrads.portal.cli.plans.status_text import print_run, print_runs
     from vgrads.portal.records.reading.reader import open_reader
-    from vgrads.portal.records.reading.run_rows import run_rows
+    from vgrads.portal.records.reading.run_rows import count_runs, run_rows
 
     if run_id is not None:
         run_id = family.run_of(
@@ -104,17 +113,39 @@ def status(
             lambda pool: family.status_of_pool(pool, as_json),
         )
     with open_reader() as reader:
-        rows = run_rows(reader, run_id)
+        rows = run_rows(reader, run_id, limit)
+        total = count_runs(reader)
         if run_id is not None:
             from vgrads.portal.cli.plans.run_text import details_of
 
             rows = [details_of(reader, rows[0])]
     show = (
-        (lambda: print_runs(make_console(), rows))
+        (lambda: print_runs(make_console(), rows, total))
         if run_id is None
         else (lambda: print_run(make_console(), rows[0]))
     )
-    answer_with(as_json, {"runs": rows}, show)
+    answer_with(as_json, {"runs": rows, "total": total}, show)
+
+
+@app.command(epilog="Examples: `vgrads top` · `vgrads top --interval 10s`")
+def top(
+    interval: Annotated[
+        str, typer.Option("--interval", help="Time between two readings, e.g. 10s.")
+    ] = "2s",
+    _wide: Wide = False,
+    as_json: AsJson = False,
+) -> None:
+    """Watch active runs and bags: due time, current promise, progress. Ctrl-C ends it. Without a
+    terminal the current state is printed once."""
+    from vgrads.kernel.units import parse_duration
+    from vgrads.portal.cli.plans.top import activity, activity_text, watch
+
+    interval_s, out = parse_duration(interval, "--interval"), make_console()
+    if out.is_terminal and not out.is_dumb_terminal and not as_json:
+        watch(out, interval_s)
+        return
+    payload = activity()
+    answer_with(as_json, payload, lambda: activity_text(payload))
 
 
 @app.command(epilog="Example: `vgrads logs run-0123456789 wrf`; continuously: `vgrads logs RUN -f`")
@@ -134,6 +165,7 @@ def logs(
             "--follow", "-f", help="Print the output as it is written, until the run ends."
         ),
     ] = False,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show every attempt at the tasks of a run or bag: state, exit code, seconds, slot; for one

@@ -36,8 +36,9 @@ from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.runs import ask_to_stop, create_run, go_on, take_over, tidy, unended
 from vgrads.portal.jobs.webhook import Webhook
 from vgrads.portal.records.earlier import refuse_unfinished
+from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.run_record import RunRecord
-from vgrads.portal.records.store import Store, new_id
+from vgrads.portal.records.store import Store
 from vgrads.workflows.sets import WorkflowSet
 
 _SECOND_S = 5.0  # time for a second Ctrl-C
@@ -94,8 +95,7 @@ def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
             outcome = new.execute(_Watch([*watchers, *webhooks]))
             for hook in webhooks:
                 hook.outcome = outcome_json(outcome)
-        _conclude(outcome, options, how, out, real)
-        name_troubles(outcome, new.record, options.folder, out)
+        _conclude(outcome, new.record, how, out, real)
     return outcome
 
 
@@ -183,7 +183,6 @@ def _interruptible(store: Store, run_id: str, how: RunChoices, out: Console) -> 
             style="bold yellow",
             highlight=False,
             markup=False,
-            soft_wrap=True,
         )
         if reserved and _second_interrupt():
             cancel_run(run_id, how)
@@ -214,7 +213,7 @@ def resume_here(
             out.print(
                 "simulated sites end with their manager: the run starts again from the beginning"
             )
-        begun, options = taken.begun, taken.begun.setup.options
+        begun = taken.begun
         pace = None if taken.replayed or taken.stop else 1.0
         execution = begun.executions[0 if taken.replayed else begun.state.version]
         with (
@@ -222,8 +221,7 @@ def resume_here(
             following(out, execution, begun.elapsed_s, pace) as watchers,
         ):
             outcome = go_on(store, record, taken, _Watch(watchers))
-        _conclude(outcome, options, how, out, not taken.replayed)
-        name_troubles(outcome, record, options.folder, out)
+        _conclude(outcome, record, how, out, not taken.replayed)
     return outcome
 
 
@@ -240,32 +238,32 @@ def cancel_run(run_id: str, how: RunChoices) -> str:
 
 
 def _conclude(
-    outcome: RunOutcome, options: RunOptions, how: RunChoices, out: Console, real: bool
+    outcome: RunOutcome, record: RunRecord, how: RunChoices, out: Console, real: bool
 ) -> None:
-    sentence = outcome_sentence(outcome)
-    tidy(outcome, options, how.keep)
+    """Write the chart; print errors, where the outputs are, and last the outcome of the promise."""
+    sentence, folder = outcome_sentence(outcome), record.setup().options.folder
+    tidy(outcome, record.setup().options, how.keep)
+    name_troubles(outcome, record, folder, out)
     if how.gantt:
         reasons = reasons_of(plan_json(outcome.execution.plan))
         write_chart(how.gantt, run_gantt(outcome), sentence, reasons)
-        out.print(f"Gantt chart: {how.gantt}", highlight=False)
-    if options.folder.is_dir():
-        out.print(f"Results: {options.folder}", highlight=False)
+        out.print(f"Gantt chart: {how.gantt}")
     if how.as_json:
         document = plan_json(outcome.execution.plan) | {
-            "run": options.run_id,
+            "run": record.run_id,
             "outcome": outcome_json(outcome),
         }
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
-    if not real and _has_commands(outcome.execution.snapshot.workflow_set):
+    if folder.is_dir():
+        out.print(f"Outputs: {folder}")
+    elif not real:
+        hint = " '--sites here' runs the commands on this machine."
+        commands = _has_commands(outcome.execution.snapshot.workflow_set)
         out.print(
-            (
-                "All sites are simulated: no command was run. '--sites here' runs them on this "
-                "machine."
-            ),
-            style="yellow",
-            highlight=False,
+            f"Outputs: none, because all sites are simulated.{hint if commands else ''}",
+            style="yellow" if commands else None,
         )
-    out.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
+    out.print(sentence, style="bold green" if outcome.kept else "bold red")
 
 
 def _has_commands(workflow_set: WorkflowSet) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from vgrads.portal.cli.options import AsJson, Sites, answer_with, app, diagram_file
+from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.portal.cli.options import AsJson, Sites, Wide, answer_with, app, diagram_file
 
 runtimes_app = typer.Typer(
     help="Run times that are learned from earlier runs instead of being stated.",
@@ -62,6 +63,7 @@ def learn(
     """Learn run times from files of workflow systems and schedulers. Learning a file twice adds
     nothing."""
     from vgrads.kernel.errors import InputError
+    from vgrads.portal.cli.terminal import busy, console
     from vgrads.portal.records.runtimes import RunTimeRecords
     from vgrads.portal.records.store import Store
     from vgrads.runtimes.task_history import mapped
@@ -73,10 +75,12 @@ def learn(
         if not (old and equals and new):
             raise InputError(f"'{word}' does not have the form KIND=KIND", where="--map")
         names[old] = new
-    read = [(path, read_task_records(path, machine, workflow)) for path in files]
-    records = [record for _, item in read for record in mapped(item.records, names)]
-    with Store() as store:
-        added, existing = RunTimeRecords(store.engine).learn(records)
+    with busy(console(stderr=True), "reading records of tasks") as show_step:
+        read = [(path, read_task_records(path, machine, workflow)) for path in files]
+        records = [record for _, item in read for record in mapped(item.records, names)]
+        show_step(f"learning from {len(records):,} records")
+        with Store() as store:
+            added, existing = RunTimeRecords(store.engine).learn(records)
     kinds: dict[str, int] = {}
     for record in records:
         kinds[record.kind] = kinds.get(record.kind, 0) + 1
@@ -117,10 +121,10 @@ def _learned(payload: Mapping[str, Any]) -> None:
 
 
 @runtimes_app.command("list", epilog="Example: `vgrads runtimes list --json`")
-def list_kinds(as_json: AsJson = False) -> None:
+def list_kinds(_wide: Wide = False, as_json: AsJson = False) -> None:
     """List the kinds of tasks with learned run times: run time, interval, number of runs."""
     from vgrads.api.plans.run_time_answers import kinds_json
-    from vgrads.portal.records.sites import past_run_times
+    from vgrads.portal.records.reading.runtimes import past_run_times
 
     rows = kinds_json(past_run_times())
     answer_with(as_json, {"kinds": rows}, lambda: _table(rows))
@@ -140,13 +144,14 @@ def show(
             show_default=False,
         ),
     ] = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the records of one kind of task: runs, machines, and predictions by input size."""
     from vgrads.api.plans.run_time_answers import kind_json
     from vgrads.portal.charts.run_time_chart import write_run_time_chart
     from vgrads.portal.cli.terminal import console
-    from vgrads.portal.records.sites import past_run_times
+    from vgrads.portal.records.reading.runtimes import past_run_times
 
     run_times = past_run_times()
     payload = kind_json(run_times, kind)
@@ -164,13 +169,14 @@ def show(
 def predict(
     set_file: Annotated[Path, typer.Argument(metavar="SET", exists=True, dir_okay=False)],
     sites: Sites = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the run times of a set's tasks, by kind, with the evidence."""
     from vgrads.api.plans.run_time_answers import predictions_json
+    from vgrads.api.plans.set_files import SetOverrides, load_set
+    from vgrads.portal.records.reading.runtimes import past_run_times
     from vgrads.portal.records.reading.sites import choose_catalog
-    from vgrads.portal.records.sites import past_run_times
-    from vgrads.workflows.sets import SetOverrides, load_set
 
     workflow_set, named = load_set(
         set_file, overrides=SetOverrides(deadline="1d")
@@ -200,17 +206,29 @@ def forget(
     )
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
+def _table(rows: list[dict[str, Any]]) -> TextTable | str:
     """Return rows as a table; seconds in readable units."""
     from vgrads.kernel.units import format_duration
-    from vgrads.portal.cli.terminal import rows_under
 
     if not rows:
         return "no run times are recorded yet; add some with 'vgrads runtimes learn FILE'"
-    table = rows_under(*(name.removesuffix("_s").replace("_", " ") for name in rows[0]))
-    for row in rows:
-        message = (
-            format_duration(value) if name.endswith("_s") else value for name, value in row.items()
+    texts = ("kind", "machine", "from")
+    columns = tuple(
+        Column(
+            name.removesuffix("_s").replace("_", " "),
+            right=name not in texts,
+            shorten=name in texts,
+            fold=_FOLDED.get(name, 0),
         )
-        table.add_row(*("–" if value is None else str(value) for value in message))
-    return table
+        for name in rows[0]
+    )
+    return TextTable(columns, tuple(Row(tuple(_cells(row, format_duration))) for row in rows))
+
+
+_FOLDED = {"low_s": 1, "shortest_s": 1, "from": 2, "machines": 3, "memory_mib": 4, "tasks": 5}
+
+
+def _cells(row: dict[str, Any], format_s: Callable[[float | None], str]) -> Iterator[str]:
+    for name, value in row.items():
+        text = format_s(value) if name.endswith("_s") else value
+        yield "–" if text is None else str(text)

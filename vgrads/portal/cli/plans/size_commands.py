@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from vgrads.portal.cli.options import AsJson, answer_with, app, diagram_file
+from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.portal.cli.options import AsJson, Wide, answer_with, app, diagram_file
 
 _Set = Annotated[
     Path | None,
@@ -33,7 +34,8 @@ _Picture = Annotated[
     "size",
     epilog=(
         "Examples: `vgrads size data/lead-set.yaml --price 0.1 --billing 1h` · `vgrads size "
-        "--wavefront 1000 --cell 1s --dispatch 5s`"
+        "--wavefront 1000 --cell 1s --dispatch 5s` · `vgrads size bag.yaml --sites sites.toml "
+        "--deadline 8h -p 0.95`"
     ),
 )
 def size(
@@ -92,7 +94,43 @@ def size(
             "--deadline", help="Deadline of the work. Default: that of the set.", show_default=False
         ),
     ] = None,
+    sites: Annotated[
+        Path | None,
+        typer.Option(
+            "--sites",
+            metavar="SITES.toml",
+            help=(
+                "Plan a bag or a matrix with a deadline on these sites: which nodes, with which "
+                "probability, at which cost."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    probability: Annotated[
+        float | None,
+        typer.Option(
+            "--probability",
+            "-p",
+            min=0.01,
+            max=0.9999,
+            help=(
+                "With --sites: with which the deadline is to be kept. Default: that of the bag, or "
+                "0.95."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            min=0.0,
+            help="With --sites: the most that the nodes may cost, in dollars.",
+            show_default=False,
+        ),
+    ] = None,
     picture: _Picture = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show time and cost of work by the number of nodes, and recommend a number."""
@@ -101,12 +139,18 @@ def size(
     from vgrads.kernel.units import parse_duration
     from vgrads.pool.models import Resources
     from vgrads.pool.size import AgentPrice
+    from vgrads.portal.cli.terminal import busy, console
 
     def seconds(text: str, where: str) -> float:
         return parse_duration(text, where)
 
     if sum(item is not None for item in (work, wavefront, allpairs)) != 1:
         raise InputError("give one of SET, --wavefront and --allpairs", where="size")
+    kind, grid = ("wavefront", wavefront) if wavefront is not None else ("allpairs", allpairs)
+    if sites is not None:
+        what = work or (kind, str(grid), seconds(cell, "--cell"))
+        _with_sites(what, sites, deadline, (probability, budget), picture, as_json)
+        return
     wait_s = seconds(dispatch, "--dispatch")
     question = SizeQuestion(
         procs=procs,
@@ -120,32 +164,67 @@ def size(
     if work is not None:
         result = work_of(work, wait_s)
     else:
-        kind, grid = ("wavefront", wavefront) if wavefront is not None else ("allpairs", allpairs)
         machines = Resources(here=procs, nodes=most, cores=procs, dispatch_s=wait_s)
         result = matrix_work(kind, str(grid), seconds(cell, "--cell"), machines)
-    payload = size(result, question)
+    with busy(console(stderr=True), "comparing numbers of nodes"):
+        payload = size(result, question)
     if picture is not None:
         _draw(payload, picture)
     answer_with(as_json, payload, lambda: _table(payload))
 
 
+def _with_sites(
+    work: Path | tuple[str, str, float],
+    sites: Path,
+    deadline: str | None,
+    wishes: tuple[float | None, float | None],
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    from vgrads.api.bags.deadline_plans import GoalOverrides, deadline_plan, matrix_plan
+    from vgrads.api.bags.sizes import matrix_sides
+    from vgrads.kernel.units import parse_duration
+    from vgrads.portal.cli.plans.deadline_text import deadline_table
+    from vgrads.portal.cli.terminal import busy, console
+    from vgrads.vgrid.catalog import load_catalog
+
+    overrides = GoalOverrides(
+        deadline_s=None if deadline is None else parse_duration(deadline, "--deadline"),
+        probability=wishes[0],
+        budget_usd=wishes[1],
+    )
+    with busy(console(stderr=True), "comparing plans"):
+        if isinstance(work, Path):
+            payload = deadline_plan(work, load_catalog(sites), overrides)
+        else:
+            sides = matrix_sides(*work)
+            payload = matrix_plan(work[0], sides, work[2], load_catalog(sites), overrides)
+    if picture is not None:
+        _draw(payload, picture)
+    answer_with(as_json, payload, lambda: deadline_table(payload))
+
+
 def _draw(payload: Mapping[str, Any], path: Path) -> None:
     from vgrads.kernel.errors import InputError
-    from vgrads.portal.charts.size_chart import write_size_chart
+    from vgrads.portal.charts.size_chart import write_deadline_chart, write_size_chart
 
     if path.suffix not in (".svg", ".png", ".pdf"):
         raise InputError(f"'{path.name}' does not end in .svg, .png or .pdf", where="--picture")
-    write_size_chart(payload, path)
+    (write_deadline_chart if "front" in payload else write_size_chart)(payload, path)
 
 
-def _table(payload: Mapping[str, Any]) -> Any:
-    from rich.console import Group
-    from rich.text import Text
-
+def _table(payload: Mapping[str, Any]) -> TextTable:
     from vgrads.kernel.units import format_duration
-    from vgrads.portal.cli.terminal import rows_under
 
-    table = rows_under("hosts", "time", "", "busy", "cost", "remark", title=str(payload["work"]))
+    columns = (
+        Column("hosts", right=True),
+        Column("time", right=True),
+        Column("", fold=3),
+        Column("busy", right=True, fold=2),
+        Column("cost", right=True, fold=1),
+        Column("remark"),
+    )
+    rows = []
     names: dict[int, list[str]] = {}
     for name, item in payload["worth"].items():
         names.setdefault(item["hosts"], []).append(name)
@@ -155,19 +234,14 @@ def _table(payload: Mapping[str, Any]) -> Any:
         late = payload["deadline_s"] is not None and item["seconds"] > payload["deadline_s"]
         cost = f"${item['cost_usd']:,.2f}" if item["cost_usd"] else "–"
         text = ", ".join(names.get(item["hosts"], [])) or ("too late" if late else "")
-        table.add_row(
-            str(item["hosts"]),
-            format_duration(item["seconds"]),
-            bar,
-            f"{item['efficiency']:.0%}",
-            cost,
-            text,
-        )
+        cells = (str(item["hosts"]), format_duration(item["seconds"]), bar)
+        rows.append(Row((*cells, f"{item['efficiency']:.0%}", cost, text)))
+    notes: tuple[str, ...] = ()
     if payload["how"]:
         how = payload["how"]
         words = (
             f"{how['how']}, blocks of {how['block']}, {how['hosts']} nodes: "
             f"{format_duration(how['seconds'])}"
         )
-        return Group(table, Text(f"Configuration chosen by the models: {words}."))
-    return table
+        notes = (f"Configuration chosen by the models: {words}.",)
+    return TextTable(columns, tuple(rows), title=str(payload["work"]), notes=notes)

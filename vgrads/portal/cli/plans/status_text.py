@@ -7,37 +7,54 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
-from vgrads.portal.cli.terminal import rows_under
+from vgrads.kernel.text_table import Column, Row, TextTable
 
 Json = dict[str, Any]
+_STYLES = {"kept": "green", "broken": "red", "failed": "red", "interrupted": "yellow"}
 
 
-def print_runs(out: Console, rows: Sequence[Json]) -> None:
-    """Print runs as a table, followed by those that need attention."""
+def print_runs(out: Console, rows: Sequence[Json], total: int | None = None) -> None:
+    """Print runs as a table, a line each; advice about a run that needs it follows its line.
+    ``total``: number of runs, where these are the newest of them."""
     if not rows:
-        out.print(
-            "no runs yet: start one with 'vgrads run SET', or try 'vgrads demo'", highlight=False
-        )
+        out.print("no runs yet: start one with 'vgrads run SET', or try 'vgrads demo'")
         return
-    heads = ("run", "set", "state", "started", "due", "promise", "in time", "cost")
-    table = rows_under(*heads, whole=("run", "promise"))
-    for row in rows:
-        table.add_row(
-            row["run"],
-            Text(row["name"]),
-            state_text(row),
-            clock(row["started"]),
-            clock(row["due"]),
-            _share(row["promise"]),
-            _in_time(row),
-            "–" if not row["cost_usd"] else f"${row['cost_usd']:.2f}",
-        )
-    out.print(table)
-    for row in rows:
-        if row["hint"]:
-            out.print(f"{row['run']}: {row['hint']}", style="yellow", soft_wrap=True)
+    out.print(runs_table(rows))
+    if total is not None and total > len(rows):
+        out.print(f"the newest {len(rows):,} of {total:,} runs; --limit shows more")
+
+
+def runs_table(rows: Sequence[Json]) -> TextTable:
+    """Return the table of runs."""
+    zones = {zone(row["started"]) for row in rows}
+    due = f"due ({zones.pop()})" if len(zones) == 1 else "due"
+    columns = (
+        Column("run"),
+        Column("set", shorten=True),
+        Column("state"),
+        Column(due, fold=1),
+        Column("promise", right=True, fold=2),
+        Column("in time", fold=3),
+        Column("cost", right=True, fold=5),
+        Column("started", fold=4),
+    )
+    return TextTable(columns, tuple(map(_run_row, rows)))
+
+
+def _run_row(row: Json) -> Row:
+    cells = (
+        row["run"],
+        row["name"],
+        row["state"],
+        minute(row["due"]),
+        _share(row["promise"]),
+        _in_time(row),
+        "–" if not row["cost_usd"] else f"${row['cost_usd']:.2f}",
+        minute(row["started"]),
+    )
+    notes = (row["hint"],) if row["hint"] else ()
+    return Row(cells, notes, {"state": _STYLES.get(row["state"], ""), "": "yellow"})
 
 
 def print_run(out: Console, row: Json) -> None:
@@ -78,18 +95,23 @@ def _progress(row: Json) -> str:
     return text
 
 
-def state_text(row: Json) -> str:
-    """Return the state of a run, and whether it has a manager."""
-    return (
-        f"{row['state']}, its manager has ended" if row["manager"] == "gone" else str(row["state"])
-    )
-
-
 def clock(instant: str | None) -> str:
     """Format an RFC 3339 instant in the reader's local time, with its zone."""
-    if instant is None:
-        return "–"
-    return f"{datetime.fromisoformat(instant).astimezone():%Y-%m-%d %H:%M %Z}"
+    return "–" if instant is None else f"{minute(instant)} {zone(instant)}"
+
+
+def minute(instant: str | None) -> str:
+    """Format an RFC 3339 instant in the reader's local time."""
+    return "–" if instant is None else f"{_local(instant):%Y-%m-%d %H:%M}"
+
+
+def zone(instant: str) -> str:
+    """Return the reader's local time zone at an instant."""
+    return f"{_local(instant):%Z}"
+
+
+def _local(instant: str) -> datetime:
+    return datetime.fromisoformat(instant).astimezone()
 
 
 def _share(chance: float | None) -> str:
@@ -99,5 +121,5 @@ def _share(chance: float | None) -> str:
 def _in_time(row: Json) -> str:
     outcome = row["outcome"]
     if "in_time" in outcome:
-        return f"{outcome['in_time']}, {outcome['needed']} needed"
-    return "–" if row["needed"] is None else f"{row['needed']} needed"
+        return f"{outcome['in_time']} of {outcome['needed']}"
+    return "–" if row["needed"] is None else f"of {row['needed']}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vgrads.portal.cli.options import AsJson, Service, Sites, answer_with, app
+from vgrads.portal.cli.options import AsJson, Service, Sites, Wide, answer_with, app
 
 pool_app = typer.Typer(no_args_is_help=True, help="Pools of agents that several managers share.")
 app.add_typer(pool_app, name="pool")
@@ -51,6 +51,7 @@ def status(
         typer.Argument(metavar="POOL", help="Name of a pool. Default: all.", show_default=False),
     ] = None,
     service: Service = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show pools and managers: needs, assigned nodes, bottlenecks."""

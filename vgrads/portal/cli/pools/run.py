@@ -22,9 +22,9 @@ from vgrads.dispatch.storage.status import exclusive
 from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.pools.ledger import ledger_of
 from vgrads.portal.cli.pools.text import pool_line, pool_table
-from vgrads.portal.cli.terminal import console
+from vgrads.portal.cli.terminal import console, table_text
+from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.reading.sites import choose_catalog
-from vgrads.portal.records.store import new_id
 
 
 def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool) -> int:
@@ -82,7 +82,7 @@ def _shown(out: Console) -> Iterator[Any]:
     """Show a table on a terminal; else print a line at each change."""
     if out.is_terminal:
         with Live(console=out, refresh_per_second=2, transient=True) as live:
-            yield lambda status: live.update(pool_table(status))
+            yield lambda status: live.update(table_text(pool_table(status), out.width))
         return
     last = ""
 
@@ -91,7 +91,7 @@ def _shown(out: Console) -> Iterator[Any]:
         line = pool_line(status)
         if line != last:
             last = line
-            out.print(line, soft_wrap=True)
+            out.print(line)
 
     yield report
 

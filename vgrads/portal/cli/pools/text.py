@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from vgrads.portal.cli.terminal import rows_under
+from vgrads.kernel.text_table import Column, Row, TextTable
+
+_IDLE = (
+    "no manager needs workers: this pool serves bags with 'sites: [guest]' and "
+    "'hosts: {guests: true}' in their files; start one with 'vgrads bags run BAG.yaml', in another "
+    "terminal; Ctrl-C ends the pool"
+)
 
 
 def pool_line(status: Mapping[str, Any]) -> str:
-    """Return the status of a running pool as one line."""
+    """Return the status of a running pool as one line, with a hint while it has nothing to do."""
     pools = status.get("pools") or {}
     shares = ", ".join(
         f"{name} {count}" for name, count in sorted(pools.get("decided", {}).items())
@@ -22,63 +26,73 @@ def pool_line(status: Mapping[str, Any]) -> str:
     hosts = f"{status['host_count']} hosts" + (
         f", {status['coming']} requested" if status.get("coming") else ""
     )
-    return "; ".join(filter(None, [hosts, f"decided: {shares or 'nobody needs any'}", problem]))
+    return "; ".join(filter(None, [hosts, f"decided: {shares}" if shares else _IDLE, problem]))
 
 
-def pool_table(status: Mapping[str, Any]) -> Table:
+def pool_table(status: Mapping[str, Any]) -> TextTable:
     """Return the same as a table, a row for each manager."""
-    table = Table(caption=Text(pool_line(status)), caption_justify="left")
-    for name in ("manager", "decided", "running", "waiting"):
-        table.add_column(name, justify="left" if name == "manager" else "right")
+    columns = (
+        Column("manager", shorten=True),
+        Column("decided", right=True),
+        Column("running", right=True),
+        Column("waiting", right=True, fold=1),
+    )
     decided = (status.get("pools") or {}).get("decided", {})
-    for bag in status["bags"]:
-        if bag["running"] or bag["waiting"] or decided.get(bag["name"]):
-            table.add_row(
-                Text(bag["name"]),
+    rows = tuple(
+        Row(
+            (
+                bag["name"],
                 str(decided.get(bag["name"], 0)),
                 str(bag["running"]),
                 str(bag["waiting"]),
             )
-    return table
+        )
+        for bag in status["bags"]
+        if bag["running"] or bag["waiting"] or decided.get(bag["name"])
+    )
+    return TextTable(columns, rows, notes=(pool_line(status),))
 
 
-def status_tables(payload: Mapping[str, Any]) -> Group:
+_POOLS = (
+    Column("pool", shorten=True),
+    Column("policy", fold=2),
+    Column("decided", right=True),
+    Column("running", right=True),
+    Column("hosts", right=True, fold=1),
+    Column("requested", right=True, fold=3),
+    Column("maximum", right=True, fold=4),
+)
+_MANAGERS = (
+    Column("manager", shorten=True),
+    Column("waiting", right=True),
+    Column("running", right=True),
+    Column("processors", right=True, fold=3),
+    Column("leased from pools", shorten=True, fold=2),
+    Column("capacity", right=True, fold=1),
+    Column("bottleneck", shorten=True, fold=4),
+)
+
+
+def status_tables(payload: Mapping[str, Any]) -> list[TextTable | str]:
     """Return tables of all pools and managers of a ledger."""
-    pools = rows_under(
-        "pool", "policy", "decided", "running", "hosts", "requested", "maximum", title="Pools"
-    )
-    for p in payload["pools"]:
-        pools.add_row(
-            *map(
-                str,
-                (
-                    p["name"],
-                    p["policy"],
-                    p["decided"],
-                    p["running"],
-                    p["hosts"],
-                    p["coming"],
-                    p["max_workers"],
-                ),
-            )
-        )
-    managers = rows_under(
-        "manager",
-        "waiting",
-        "running",
-        "processors",
-        "leased from pools",
-        "capacity",
-        "bottleneck",
-        title="Managers",
-    )
-    for m in payload["managers"]:
-        can, by = can_use(m.get("capacity"))
-        leased = ", ".join(f"{pool} {procs}" for pool, procs in m["by_pool"].items() if pool)
-        managers.add_row(
-            m["name"], str(m["waiting"]), str(m["running"]), str(m["procs"]), leased or "–", can, by
-        )
-    return Group(pools, managers)
+    names = ("name", "policy", "decided", "running", "hosts", "coming", "max_workers")
+    pools = tuple(Row(tuple(str(pool[name]) for name in names)) for pool in payload["pools"])
+    managers = tuple(map(_manager_row, payload["managers"]))
+    return [
+        TextTable(_POOLS, pools, title="Pools")
+        if pools
+        else "no pool is running: start one with 'vgrads pool run POOL.yaml'",
+        TextTable(_MANAGERS, managers, title="Managers")
+        if managers
+        else "no manager accepts agents of pools",
+    ]
+
+
+def _manager_row(manager: Mapping[str, Any]) -> Row:
+    can, by = can_use(manager.get("capacity"))
+    leased = ", ".join(f"{pool} {procs}" for pool, procs in manager["by_pool"].items() if pool)
+    counts = (str(manager[name]) for name in ("waiting", "running", "procs"))
+    return Row((manager["name"], *counts, leased or "–", can, by))
 
 
 def can_use(capacity: Mapping[str, Any] | None) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from vgrads.portal.cli.options import (
     Queue,
     User,
     Walltime,
+    Wide,
     answer_with,
     app,
     diagram_file,
@@ -293,6 +294,7 @@ def backtest(
         ),
     ] = "asked",
     format_name: Format = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Test bounds on past waits: replay histories, using no data before its time."""

@@ -10,7 +10,7 @@ import typer
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_duration
 from vgrads.portal.cli.completion import complete_sites
-from vgrads.portal.cli.options import AsJson, Procs, Sites, Walltime, answer_with, app
+from vgrads.portal.cli.options import AsJson, Procs, Sites, Walltime, Wide, answer_with, app
 
 
 @app.command(epilog="Example: `vgrads where --procs 64 --walltime 4h --sites sites.toml`")
@@ -18,6 +18,7 @@ def where(
     procs: Procs = 1,
     walltime: Walltime = "1h",
     sites: Sites = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Rank all queues by the expected start of a job, with intervals, and name the cheapest
@@ -47,6 +48,7 @@ def score(
         ),
     ] = None,
     sites: Sites = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Score the forecasts that were issued, by the jobs that have started since: coverage, loss,

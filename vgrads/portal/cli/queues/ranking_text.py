@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.table import Table
-
+from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration, format_usd
 
 Json = dict[str, Any]
 
 
-def ranking_table(document: Json) -> RenderableType:
+def ranking_table(document: Json) -> TextTable:
     """Return the ranked queues, the cheapest cloud, and what was left out."""
-    table = _table("queue", "half start within", "25 % within", "95 % within", "method", "jobs")
-    for row in document["queues"]:
-        table.add_row(
-            f"{row['site']}/{row['queue']}",
-            *(_time(row[k]) for k in ("expected_start_s", "earliest_start_s", "latest_start_s")),
-            row["method"],
-            str(row["jobs"]),
-        )
-    notes = [
-        f"{row['site']}/{row['queue']}: warning: {row['warning']}"
-        for row in document["queues"]
-        if row["warning"]
-    ]
-    notes += [f"{r['site']}/{r['queue']} left out: {r['error']}" for r in document["left_out"]]
-    return Group(table, _cloud_text(document["cloud"]), *notes)
+    columns = (
+        Column("queue", shorten=True),
+        Column("50 % start in", right=True),
+        Column("25 % start in", right=True, fold=2),
+        Column("95 % start in", right=True, fold=1),
+        Column("method", fold=3),
+        Column("jobs", right=True, fold=4),
+    )
+    notes = [f"{r['site']}/{r['queue']} left out: {r['error']}" for r in document["left_out"]]
+    rows = tuple(map(_ranked_row, document["queues"]))
+    return TextTable(columns, rows, notes=(_cloud_text(document["cloud"]), *notes))
+
+
+def _ranked_row(row: Json) -> Row:
+    times = ("expected_start_s", "earliest_start_s", "latest_start_s")
+    cells = (f"{row['site']}/{row['queue']}", *(_time(row[name]) for name in times))
+    notes = (f"warning: {row['warning']}",) if row["warning"] else ()
+    return Row((*cells, row["method"], str(row["jobs"])), notes, {"": "yellow"})
 
 
 def _cloud_text(cloud: Json | None) -> str:
@@ -42,42 +42,49 @@ def _cloud_text(cloud: Json | None) -> str:
     )
 
 
-def scores_table(document: Json) -> RenderableType:
+def scores_table(document: Json) -> TextTable:
     """Return a row for each queue, and the promises."""
-    table = _table("queue", "scored", "open", ".5", ".75", ".9", ".95", "warning")
-    for entry in document["queues"]:
-        table.add_row(
-            f"{entry['site']} {entry['queue']}",
-            str(entry["records"]["scored"]),
-            str(entry["records"]["open"]),
-            *(_share(row["coverage"]) for row in entry["quantiles"]),
-            entry["warning"] or "–",
-        )
+    columns = (
+        Column("queue", shorten=True),
+        Column("scored", right=True, fold=1),
+        Column("open", right=True, fold=2),
+        Column(".5", right=True, fold=4),
+        Column(".75", right=True, fold=3),
+        Column(".9", right=True),
+        Column(".95", right=True),
+    )
+    rows = tuple(map(_score_row, document["queues"]))
     promises = document["promises"]
     text = (
         f"Promises: {promises['kept']} of {promises['promises']} kept, {promises['open']} open."
         if promises["promises"]
         else f"Promises: none is decided, {promises['open']} are open."
     )
-    return Group(table, text)
+    return TextTable(columns, rows, notes=(text,))
 
 
-def score_text(document: Json) -> RenderableType:
+def _score_row(entry: Json) -> Row:
+    records, warning = entry["records"], entry["warning"]
+    counts = (str(records["scored"]), str(records["open"]))
+    shares = (_share(row["coverage"]) for row in entry["quantiles"])
+    notes = (f"warning: {warning}",) if warning else ()
+    return Row((f"{entry['site']} {entry['queue']}", *counts, *shares), notes, {"": "yellow"})
+
+
+def score_text(document: Json) -> list[TextTable | str]:
     """Return the score of a queue."""
-    table = _table("quantile", "bounds", "coverage", "pinball loss")
-    for row in document["quantiles"]:
-        table.add_row(
-            str(row["quantile"]),
-            str(row["bounds"]),
-            _share(row["coverage"]),
-            _time(row["pinball_s"]),
-        )
+    names = ("quantile", "bounds", "coverage", "pinball loss")
+    columns = tuple(Column(name, right=bool(n)) for n, name in enumerate(names))
+    cells = (
+        (str(row["quantile"]), str(row["bounds"]), _share(row["coverage"]), _time(row["pinball_s"]))
+        for row in document["quantiles"]
+    )
     records = document["records"]
-    lines: list[RenderableType] = [
+    lines: list[TextTable | str] = [
         f"{records['issued']} answers; of their records {records['scored']} are scored, "
         f"{records['open']} are open, {records['without_start']} had no start within a month, "
         f"{records['retrospective']} are about the past.",
-        table,
+        TextTable(columns, tuple(map(Row, cells))),
         *[
             f"probability {row['stated']:.2f}: {row['observed']:.2f} of {row['statements']} "
             "statements came true"
@@ -87,7 +94,7 @@ def score_text(document: Json) -> RenderableType:
     ]
     if document["warning"]:
         lines.append(f"Warning: {document['warning']}.")
-    return Group(*lines)
+    return lines
 
 
 def _slurm_lines(comparison: Json | None) -> list[str]:
@@ -102,13 +109,6 @@ def _slurm_lines(comparison: Json | None) -> list[str]:
         f"Slurm's own estimate {_time(error['slurm'])}.",
         left_out,
     ]
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left")
-    return table
 
 
 def _time(seconds: float | None) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from vgrads.api.queues.queries import QueueQuery
+from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration, format_share
 from vgrads.qbets.backtest import BacktestRow
 from vgrads.qbets.forecast import Bound
@@ -40,14 +38,23 @@ def explanation_text(explanation: dict[str, Any]) -> str:
     """Return the explanation, with the state variables that moved the bound, the strongest
     first."""
     lines = [f"Method: {explanation['method']} ({explanation['why']})."]
+    if explanation["queues"]:
+        lines.append(
+            f"Jobs of {', '.join(explanation['queues'])} count too: they take nodes of the same "
+            "machine."
+        )
     if explanation["moved"]:
         usual = format_duration(explanation["usual_bound_s"])
         lines.append(f"  {usual:>9} bound where all of this is as usual")
-    for entry in explanation["moved"]:
+    effective = [entry for entry in explanation["moved"] if round(entry["moved_s"])]
+    for entry in effective:
         sign = "+" if entry["moved_s"] >= 0 else "−"
         text = f": {entry['reason']}" if entry["reason"] else ""
         moved = sign + format_duration(abs(entry["moved_s"]))
         lines.append(f"  {moved:>9} {entry['side']}{text}")
+    if len(effective) < len(explanation["moved"]):
+        others = [entry["side"] for entry in explanation["moved"] if entry not in effective]
+        lines.append(f"  {'nothing':>9} {'; '.join(others)}")
     if explanation["moved"]:
         total = explanation["usual_bound_s"] + sum(e["moved_s"] for e in explanation["moved"])
         lines.append(f"  {format_duration(total):>9} bound now")
@@ -109,24 +116,26 @@ def trajectory_text(path: Trajectory, reservation: Reservation) -> str:
     )
 
 
-def backtest_table(rows: Sequence[BacktestRow]) -> Table:
+def backtest_table(rows: Sequence[BacktestRow]) -> TextTable:
     """Return the rows as a table: coverage, worst 500 jobs, pinball loss, median bound, bounds of
     quick jobs."""
-    table = Table(box=SIMPLE_HEAD)
-    for name in (
-        "history",
-        "queue",
-        "scored",
-        "cover",
-        "worst",
-        "pinball",
-        "median",
-        "quick",
-        "jobs/s",
-    ):
-        table.add_column(name, justify="left" if name in ("history", "queue") else "right")
-    for row in rows:
-        table.add_row(
+    columns = (
+        Column("history", shorten=True),
+        Column("queue", shorten=True),
+        Column("scored", right=True, fold=3),
+        Column("cover", right=True),
+        Column("worst", right=True, fold=1),
+        Column("pinball", right=True, fold=4),
+        Column("median", right=True, fold=2),
+        Column("quick", right=True, fold=5),
+        Column("jobs/s", right=True, fold=6),
+    )
+    return TextTable(columns, tuple(map(_backtest_row, rows)))
+
+
+def _backtest_row(row: BacktestRow) -> Row:
+    return Row(
+        (
             row.history,
             row.queue,
             str(row.scored),
@@ -137,4 +146,4 @@ def backtest_table(rows: Sequence[BacktestRow]) -> Table:
             format_share(row.quick_bounded),
             f"{row.jobs_per_s:,.0f}",
         )
-    return table
+    )

@@ -15,6 +15,7 @@ from vgrads.portal.cli.options import (
     Seed,
     SiteName,
     Sites,
+    Wide,
     answer_with,
     app,
     instant_of,
@@ -44,7 +45,7 @@ SitesFile = Annotated[
 
 
 @sites_app.command("list", epilog="Example: `vgrads sites list data/sites.toml`")
-def list_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
+def list_sites(sites: SitesFile = None, _wide: Wide = False, as_json: AsJson = False) -> None:
     """List sites with their queues, histories and prices, and observations of earlier runs."""
     from vgrads.api.queues.sites import describe
     from vgrads.portal.cli.sites.tables import sites_table
@@ -58,6 +59,7 @@ def list_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
 def show(
     site: SiteName,
     sites: Sites = None,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the observations of runs at a site, queue by queue, next to its description."""
@@ -104,15 +106,18 @@ def check_sites(
             ),
         ),
     ] = False,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Connect to every site and report its capabilities; exit 4 if one cannot be used."""
     from vgrads.api.queues.site_checks import check_all
     from vgrads.portal.cli.sites.tables import checks_table
+    from vgrads.portal.cli.terminal import busy, console
     from vgrads.portal.records.reading.sites import choose_catalog
 
     catalog = choose_catalog(sites)
-    rows = check_all(catalog)
+    with busy(console(stderr=True), "connecting to all sites"):
+        rows = check_all(catalog)
     scores = _scores(catalog) if benchmark else None
     payload = {"sites": rows} | ({} if scores is None else {"scores": scores})
     answer_with(as_json, payload, lambda: checks_table(rows))
@@ -168,17 +173,22 @@ def sweep(
     yes: Annotated[
         bool, typer.Option("--yes", help="Release the slots. Default: only list them.")
     ] = False,
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Find jobs and instances of vgrads at real sites that belong to no active run, and release
     them."""
     from vgrads.portal.cli.sites.tables import leftovers_table
+    from vgrads.portal.cli.terminal import busy, console
     from vgrads.portal.jobs import site_care
     from vgrads.portal.records.reading.sites import choose_catalog
 
     catalog = choose_catalog(sites)
-    rows = site_care.find_leftovers(catalog)
-    swept = site_care.sweep(catalog, rows) if yes else 0
+    with busy(console(stderr=True), "querying all sites") as show_step:
+        rows = site_care.find_leftovers(catalog)
+        if yes:
+            show_step("releasing slots")
+        swept = site_care.sweep(catalog, rows) if yes else 0
     answer_with(
         as_json, {"leftovers": rows, "found": rows, "swept": swept}, lambda: leftovers_table(rows)
     )
@@ -200,16 +210,19 @@ def queue(
         typer.Option("--procs", "-n", min=1, help="Query the start forecast of the site."),
     ] = None,
     walltime: Annotated[str, typer.Option("--walltime", "-w")] = "1h",
+    _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Show waiting and running jobs at a batch site, and its own forecast of a job's start."""
     from vgrads.api.queues.live_queue import look_into_queue
     from vgrads.kernel.units import parse_duration
     from vgrads.portal.cli.sites.tables import queue_table
+    from vgrads.portal.cli.terminal import busy, console
     from vgrads.portal.records.reading.sites import only_site
 
     job = (procs, parse_duration(walltime, "--walltime")) if procs else None
-    answer = look_into_queue(only_site(site, sites), site, job)
+    with busy(console(stderr=True), f"querying {site}"):
+        answer = look_into_queue(only_site(site, sites), site, job)
     answer_with(as_json, answer, lambda: queue_table(answer))
 
 

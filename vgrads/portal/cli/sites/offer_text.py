@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Group as Lines
 from rich.text import Text
 from rich.tree import Tree
 
@@ -12,7 +11,7 @@ from vgrads.api.plans.planning import open_grid
 from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.offers import offer_gantt, offer_sentence
 from vgrads.kernel.files import write_text
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.portal.charts.gantt import render_html, render_svg, standalone_svg
 from vgrads.portal.cli.terminal import busy, console
 from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
@@ -30,7 +29,7 @@ def ask(request: Path, sites: Path | None, at: Instant, seed: int, learned: bool
         return procure(grid.catalog, grid.knowledge, required, seed)
 
 
-def offer_text(offer: GridOffer) -> Lines:
+def offer_text(offer: GridOffer) -> list[Tree | str]:
     """Return the tree, the omitted parts, and one sentence."""
     root = grid_tree(offer)
     tree = Tree(Text(root.name, "bold"))
@@ -41,11 +40,9 @@ def offer_text(offer: GridOffer) -> Lines:
             for slot in cluster.children:
                 twig.add(_slot_text(slot))
     left_out = [
-        Text(f"  {g.group.name}: not {e.place}, {e.reason}", "dim")
-        for g in offer.groups
-        for e in g.excluded
+        f"  {g.group.name}: not {e.place}, {e.reason}" for g in offer.groups for e in g.excluded
     ]
-    return Lines(tree, *left_out, offer_sentence(offer))
+    return [tree, *left_out, offer_sentence(offer)]
 
 
 def _named(node: GridNode) -> Text:
@@ -54,18 +51,15 @@ def _named(node: GridNode) -> Text:
 
 def _sums(node: GridNode) -> str:
     cost = f", {format_usd(node.facts['cost_usd'])}" if node.facts["cost_usd"] else ""
-    return f"{_count(node.facts['nodes'], 'node')} in {_count(node.facts['slots'], 'slot')}{cost}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    nodes, slots = (format_count(node.facts[f"{what}s"], what) for what in ("node", "slot"))
+    return f"{nodes} in {slots}{cost}"
 
 
 def _slot_text(node: GridNode) -> str:
     facts = node.facts
     cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
     return (
-        f"{node.name}: {_count(facts['nodes'], 'node')} for {facts['group']}, submit in "
+        f"{node.name}: {format_count(facts['nodes'], 'node')} for {facts['group']}, submit in "
         f"{format_duration(facts['submit_s'])}, "
         f"ready in time with probability {facts['probability']:.3f}{cost}"
     )

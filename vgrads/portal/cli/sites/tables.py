@@ -5,49 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
-
 from vgrads.api.queues.log_queues import history_text
+from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration, format_usd
-from vgrads.portal.cli.terminal import rows_under
 
 Json = dict[str, Any]
 
 
-def sites_table(rows: Sequence[Json]) -> Table:
-    """Return the table of sites."""
-    heads = (
-        "site",
-        "kind",
-        "driver",
-        "nodes",
-        "queues and histories",
-        "boot time",
-        "observed slots",
+def sites_table(rows: Sequence[Json]) -> TextTable:
+    """Return the table of sites; nodes, queues and observations are lines below each."""
+    columns = (
+        Column("site", shorten=True),
+        Column("kind"),
+        Column("driver"),
+        Column("boot time", fold=1),
     )
-    table = rows_under(*heads)
-    for row in rows:
-        binding = row["binding"]
-        span = (
-            f"{format_duration(binding['p50_s'])} "
-            f"({format_duration(binding['p5_s'])}–{format_duration(binding['p95_s'])})"
-        )
-        table.add_row(
-            row["name"],
-            row["kind"],
-            row["driver"],
-            "\n".join(_node_text(row, node) for node in row["nodes"]),
-            "\n".join(map(_queue_text, row["queues"])) or "–",
-            span if binding["p95_s"] else "at once",
-            _observed_text(row["learned"]),
-        )
-    return table
+    return TextTable(columns, tuple(map(_site_row, rows)))
 
 
-def _observed_text(learned: Sequence[Json]) -> str:
-    """Return the observations of slots that runs requested."""
+def _site_row(row: Json) -> Row:
+    binding = row["binding"]
+    span = (
+        f"{format_duration(binding['p50_s'])} "
+        f"({format_duration(binding['p5_s'])}–{format_duration(binding['p95_s'])})"
+    )
+    cells = (row["name"], row["kind"], row["driver"], span if binding["p95_s"] else "at once")
+    nodes = [_node_text(row, node) for node in row["nodes"]]
+    observed = [f"observed slots: {text}" for text in _observed(row["learned"])]
+    return Row(cells, (*nodes, *map(_queue_text, row["queues"]), *observed))
+
+
+def _observed(learned: Sequence[Json]) -> list[str]:
+    """Return the observations of slots that runs requested, queue by queue."""
     parts = []
     for row in learned:
         observed = row["observed"]
@@ -59,29 +48,33 @@ def _observed_text(learned: Sequence[Json]) -> str:
             parts.append(
                 f"{where}{observed['requested']} requested, {observed['ready']} ready{bad}"
             )
-    return "\n".join(parts) or "nothing"
+    return parts
 
 
-def learned_table(site: Json) -> Table:
+def learned_table(site: Json) -> TextTable:
     """Return the observations of one site, next to its description."""
-    heads = (
-        "queue",
-        "slots requested",
-        "grant probability",
-        "survival probability",
-        "boot time",
+    columns = (
+        Column("queue", shorten=True),
+        Column("granted", right=True),
+        Column("survive", right=True, fold=1),
+        Column("boot time", right=True, fold=2),
     )
-    table = rows_under(*heads, title=f"Observations of '{site['name']}'")
-    for row in site["learned"]:
-        binding, stated = row["binding"], row["stated"]
-        table.add_row(
-            row["queue"],
-            _observed_text([row]),
-            f"{binding['acquire']:.3f} ({stated['acquire']:g} stated)",
-            f"{binding['up']:.3f} ({stated['up']:g} stated)",
-            f"{format_duration(binding['p50_s'])} ({format_duration(stated['boot_s'])} stated)",
-        )
-    return table
+    return TextTable(
+        columns,
+        tuple(map(_learned_row, site["learned"])),
+        title=f"Observations of '{site['name']}' (stated values in brackets)",
+    )
+
+
+def _learned_row(row: Json) -> Row:
+    binding, stated = row["binding"], row["stated"]
+    cells = (
+        row["queue"],
+        f"{binding['acquire']:.3f} ({stated['acquire']:g})",
+        f"{binding['up']:.3f} ({stated['up']:g})",
+        f"{format_duration(binding['p50_s'])} ({format_duration(stated['boot_s'])})",
+    )
+    return Row(cells, tuple(_observed([row])) or ("no slot was requested",))
 
 
 def _node_text(site: Json, node: Json) -> str:
@@ -110,45 +103,54 @@ def _queue_text(queue: Json) -> str:
     )
 
 
-def checks_table(rows: Sequence[Json]) -> Table:
-    """Return the table of checks."""
-    table = rows_under("site", "driver", "usable", "can", "problem")
-    for row in rows:
-        usable = Text("yes", "green") if row["usable"] else Text("no", "red")
-        table.add_row(
-            row["name"], row["driver"], usable, "\n".join(row["can"]), row["problem"] or ""
-        )
-    return table
+def checks_table(rows: Sequence[Json]) -> TextTable:
+    """Return the table of checks; what a site can do, or its problem, is below its line."""
+    columns = (Column("site", shorten=True), Column("driver"), Column("usable"))
+    return TextTable(columns, tuple(map(_check_row, rows)))
 
 
-def leftovers_table(rows: Sequence[Json]) -> Table:
-    """Return the table of leftovers."""
-    table = rows_under("site", "what", "slot", "state", "since", "run")
-    for row in rows:
-        since = "–" if row["age_s"] is None else format_duration(row["age_s"])
-        existing = row["run"] or "a running run"
-        owner = Text("no running run", "red") if row["orphan"] else Text(existing)
-        table.add_row(row["site"], row["handle"], row["slot"] or "–", row["state"], since, owner)
-    return table
+def _check_row(row: Json) -> Row:
+    cells = (row["name"], row["driver"], "yes" if row["usable"] else "no")
+    notes = (*row["can"], *([row["problem"]] if row["problem"] else []))
+    return Row(cells, notes, {"usable": "green" if row["usable"] else "red"})
 
 
-def queue_table(answer: Json) -> Table:
+def leftovers_table(rows: Sequence[Json]) -> TextTable | None:
+    """Return the table of leftovers; None where there are none."""
+    columns = (
+        Column("site", shorten=True),
+        Column("what", shorten=True),
+        Column("slot", shorten=True, fold=3),
+        Column("state", fold=1),
+        Column("since", right=True, fold=2),
+        Column("run"),
+    )
+    return TextTable(columns, tuple(map(_leftover_row, rows))) if rows else None
+
+
+def _leftover_row(row: Json) -> Row:
+    since = "–" if row["age_s"] is None else format_duration(row["age_s"])
+    owner = "no running run" if row["orphan"] else row["run"] or "a running run"
+    cells = (row["site"], row["handle"], row["slot"] or "–", row["state"], since, owner)
+    return Row(cells, (), {"run": "red" if row["orphan"] else ""})
+
+
+def queue_table(answer: Json) -> TextTable:
     """Return the table of a queue: sums for each queue."""
-    table = Table(box=SIMPLE_HEAD, title=_forecast_text(answer), title_justify="left")
-    for title in (
-        "queue",
-        "waiting",
-        "processors waiting",
-        "longest wait",
-        "running",
-        "processors running",
-    ):
-        table.add_column(title, justify="left" if title == "queue" else "right")
+    columns = (
+        Column("queue", shorten=True),
+        Column("waiting", right=True),
+        Column("processors", right=True, fold=1),
+        Column("longest wait", right=True, fold=2),
+        Column("running", right=True),
+        Column("processors", right=True, fold=3),
+    )
+    rows = []
     for name in sorted({j["queue"] for j in (*answer["waiting"], *answer["running"])}):
         waiting = [j for j in answer["waiting"] if j["queue"] == name]
         running = [j for j in answer["running"] if j["queue"] == name]
         longest = max((j["waited_s"] for j in waiting), default=0.0)
-        table.add_row(
+        cells = (
             name or "any",
             str(len(waiting)),
             str(sum(j["procs"] for j in waiting)),
@@ -156,7 +158,9 @@ def queue_table(answer: Json) -> Table:
             str(len(running)),
             str(sum(j["procs"] for j in running)),
         )
-    return table
+        rows.append(Row(cells))
+    empty = () if rows else ("no job is waiting or running",)
+    return TextTable(columns, tuple(rows), title=_forecast_text(answer), notes=empty)
 
 
 def _forecast_text(answer: Json) -> str:
@@ -174,4 +178,9 @@ def _forecast_text(answer: Json) -> str:
 def collected_text(result: Json) -> str:
     """Return the result of a collection as text."""
     text = ", ".join(f"{row['queue']}: {row['jobs']} jobs" for row in result["queues"])
-    return f"{result['added']} new, {result['changed']} changed; {text}"
+    shared = "".join(
+        f"\n{row['queue']} shares nodes with {', '.join(row['shares_nodes_with'])}, one machine"
+        for row in result["queues"]
+        if row["shares_nodes_with"]
+    )
+    return f"{result['added']} new, {result['changed']} changed; {text}{shared}"

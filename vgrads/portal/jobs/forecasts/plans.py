@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
 from vgrads.drivers.api import SlotState
@@ -16,9 +16,13 @@ from vgrads.execmgr.core.states import SlotRecord
 from vgrads.kernel.errors import SiteError
 from vgrads.planner.plan import Plan, SlotUse
 from vgrads.portal.records.forecasts.journal import ForecastJournal
-from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.forecast_scores import warnings_in, warnings_of
-from vgrads.portal.records.store import Store
+
+if TYPE_CHECKING:  # loaded by runs alone
+    from sqlalchemy import Engine
+
+    from vgrads.api.plans.execution import RunOutcome
+    from vgrads.portal.records.store import Store
 
 QueueKey = tuple[str, str]
 ON_DEMAND = "on demand"
@@ -102,6 +106,8 @@ def score_run(store: Store, run_id: str, outcome: RunOutcome) -> None:
 
 
 def _issue(store: Store, run_id: str, plan: Plan) -> None:
+    from vgrads.portal.records.forecasts.rows import ForecastRecords
+
     records = ForecastRecords(store.engine)
     if not records.is_issued(run_id):
         records.add(
@@ -115,6 +121,8 @@ def _issue(store: Store, run_id: str, plan: Plan) -> None:
 
 
 def _score(store: Store, run_id: str, outcome: RunOutcome) -> None:
+    from vgrads.portal.records.forecasts.rows import ForecastRecords
+
     records = ForecastRecords(store.engine)
     if outcome.verdict in ("kept", "broken"):
         records.put_outcome(run_id, None, covered=outcome.kept)
@@ -127,6 +135,39 @@ def _score(store: Store, run_id: str, outcome: RunOutcome) -> None:
             records.put_outcome(job, None if ready_s is None else ready_s - requested_s)
         else:
             records.close_job(job)
+
+
+def score_bags(
+    connect: Callable[[], Engine], dispatcher: str, bags: Iterable[Mapping[str, Any]]
+) -> None:
+    """Record the first promise of each ended bag with a goal, and whether it was kept; once.
+    ``bags``: their rows in the status of a dispatcher."""
+    _whatever_happens(lambda: _score_bags(connect(), dispatcher, bags))
+
+
+def _score_bags(engine: Engine, dispatcher: str, bags: Iterable[Mapping[str, Any]]) -> None:
+    from vgrads.portal.records.forecasts.rows import ForecastRecords
+
+    records = ForecastRecords(engine)
+    for bag in bags:
+        goal, job = bag["goal"], f"{dispatcher}/{bag['number']}"
+        if records.is_issued(job):
+            continue
+        within_s = goal["due_s"] - bag["came_s"]
+        promise = IssuedForecast(
+            site="",
+            queue="",
+            procs=0,
+            walltime_s=within_s,
+            instant_s=time.time(),
+            kind="promise",
+            method="bag",
+            probabilities=((within_s, goal["promises"][0][1]),),
+            job=job,
+        )
+        records.add([promise])
+        reached_s = goal["reached_s"]
+        records.put_outcome(job, None, covered=reached_s is not None and reached_s <= goal["due_s"])
 
 
 def _is_evidence(slot: SlotRecord) -> bool:

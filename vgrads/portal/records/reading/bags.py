@@ -52,6 +52,12 @@ def newest_bags(reader: RecordReader, owner: str | None = None, most: int = 200)
     return _bags(reader, f"{which} ORDER BY created DESC, number DESC LIMIT :most", **values)
 
 
+def bags_named(reader: RecordReader, name: str, owner: str) -> list[BagEntry]:
+    """Return the bags of an owner with a name, newest first."""
+    which = "WHERE name = :name AND owner = :owner ORDER BY created DESC, number DESC"
+    return _bags(reader, which, name=name, owner=owner)
+
+
 def bags_of(reader: RecordReader, dispatcher: str) -> list[BagEntry]:
     """Return the bags of a dispatcher, by number."""
     return _bags(reader, "WHERE dispatcher = :dispatcher ORDER BY number", dispatcher=dispatcher)

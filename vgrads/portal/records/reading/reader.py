@@ -8,20 +8,23 @@ database is opened as for writing, which creates or migrates it.
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from vgrads.api.config import home
 from vgrads.kernel.errors import SiteError
 
-HEAD = "0011"
+HEAD = "0012"
 """The newest step in ``portal/records/migrations/versions``."""
 BUSY_S = 10.0
 """How long SQLite waits for a lock, in seconds."""
+OPERATOR = "local"
+"""Owner of what is done at the command line; its learned run times serve everybody."""
 _SQLITE = "sqlite:///"
 _HEADER = b"SQLite format 3\0"
 
@@ -41,16 +44,35 @@ class RecordReader(Protocol):
         """Return the clock of the database, in seconds; None where it has none."""
 
 
+@runtime_checkable
+class RecordWriter(RecordReader, Protocol):
+    """Reads and changes records, in any kind of database."""
+
+    def change(self, query: str, **values: object) -> None:
+        """Run a statement in a transaction of its own: on disk on return."""
+
+
 class SqliteReader:
-    """Reads an SQLite file that exists."""
+    """Reads and changes an SQLite file that exists."""
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self._connection, self._file = connection, file
 
     def rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
         """Return the result of a query, whose parameters are written ``:name``."""
-        try:
+        with self._reported():
             return self._connection.execute(query, values).fetchall()
+
+    def change(self, query: str, **values: object) -> None:
+        """Run a statement in a transaction of its own; the parameters are written ``:name``."""
+        stored = {name: _as_stored(value) for name, value in values.items()}
+        with self._reported(), self._connection:
+            self._connection.execute(query, stored)
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
         except sqlite3.DatabaseError as error:
             if is_damaged(error):
                 raise damage_error(self._file, error) from error
@@ -100,16 +122,26 @@ def _is_copy(path: Path, file: Path) -> bool:
 @contextmanager
 def open_reader(url: str | None = None) -> Iterator[RecordReader]:
     """Open the records for reading."""
-    file = _plain_file(url or database_url())
-    if file is not None and file.is_file():
-        with closing(sqlite3.connect(file, timeout=BUSY_S)) as connection:
-            if _is_current(connection):
-                yield SqliteReader(connection, file)
-                return
+    with open_current(url) as reader:
+        if reader is not None:
+            yield reader
+            return
     from vgrads.portal.records.store import Store
 
     with Store(url) as store:
         yield store.reader
+
+
+@contextmanager
+def open_current(url: str | None = None) -> Iterator[SqliteReader | None]:
+    """Open an SQLite file of this version with Python's own module; None for every other
+    database, also for one that does not exist yet."""
+    file = _plain_file(url or database_url())
+    if file is None or not file.is_file():
+        yield None
+        return
+    with closing(sqlite3.connect(file, timeout=BUSY_S)) as connection:
+        yield SqliteReader(connection, file) if _is_current(connection) else None
 
 
 def _plain_file(url: str) -> Path | None:
@@ -125,6 +157,18 @@ def _is_current(connection: sqlite3.Connection) -> bool:
         return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
     except sqlite3.Error:
         return False
+
+
+def _as_stored(value: object) -> object:
+    """Return a value as SQLAlchemy stores it in SQLite: instants as text, without a zone."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return value
+
+
+def new_id(prefix: str) -> str:
+    """Return a short id that is hard to guess."""
+    return f"{prefix}-{secrets.token_hex(5)}"
 
 
 def as_instant(value: str | datetime) -> datetime:

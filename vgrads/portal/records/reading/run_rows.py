@@ -25,9 +25,14 @@ _ROWS = """
 """
 
 
-def run_rows(reader: RecordReader, run_id: str | None = None, limit: int = 50) -> list[Json]:
-    """Return the newest runs, or one. Raise InputError if there is none of that name."""
-    which = "" if run_id is None else "WHERE r.id = :run_id"
+def run_rows(
+    reader: RecordReader, run_id: str | None = None, limit: int = 50, active: bool = False
+) -> list[Json]:
+    """Return the newest runs, only active ones, or one. Raise InputError if there is none of that
+    name."""
+    states = ", ".join(f"'{state}'" for state in GOES_ON)
+    which = f"WHERE r.state IN ({states})" if active else ""
+    which = which if run_id is None else "WHERE r.id = :run_id"
     values = {} if run_id is None else {"run_id": run_id}
     query = f"{_ROWS} {which} ORDER BY r.started DESC LIMIT :most"
     stored = reader.rows(query, most=limit, **values)
@@ -37,6 +42,12 @@ def run_rows(reader: RecordReader, run_id: str | None = None, limit: int = 50) -
     return [
         row | {"hint": _hint(reader, row["run"])} if row["manager"] == GONE else row for row in rows
     ]
+
+
+def count_runs(reader: RecordReader) -> int:
+    """Return the number of runs."""
+    ((count,),) = reader.rows("SELECT COUNT(*) FROM run")
+    return int(count)
 
 
 def manager_of(reader: RecordReader, run_id: str, state: str) -> str | None:
@@ -80,16 +91,17 @@ def _hint(reader: RecordReader, run_id: str) -> str:
     query = "SELECT name FROM run_archive WHERE run_id = :run_id AND name = 'book-0'"
     if reader.rows(query, run_id=run_id):
         return (
-            f"its manager has ended: vgrads resume {run_id} continues the run, vgrads cancel "
-            f"{run_id} releases all slots"
+            f"its manager has ended: 'vgrads resume {run_id}' continues the run, 'vgrads cancel "
+            f"{run_id}' releases all slots"
         )
     if is_queued(reader, run_id):
         return (
-            "it has not started: a service starts it (vgrads serve), vgrads cancel "
-            f"{run_id} ends it"
+            "it has not started: a service starts it ('vgrads serve'), 'vgrads cancel "
+            f"{run_id}' ends it"
         )
     return (
-        f"it was stopped before it started: vgrads cancel {run_id} ends it; then run its set again"
+        f"it was stopped before it started: 'vgrads cancel {run_id}' ends it; then run its set "
+        "again"
     )
 
 
@@ -197,10 +209,6 @@ _NOT_FOR = {
     ),
     ("pool", "resume"): ("a pool", "start it again with 'vgrads pool run POOL.yaml'"),
     ("pool", "retry"): ("a pool, which has no tasks of its own", "name the run"),
-    ("bag", "retry"): (
-        "a bag: bags cannot be retried yet",
-        "vgrads bags logs {0} --failed lists what failed",
-    ),
 }
 
 

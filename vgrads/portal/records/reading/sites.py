@@ -21,6 +21,11 @@ from vgrads.vgrid.documents import SitesDocument
 HERE = "database"
 
 
+def is_this_machine(file: Path | None) -> bool:
+    """True for the name ``here``, unless a file has it."""
+    return file is not None and file.name == THIS_MACHINE and not file.is_file()
+
+
 def choose_catalog(file: Path | None) -> Catalog:
     """Return the sites of a file; else those of the database, if it has any; else the embedded
     ones.
@@ -28,7 +33,7 @@ def choose_catalog(file: Path | None) -> Catalog:
     A queue of the file that names no history gets the collected one of the queue of that name.
     ``here``, where there is no such file, is this machine.
     """
-    if file is not None and file.name == THIS_MACHINE and not file.is_file():
+    if is_this_machine(file):
         # imported late: few services use this machine as a site
         from vgrads.api.queues.sites import this_machine
 

@@ -20,7 +20,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_instant, parse_duration
 from vgrads.portal.charts.wait_axis import minute_words
 from vgrads.portal.charts.wait_curve import WaitCurve
-from vgrads.qbets.state.queue_tables import BUSY, MOST, RUNNING, WAITING
+from vgrads.qbets.state.queue_tables import BUSY, MOST, RUNNING
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.vgrid.catalog import Queue
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory
@@ -72,6 +72,7 @@ def queue_now(
         "downtime": downtime_json(query),
         "curve": _curve(query, question, rows),
         "machine": machine_numbers(query.forecast),
+        "machine_queues": queries.machine_queues(query),
         **_submission(query, question, entry.max_walltime_s, rows[_HIGH]["bound_s"]),
     }
 
@@ -95,20 +96,16 @@ def _curve(query: QueueQuery, question: PageQuestion, rows: Sequence[Mapping[str
 
 
 def machine_numbers(forecast: AnyForecast) -> Json | None:
-    """Return the waiting and running jobs of the machine from which a forecast was made; None for
-    past waits."""
+    """Return the running jobs and free processors of the machine from which a forecast was made;
+    None for past waits. Nothing waits at the end of a history, its last start: jobs that do have no
+    record yet."""
     if not isinstance(forecast, StateForecast):
         return None
-    tables = forecast.state.tables
-    numbers = tables.numbers
-    waiting = tables.waiting[: int(numbers[WAITING])]
+    numbers = forecast.state.tables.numbers
     return {
-        "waiting": len(waiting),
-        "waiting_procs": int(waiting[:, 1].sum()),
         "running": int(numbers[RUNNING]),
         "free": int(numbers[MOST] - numbers[BUSY]),
         "most": int(numbers[MOST]),
-        "oldest_s": float(forecast.at_s - waiting[:, 0].min()) if len(waiting) else None,
     }
 
 

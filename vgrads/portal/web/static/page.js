@@ -43,15 +43,17 @@
     host.replaceChildren(svg);
   }
 
-  // A part of a page, fetched anew as the server writes it.
+  // A part of a page, fetched anew as the server writes it; false where the page no longer exists.
   async function renew(id, path) {
     const answer = await fetch(path, {cache: "no-cache", headers: {Accept: "text/html"}});
-    if (!answer.ok) return;
-    const found = new DOMParser().parseFromString(await answer.text(), "text/html"), host = document.getElementById(id);
-    const part = found.getElementById(id);
-    if (part?.dataset.live) host.dataset.live = part.dataset.live;
-    host.replaceChildren(...(part || found.body).childNodes);
+    if (answer.status === 404) return false;
+    if (!answer.ok) return true;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html"), host = document.getElementById(id);
+    const part = fresh.getElementById(id);
+    if (part) for (const {name, value} of part.attributes) host.setAttribute(name, value);
+    host.replaceChildren(...(part || fresh.body).childNodes);
     clocks(host);
+    return true;
   }
 
   // Instants in the zone of whoever reads.
@@ -83,16 +85,19 @@
   async function setPage() {
     const id = main.dataset.set, base = `/v1/workflow-sets/${id}`, host = document.getElementById("gantt");
     const why = async item => (await ask(`${base}/explain?` + new URLSearchParams({task: `${item.workflow}/${item.task}`}))).text;
-    let chart = null, key = null, source = null, timer = null;
+    const status = () => document.getElementById("status").dataset;
+    let chart = null, key = null, source = null, timer = null, gone = false;
+    const deleted = () => {
+      if (gone) return;
+      gone = true;
+      source?.close();
+      say("note", "This set was deleted. What is shown here is its last state.");
+    };
     const refresh = async () => {
       timer = null;
+      if (!host || gone) return;
       let data;
-      try { data = await ask(`${base}/gantt`); } catch (error) {
-        say("note", error.message);
-        if (main.dataset.state === "planning") timer = setTimeout(refresh, 1000);
-        return;
-      }
-      if (main.dataset.state === "planning") { location.reload(); return; }
+      try { data = await ask(`${base}/gantt`); } catch (error) { say("note", error.message); return; }
       if (chart) chart.update(data);
       else {
         chart = new vgrads.Gantt(host, data, {why});
@@ -100,20 +105,11 @@
         window.vgrads.chart = chart;
       }
       key();
-      facts(data);
+      decisions(data);
       host.dataset.drawn = data.state;
     };
-    const facts = data => {
-      const total = data.workflows.length, left = new Map(data.workflows.map(w => [w, new Set()]));
-      const done = new Set(data.placements.filter(p => p.state === "done").map(p => p.workflow + "/" + p.task));
-      for (const p of data.placements) if (!done.has(p.workflow + "/" + p.task)) left.get(p.workflow).add(p.task);
-      const placed = new Set(data.placements.map(p => p.workflow));
-      const finished = [...placed].filter(w => left.get(w).size === 0).length;
-      say("fact-state", data.state);
-      say("fact-done", `${finished} of ${total}`);
-      say("fact-now", data.now_s == null ? "–" : vgrads.duration(data.now_s));
-      const list = document.getElementById("decisions");
-      list.replaceChildren(...data.decisions.map(d => {
+    const decisions = data => {
+      document.getElementById("decisions").replaceChildren(...data.decisions.map(d => {
         const li = document.createElement("li"), b = document.createElement("b");
         b.textContent = vgrads.duration(d.at_s) + " ";
         li.append(b, d.text);
@@ -122,26 +118,45 @@
       document.getElementById("decided").hidden = !data.decisions.length;
     };
     const soon = () => { timer ??= setTimeout(refresh, 600); };
-    const search = document.getElementById("find"), found = () => "?" + new URLSearchParams({find: search.find.value});
-    const tasks = () => renew("tasks", `/sets/${main.dataset.set}/tasks${found()}`).catch(() => {});
-    const parts = () => Promise.all([renew("status", `/sets/${main.dataset.set}/status`).catch(() => {}), tasks()]);
+    const search = document.getElementById("find");
+    const tasks = async () => search && renew("tasks", `/sets/${id}/tasks?` + new URLSearchParams({find: search.find.value}));
+    const graph = async () => {
+      const choice = document.querySelector("#choose select");
+      if (document.getElementById("graph")) await renew("graph", `/sets/${id}/graph` + (choice ? "?" + new URLSearchParams({workflow: choice.value}) : ""));
+    };
+    const parts = async () => {
+      if (gone) return;
+      try {
+        if (!await renew("status", `/sets/${id}/status`)) { deleted(); return; }
+        await Promise.all([tasks(), graph()]);
+      } catch { /* the service is away for a moment: the next look tries again */ }
+    };
     let typed = null;
-    search.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(tasks, 250); });
-    search.addEventListener("submit", e => { e.preventDefault(); tasks(); });
+    search?.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(tasks, 250); });
+    search?.addEventListener("submit", e => { e.preventDefault(); tasks(); });
+    document.addEventListener("change", e => { if (e.target.closest("#choose")) graph(); });
     const promise = async () => {
-      const found = await ask(`${base}/promise`).catch(() => ({points: []}));
-      if (!found.points.length) return;
+      const history = await ask(`${base}/promise`).catch(() => ({points: []}));
+      if (!history.points.length) return;
       document.getElementById("over-time").hidden = false;
-      const last = Math.max(...found.points.map(p => p.at_s), 1), total = Number(main.dataset.workflows);
+      const last = Math.max(...history.points.map(p => p.at_s), 1), total = Number(main.dataset.workflows);
       lines(document.getElementById("promise"), [
-        {points: found.points.map(p => [p.at_s, p.probability]), className: "line", dots: true},
-        {points: found.points.map(p => [p.at_s, p.done / total]), className: "cost", steps: true},
+        {points: history.points.map(p => [p.at_s, p.probability]), className: "line", dots: true},
+        {points: history.points.map(p => [p.at_s, p.done / total]), className: "cost", steps: true},
       ], {xmax: last, xlabel: vgrads.duration, requested: Number(main.dataset.requested)});
     };
     const over = () => {
-      document.getElementById("run").hidden = main.dataset.feasible !== "true";
+      const run = document.getElementById("run");
+      if (run) run.hidden = false;
       document.getElementById("cancel").hidden = true;
       parts();
+    };
+    // As long as the set is planned, or waits for it: the page of the plan follows by itself.
+    const planned = async () => {
+      await parts();
+      if (gone) return;
+      if (status().stored !== "planning" && status().state !== "planning") location.reload();
+      else setTimeout(planned, 1000);
     };
     const follow = () => {
       source?.close();
@@ -155,25 +170,36 @@
       });
       source.addEventListener("end", () => { source.close(); clearInterval(looks); over(); host.dataset.ended = String(Date.now() - since); refresh(); promise(); });
     };
-    for (const act of ["run", "cancel"]) confirmed(document.getElementById(act), document.getElementById(`ask-${act}`));
-    document.getElementById("again").addEventListener("click", () =>
+    for (const act of ["run", "cancel"]) if (document.getElementById(act)) confirmed(document.getElementById(act), document.getElementById(`ask-${act}`));
+    const again = document.getElementById("again");
+    if (again) again.hidden = main.dataset.state === "planning";
+    again?.addEventListener("click", () =>
       ask(`${base}/plan`, {method: "POST"}).then(() => location.reload(), e => say("note", e.message)));
+    for (const hint of document.querySelectorAll(".script")) hint.hidden = false;
     await refresh();
-    if (main.dataset.run) { promise(); follow(); }
+    if (main.dataset.state === "planning") setTimeout(planned, 1000);
+    else if (main.dataset.run && host) { promise(); if (status().live === "yes") follow(); }
+    else if (status().live === "yes") setInterval(parts, 3000);
+  }
+
+  function setsPage() {
+    const form = document.getElementById("filter");
+    form?.addEventListener("change", e => { if (e.target.tagName === "SELECT") form.requestSubmit(); });
+    livePage("sets");
   }
 
   function whatIfPage() {
     const base = `/v1/workflow-sets/${main.dataset.set}`, form = document.getElementById("wishes");
     const requested = Number(main.dataset.requested), most = Number(main.dataset.budget);
     const wishes = () => {
-      const values = {deadline: Number(form.deadline.value), fraction: `${form.needed.value}/${main.dataset.workflows}`};
-      if (!form.unlimited.checked) values.budget_usd = Number(form.budget.value);
+      const values = {deadline: Number(form.deadline_s.value), fraction: `${form.needed.value}/${main.dataset.workflows}`};
+      if (!form.unlimited.checked) values.budget_usd = Number(form.budget_usd.value);
       return values;
     };
     const show = () => {
-      say("deadline-text", vgrads.duration(Number(form.deadline.value)));
+      say("deadline-text", vgrads.duration(Number(form.deadline_s.value)));
       say("needed-text", `${form.needed.value} of ${main.dataset.workflows}`);
-      say("budget-text", form.unlimited.checked ? "unlimited" : usd(Number(form.budget.value)));
+      say("budget-text", form.unlimited.checked ? "unlimited" : usd(Number(form.budget_usd.value)));
     };
     let round = 0, stop = null;
     const draw = async () => {
@@ -205,35 +231,11 @@
     };
     form.addEventListener("input", show);
     form.addEventListener("change", draw);
-    form.addEventListener("submit", e => e.preventDefault());
     show();
     draw();
   }
 
-  function submitPage() {
-    document.getElementById("hand-over").addEventListener("submit", async e => {
-      e.preventDefault();
-      say("problem", "");
-      document.getElementById("send").disabled = true;
-      try {
-        const answer = await ask("/v1/workflow-sets", {method: "POST", body: document.getElementById("text").value, headers: {"Content-Type": "application/yaml"}});
-        location.href = `/sets/${answer.id}`;
-      } catch (error) { say("problem", error.message); }
-      document.getElementById("send").disabled = false;
-    });
-  }
-
-  function loginPage() {
-    document.getElementById("login").addEventListener("submit", async e => {
-      e.preventDefault();
-      try {
-        await ask("/login", {method: "POST", body: JSON.stringify({token: document.getElementById("token").value})});
-        location.href = "/";
-      } catch (error) { say("problem", error.message); }
-    });
-  }
-
   document.getElementById("logout")?.addEventListener("click", () => ask("/logout", {method: "POST"}).finally(() => { location.href = "/login"; }));
   clocks(document);
-  ({set: setPage, sets: () => livePage("sets"), bags: () => livePage("bags"), whatif: whatIfPage, submit: submitPage, login: loginPage})[main?.dataset.page]?.();
+  ({set: setPage, sets: setsPage, bags: () => livePage("bags"), whatif: whatIfPage})[main?.dataset.page]?.();
 })();

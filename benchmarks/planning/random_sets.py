@@ -1,0 +1,173 @@
+"""Random workflow sets of several kinds, with slots on offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from vgrads.api.config import embedded_data
+from vgrads.api.plans.planning import open_grid, take_snapshot
+from vgrads.kernel.streams import stream
+from vgrads.planner.snapshot import Snapshot
+from vgrads.research.promises.quality import random_dag, random_slots
+from vgrads.research.promises.replication import lead
+from vgrads.vgrid.catalog import load_catalog
+from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.formats.load import load_workflow
+from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
+
+RECORDED = Path(__file__).resolve().parents[2].parent / "shared" / "traces" / "workflows"
+_MOST_RECORDED = 120  # tasks of a workflow
+Draws = np.random.Generator
+
+
+def random_snapshot(number: int) -> tuple[str, Snapshot]:
+    """Return a set of one of the kinds, in turn, and its kind."""
+    names = sorted(KINDS)
+    name = names[number % len(names)]
+    return name, replace(KINDS[name](stream(number, "rivals", name)), seed=number)
+
+
+def _snapshot(shape: Workflow, draws: Draws, **more: object) -> Snapshot:
+    tightness = float(draws.choice([1.05, 1.15, 1.4, 2.0, 3.0]))
+    count = int(draws.integers(1, 7))
+    deadline_s = tightness * max(shape.critical_path_s(10.0), 600.0)
+    workflow_set = WorkflowSet(
+        name="random",
+        workflows=tuple(shape.renamed(f"w{n}") for n in range(count)),
+        deadline_s=deadline_s,
+        needed=int(draws.integers(1, count + 1)),
+        probability=float(draws.choice([0.8, 0.9, 0.95, 0.99])),
+        **more,  # type: ignore[arg-type]
+    )
+    return Snapshot(workflow_set=workflow_set, slots=random_slots(deadline_s, draws))
+
+
+def mixed(draws: Draws) -> Snapshot:
+    """Random DAGs over two or three queues, a free and a paid cloud."""
+    return _snapshot(random_dag(draws), draws)
+
+
+def uncertain(draws: Draws) -> Snapshot:
+    """The same with uncertain run times."""
+    spread = float(draws.uniform(0.05, 0.4))
+    return _snapshot(random_dag(draws), draws, runtime_spread=spread)
+
+
+def budgeted(draws: Draws) -> Snapshot:
+    """The same with a budget."""
+    return _snapshot(random_dag(draws), draws, budget_usd=float(draws.choice([0.5, 1, 2, 5, 10])))
+
+
+def failing(draws: Draws) -> Snapshot:
+    """Slots in which tasks fail."""
+    snapshot = _snapshot(random_dag(draws), draws)
+    slots = tuple(replace(s, task_failure=float(draws.uniform(0, 0.03))) for s in snapshot.slots)
+    return replace(snapshot, slots=slots)
+
+
+def queues_only(draws: Draws) -> Snapshot:
+    """LEAD over queues, without a cloud."""
+    snapshot = _snapshot(lead(), draws)
+    return replace(snapshot, slots=tuple(s for s in snapshot.slots if s.queue))
+
+
+def chains(draws: Draws) -> Snapshot:
+    """Chains of one to four tasks of different lengths over narrow slots, one paid."""
+    workflows = []
+    for n in range(int(draws.integers(1, 9))):
+        tasks = [
+            Task(
+                id=f"t{m}",
+                runtime_s=float(draws.lognormal(6.0, 0.8)),
+                procs=int(draws.choice([1, 1, 2])),
+                parents=(f"t{m - 1}",) if m else (),
+            )
+            for m in range(int(draws.integers(1, 5)))
+        ]
+        workflows.append(make_workflow(f"w{n}", tasks, {}))
+    longest = max(w.critical_path_s(10.0) for w in workflows)
+    deadline_s = float(draws.choice([1.1, 1.5, 2.5, 4.0])) * longest
+    slots = []
+    for n in range(int(draws.integers(2, 6))):
+        times = np.linspace(0.0, deadline_s, 50)
+        best, scale = float(draws.uniform(0.5, 0.99)), float(draws.uniform(0.05, 0.8)) * deadline_s
+        slots.append(
+            Slot(
+                id=f"s{n}",
+                site=f"x{n % 3}",
+                queue="q",
+                kind="batch",
+                procs=int(draws.choice([1, 2, 4])),
+                curve=StartCurve(times, best * (1 - np.exp(-times / scale))),
+                end_s=deadline_s,
+                shared=f"x{n % 3}",
+                up=float(draws.uniform(0.9, 1.0)),
+            )
+        )
+    boot = certain_from(float(draws.uniform(60, 300)), float(draws.uniform(0.85, 0.99)))
+    slots.append(
+        Slot(
+            id="c",
+            site="c",
+            queue="",
+            kind="cloud",
+            procs=4,
+            curve=boot,
+            end_s=deadline_s,
+            shared="c",
+            price_usd_per_hour=0.5,
+        )
+    )
+    workflow_set = WorkflowSet(
+        name="chains",
+        workflows=tuple(workflows),
+        deadline_s=deadline_s,
+        needed=int(draws.integers(1, len(workflows) + 1)),
+        probability=float(draws.choice([0.9, 0.99])),
+    )
+    return Snapshot(workflow_set=workflow_set, slots=tuple(slots))
+
+
+KINDS: dict[str, Callable[[Draws], Snapshot]] = {
+    function.__name__: function
+    for function in (mixed, uncertain, budgeted, failing, queues_only, chains)
+}
+
+
+def shipped_snapshot(number: int) -> tuple[str, Snapshot]:
+    """Return LEAD on the shipped sites at one of their instants."""
+    draws = stream(number, "shipped sites")
+    count = int(draws.choice([1, 1, 4, 8]))
+    workflow_set = WorkflowSet(
+        name="lead",
+        workflows=tuple(lead().renamed(f"w{n}") for n in range(count)),
+        deadline_s=float(draws.choice([5400.0, 5600.0, 7200.0, 9000.0])),
+        needed=int(draws.integers(1, count + 1)),
+        probability=float(draws.choice([0.9, 0.95, 0.99])),
+    )
+    catalog = load_catalog(embedded_data() / "sites.toml")
+    grid = open_grid(catalog, float(draws.uniform(5.0, 28.0)) * 86_400.0)
+    return "shipped sites", take_snapshot(workflow_set, grid, number)
+
+
+def recorded_snapshot(number: int) -> tuple[str, Snapshot]:
+    """Return recorded workflows (of ``../shared``) over random slots."""
+    files = sorted(RECORDED.glob("wfformat/*.json")) + sorted(RECORDED.glob("dax/*_[23]?.xml"))
+    draws = stream(number, "recorded workflows")
+    while True:
+        shape = load_workflow(files[int(draws.integers(len(files)))])
+        if len(shape.tasks) <= _MOST_RECORDED and shape.critical_path_s(10.0) > 0:
+            return "recorded", replace(_snapshot(shape, draws), seed=number)
+
+
+SOURCES: dict[str, Callable[[int], tuple[str, Snapshot]]] = {
+    "random": random_snapshot,
+    "shipped": shipped_snapshot,
+    "recorded": recorded_snapshot,
+}

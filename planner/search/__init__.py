@@ -1,0 +1,1 @@
+"""Search in simulated probability: other plans, more probable ones, then cheaper ones."""

@@ -1,0 +1,106 @@
+"""The stored replay of a collected history continues when the next collection finds more jobs."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.portal.forecasts.slurm_commands import HEADER, use_commands
+from tests.qbets.test_state import simulated
+from vgrads.api.queues.forecast_cache import store, stored
+from vgrads.api.queues.histories import AS_QUESTION, cached_forecast, replay_key
+from vgrads.api.queues.history_files import open_history
+from vgrads.portal.records.reading.sites import stored_catalog
+from vgrads.qbets.state_forecast import forecast_state
+from vgrads.qbets.state_predictor import StatePredictor
+
+SITES = """
+[[site]]
+name = "cluster"
+kind = "batch"
+procs = 64
+driver = "slurm"
+[[site.queue]]
+name = "batch"
+"""
+SINFO = "#!/bin/sh\necho 'batch|up|1-00:00:00|64/0/0/64|n[1-4]'\n"
+BEGAN_S = 1_700_000_000
+SETTINGS = replace(AS_QUESTION, knows_queue=False)
+"""Those of a question that names no queue."""
+MARK = "continued"
+"""Added to a stored replay: only a replay that continues it has the same."""
+
+
+def accounting(log, now_s):
+    """What sacct prints at an instant: waiting jobs without a start, running ones without an
+    end."""
+    lines = [HEADER]
+    for n in range(int((log.submit_s <= now_s).sum())):
+        start_s, end_s = log.start_s[n], log.start_s[n] + log.run_s[n]
+        start = int(BEGAN_S + start_s) if start_s <= now_s else "Unknown"
+        end = int(BEGAN_S + end_s) if end_s <= now_s else "Unknown"
+        state = "PENDING" if start == "Unknown" else "RUNNING" if end == "Unknown" else "COMPLETED"
+        submit_s, procs = int(BEGAN_S + log.submit_s[n]), log.procs[n]
+        limit = f"{max(1, int(log.request_s[n] // 60))}"
+        lines.append(
+            f"{n}|u{log.user[n]}|a|batch|{submit_s}|{submit_s}|{start}|{end}|{state}|{limit}|1|"
+            f"{procs}|{procs}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def collect(vgrads, tmp_path, monkeypatch):
+    """Return the collection of a log up to an instant; it returns the history's file."""
+    use_commands(tmp_path, monkeypatch, SINFO)
+    (tmp_path / "sites.toml").write_text(SITES)
+    assert vgrads("sites", "add", tmp_path / "sites.toml").code == 0
+
+    def collected(log, now_s):
+        (tmp_path / "sacct.txt").write_text(accounting(log, now_s))
+        assert vgrads("sites", "collect", "cluster", "--since", "1d").code == 0
+        return stored_catalog().site("cluster").queues[0].history
+
+    return collected
+
+
+def mark_stored(log):
+    """Mark every stored replay of a history; return how many there are."""
+    marked = 0
+    for where in ("end", "recent", "anchor"):
+        key = replay_key(log, SETTINGS, where)
+        replay = stored(key)
+        if isinstance(replay, StatePredictor):
+            replay.resumed(log, SETTINGS, replay.now_s)
+            replay.answered[MARK] += 1
+            store(key, replay)
+            marked += 1
+    return marked
+
+
+def test_a_second_collection_continues_the_stored_replay(collect):
+    whole = simulated(6000)
+    first_s, second_s = float(whole.submit_s[5000]), float(whole.submit_s[5100])
+    before = collect(whole, first_s)
+    log = open_history(before)
+    cached_forecast(before, None, log.end_s)
+    assert mark_stored(log) == 3
+    after = collect(whole, second_s)
+    assert after != before  # a new file, named after its content
+    grown = open_history(after)
+    assert len(grown) > len(log)
+    forecast = cached_forecast(after, None, grown.end_s)
+    latest = stored(replay_key(grown, SETTINGS, "end"))
+    assert latest.now_s == grown.end_s
+    assert latest.answered[MARK] == 1
+    fresh = forecast_state(grown, grown.end_s, SETTINGS)
+    for shape in ((1, 600.0), (8, 3600.0), (60, 20_000.0)):
+        expected = fresh.bounds(*shape, [0.5, 0.95])
+        assert forecast.bounds(*shape, [0.5, 0.95]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_history_with_other_first_jobs_is_learned_anew(collect):
+    whole = simulated(6000)
+    log = open_history(collect(whole, float(whole.submit_s[5000])))
+    trimmed = log.select(log.submit_s > log.submit_s[10])
+    keys = {repr(replay_key(item, SETTINGS, "end")) for item in (log, trimmed)}
+    assert len(keys) == 2

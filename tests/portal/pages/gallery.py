@@ -1,0 +1,171 @@
+"""A service with a set in every state in which its page may be opened. Nothing changes by itself:
+no supervisor takes work, and active runs stay where their journals end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import uvicorn
+from sqlalchemy import delete, update
+from sqlmodel import Session, col
+
+from tests.portal.serving import LEAD, SMALL
+from tests.ports import free_ports
+from tests.waiting import until
+from vgrads.api.config import embedded_data
+from vgrads.portal.jobs.promise_history import promise_over_time
+from vgrads.portal.jobs.worker import check_document, plan_stored_set, run_set
+from vgrads.portal.records.heartbeat import new_owner
+from vgrads.portal.records.sets import Sets
+from vgrads.portal.records.store import Store
+from vgrads.portal.records.tables import EventRow, RunRow, SetRow, WorkRow
+from vgrads.portal.records.work import PLAN
+from vgrads.portal.web.app import make_app
+from vgrads.vgrid.catalog import load_catalog
+
+STORM = LEAD | {"name": "lead-storm", "at_least": 6, "budget_usd": 40, "probability": 0.9}
+TIGHT = STORM | {"name": "lead-tight", "deadline": "98m", "at_least": 8, "budget_usd": 3}
+BELOW = TIGHT | {"name": "lead-below", "probability": 0.97}
+IMPOSSIBLE = STORM | {"name": "lead-impossible", "deadline": "30m"}
+_SEEDS = 12
+
+
+class Gallery:
+    """Sets by the name of their state: ``ids``. ``store``: of the service."""
+
+    def __init__(self, store: Store) -> None:
+        self.open(store)
+        self.catalog = load_catalog(embedded_data() / "sites.toml")
+        self.ids: dict[str, str] = {}
+
+    def open(self, store: Store) -> None:
+        """Use a store of the same database."""
+        self.store, self.sets = store, Sets(store.engine)
+
+    def fill(self) -> None:
+        """Make a set of every state."""
+        self.ids["received"] = self.add(STORM | {"name": "lead-received"})
+        self.ids["planning"] = self._in_planning()
+        self.ids["planned"] = self.planned(STORM | {"name": "lead-ready"})
+        self.ids["below"] = self.planned(BELOW)
+        self.ids["impossible"] = self.planned(IMPOSSIBLE)
+        self.ids["not-planned"] = self.add(SMALL | {"name": "unplanned"})
+        self.sets.fail(self.ids["not-planned"], "the history of a queue cannot be read")
+        self.ids["running"] = self._running(STORM, 0.55)
+        self.ids["at-risk"] = self._at_risk()
+        self.ids["met"] = self._ended(STORM | {"name": "lead-met"}, "kept")
+        self.ids["missed"] = self._ended(TIGHT | {"name": "lead-missed"}, "broken")
+        cancelled = self._running(STORM | {"name": "lead-cancelled"}, 0.3)
+        self._end(cancelled, "cancelled", "cancelled by ann")
+        failed = self._running(STORM | {"name": "lead-failed"}, 0.2)
+        self._end(failed, "failed", "its process died 3 times")
+        self.ids |= {"cancelled": cancelled, "failed": failed}
+
+    def add(self, document: dict[str, object]) -> str:
+        """A set that nobody plans yet."""
+        text = check_document(document, 50_000).text
+        return str(self.sets.add("ann", str(document["name"]), text, real=False)["id"])
+
+    def planned(self, document: dict[str, object]) -> str:
+        """A set with its plan."""
+        set_id = self.add(document)
+        plan_stored_set(self.store, self.catalog, set_id)
+        return set_id
+
+    def run(self, set_id: str, seed: int = 0) -> str:
+        """A run of a set from its start to its end, as fast as possible."""
+        how = {"engine": "vgrads", "speed": None, "seed": seed}
+        run_id = str(self.sets.add_run(set_id, how)["run"])
+        run_set(self.store, self.catalog, run_id)
+        return run_id
+
+    def cut(self, run_id: str, position: int) -> None:
+        """Make an ended run one that goes on, of which the journal has so many events."""
+        at_s = self.store.events(run_id)[position - 1]["at_s"]
+        started = datetime.now(UTC) - timedelta(seconds=at_s)
+        values = {"state": "running", "outcome": "{}", "gantt": "{}", "started": started}
+        with Session(self.store.engine) as session:
+            later = (col(EventRow.run_id) == run_id, col(EventRow.position) >= position)
+            session.execute(delete(EventRow).where(*later))
+            session.execute(update(RunRow).where(col(RunRow.id) == run_id).values(**values))
+            session.commit()
+
+    def _in_planning(self) -> str:
+        set_id = self.add(STORM | {"name": "lead-planning"})
+        progress = {"phase": "placing workflows", "done": 120, "total": 298}
+        values = {"state": "taken", "owner": new_owner()}
+        text = json.dumps(progress | {"began_s": time.time() - 12.0})
+        with Session(self.store.engine) as session:
+            mine = (col(WorkRow.set_id) == set_id, col(WorkRow.kind) == PLAN)
+            session.execute(update(WorkRow).where(*mine).values(progress=text, **values))
+            session.commit()
+        return set_id
+
+    def _running(self, document: dict[str, object], share: float) -> str:
+        set_id = self.planned(document)
+        run_id = self.run(set_id)
+        self.cut(run_id, round(share * self.store.count_events(run_id)))
+        return set_id
+
+    def _at_risk(self) -> str:
+        set_id = self.planned(TIGHT | {"name": "lead-at-risk"})
+        for seed in range(_SEEDS):
+            run_id = self.run(set_id, seed)
+            for point in promise_over_time(self.store.url, run_id)[3:]:
+                if 0.2 < point["probability"] < 0.8:
+                    events = self.store.events(run_id)
+                    self.cut(run_id, sum(event["at_s"] <= point["at_s"] for event in events))
+                    return set_id
+        raise AssertionError("no run was at risk")
+
+    def _ended(self, document: dict[str, object], state: str) -> str:
+        set_id = self.planned(document)
+        for seed in range(_SEEDS):
+            if self.store.get_run(self.run(set_id, seed)).state == state:
+                return set_id
+        raise AssertionError(f"no run was {state}")
+
+    def _end(self, set_id: str, state: str, reason: str) -> None:
+        run = self.store.list_runs(set_id)[0]
+        self.store.end_run(run.id, state, {"reason": reason}, {})
+
+    def remove(self, set_id: str) -> None:
+        """Delete a set that was never planned."""
+        self.sets.forget(set_id)
+
+    def many(self, count: int) -> None:
+        """Add so many ended sets of one plan, with their runs."""
+        with Session(self.store.engine) as session:
+            like = session.get_one(SetRow, self.ids["met"]).model_dump()
+            for number in range(count):
+                created = datetime.now(UTC) - timedelta(minutes=number)
+                set_id, run_id = f"set-{number:010x}", f"run-{number:010x}"
+                row = like | {"id": set_id, "name": f"storm {number}", "created": created}
+                session.add(SetRow(**row))
+                session.flush()
+                state = "broken" if number % 9 == 0 else "kept"
+                session.add(RunRow(id=run_id, set_id=set_id, state=state, started=created))
+            session.commit()
+
+
+@contextmanager
+def served(store: Store, gallery: Gallery) -> Iterator[str]:
+    """The service over the gallery, without its background work; yields its address."""
+    app = make_app(store, gallery.catalog)
+    port = free_ports()
+    config = uvicorn.Config(app, port=port, lifespan="off", log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        app.state.service.learned.close()

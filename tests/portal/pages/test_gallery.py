@@ -1,0 +1,176 @@
+"""Every page in every state in a browser, on a desk, in the dark and on a phone: readable for
+everybody, the answer above the fold, every lane reachable; also without scripts."""
+
+import re
+
+import pytest
+
+from tests.portal.pages.charts import large_chart
+from tests.portal.pages.gallery import STORM
+from tests.portal.pages.pictures import DESKTOP, PHONE, VIEWS, addresses, settled
+from tests.waiting import until
+from vgrads.portal.charts.exports import export
+from vgrads.portal.jobs.worker import plan_stored_set
+
+pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = pytest.mark.services
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+TEXTS = """() => { const texts = [], real = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    texts.push(text); return real.call(this, text, ...rest); };
+  vgrads.chart.paint();
+  CanvasRenderingContext2D.prototype.fillText = real;
+  return texts; }"""
+"""What a chart writes, in the order of its drawing."""
+
+
+@pytest.fixture(scope="module", params=VIEWS, ids=lambda view: view.name)
+def screen(request, browser, gallery_url):
+    """A page of each screen."""
+    page = request.param.open(browser, gallery_url)
+    yield page
+    page.context.close()
+
+
+def test_no_page_has_a_barrier_and_none_is_wider_than_its_screen(screen, gallery):
+    width = screen.viewport_size["width"]
+    for name, path in addresses(gallery).items():
+        screen.goto(path)
+        settled(screen)
+        violations = axe.Axe().run(screen, options=RULES).response["violations"]
+        assert [(name, v["id"], v["nodes"][0]["html"]) for v in violations] == []
+        assert (name, screen.evaluate("document.documentElement.scrollWidth")) == (name, width)
+
+
+@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=lambda view: view.name)
+def test_the_answer_is_above_the_fold(browser, gallery, gallery_url, view):
+    page = view.open(browser, gallery_url)
+    for name, set_id in gallery.ids.items():
+        page.goto(f"/sets/{set_id}")
+        settled(page)
+        box = page.locator(".sentence").bounding_box()
+        assert box["y"] + box["height"] <= view.height, name
+        if page.locator(".remedies button").count():
+            first = page.locator(".remedies button").first.bounding_box()
+            assert first["y"] + first["height"] <= view.height, name
+    page.goto("/")
+    first = page.locator("table.sets tbody tr").first
+    assert "at risk" in first.text_content()
+    box = first.bounding_box()
+    assert box["y"] + box["height"] <= view.height
+    page.context.close()
+
+
+def chart_page(browser, tmp_path, data, view=DESKTOP):
+    """A chart in a page of its own."""
+    file = tmp_path / "chart.html"
+    file.write_bytes(export(data, "html"))
+    page = browser.new_page(viewport={"width": view.width, "height": view.height})
+    page.goto(file.as_uri())
+    page.wait_for_selector("canvas")
+    return page
+
+
+@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=lambda view: view.name)
+def test_every_lane_is_reached_with_the_button_that_counts_those_below(browser, tmp_path, view):
+    page = chart_page(browser, tmp_path, large_chart(100, 2000), view)
+    button, numbers = page.locator(".gantt-below"), []
+    drawn = set()
+    while button.is_visible():
+        numbers.append(int(re.search(r"(\d+) more lane", button.text_content())[1]))
+        drawn |= set(page.evaluate(TEXTS))
+        scrolled = page.evaluate("vgrads.chart.scroll")
+        button.click()
+        until(lambda was=scrolled: page.evaluate("vgrads.chart.scroll") > was)
+        page.evaluate("vgrads.chart.paint()")
+    drawn |= set(page.evaluate(TEXTS))
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(numbers) >= 2
+    assert {f"s-{number}" for number in range(100)} <= drawn
+    page.close()
+
+
+def test_a_chart_draws_the_clock_lost_slots_and_joins_replicas(browser, tmp_path):
+    data = large_chart(4, 40) | {"now_s": 8000.0, "state": "running"}
+    data["started"] = "2026-03-02T10:00:00+00:00"
+    lost = data["slots"][1]
+    lost |= {"state": "failed", "actual": {"ready_s": 100.0, "ended_s": 3000.0, "reason": "down"}}
+    replica = data["placements"][0] | {"copy": 1, "slot": "s-2", "start_s": 4000.0}
+    data["placements"].append(replica | {"end_s": 4400.0})
+    page = chart_page(browser, tmp_path, data)
+    assert page.evaluate("vgrads.chart.mode") == "both"
+    texts = page.evaluate(TEXTS)
+    assert "since start" in texts
+    assert any(re.search(r"\d\d:\d\d", text) for text in texts)
+    red = page.evaluate(
+        """() => { const c = vgrads.chart, real = CanvasRenderingContext2D.prototype.stroke;
+        const colours = []; CanvasRenderingContext2D.prototype.stroke = function (...rest) {
+          colours.push([this.strokeStyle, this.lineWidth]); return real.apply(this, rest); };
+        c.paint(); CanvasRenderingContext2D.prototype.stroke = real;
+        return colours.filter(([colour, wide]) => colour === "#b3261e" && wide === 2.5).length; }"""
+    )
+    assert red == 1  # one cross
+    page.evaluate("vgrads.chart.show('plan')")
+    before = page.evaluate("vgrads.chart.canvas.toDataURL()")
+    page.evaluate("vgrads.chart.join('w-0/t0'); vgrads.chart.paint()")
+    assert page.evaluate("vgrads.chart.canvas.toDataURL()") != before
+    page.close()
+
+
+def test_the_sets_page_of_a_browser_without_scripts_answers_and_acts(browser, gallery, gallery_url):
+    page = DESKTOP.open(browser, gallery_url, java_script_enabled=False)
+    for state in ("below", "running", "met"):
+        page.goto(f"/sets/{gallery.ids[state]}")
+        assert page.locator("main svg.gantt").is_visible()
+        assert page.locator("main svg.graph").is_visible()
+    page.goto("/?order=name")
+    page.fill("[name=find]", "lead-below")
+    page.click("text=Show")
+    assert page.locator("table.sets a", has_text="lead-below").count()
+    before = f"/sets/{gallery.ids['below']}"
+    page.goto(before)
+    page.click(".remedies button >> nth=0")
+    page.wait_for_url(lambda url: not url.endswith(before))
+    assert "Received." in page.text_content(".sentence")
+    page.goto("/submit")
+    page.fill("#text", "name: x")
+    page.click("#send")
+    assert "deadline" in page.text_content("#problem")
+    page.context.close()
+
+
+def test_a_set_that_is_deleted_while_its_page_is_open_says_so(browser, gallery, gallery_url):
+    set_id = gallery.add(STORM | {"name": "short-lived"})
+    page = DESKTOP.open(browser, gallery_url)
+    page.goto(f"/sets/{set_id}")
+    assert "Received." in page.text_content(".sentence")
+    gallery.remove(set_id)
+    page.locator("#note", has_text="This set was deleted").wait_for()
+    assert "Received." in page.text_content(".sentence")
+    page.goto(f"/sets/{set_id}")
+    assert "no workflow set" in page.text_content("main")
+    page.context.close()
+
+
+def test_the_page_of_a_set_that_is_planned_shows_the_plan_by_itself(browser, gallery, gallery_url):
+    set_id = gallery.add(STORM | {"name": "soon"})
+    page = DESKTOP.open(browser, gallery_url)
+    page.goto(f"/sets/{set_id}")
+    assert page.locator("#gantt").count() == 0
+    plan_stored_set(gallery.store, gallery.catalog, set_id)
+    page.wait_for_selector("#gantt[data-drawn=planned]")
+    page.context.close()
+
+
+@pytest.mark.parametrize("name", ["<b>bold</b> & co", "w" * 200, "ع" * 200])
+def test_any_name_fits_every_screen(browser, gallery, gallery_url, name):
+    set_id = gallery.planned(STORM | {"name": name})
+    for view in (DESKTOP, PHONE):
+        page = view.open(browser, gallery_url)
+        for path in ("/?order=newest", f"/sets/{set_id}", f"/sets/{set_id}/run"):
+            page.goto(path)
+            page.wait_for_load_state("load")
+            assert page.evaluate("document.documentElement.scrollWidth") == view.width, path
+            assert page.locator("b", has_text="bold").count() == 0
+        page.context.close()

@@ -1,0 +1,347 @@
+"""The pages as a person meets them, in Chromium: hand over, watch, zoom, hover, ask why, what if;
+for everybody."""
+
+import json
+
+import pytest
+
+from tests.portal.pages.charts import large_chart
+from tests.portal.serving import LEAD, Served
+from tests.services.fixtures import CHROMIUM, there
+from tests.waiting import until
+from vgrads.portal.charts.exports import export
+from vgrads.portal.charts.gantt import workflow_colours
+from vgrads.portal.records.access import AccessControl
+from vgrads.portal.records.store import Store
+
+pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+STORM = LEAD | {"name": "lead-storm", "at_least": 6, "budget_usd": 40}
+
+
+def paths_of(set_id):
+    """The pages that are looked at for barriers and width, with those of a set."""
+    return (
+        "/",
+        f"/sets/{set_id}",
+        f"/sets/{set_id}/what-if",
+        "/submit",
+        "/sites",
+        "/sites/mercury/default",
+        "/api",
+        "/login",
+    )
+
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    there("" if CHROMIUM else "needs chromium")
+    served = Served(tmp_path_factory.mktemp("pages"))
+    yield served
+    served.leave()
+
+
+@pytest.fixture
+def page(browser, service):
+    """A page that fails its test if anything goes wrong in it, or if it asks anybody else for
+    anything."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
+    item = context.new_page()
+    troubles = []
+    item.on("pageerror", lambda error: troubles.append(str(error)))
+    item.on(
+        "console",
+        lambda text: (
+            troubles.append(text.text)
+            if text.type == "error" and "status of 422" not in text.text
+            else None
+        ),
+    )
+    item.on(
+        "request",
+        lambda requested: (
+            troubles.append(requested.url)
+            if not requested.url.startswith((service.url, "data:", "blob:"))
+            else None
+        ),
+    )
+    yield item
+    context.close()
+    assert troubles == []
+
+
+def drawn(page, state):
+    page.wait_for_selector(f"#gantt[data-drawn={state}]", timeout=120_000)  # on a busy machine
+    page.wait_for_timeout(100)  # a frame
+
+
+def begin(page, speed):
+    """Run a set, having been told what it costs."""
+    page.click("#run")
+    page.wait_for_selector("#ask-run form")
+    assert "$" in page.text_content("#ask-run")
+    page.select_option("#ask-run select", speed)
+    page.click("#ask-run button")
+    page.wait_for_load_state()
+
+
+def view(page):
+    return page.evaluate("vgrads.chart.view")
+
+
+def wait_for(page, expression, arg=None):
+    """Until an expression is true; asked from outside, for the pages themselves may evaluate
+    nothing."""
+    until(lambda: page.evaluate(expression, arg), expression, 60)
+
+
+def middle_of(page, task):
+    """Where the bar of a task stands on the page."""
+    return page.evaluate(
+        """name => { const c = vgrads.chart, h = c.hits.find(h => h.bar &&
+        `${h.bar.item.workflow}/${h.bar.item.task}` === name); c.canvas.scrollIntoView();
+        window.scrollBy(0, h.y - 300); const box = c.canvas.getBoundingClientRect(); return [box.x +
+        h.x + h.w / 2, box.y + h.y - c.scroll + h.h / 2]; }""",
+        task,
+    )
+
+
+def test_a_set_is_handed_over_run_and_watched(page):
+    page.goto("/submit")
+    page.fill("#text", json.dumps(STORM))
+    page.click("#send")
+    page.wait_for_url("**/sets/set-*")
+    drawn(page, "planned")
+    assert "6 workflows" in page.text_content(".sentence")
+    begin(page, "600")
+    drawn(page, "running")
+    wait_for(page, "vgrads.chart.data.now_s > 1800")
+    assert not page.is_visible("#run")
+    wait_for(page, "/ now/.test(document.getElementById('status').textContent)")
+    page.wait_for_selector("#gantt[data-ended]", timeout=60_000)
+    drawn(page, "kept")
+    page.locator("#status strong", has_text="Met").wait_for()
+    page.wait_for_selector("#promise svg")
+    page.goto("/")
+    assert "met" in page.text_content("table")
+
+
+def test_a_run_is_cancelled_from_its_page(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}")
+    drawn(page, "planned")
+    begin(page, "120")
+    drawn(page, "running")
+    wait_for(page, "vgrads.chart.data.now_s != null")  # it has begun
+    page.click("#cancel")
+    page.wait_for_selector("#ask-cancel form")
+    assert "are spent" in page.text_content("#ask-cancel")
+    page.click("#ask-cancel button")
+    page.wait_for_load_state()
+    drawn(page, "cancelled")
+    assert "Cancelled" in page.text_content("#status strong")
+
+
+def test_the_chart_zooms_pans_folds_and_comes_back(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}")
+    drawn(page, "planned")
+    whole = view(page)
+    page.click("text=+")
+    inside = view(page)
+    assert inside[1] - inside[0] < 0.8 * (whole[1] - whole[0])
+    box = page.locator("canvas").bounding_box()
+    page.mouse.move(box["x"] + 700, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 200, steps=5)
+    page.mouse.up()
+    moved = view(page)
+    assert moved[0] > inside[0]
+    page.focus("canvas")
+    page.keyboard.press("ArrowLeft")
+    assert view(page)[0] < moved[0]
+    page.mouse.wheel(0, -300)
+    wait_for(page, "w => vgrads.chart.view[1] - vgrads.chart.view[0] < w", moved[1] - moved[0])
+    page.keyboard.press("0")
+    assert view(page) == whole
+    page.click("text=Fold idle time")
+    assert page.evaluate("vgrads.chart.total") <= whole[1] + 1e-6
+    page.dblclick("canvas", position={"x": 600, "y": 100})
+
+
+def test_hovering_and_clicking_tell_what_and_why(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}")
+    drawn(page, "planned")
+    x, y = middle_of(page, "lead-5/wrf")
+    page.mouse.move(x, y)
+    assert "lead-5 · wrf" in page.text_content(".gantt-tip")
+    page.mouse.click(x, y)
+    wait_for(page, "document.querySelector('.gantt-detail').textContent.includes('Why there?')")
+    assert "Phase" in page.text_content(".gantt-detail")
+    page.focus("canvas")
+    page.keyboard.press("n")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelector('.gantt-detail').textContent.includes('Why there?')")
+    assert page.get_attribute("canvas", "aria-label").count("probability") == 1
+    page.click(".key >> nth=0")
+    assert page.evaluate("vgrads.chart.only") == "lead-1"
+
+
+CURVE = "document.querySelector('#curve polyline.line')?.getAttribute('points') ?? ''"
+"""The points of the curve; each of the nine needs a plan of its own, which takes seconds beside
+other work: they are awaited singly."""
+
+
+def wait_for_curve(page, before):
+    wait_for(page, f"before => {CURVE} !== before", before)
+    for count in range(1, 10):
+        wait_for(page, f"n => {CURVE}.split(',').length > n", count)
+    wait_for(page, "() => document.getElementById('answer').dataset.ready === 'yes'")
+
+
+def test_what_if_redraws_the_curve_that_people_decide_by(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}/what-if")
+    wait_for_curve(page, "")
+    before, curve = page.text_content("#probability"), page.evaluate(CURVE)
+    assert curve.count(",") == 9
+    page.focus("[name=needed]")
+    page.keyboard.press("End")
+    wait_for_curve(page, curve)
+    assert page.evaluate(CURVE).count(",") == 9
+    assert page.text_content("#needed-text") == "8 of 8"
+    assert page.text_content("#probability") != before
+
+
+def test_a_queue_shows_its_bounds_and_its_record(page):
+    page.goto("/sites")
+    page.click("a[href='/sites/mercury/default']")
+    page.fill("[name=procs]", "16")
+    page.click("text=Ask")
+    assert "0.99" in page.text_content("table")
+    until(lambda: page.evaluate("document.querySelector('figure img').naturalWidth") > 300)
+
+
+def test_mistakes_are_reported_next_to_the_form(page):
+    page.goto("/submit")
+    for text, line in (
+        ("a: [", "cannot be parsed"),
+        ("{}", "name"),
+        ("3", "mapping"),
+        ("a: " + "[" * 3000, "body"),
+    ):
+        page.fill("#text", text)
+        page.click("#send")
+        wait_for(page, "t => document.getElementById('problem').textContent.includes(t)", line)
+        assert page.url.endswith("/submit")  # nothing was handed over
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_usable_by_everybody(page, service, scheme):
+    set_id = service.client().submit(STORM)
+    page.emulate_media(color_scheme=scheme)
+    for path in paths_of(set_id):
+        page.goto(path)
+        page.wait_for_load_state("load")
+        result = (
+            axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+        )
+        assert [(path, v["id"], v["nodes"][0]["html"]) for v in result] == []
+
+
+def test_a_page_of_its_own_draws_thousands_of_bars_without_a_service(browser, tmp_path):
+    file = tmp_path / "big.html"
+    file.write_bytes(export(large_chart(60, 5000), "html", "said", {"w-0/t0/0": "because"}))
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    troubles = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(file.as_uri())
+    page.wait_for_selector("canvas")
+    frame_ms = page.evaluate(
+        """async () => { const canvas = document.querySelector("canvas"); const times = [];
+        canvas.focus();
+        for (let i = 0; i < 20; i++) { const began = performance.now();
+          canvas.dispatchEvent(new KeyboardEvent("keydown", {key: i % 2 ? "ArrowRight" : "+",
+          bubbles: true})); await new Promise(r => requestAnimationFrame(() =>
+          requestAnimationFrame(r))); times.push(performance.now() - began); }
+        return times.sort((a, b) => a - b)[10]; }"""
+    )
+    (tmp_path / "frame.txt").write_text(
+        f"{frame_ms:.1f} ms between a key and the picture, 5,000 bars\n"
+    )
+    page.focus("canvas")
+    page.keyboard.press("n")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelector('.gantt-detail').textContent.includes('because')")
+    context.close()
+    assert troubles == []
+
+
+def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(browser, tmp_path):
+    data = large_chart(60, 300) | {"deadline_s": 400_000.0}
+    file = tmp_path / "lanes.html"
+    file.write_bytes(export(data, "html"))
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(file.as_uri())
+    page.wait_for_selector("canvas")
+    assert page.evaluate("Object.fromEntries(vgrads.colours(vgrads.chart.data.workflows))") == (
+        workflow_colours(data["workflows"])
+    )
+    tall = page.evaluate("[vgrads.chart.scroller.scrollHeight, vgrads.chart.scroller.clientHeight]")
+    assert tall[0] > tall[1]  # it scrolls, and the bar is seen
+    page.evaluate("vgrads.chart.scroller.scrollTo(0, 1e6)")
+    wait_for(
+        page,
+        (
+            "vgrads.chart.hits.some(h => h.lane && h.lane.slot.id === 's-59' && h.y + h.h <= "
+            "vgrads.chart.scroll + vgrads.chart.height)"
+        ),
+    )
+    observed, whole = page.evaluate("[vgrads.chart.view[1], vgrads.chart.total]")
+    assert observed < 0.15 * whole  # fitted to what there is
+    page.click("text=To the deadline")
+    assert view(page)[1] == whole
+    page.click("text=Fit")
+    assert view(page)[1] == observed
+    assert {"deadline", "now", "a replica of a task"} <= set(
+        page.locator(".legend span").all_text_contents()
+    )
+    page.close()
+
+
+def test_nothing_is_wider_than_a_telephone(page, service):
+    set_id = service.client().submit(STORM | {"name": "a-name-without-any-place-to-break-it" * 3})
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in (*paths_of(set_id), f"/sets/{set_id}/run"):
+        page.goto(path)
+        page.wait_for_load_state("load")
+        assert (path, page.evaluate("document.documentElement.scrollWidth")) == (path, 390)
+
+
+def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):
+    with Store(f"sqlite:///{tmp_path / 'vgrads.db'}") as store:
+        access = AccessControl(store.engine)
+        ann, _ = access.create("ann", ["submit"], 3600.0)
+        bob, _ = access.create("bob", ["submit"], 3600.0)
+    served = Served(tmp_path)
+    try:
+        served.client(bob).submit(LEAD | {"name": "of-bob"})
+        context = browser.new_context(base_url=served.url)
+        page = context.new_page()
+        page.goto("/")
+        page.wait_for_url("**/login")
+        page.fill("#token", ann)
+        page.click("text=Log in >> nth=-1")
+        page.wait_for_selector("text=Workflow sets")
+        assert "of-bob" not in page.content()
+        page.goto("/submit")
+        page.fill("#text", json.dumps(LEAD | {"name": "of-ann"}))
+        page.click("#send")
+        page.wait_for_url("**/sets/set-*")
+        drawn(page, "planned")
+        page.click("#logout")
+        page.wait_for_url("**/login")
+        context.close()
+    finally:
+        served.leave()

@@ -1,0 +1,98 @@
+"""Jobs outlive their service, however it ends."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.slurm.installed import installed
+from tests.slurm.test_service import Slurm
+from tests.waiting import until
+
+
+def test_a_journal_that_a_crash_has_cut_off_is_read(tmp_path):
+    slurm = Slurm(tmp_path)
+    first = slurm.submit("-H", "--wrap=true")
+    slurm.service.stop()
+    with (tmp_path / "slurm" / "journal").open("a") as file:
+        file.write('{"submitted": {"id": 20')
+    slurm.begin()
+    assert slurm.submit("-H", "--wrap=true") == first + 1
+    slurm.end()
+
+
+@pytest.mark.more
+def test_the_commands_start_the_service_and_survive_its_death(tmp_path):
+    with installed(tmp_path) as slurm:
+        array = slurm.submit("--array=0-5%2", "--wrap=sleep 1; echo x>>out")
+        after = slurm.submit("-d", f"afterok:{array}", "--wrap=echo after")
+        rows = json.loads(slurm.run(*slurm.vgrads, "status", "--json"))["jobs"]
+        assert {row["job"].partition("_")[0] for row in rows} == {array, after}
+        until(lambda: "R" in slurm.run("squeue", "-h", "-o", "%t"), "a task runs", 60)
+        slurm.kill(signal.SIGKILL)
+        other = slurm.submit("--wrap=true")
+        assert int(other) == int(after) + 1
+        assert slurm.wait(array, after, other) == ["COMPLETED"] * 8
+        assert (slurm.work / "out").read_text() == "x\n" * 6
+        assert (slurm.work / f"slurm-{after}.out").read_text() == "after\n"
+        assert "runs there already" in slurm.attempt(*slurm.vgrads, "up").stderr
+        slurm.kill(signal.SIGINT)
+        assert not slurm.socket.exists()
+
+
+@pytest.mark.more
+def test_the_service_starts_from_any_folder_and_with_any_home(tmp_path):
+    with installed(tmp_path) as slurm:
+        (slurm.work / "json.py").write_text("raise SystemExit('not the standard library')\n")
+        others = {"VGRADS_HOME": str(tmp_path / "other"), "HOME": str(tmp_path)}
+        job = slurm.submit("--wrap=true", env={**slurm.environment, **others})
+        assert slurm.wait(job) == ["COMPLETED"]
+        assert not (tmp_path / "other").exists()
+
+
+NO_SITE = """
+[[site]]
+name = "cluster"
+kind = "batch"
+driver = "pbs"
+procs = 8
+cores_per_node = 4
+queue = [{name = "none", max_procs = 8, max_walltime = "1h", max_jobs = 4}]
+"""
+
+
+@pytest.mark.more
+def test_a_service_whose_sites_cannot_be_reached_ends_with_the_reason(tmp_path):
+    (tmp_path / "sites.toml").write_text(NO_SITE)
+    with installed(tmp_path, sites=tmp_path / "sites.toml") as slurm:
+        job = slurm.submit("--wrap=true")
+        until(lambda: not slurm.pid(), "the service ends", 90)
+        status = slurm.run(*slurm.vgrads, "status")
+        assert "no job could run: cluster:" in status
+        assert slurm.states(job) == ["PENDING"]
+        slurm.run("scancel", job)
+        assert slurm.wait(job)[0].startswith("CANCELLED")
+
+
+@pytest.mark.more
+def test_a_service_serves_an_address_for_those_who_have_the_token(tmp_path):
+    with installed(tmp_path) as slurm:
+        words = (*slurm.vgrads, "up", "--listen", "127.0.0.1:0")
+        serving = subprocess.Popen(words, env=slurm.environment, stderr=subprocess.PIPE, text=True)
+        url = serving.stderr.readline().split()[-1]
+        there, token = tmp_path / "there", tmp_path / "h" / "slurm" / "token"
+        install = (*slurm.vgrads, "install", there, "--address", url, "--token-file")
+        slurm.run(*install, token)
+        job = slurm.run(there / "sbatch", "--parsable", "--wrap=true").strip()
+        assert slurm.wait(job) == ["COMPLETED"]
+        token.chmod(0o644)
+        assert "chmod 600" in slurm.attempt(there / "squeue").stderr
+        wrong = tmp_path / "wrong"
+        wrong.write_text("guess")
+        wrong.chmod(0o600)
+        slurm.run(*install, wrong)
+        assert "refused the token" in slurm.attempt(there / "squeue").stderr
+        slurm.kill(signal.SIGINT)
+        serving.wait()
+        serving.stderr.close()

@@ -1,0 +1,166 @@
+"""What a person reads after a mistake: a unit, a value, a wrong file; and what the demonstration
+and plans print."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import vgrads as api
+from tests.conftest import DATA
+from tests.logs import make_log
+from tests.terminal.pseudo_terminal import in_terminal
+from vgrads.api.plans.unit_mistakes import unit_question
+from vgrads.portal.cli.queues.text import explanation_text
+from vgrads.traces.swf import write_swf
+
+SET = {
+    "name": "storm",
+    "deadline": "3",
+    "at_least": 1,
+    "workflows": [{"name": "w", "tasks": [{"id": "model", "runtime_s": 600, "command": "true"}]}],
+}
+
+
+def plan(vgrads, write, deadline, *more):
+    path = write("storm.json", json.dumps(SET | {"deadline": deadline}))
+    return vgrads("plan", path, "--sites", "here", *more)
+
+
+# units
+
+
+@pytest.mark.parametrize(
+    ("deadline", "question"),
+    [
+        ("3", "3 means 3 seconds; did you mean 3h?"),
+        (3, "3 means 3 seconds; did you mean 3h?"),
+        (1, "1 means 1 second; did you mean 1h?"),
+        ("20", "20 means 20 seconds; did you mean 20m?"),
+        ("0.5", "0.5 means 0.5 seconds; did you mean 0.5h?"),
+    ],
+)
+def test_a_bare_number_that_makes_a_plan_impossible_is_asked_about(
+    vgrads, write, deadline, question
+):
+    answer = plan(vgrads, write, deadline)
+    assert answer.code == 3
+    assert question in answer.err
+    assert question in plan(vgrads, write, deadline, "--json").json["lacking"]
+
+
+def test_without_a_sufficient_change_hours_are_asked_about(vgrads, write):
+    answer = plan(vgrads, write, "3", "--effort", 0)
+    assert "3 means 3 seconds; did you mean 3h?" in answer.err
+
+
+@pytest.mark.parametrize("deadline", ["3s", "00:00:03", "0.05m"])
+def test_a_deadline_with_a_unit_is_not_asked_about(vgrads, write, deadline):
+    answer = plan(vgrads, write, deadline)
+    assert answer.code == 3
+    assert "did you mean" not in answer.err
+
+
+def test_a_bare_number_that_is_enough_is_not_asked_about(vgrads, write):
+    answer = plan(vgrads, write, 7200)
+    assert answer.code == 0
+    assert "did you mean" not in answer.out + answer.err
+
+
+def test_a_deadline_that_was_replaced_is_not_asked_about():
+    chosen = api.read_set(DATA / "lead.yaml", deadline=3).workflow_set
+    assert unit_question(chosen, ()) == "3 means 3 seconds; did you mean 3h?"
+    assert unit_question(replace(chosen, deadline_s=60.0), ()) == ""
+
+
+def test_run_and_the_python_interface_ask_too(vgrads, write):
+    question = "3 means 3 seconds; did you mean 3h?"
+    path = write("storm.json", json.dumps(SET))
+    assert question in vgrads("run", path, "--sites", "here").err
+    assert question in vgrads("plan", DATA / "lead.yaml", "--deadline", 3).err
+    result = api.plan(api.read_set(DATA / "lead.yaml", deadline=3))
+    assert question in result.lacking
+
+
+# errors
+
+
+def test_a_plan_that_is_impossible_is_reported_once_and_in_readable_times(vgrads, write):
+    answer = plan(vgrads, write, "3s")
+    assert answer.out == ""
+    assert answer.err.count("cannot be placed") == 1
+    first, lacking, change = answer.err.strip().split("\n")
+    assert first.endswith("no plan finishes 1 workflow within 3s")
+    assert "takes 10m" in lacking
+    assert "the deadline is 3s away" in lacking
+    assert change.startswith("  sufficient change: a later deadline (by 9m ")
+
+
+def test_an_error_breaks_no_word_at_a_terminal(vgrads, write):
+    path = write("storm.json", json.dumps(SET))
+    screen = in_terminal(60, "plan", path, "--sites", "here")
+    assert screen.too_long(60) == []
+    assert screen.words >= set(plan(vgrads, write, "3").err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("bound", "x.swf", "--procs", "sixteen"), "--procs: must be a whole number, is 'sixteen'"),
+        (("bound", "x.swf", "--procs", "0"), "--procs: must be at least 1, is '0'"),
+        (("size", "x.yaml", "--price", "cheap"), "--price: must be a number, is 'cheap'"),
+        (("bags", "explain", "BAG", "x"), "N: must be a whole number, is 'x'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_value_is_reported_in_plain_words(vgrads, arguments, message):
+    answer = vgrads(*arguments)
+    assert answer.code == 2
+    assert answer.err == f"vgrads: {message}\n"
+
+
+def test_a_log_in_place_of_a_set_is_named_with_what_it_is_for(vgrads, write):
+    path = write("log.swf", write_swf(make_log(50, seed=1)))
+    for more in ((), ("--deadline", "4h")):
+        answer = vgrads("plan", path, *more)
+        assert answer.code == 2
+        assert f"{path}: is a queue log (swf), not a workflow set" in answer.err
+        assert f"'vgrads bound {path} --procs 16 --walltime 2h'" in answer.err
+
+
+# the demonstration, and plans
+
+
+def test_the_demonstration_draws_a_chart_of_each_set(vgrads, tmp_path):
+    answer = vgrads("demo", "--gantt", tmp_path / "gantt.html")
+    assert answer.code == 0
+    charts = sorted(path.name for path in tmp_path.glob("gantt*"))
+    assert charts == ["gantt-lead-storm.html", "gantt-lead.html"]
+    assert all(str(tmp_path / name) in answer.out for name in charts)
+    assert "at least 1 workflow within" in " ".join(answer.out.split())
+    assert "; 1 was done in time" in " ".join(answer.out.split())
+    assert "6 were done in time" in " ".join(answer.out.split())
+
+
+def test_a_cheaper_plan_is_explained_by_what_it_saves(vgrads):
+    line = " ".join(vgrads("plan", DATA / "lead-storm.yaml").out.split())
+    hours = line.split("cheaper plan: ")[1].split(" processor-hours")[0]
+    before, after = hours.split(" instead of ")
+    assert float(before) < float(after)
+    promises = line.split("on average, promise ")[1].split(";")[0].split(" → ")
+    assert float(promises[1].split()[0]) < float(promises[0])
+    assert "; 0.9 is enough" in line
+
+
+def test_what_does_not_move_a_bound_takes_one_line():
+    moved = [
+        {"side": "size of the job", "moved_s": 120.0, "reason": "requested time 2h"},
+        {"side": "waiting jobs", "moved_s": 0.2, "reason": "0 jobs"},
+        {"side": "this user's jobs", "moved_s": 0.0, "reason": ""},
+    ]
+    text = explanation_text(
+        {"method": "state", "why": "x", "queues": [], "usual_bound_s": 60.0, "moved": moved}
+    )
+    assert "+0s" not in text
+    assert "nothing waiting jobs; this user's jobs" in text
+    assert text.endswith("3m bound now")

@@ -1,0 +1,164 @@
+"""Plans for bags and matrices with a deadline, before they run: how many nodes, where, at which
+cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vgrads.api.bags.sites import check_places, places_of
+from vgrads.bags.bag import BagGoal
+from vgrads.dispatch.axes import MOST_TASKS
+from vgrads.dispatch.document import BagDocument, build_bag, load_bag
+from vgrads.dispatch.fleet.goal_view import source_of
+from vgrads.dispatch.fleet.site_view import SiteHealth, SiteInventory
+from vgrads.kernel.errors import InputError
+from vgrads.pool.deadline.plan import DeadlinePlan, Goal, PlannedNodes, plan_nodes
+from vgrads.pool.deadline.values import NodeSource, Work
+from vgrads.pool.deadline.width import Width
+from vgrads.pool.spot.history import SpotHistory
+from vgrads.vgrid.catalog import Catalog
+from vgrads.workflows.generated.blocks import DISPATCH_S, BlockGrid, block_of
+
+_FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoalOverrides:
+    """What the command line states instead of the bag. ``deadline_s``: from now."""
+
+    deadline_s: float | None = None
+    probability: float | None = None
+    budget_usd: float | None = None
+
+
+def deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides) -> dict[str, Any]:
+    """Return ``vgrads size BAG --sites SITES --json``: the cheapest plan, the front of cost and
+    probability, and the cost by deadline."""
+    document, _ = load_bag(path)
+    goal = _goal(document, str(path), overrides)
+    if document.runtime_s is None:
+        raise InputError(
+            "is not given: no promise is possible before the first tasks have run",
+            where=f"{path}: runtime_s",
+            fix="give runtime_s",
+        )
+    check_places(catalog, document)
+    tasks = len(build_bag(document, path.resolve().parent).commands)
+    work = Work(tasks=goal.required(tasks), mean_s=document.runtime_s)
+    text = f"{work.tasks:,} of {tasks:,} tasks of {document.runtime_s:g} s"
+    return _answer(text, work, goal, _sources(catalog, document, goal))
+
+
+def matrix_plan(
+    kind: str, sides: tuple[int, int], cell_s: float, catalog: Catalog, overrides: GoalOverrides
+) -> dict[str, Any]:
+    """Return the same for ``vgrads size --wavefront N --sites SITES``, in the blocks that ``vgrads
+    wavefront`` chooses, one processor each. ``sides``: rows and columns; ``cell_s``: run time of a
+    cell."""
+    document = BagDocument(name=kind, command="block", runtime_s=cell_s)
+    check_places(catalog, document)
+    goal = _goal(document, f"--{kind}", overrides)
+    cells = BlockGrid(kind, *sides, 1, 1)
+    workers = sum(site.limits.most * site.procs for site in places_of(catalog, [document]))
+    side = block_of(cells, cell_s, max(1, workers))
+    grid = replace(cells, high=min(side, cells.rows), wide=min(side, cells.cols))
+    blocks = grid.order.size
+    if blocks > MOST_TASKS:
+        raise InputError(
+            f"has {blocks:,} blocks; at most {MOST_TASKS:,} are accepted", where=f"--{kind}"
+        )
+    levels = grid.order.levels(np.ones(blocks, np.bool_))
+    work = Work(
+        tasks=blocks,
+        mean_s=cell_s * grid.cells / blocks + DISPATCH_S,
+        width=None if levels is None else Width(levels),
+    )
+    text = (
+        f"{kind}, {grid.rows} x {grid.cols} cells of {cell_s:g} s, in {blocks:,} blocks of "
+        f"{grid.high} x {grid.wide}"
+    )
+    return _answer(text, work, goal, _sources(catalog, document, goal))
+
+
+def _answer(text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...]) -> dict[str, Any]:
+    chosen = plan_nodes(work, nodes, _goal_of(goal, 1.0))
+    return {
+        "work": text,
+        "deadline_s": goal.deadline_s,
+        "requested": goal.probability,
+        "budget_usd": goal.budget_usd,
+        "enough": chosen.enough,
+        "promise": chosen.promise,
+        "chosen": _row(chosen.chosen, nodes),
+        "front": [_row(planned, nodes) for planned in chosen.front],
+        "deadlines": [
+            {"deadline_s": goal.deadline_s * factor}
+            | _cost(plan_nodes(work, nodes, _goal_of(goal, factor)), nodes)
+            for factor in _FACTORS
+        ],
+    }
+
+
+def _goal(document: BagDocument, where: str, overrides: GoalOverrides) -> BagGoal:
+    deadline_s = overrides.deadline_s or document.deadline
+    if deadline_s is None:
+        raise InputError("is not given", where=f"{where}: deadline", fix="give --deadline")
+    goal = document.goal or BagGoal(deadline_s=float(deadline_s))
+    return replace(
+        goal,
+        deadline_s=float(deadline_s),
+        probability=overrides.probability or goal.probability,
+        budget_usd=goal.budget_usd if overrides.budget_usd is None else overrides.budget_usd,
+    )
+
+
+def _goal_of(goal: BagGoal, factor: float) -> Goal:
+    return Goal(
+        deadline_s=goal.deadline_s * factor,
+        probability=goal.probability,
+        budget_usd=goal.budget_usd,
+    )
+
+
+def _sources(catalog: Catalog, document: BagDocument, goal: BagGoal) -> tuple[NodeSource, ...]:
+    stated = document.model_copy(update={"deadline": goal.deadline_s, "probability": 0.5})
+    places, procs = places_of(catalog, [stated]), document.procs
+    spot = {where.site: where for where in places if where.market}
+    results = []
+    for where in places:
+        if where.market or where.procs < procs:
+            continue
+        source = source_of(where, SiteInventory(), SiteHealth(), procs, 0.0)
+        if where.site in spot:
+            source = replace(
+                source,
+                spot_usd_per_hour=spot[where.site].price,
+                history=SpotHistory(0.0, first=True),
+                observed=False,
+            )
+        results.append(source)
+    return tuple(results)
+
+
+def _row(planned: PlannedNodes, sources: tuple[NodeSource, ...]) -> dict[str, Any]:
+    queues = [source.name for source in sources if not source.cloud]
+    nodes = dict(zip(queues, planned.plan.queues, strict=True))
+    if planned.plan.cloud:
+        nodes[planned.cloud] = planned.plan.cloud
+    return {
+        "nodes": {name: count for name, count in nodes.items() if count},
+        "probability": planned.probability,
+        "cost_usd": planned.cost_usd,
+        "cost_high_usd": planned.cost_high_usd,
+        "node_hours": planned.node_hours,
+        "end_s": planned.end_s if math.isfinite(planned.end_s) else None,
+    }
+
+
+def _cost(plan: DeadlinePlan, sources: tuple[NodeSource, ...]) -> dict[str, Any]:
+    return {"enough": plan.enough, **_row(plan.chosen, sources)}

@@ -1,0 +1,330 @@
+"""Tasks of a bag that need not run again: an earlier run of the bag has done them, with the same
+command, environment and inputs, and their outputs still exist unchanged.
+
+A record per bag, ``provenance.json``, has digests of what its tasks have in common, of all their
+definitions, and fingerprints of the files with absolute names that its commands name, as in
+:mod:`vgrads.execmgr.tasks.provenance`. Which tasks are done is in the journal; inputs and outputs
+are in :mod:`vgrads.dispatch.storage.file_records`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vgrads.api.bags.sites import usable_sites
+from vgrads.api.wiring import all_simulated, own_values
+from vgrads.bags.bag import BagSpec, Listed, Template, parts_of
+from vgrads.dispatch.parameters import RangeSteps
+from vgrads.dispatch.storage.carried import DoneTasks, carried_folder, done_tasks, write_carried
+from vgrads.dispatch.storage.file_records import FileRecords, committed_outputs, sent_inputs
+from vgrads.dispatch.storage.folder import StoredBag, open_bag
+from vgrads.dispatch.storage.status import read_json
+from vgrads.exchange.messages import PrintedOutput
+from vgrads.execmgr.tasks.provenance import (
+    FileFingerprint,
+    absolute_files,
+    absolute_names,
+    is_same,
+    link_file,
+    look,
+    trace,
+    writes_elsewhere,
+)
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import write_whole
+from vgrads.vgrid.catalog import Catalog
+
+MOST_EARLIER = 5
+"""Earlier runs of a bag that are searched for done tasks: each has what those before it had."""
+_RECORD = "provenance.json"
+_PLACE = "\1"  # a parameter in the text of a template
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierBag:
+    """An earlier run of a bag: its dispatcher's folder, and its number there."""
+
+    folder: Path
+    number: int
+
+    @property
+    def bag(self) -> Path:
+        """Return the folder of the bag."""
+        return self.folder / "bags" / f"{self.number:04d}"
+
+
+def is_recorded(earlier: EarlierBag) -> bool:
+    """Return whether the tasks of a bag may be reused at all."""
+    return (earlier.bag / _RECORD).exists()
+
+
+def record_bag(folder: Path, stored: StoredBag, catalog: Catalog, own: bool) -> None:
+    """Store the record of a bag. ``catalog``: of its dispatcher; ``own``: its tasks get variables
+    of this process. Nothing is stored where its tasks cannot be reused: simulated ones, those of
+    open bags, and those that write to absolute names."""
+    spec = stored.bag
+    if stored.document.open or all_simulated(usable_sites(catalog, stored.document).sites):
+        return
+    if not isinstance(spec.commands, Listed | Template):
+        return  # blocks of a matrix, which has its own record
+    texts = _texts(spec)
+    if any(map(writes_elsewhere, texts)):
+        return
+    paths = {name for text in texts for name in absolute_files(text)}
+    values = own_values(spec.pass_env) if own else {}
+    common = [sorted(spec.env.items()), sorted(spec.pass_env), sorted(values.items())]
+    common += [spec.inputs, spec.outputs, spec.account]
+    record = {
+        "common": _digest(common),
+        "tasks": _digest_of_tasks(stored, folder),
+        "reads": {name: _as_list(trace(Path(name))) for name in sorted(paths)},
+    }
+    write_whole(_folder(folder, stored) / _RECORD, json.dumps(record).encode())
+
+
+def reuse(folder: Path, stored: StoredBag, earlier: Iterable[EarlierBag]) -> int:
+    """Carry the results of earlier runs (newest first) over to a bag that has not started; return
+    the number of its tasks that are done by them. Raise InputError where that fails."""
+    bag = _folder(folder, stored)
+    record = read_json(bag / _RECORD, None)
+    if not isinstance(record, dict):
+        return 0
+    left = np.ones(len(stored.bag.commands), bool)
+    parts = []
+    for other in earlier:
+        before = read_json(other.bag / _RECORD, {})
+        if left.any() and record["common"] == before.get("common"):
+            same = record["tasks"] == before["tasks"]
+            part = _fitting(stored, other, left, same, _changed_files(before["reads"]))
+            left[part.tasks] = False
+            parts.append(part)
+    parts = [part for part in parts if len(part.tasks)]
+    if parts:
+        try:
+            _carry(bag, stored, parts)
+        except OSError as error:
+            raise InputError(
+                f"results of earlier runs cannot be copied there: {error}",
+                where=str(bag),
+                fix="run all tasks again with --rerun",
+            ) from error
+    return int(len(left) - left.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _ReusedPart:
+    """Results of one earlier run: ``tasks`` of the new bag, and ``rows`` of the done tasks."""
+
+    done: DoneTasks
+    tasks: np.ndarray
+    rows: np.ndarray
+
+    @property
+    def ends(self) -> np.ndarray:
+        ends: np.ndarray = self.done.ends[self.rows].copy()
+        ends["task"], ends["at_cs"] = self.tasks, 0  # that clock was another one
+        return ends
+
+    def printed(self) -> Iterator[PrintedOutput]:
+        number = dict(
+            zip(self.done.ends["task"][self.rows].tolist(), self.tasks.tolist(), strict=True)
+        )
+        for output in self.done.printed():
+            if output.task in number:
+                yield replace(output, task=number[output.task])
+
+
+def _fitting(
+    stored: StoredBag, other: EarlierBag, left: np.ndarray, same: bool, changed: set[str]
+) -> _ReusedPart:
+    """Return the tasks that an earlier run has done alike. ``left``: those without results so far;
+    ``same``: both have the same tasks in the same order; ``changed``: files that it has read."""
+    done = done_tasks(other.folder, other.number)
+    before = done.ends["task"].astype(np.int64)
+    if same:
+        tasks, rows = before, np.arange(len(before))
+    else:
+        try:
+            old = open_bag(other.folder, other.number).bag
+        except InputError:  # of another version
+            return _ReusedPart(done, before[:0], before[:0])
+        missing = np.flatnonzero(left)
+        tasks, rows = _matched(_keys(stored.bag, missing), _keys(old, before))
+        tasks = missing[tasks]
+    some = left[tasks]
+    tasks, rows = tasks[some], rows[some]
+    if changed and len(tasks):
+        command = stored.bag.commands.command
+        fits = np.array([changed.isdisjoint(absolute_names(command(t))) for t in tasks.tolist()])
+        tasks, rows = tasks[fits], rows[fits]
+    if stored.bag.inputs and len(tasks):
+        fits = _with_same_inputs(stored, other, tasks)
+        tasks, rows = tasks[fits], rows[fits]
+    if stored.bag.outputs and len(tasks):
+        fits = _with_outputs(stored, other, tasks, before[rows])
+        tasks, rows = tasks[fits], rows[fits]
+    return _ReusedPart(done, tasks, rows)
+
+
+def _keys(spec: BagSpec, tasks: np.ndarray) -> np.ndarray:
+    """Return a number for each task that is equal for equal commands and file names."""
+    commands, names = spec.commands, (*spec.inputs, *spec.outputs)
+    if not names:
+        return np.fromiter((hash(commands.command(t)) for t in tasks.tolist()), np.int64)
+    both = (hash((commands.command(t), *commands.filled(names, t))) for t in tasks.tolist())
+    return np.fromiter(both, np.int64)
+
+
+def _matched(new: np.ndarray, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions of equal keys, each used once: of several equal ones, the first with the
+    first."""
+    order, before = np.argsort(new, kind="stable"), np.argsort(old, kind="stable")
+    keys, olds = new[order], old[before]
+    rank = np.arange(len(keys)) - np.searchsorted(keys, keys)
+    at = np.searchsorted(olds, keys) + rank
+    fits = at < len(olds)
+    fits[fits] = olds[at[fits]] == keys[fits]
+    return order[fits], before[at[fits]]
+
+
+def _with_same_inputs(stored: StoredBag, other: EarlierBag, tasks: np.ndarray) -> np.ndarray:
+    sent, files, commands = sent_inputs(other.bag), stored.files, stored.bag.commands
+    same: dict[str, bool] = {}
+
+    def is_same(name: str) -> bool:
+        if name not in same:
+            was = sent.get(name, "")
+            same[name] = bool(was) and files.digest(name) == was
+        return same[name]
+
+    fits = (all(map(is_same, commands.filled(stored.bag.inputs, t))) for t in tasks.tolist())
+    return np.fromiter(fits, bool)
+
+
+def _with_outputs(
+    stored: StoredBag, other: EarlierBag, tasks: np.ndarray, before: np.ndarray
+) -> np.ndarray:
+    results, commands = other.bag / "results", stored.bag.commands
+    records = committed_outputs(other.bag)
+    were = {(r[0], r[1]): FileFingerprint(r[2], r[3]) for r in records.tolist()}
+
+    def is_whole(task: int, old: int) -> bool:
+        names = commands.filled(stored.bag.outputs, task)
+        return all(
+            _is_unchanged(results / name, were.get((old, at))) for at, name in enumerate(names)
+        )
+
+    pairs = zip(tasks.tolist(), before.tolist(), strict=True)
+    return np.fromiter((is_whole(*pair) for pair in pairs), bool)
+
+
+def _is_unchanged(path: Path, was: FileFingerprint | None) -> bool:
+    try:
+        return was is not None and look(path) == was
+    except OSError:
+        return False
+
+
+def _carry(bag: Path, stored: StoredBag, parts: Sequence[_ReusedPart]) -> None:
+    agents: list[tuple[str, str]] = []
+    ends = []
+    for part in parts:
+        some = part.ends
+        some["host"] += len(agents)
+        ends.append(some)
+        agents += part.done.agents
+    if stored.bag.outputs:
+        records = FileRecords(bag)
+        for part in parts:
+            _link_outputs(bag, stored, part, records)
+        records.close()
+    printed = (output for part in parts for output in part.printed())
+    write_carried(bag, np.concatenate(ends), agents, printed)
+
+
+def _link_outputs(bag: Path, stored: StoredBag, part: _ReusedPart, records: FileRecords) -> None:
+    old, new = part.done.folder / "results", bag / "results"
+    for task in part.tasks.tolist():
+        names = stored.bag.commands.filled(stored.bag.outputs, task)
+        for name in names:
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            link_file(old / name, new / name)
+        records.committed(task, [new / name for name in names])
+
+
+def carried_tasks(folder: Path, number: int) -> list[int]:
+    """Return the tasks of a bag that were done before it started."""
+    path = carried_folder(folder / "bags" / f"{number:04d}") / "ends.bin"
+    return done_tasks(folder, number).ends["task"].tolist() if path.exists() else []
+
+
+def _changed_files(reads: Mapping[str, Sequence[Any]]) -> set[str]:
+    """Return the files with absolute names that are no longer as an earlier run has read them."""
+
+    def is_unchanged(name: str, was: FileFingerprint) -> bool:
+        try:
+            return is_same(was, Path(name))
+        except OSError:
+            return False
+
+    return {name for name, was in reads.items() if not is_unchanged(name, FileFingerprint(*was))}
+
+
+def _texts(spec: BagSpec) -> list[str]:
+    """Return texts that name the files that its commands name; of a template that joins names with
+    parameters, each command."""
+    commands = spec.commands
+    if isinstance(commands, Listed):
+        return ["\n".join(commands.lines[n] for n in range(len(commands.lines)))]
+    if not isinstance(commands, Template):
+        return []
+    used = {name for _, name, _ in parts_of(commands.text) if name}
+    axes = [axis for axis in commands.axes if used & set(axis.names)]
+    plain = all(isinstance(axis.rows, RangeSteps) or not _has_paths(axis.rows) for axis in axes)
+    text = "".join(before + (_PLACE if name else "") for before, name, _ in parts_of(commands.text))
+    if plain and not any("/" in word for word in text.split() if _PLACE in word):
+        return [text]
+    return ["\n".join(commands.command(task) for task in range(len(commands)))]
+
+
+def _has_paths(rows: Sequence[tuple[str, ...]]) -> bool:
+    return any("/" in value for n in range(len(rows)) for value in rows[n])
+
+
+def _digest_of_tasks(stored: StoredBag, folder: Path) -> str:
+    document = stored.document
+    whole = hashlib.sha256()
+    parameters = {name: _plain(value) for name, value in document.parameters.items()}
+    whole.update(
+        json.dumps([document.command, document.commands, list(parameters.items())]).encode()
+    )
+    given = _folder(folder, stored) / "given"
+    for path in sorted(given.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
+
+
+def _plain(value: object) -> object:
+    dumped = getattr(value, "model_dump", None)
+    return dumped(mode="json") if dumped else value
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+def _as_list(fingerprint: FileFingerprint) -> list[object]:
+    return [fingerprint.size, fingerprint.changed_ns, fingerprint.digest]
+
+
+def _folder(folder: Path, stored: StoredBag) -> Path:
+    return folder / "bags" / f"{stored.number:04d}"

@@ -1,0 +1,83 @@
+"""Conversion of any supported workflow to WfFormat 1.5 or to a set of vgrads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vgrads.api.plans.set_files import SetOverrides, load_set
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import read_text
+from vgrads.workflows.dag import Workflow
+from vgrads.workflows.formats.load import format_of, is_workflow, load_workflow
+from vgrads.workflows.formats.wfformat import write_wfformat
+from vgrads.workflows.sets import SetDocument, WorkflowSet
+from vgrads.workflows.written import document_of
+
+FORMS: Mapping[str, str] = {".json": "wfformat", ".yaml": "set", ".yml": "set"}
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def form_of(out: Path, to: str | None) -> str:
+    """Return ``wfformat`` or ``set``: as requested, otherwise by the extension of the output
+    file."""
+    if to is None and out.suffix.lower() not in FORMS:
+        raise InputError(
+            f"'{out.name}' does not end in .json or .yaml",
+            where="OUT",
+            fix="use --to wfformat or --to set",
+        )
+    form = to or FORMS[out.suffix.lower()]
+    if form not in FORMS.values():
+        raise InputError(f"'{form}' is neither wfformat nor set", where="--to")
+    return form
+
+
+def converted(path: Path, form: str, overrides: SetOverrides) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a workflow's file, or of a set, in another form; and notes.
+
+    A set needs a deadline, which a workflow's file lacks. WfFormat holds one workflow, and no
+    uncertainty of run times.
+    """
+    if form == "set":
+        workflow_set, _ = load_set(path, overrides=overrides)
+        return set_text(workflow_set, overrides.deadline), workflow_set.workflows[0].notes
+    workflow = _single_workflow(path, overrides)
+    return json.dumps(write_wfformat(workflow), indent=1, allow_nan=False) + "\n", workflow.notes
+
+
+def _single_workflow(path: Path, overrides: SetOverrides) -> Workflow:
+    """Return the workflow of a file, or the only one of a set."""
+    if is_workflow(format_of(path, read_text(path))):
+        return load_workflow(path, inputs=overrides.inputs)
+    workflow_set, _ = load_set(path, overrides=overrides)
+    if len(workflow_set.workflows) > 1:
+        raise InputError(
+            f"has {len(workflow_set.workflows)} workflows, and WfFormat holds one",
+            where=str(path),
+            fix="convert the file of one workflow, or convert to a set",
+        )
+    (workflow,) = workflow_set.workflows
+    return workflow.renamed(
+        workflow.name.rpartition("-")[0]
+    )  # without the number that reading a set appends
+
+
+def set_text(workflow_set: WorkflowSet, deadline: str | None = None) -> str:
+    """Return a set as YAML, without default values; ``deadline``: its text, if given."""
+    document = document_of(workflow_set) | ({} if deadline is None else {"deadline": deadline})
+    lean = SetDocument.model_validate(document).model_dump(mode="json", exclude_defaults=True)
+    return str(
+        yaml.dump(
+            lean,
+            Dumper=_DUMPER,
+            sort_keys=False,
+            allow_unicode=True,
+            width=160,
+            default_flow_style=None,
+        )
+    )

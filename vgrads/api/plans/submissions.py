@@ -1,0 +1,87 @@
+"""Forecasts for the submissions of a run that are still ahead: its queues as they are now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vgrads.api.plans.planning import GridSnapshot, QueueKey
+from vgrads.api.plans.replanners import StorePlan
+from vgrads.api.queues.live_queue import forecast_now, jobs_now
+from vgrads.api.wiring import is_real
+from vgrads.drivers.api import QueuedJob
+from vgrads.execmgr.core.acquisitions import acquisitions
+from vgrads.execmgr.core.execution_plan import ExecutionPlan
+from vgrads.execmgr.core.states import RunState
+from vgrads.execmgr.core.submissions import (
+    SubmissionCheck,
+    SubmissionPlanner,
+    plan_submissions,
+)
+from vgrads.planner.plan import SlotUse
+from vgrads.qbets.state_forecast import StateForecast
+from vgrads.vgrid.binding import Binding, learn_binding
+from vgrads.vgrid.varq import QueueFutures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueNow:
+    """A queue as its site reports it, with ``ahead`` of our jobs submitted before the slot."""
+
+    forecast: StateForecast
+    binding: Binding
+    ahead: int
+
+    def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
+        """Return P(a slot submitted in ``submit_in_s`` is ready by ``by_s``)."""
+        within_s = by_s - submit_in_s - self.binding.delays_s
+        chances = self.forecast.probability(
+            procs,
+            walltime_s,
+            np.maximum(within_s, 0.0),
+            ahead=self.ahead,
+            submit_in_s=submit_in_s,
+        )
+        return float(np.where(within_s >= 0, chances, 0.0).mean()) * self.binding.acquire
+
+
+def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanner:
+    """Return what plans the submissions of a run again; changed execution plans are stored before
+    they become valid. Each site is queried once in a check; simulated queues, those without history
+    and those of sites that do not answer have no current forecast."""
+
+    def check(execution: ExecutionPlan, state: RunState, now_s: float) -> SubmissionCheck:
+        observed = (*grid.observed, *acquisitions(execution, state))
+        jobs: dict[str, list[QueuedJob] | None] = {}
+        forecasts: dict[QueueKey, StateForecast | None] = {}
+
+        def current(key: QueueKey) -> StateForecast | None:
+            site = grid.catalog.site(key[0])
+            if key not in grid.forecasts or not is_real(site):
+                return None
+            if site.name not in jobs:
+                answer = jobs_now(site)
+                jobs[site.name] = None if answer is None else list(answer)
+            queued = jobs[site.name]
+            if queued is None:
+                return None
+            result = forecast_now(grid.forecasts[key], grid.logs[key], key[1], queued)
+            return result if isinstance(result, StateForecast) else None
+
+        def futures(use: SlotUse, ahead: int) -> QueueFutures | None:
+            key = (use.slot.site, use.slot.queue)
+            if key not in forecasts:
+                forecasts[key] = current(key)
+            forecast = forecasts[key]
+            if forecast is None:
+                return None
+            binding = learn_binding(grid.catalog.site(key[0]), key[1], observed)
+            return QueueNow(forecast=forecast, binding=binding, ahead=ahead)
+
+        result = plan_submissions(execution, state, now_s, futures)
+        if result.execution is not None:
+            store(state.version + 1, result.execution)
+        return result
+
+    return check

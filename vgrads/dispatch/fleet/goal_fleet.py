@@ -1,0 +1,313 @@
+"""The bags with goals of a dispatcher: what they need of each source, and which nodes they no
+longer need."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from vgrads.agent.lifetime import TAKEN_BACK
+from vgrads.dispatch.core.bag_state import BagState
+from vgrads.dispatch.core.slots import SlotRequest
+from vgrads.dispatch.core.state import State
+from vgrads.dispatch.core.step import Core
+from vgrads.dispatch.core.tasks import ASSIGNED
+from vgrads.dispatch.fleet.budget import RELEASE_S, cost_shares, paid_slots, unpayable
+from vgrads.dispatch.fleet.goal_view import (
+    LOOK_S,
+    GoalDecision,
+    GoalView,
+    jointly,
+    progress_of,
+    share_sites,
+    view_of,
+    without_work,
+)
+from vgrads.dispatch.fleet.goals import GoalControl
+from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
+from vgrads.dispatch.fleet.supply import SiteDemand
+from vgrads.drivers.api import SlotState
+from vgrads.kernel.units import billed_s
+from vgrads.pool.view import NodeView, PoolDecision, PoolView, together
+
+_MOST_PROMISES, _MOST_RECORDED = 200, 400
+_BOUNDARY_S = 60.0
+"""Nodes are released this long before the end of a paid period, or later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoalNeeds:
+    """``nodes`` of each source that the goals need now; ``reasons``: new ones, with the bag's name;
+    ``others``: the bags that are served without a goal. ``any``: there are bags with goals."""
+
+    state: State
+    nodes: Counter[str]
+    reasons: tuple[tuple[str, str], ...]
+    others: tuple[BagState, ...]
+    any: bool
+    complete: bool
+
+    def added(self, share: SiteDemand, where: FleetSite, inventory: SiteInventory) -> SiteDemand:
+        """Return the work of a source with that of the goals."""
+        if not self.any:
+            return share
+        return replace(share, loads=share.loads + self.nodes[where.name] + inventory.busy_leaving)
+
+    def completed(
+        self, decision: PoolDecision, where: FleetSite, view: PoolView, nodes: int
+    ) -> PoolDecision:
+        """Return a decision that also releases surplus nodes of a source with a price, although
+        they may be busy: at the end of their paid periods, once their replacements have joined."""
+        if not self.any or not where.price or not (self.complete or self.nodes[where.name]):
+            return decision
+        staying = sorted(view.staying, key=lambda node: (node.running, -node.joined_s))
+        going = [
+            node.id
+            for node in staying[: max(0, len(staying) - nodes)]
+            if self._is_at_boundary(where, node, view.now_s)
+        ]
+        if not going:
+            return decision
+        reason = f"released {len(going)} nodes of {where.name}: others do their work"
+        return together((decision, PoolDecision(drain=tuple(going), reasons=(reason,))))
+
+    def _is_at_boundary(self, where: FleetSite, node: NodeView, now_s: float) -> bool:
+        if not where.billing_s:
+            return True
+        slot = self.state.slots.get(node.allocation)
+        paid_s = now_s - (slot.requested_s if slot else node.joined_s)
+        return billed_s(paid_s, where.billing_s) - paid_s <= _BOUNDARY_S
+
+
+@dataclass
+class GoalFleet:
+    """``decisions``: the last one of each bag with a goal, by its number."""
+
+    core: Core
+    decisions: dict[int, GoalDecision] = field(default_factory=dict)
+    _controls: dict[int, GoalControl] = field(default_factory=dict)
+    _views: dict[int, GoalView] = field(default_factory=dict)
+    _looked: dict[int, tuple[float, object]] = field(default_factory=dict)
+    _ended: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _nodes: defaultdict[int, list[tuple[float, dict[str, int]]]] = field(
+        default_factory=partial(defaultdict, list)
+    )
+    _sources: Sequence[FleetSite] = ()
+    _spot: frozenset[str] = frozenset()
+
+    def resume(self, status: Mapping[str, Any]) -> None:
+        """Go on with the promises and the nodes over time of an earlier dispatcher of these bags,
+        from its last status."""
+        for bag in status.get("bags", ()):
+            if goal := bag.get("goal"):
+                promises = [(at_s, share) for at_s, share in goal["promises"]]
+                self._controls[bag["number"]] = GoalControl(promises=promises)
+                self._nodes[bag["number"]] = [(at_s, n) for at_s, n in goal["nodes_over_time"]]
+
+    def needs(
+        self,
+        sources: Sequence[FleetSite],
+        present: Mapping[str, SiteInventory],
+        health: Mapping[str, SiteHealth],
+        now_s: float,
+    ) -> GoalNeeds:
+        """Return what the bags with goals need now."""
+        self._sources = sources
+        self._spot = frozenset(where.name for where in sources if where.market)
+        for name in self._spot:
+            if any(agent.leaving == TAKEN_BACK for agent in present[name].agents):
+                for control in self._controls.values():
+                    control.observe_spot(name, False, now_s)
+        bags = [bag for bag in self.core.serving if self._has_goal(bag) and not self._reached(bag)]
+        due = self.core.dispatch_index.due = {bag.number: _due_s(bag, self.core) for bag in bags}
+        bags.sort(key=lambda bag: due[bag.number])
+        nodes: Counter[str] = Counter()
+        reasons = []
+        for n, bag in enumerate(bags):
+            before = self.decisions.get(bag.number)
+            usable = [w for w in sources if not bag.sites or w.site in bag.sites]
+            if self._is_due(bag, present, now_s):
+                earlier = [b for b in bags[:n] if share_sites(b, bag)]
+                self._decide(bag, earlier, usable, present, health, now_s)
+            decision = self.decisions[bag.number]
+            if before is None or before.nodes != decision.nodes:
+                reasons.append((bag.name, decision.reason))
+            nodes = jointly(nodes, decision.nodes, usable)
+            self._record(bag.number, present, now_s)
+        clouds = [where.name for where in sources if where.cloud]
+        return GoalNeeds(
+            state=self.core.state,
+            nodes=nodes,
+            reasons=tuple(reasons),
+            others=tuple(bag for bag in self.core.serving if bag not in bags),
+            any=any(self._has_goal(bag) for bag in self.core.serving),
+            complete=all(present[name].staying >= nodes[name] for name in clouds),
+        )
+
+    def _record(self, bag: int, present: Mapping[str, SiteInventory], now_s: float) -> None:
+        """Record how many nodes of each source there are, where that has changed."""
+        nodes = {name: inventory.staying for name, inventory in present.items()}
+        recorded = self._nodes[bag]
+        if not recorded or recorded[-1][1] != nodes:
+            recorded.append((now_s, nodes))
+            if len(recorded) > _MOST_RECORDED:
+                del recorded[1::2]
+
+    def _is_due(self, bag: BagState, present: Mapping[str, SiteInventory], now_s: float) -> bool:
+        """Return whether to decide again: the nodes have changed, or some time has passed."""
+        basis = tuple((p.staying, len(p.requests)) for p in present.values())
+        at_s, before = self._looked.get(bag.number, (0.0, None))
+        goal = self.core.bags[bag.number].goal
+        assert goal is not None
+        required, done, lost = progress_of(bag, goal)
+        period_s = min(LOOK_S, max(1.0, goal.deadline_s / 100.0))
+        if basis == before and now_s - at_s < period_s and done + lost < required:
+            return False
+        self._looked[bag.number] = (now_s, basis)
+        return True
+
+    def _decide(
+        self,
+        bag: BagState,
+        earlier: Sequence[BagState],
+        usable: Sequence[FleetSite],
+        present: Mapping[str, SiteInventory],
+        health: Mapping[str, SiteHealth],
+        now_s: float,
+    ) -> None:
+        goal = self.core.bags[bag.number].goal
+        assert goal is not None
+        spent_usd = self._spent_usd(bag.number, now_s)
+        idle_s = now_s + RELEASE_S + (bag.typical_s or 0.0)
+        owed_usd = self._spent_usd(bag.number, idle_s) - spent_usd
+        own = view_of(bag, goal, spent_usd, now_s, owed_usd, self._paid_s(now_s))
+        self._views[bag.number] = own
+        view = own.after([self._views[b.number] for b in earlier])
+        control = self._controls.setdefault(bag.number, GoalControl())
+        decision = self.decisions[bag.number] = control.decide(view, usable, present, health)
+        if decision.reached:
+            self._ended[bag.number] = (bag.retried, len(bag.tasks))
+        waiting = bag.tasks.left - bag.tasks.counts[ASSIGNED]
+        free = any(where.price == 0.0 for where in usable)
+        if decision.reached and waiting > 0 and not (goal.these and free):
+            self.core.shrink(bag.number, waiting, now_s)  # not needed, or only paid nodes could
+
+    def fits(self, bag: int, grid: Mapping[str, object]) -> bool:
+        """Return whether a bag that is served without a goal may use a grid: not spot nodes, and
+        once its goal is reached, none with a price."""
+        priced = bool(grid["Price"])
+        return grid["Name"] not in self._spot and not (
+            priced and self._has_goal(self.core.state.bags[bag])
+        )
+
+    def observe(self, slot: SlotRequest, state: SlotState, now_s: float) -> None:
+        """Record what a site answered about spot nodes."""
+        if slot.market and not slot.closing and state in (SlotState.READY, SlotState.FAILED):
+            for control in self._controls.values():
+                control.observe_spot(slot.source, state == SlotState.READY, now_s)
+
+    def as_json(self, bag: int) -> dict[str, Any]:
+        """Return the promise of a bag and how it developed; empty without a goal."""
+        state = self.core.state.bags[bag]
+        goal = self.core.bags[bag].goal if self._has_goal(state) else None
+        if goal is None:
+            return {}
+        view = self._views.get(bag) or view_of(state, goal, 0.0, self.core.state.now_s)
+        waits = GoalDecision(nodes={}, promise=None, reason="no decision was needed yet")
+        decision, control = self.decisions.get(bag, waits), self._controls.get(bag, GoalControl())
+        is_whole = view.goal.required(view.tasks) == view.tasks
+        if state.ended_s is not None and state.over and (is_whole or not decision.reached):
+            spent_usd = self._spent_usd(bag, state.ended_s)
+            view = view_of(state, view.goal, spent_usd, state.ended_s)
+            decision = replace(without_work(view), reached=True)
+        return {
+            "due_s": view.due_s,
+            "required": view.goal.required(view.tasks),
+            "left": view.left,
+            "requested": view.goal.probability,
+            "promise": decision.promise,
+            "why": decision.reason,
+            "nodes": dict(decision.nodes),
+            "spent_usd": round(self._spent_usd(bag, self.core.state.now_s), 4),
+            "budget_usd": goal.budget_usd,
+            "reached_s": view.now_s if decision.reached and not view.lost else None,
+            "promises": [list(pair) for pair in _newest(control.promises)],
+            "nodes_over_time": [[at_s, nodes] for at_s, nodes in self._nodes[bag]],
+        }
+
+    def _has_goal(self, bag: BagState) -> bool:
+        spec = self.core.bags.get(bag.number)
+        return spec is not None and spec.goal is not None
+
+    def _reached(self, bag: BagState) -> bool:
+        """Return whether nothing more is needed; tasks that are done again change that."""
+        decision = self.decisions.get(bag.number)
+        unchanged = self._ended.get(bag.number) == (bag.retried, len(bag.tasks))
+        return decision is not None and decision.reached and unchanged
+
+    def _spent_usd(self, bag: int, at_s: float) -> float:
+        slots = paid_slots(self.core.state.slots, self._sources)
+        share = cost_shares(list(self.core.state.bags.values()))[bag]
+        return share * sum(slot.cost_usd(at_s) for slot in slots)
+
+    def _paid_s(self, now_s: float) -> dict[str, float]:
+        """Return for how long the nodes of each source are paid already, at least."""
+        left: dict[str, float] = {}
+        for slot in paid_slots(self.core.state.slots, self._sources):
+            if slot.ended_s is None:
+                used_s, name = now_s - slot.since_s, slot.where.name
+                left_s = billed_s(used_s, slot.where.billing_s) - used_s
+                left[name] = min(left_s, left.get(name, left_s))
+        return left
+
+    def unpayable(self, now_s: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the slots that get no more tasks, so that what runs can end before the budgets
+        are used up, and those that must be released now. Where a bag of the dispatcher has no
+        budget, there are none: the nodes serve all bags."""
+        bags = list(self.core.state.bags.values())
+        budgets = [self._budget_usd(bag) for bag in bags]
+        limits = [budget for budget in budgets if budget is not None]
+        slots = paid_slots(self.core.state.slots, self._sources)
+        if not slots or len(limits) < len(budgets):
+            return (), ()
+        task_s = max((bag.typical_s or 0.0 for bag in bags if not bag.over), default=0.0)
+        return (
+            unpayable(slots, sum(limits), now_s, RELEASE_S + task_s),
+            unpayable(slots, sum(limits), now_s, RELEASE_S),
+        )
+
+    def _budget_usd(self, bag: BagState) -> float | None:
+        spec = self.core.bags.get(bag.number)
+        return spec.goal.budget_usd if spec is not None and spec.goal else None
+
+
+def stuck_reason(core: Core, goals: GoalFleet) -> str:
+    """Return why no bag that is left can get nodes any more; empty while one can."""
+    decisions = [(bag.name, goals.decisions.get(bag.number)) for bag in core.serving]
+    if not all(decision is not None and decision.stuck for _, decision in decisions):
+        return ""
+    return "; ".join(f"{name}: {decision.reason}" for name, decision in decisions if decision)
+
+
+def _newest(promises: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the first promise, which is scored, and the newest ones."""
+    return [*promises[:1], *promises[1:][-_MOST_PROMISES:]]
+
+
+def _due_s(bag: BagState, core: Core) -> float:
+    goal = core.bags[bag.number].goal
+    assert goal is not None
+    return bag.came_s + goal.deadline_s
+
+
+def end_unpayable(core: Core, goals: GoalFleet, now_s: float) -> list[str]:
+    """Let agents leave that the budgets of the bags do not pay any longer; return the slots that
+    must end now."""
+    idle, ended = goals.unpayable(now_s)
+    for agent in core.state.agents.values():
+        if agent.here and not agent.leaving and agent.slot in idle:
+            core.disconnect(agent, "the budget ends")
+    return list(ended)

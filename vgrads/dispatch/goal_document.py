@@ -1,0 +1,61 @@
+"""The goal of a bag as a user writes it: a deadline, how much of the bag must be done by then, with
+which probability, and for how much money (docs/deadlines.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from vgrads.bags.bag import BagGoal
+from vgrads.kernel.documents import Document, NotNegative, as_value_error
+from vgrads.kernel.units import parse_duration
+
+
+class GoalDocument(Document):
+    """``deadline``: from the submission on. ``fraction`` or ``at_least`` (tasks): how many must be
+    done by then; ``of``: ``these``: the first by number, fixed before; ``any``: whichever are done
+    first. ``probability``: with which; ``budget_usd``: the most that nodes may cost."""
+
+    deadline: str | float | None = None
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
+    at_least: Annotated[int, Field(ge=1)] | None = None
+    of: Literal["these", "any"] = "these"
+    probability: Annotated[float, Field(gt=0, lt=1)] | None = None
+    budget_usd: NotNegative | None = None
+
+    @field_validator("deadline")
+    @classmethod
+    def _deadline(cls, value: str | float | None) -> float | None:
+        return None if value is None else as_value_error(lambda: parse_duration(value, ""))
+
+    @model_validator(mode="after")
+    def _check_goal(self) -> GoalDocument:
+        if self.fraction is not None and self.at_least is not None:
+            raise ValueError("give 'fraction' or 'at_least', not both")
+        stated = {
+            "fraction": self.fraction,
+            "at_least": self.at_least,
+            "probability": self.probability,
+            "budget_usd": self.budget_usd,
+        }
+        for name, value in stated.items():
+            if value is not None and self.deadline is None:
+                raise ValueError(f"'{name}' needs a 'deadline'")
+        return self
+
+    @property
+    def goal(self) -> BagGoal | None:
+        """Return the goal; None where a deadline is all that is stated: such a bag is run as one
+        without (0.2 and before read the deadline for ``vgrads size`` alone)."""
+        stated = (self.fraction, self.at_least, self.probability, self.budget_usd)
+        if self.deadline is None or all(value is None for value in stated):
+            return None
+        return BagGoal(
+            deadline_s=float(self.deadline),
+            fraction=self.fraction or 1.0,
+            at_least=self.at_least,
+            these=self.of == "these",
+            probability=self.probability or 0.95,
+            budget_usd=self.budget_usd,
+        )

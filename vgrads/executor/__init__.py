@@ -1,0 +1,1 @@
+"""Python functions as tasks: :class:`vgrads.Executor`."""

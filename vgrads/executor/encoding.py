@@ -1,0 +1,213 @@
+"""Calls of functions as commands of a bag, and their values and exceptions."""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import io
+import json
+import mmap
+import os
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import cloudpickle
+
+from vgrads.agent import functions
+from vgrads.agent.functions.packing import pack, packed_size, unpack, write_packed
+from vgrads.agent.functions.pickling import PLAIN, CannotBePickled, blame, dump, opened
+from vgrads.exchange.function_file import SHIPPED_PACKAGE
+from vgrads.executor.functions import FunctionPickles
+from vgrads.kernel.errors import VgradsError
+
+PYTHON = "{}.{}".format(*sys.version_info[:2])
+_INLINE = 24 << 10
+"""Parts of a call up to this size in bytes travel with it; larger ones are files, sent once to a
+node."""
+_INLINE_AGAIN = 2 << 10  # bytes of what many calls have in common
+_MOST_LABEL = 60
+
+
+class TaskFailed(VgradsError):
+    """A call that did not return and raised nothing: its process ended, or no node could run it."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception on its node; the cause of that exception here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
+
+class _ValueUnpickler(pickle.Unpickler):
+    """Reads what the program on a node has pickled: classes of its own are those of this package,
+    from which it was built."""
+
+    def find_class(self, module: str, name: str) -> object:
+        package, _, rest = module.partition(".")
+        return super().find_class(
+            f"{functions.__name__}.{rest}" if package == SHIPPED_PACKAGE else module, name
+        )
+
+
+class PartStore(Protocol):
+    """Where large parts of calls are put, by digest."""
+
+    def put(self, digest: str, parts: Sequence[Any]) -> None:
+        """Store packed parts under the digest of the packed bytes, if they are not there."""
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Replaces futures by their numbers."""
+
+    def __init__(
+        self, file: io.BytesIO, buffers: list[pickle.PickleBuffer], futures: list[Future[Any]]
+    ) -> None:
+        super().__init__(file, protocol=5, buffer_callback=buffers.append)
+        self._futures = futures
+
+    def persistent_id(self, obj: object) -> int | None:
+        if not isinstance(obj, Future):
+            return None
+        self._futures.append(obj)
+        return len(self._futures) - 1
+
+
+def dump_arguments(
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+) -> tuple[list[Any], list[Future[Any]]]:
+    """Return the parts of arguments, positional and named, and the futures in them: their results
+    are inserted where they stand. Raise CannotBePickled, naming the part at fault."""
+    positional, named = arguments
+    if not named and all(type(item) in PLAIN for item in positional):
+        return [pickle.dumps(arguments, 5)], []
+    buffers: list[pickle.PickleBuffer] = []
+    futures: list[Future[Any]] = []
+    file = io.BytesIO()
+    try:
+        _Pickler(file, buffers, futures).dump(arguments)
+    except Exception as error:
+        raise _explained("an argument", arguments, error) from error
+    return [file.getvalue(), *(buffer.raw() for buffer in buffers)], futures
+
+
+def dump_named(what: str, value: object) -> list[Any]:
+    """Return the parts of an object. Raise CannotBePickled, naming the part at fault."""
+    try:
+        return dump(value)
+    except Exception as error:
+        raise _explained(what, value, error) from error
+
+
+def _explained(what: str, value: object, error: Exception) -> CannotBePickled:
+    return CannotBePickled(f"{what} cannot be pickled: {error}{blame(value)}")
+
+
+class CallEncoder:
+    """Encodes calls of one bag."""
+
+    def __init__(self, parts: PartStore) -> None:
+        self._parts = parts
+        self._functions = FunctionPickles(partial(dump_named, "the function"))
+        self._stored: dict[bytes, str] = {}
+
+    def command(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        results: Sequence[Sequence[Any]] = (),
+    ) -> str:
+        """Return the command of a call. ``arguments``: packed; ``results``: of the futures in them,
+        packed."""
+        inline: list[Any] = []
+        digests: list[str] = []
+
+        def ref(parts: Sequence[Any], again: bool = False) -> str | list[int]:
+            if packed_size(parts) <= (_INLINE_AGAIN if again else _INLINE):
+                inline.extend(parts)
+                return [len(inline) - len(parts) + 1, len(inline) + 1]
+            digests.append(self._digest(parts, again))
+            return digests[-1]
+
+        head: dict[str, Any] = {
+            "python": PYTHON,
+            "function": ref(self._functions.parts(function), again=True),
+            "arguments": ref(arguments),
+        }
+        if results:
+            head["results"] = [ref(result) for result in results]
+        packed = pack([json.dumps(head).encode(), *inline])
+        text = binascii.b2a_base64(packed, newline=False).decode()
+        return f"{_label(function)}\t{text}\t{','.join(digests)}"
+
+    def _digest(self, parts: Sequence[Any], again: bool) -> str:
+        """Store large parts and return their digest; ``again``: the same object is expected."""
+        key = bytes(parts[0]) if again and len(parts) == 1 else b""
+        if key in self._stored:
+            return self._stored[key]
+        digest = digest_of(parts)
+        self._parts.put(digest, parts)
+        if key:
+            self._stored[key] = digest
+        return digest
+
+
+class _Sum:
+    """A file that is only summed."""
+
+    def __init__(self) -> None:
+        self.sum = hashlib.sha256()
+
+    def write(self, data: bytes | memoryview) -> int:
+        self.sum.update(data)
+        return len(data)
+
+
+def digest_of(parts: Sequence[Any]) -> str:
+    """Return the SHA-256 of packed parts."""
+    file = _Sum()
+    write_packed(parts, file)
+    return file.sum.hexdigest()
+
+
+def _label(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__qualname__", "") or type(function).__qualname__
+    return f"{name.rpartition('.<locals>.')[2][:_MOST_LABEL]}()"
+
+
+def parts_of_value(text: str, file: Path | None) -> list[memoryview]:
+    """Return the parts of a value: from its report, or from its file, which is not copied."""
+    if text:
+        return unpack(binascii.a2b_base64(text))
+    if file is None:
+        return []
+    with file.open("rb") as opened:
+        if not os.fstat(opened.fileno()).st_size:
+            return []
+        return unpack(memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)))
+
+
+def outcome(parts: Sequence[memoryview], code: int | None, why: str) -> tuple[bool, Any]:
+    """Return whether a call returned, and its value or exception. ``why``: what was reported of it,
+    of which the last line is the reason where it has no value."""
+    if not parts:
+        lines = [line for line in why.splitlines() if line.strip()] or ["no reason was reported"]
+        return False, TaskFailed(f"the call was not completed: {lines[-1]}")
+    try:
+        value = _ValueUnpickler(opened(parts[0]), buffers=parts[1:]).load()
+    except BaseException as error:  # also an exit: it would end the thread of all results
+        return False, TaskFailed(f"its value cannot be read here: {error!r}")
+    if code == 0:
+        return True, value
+    exception, text = value
+    exception.__cause__ = RemoteTraceback(text)
+    return False, exception

@@ -1,0 +1,1 @@
+"""How many nodes, where, of which kind and for how long, so that a bag keeps its deadline."""

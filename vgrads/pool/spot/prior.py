@@ -1,0 +1,27 @@
+"""What is known of spot nodes before anything was seen: life tables of recorded availability.
+
+``prior.json`` has one table for each trace of "Can't Be Late" (Wu et al., NSDI 2024): nodes on two
+clouds, 2022 and 2023. ``python -m vgrads.research.spot.fit FOLDER`` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from vgrads.pool.spot.survival import LifeTable
+
+PRIOR_FILE = Path(__file__).with_name("prior.json")
+
+
+def _read() -> tuple[LifeTable, ...]:
+    tables = json.loads(PRIOR_FILE.read_text(encoding="utf-8"))
+    return tuple(
+        LifeTable(np.array(table["ended"], float), np.array(table["at_risk"], float))
+        for table in tables
+    )
+
+
+PRIOR = _read()

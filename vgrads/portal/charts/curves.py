@@ -1,0 +1,216 @@
+"""Line charts for pages and notebooks: inline SVG without scripts, and PNG where matplotlib is
+installed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from vgrads.kernel.units import format_duration
+from vgrads.portal.charts.gantt import tick
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Point = tuple[float, float]
+BLUE, RED, AMBER, GREY = "#0072b2", "#b3261e", "#b06a00", "#8a8f98"
+_RED_OF_PAGE = f"var(--bad, {RED})"
+_SOFT = "#737b87"  # readable on white and on the dark background of a page
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 284, 52, 18, 38, 54
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A line through points; ``dots``: mark each point; ``intervals``: (x, low, high) bars."""
+
+    label: str
+    points: tuple[Point, ...]
+    colour: str = BLUE
+    dashed: bool = False
+    dots: bool = False
+    intervals: tuple[tuple[float, float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveChart:
+    """Curves over seconds (``x_is_time``) or over probabilities; y is a probability.
+
+    ``marks``: (x, text) of vertical lines. ``y_least``: where the y axis begins.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    x_range: tuple[float, float]
+    x_is_time: bool = True
+    y_least: float = 0.0
+    marks: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def x_ticks(self) -> list[tuple[float, str]]:
+        """Positions and labels of the x axis."""
+        low, high = self.x_range
+        if not self.x_is_time:
+            return [(value, f"{value:g}") for value in _shares(low)]
+        step = tick(1.7 * high)  # about six labels fit
+        return [(n * step, format_duration(n * step)) for n in range(int(high / step) + 1)]
+
+    @property
+    def y_ticks(self) -> list[float]:
+        """Positions of the y axis."""
+        return _shares(self.y_least)
+
+
+def _shares(least: float) -> list[float]:
+    step = 0.25 if least < 0.4 else 0.1
+    count = round((1.0 - least) / step)
+    return [round(1.0 - n * step, 2) for n in range(count, -1, -1)]
+
+
+def curves_svg(charts: Sequence[CurveChart]) -> str:
+    """The charts next to each other, as far as the page is wide enough."""
+    style = "flex:1 1 340px;min-width:300px;max-width:560px"
+    drawn = "".join(f'<div style="{style}">{_svg(chart)}</div>' for chart in charts)
+    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{drawn}</div>'
+
+
+def _svg(chart: CurveChart) -> str:
+    parts = [
+        *_grid(chart),
+        *(part for curve in chart.curves for part in _curve(chart, curve)),
+        *(part for mark in chart.marks for part in _mark(chart, *mark)),
+        *_legend(chart),
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="{escape(chart.title)}" font-family="system-ui, sans-serif" '
+        f'font-size="11" style="width:100%;height:auto">{"".join(parts)}</svg>'
+    )
+
+
+def _x(chart: CurveChart, value: float) -> float:
+    low, high = chart.x_range
+    share = (min(max(value, low), high) - low) / max(high - low, 1e-9)
+    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _y(chart: CurveChart, value: float) -> float:
+    share = (min(max(value, chart.y_least), 1.0) - chart.y_least) / (1.0 - chart.y_least)
+    return _TOP + (1.0 - share) * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _grid(chart: CurveChart) -> list[str]:
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    parts = [_text(_LEFT, 14, chart.title, "start", "currentColor", "font-weight:600")]
+    for value in chart.y_ticks:
+        y = _y(chart, value)
+        parts += [
+            _line((_LEFT, y), (right, y), "#8884"),
+            _text(_LEFT - 6, y + 4, f"{value:g}", "end"),
+        ]
+    for value, label in chart.x_ticks:
+        x = _x(chart, value)
+        parts += [
+            _line((x, bottom), (x, bottom + 4), "#999"),
+            _text(x, bottom + 15, label, "middle"),
+        ]
+    parts.append(_text(right, bottom + 29, chart.x_label, "end"))
+    parts.append(_text(_LEFT - 44, _TOP - 9, chart.y_label, "start"))
+    return parts
+
+
+def _curve(chart: CurveChart, curve: Curve) -> list[str]:
+    dash = ' stroke-dasharray="4 3"' if curve.dashed else ""
+    places = [(_x(chart, x), _y(chart, y)) for x, y in curve.points]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    parts = [
+        f'<polyline points="{line}" fill="none" stroke="{curve.colour}" stroke-width="1.8"{dash}/>'
+    ]
+    for x, low, high in curve.intervals:
+        at = _x(chart, x)
+        parts.append(_line((at, _y(chart, low)), (at, _y(chart, high)), curve.colour, 4, 0.35))
+    if curve.dots:
+        parts += [
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places
+        ]
+    return parts
+
+
+def _mark(chart: CurveChart, value: float, text: str) -> list[str]:
+    x = _x(chart, value)
+    anchor, shift = ("end", -5) if x > _WIDTH / 2 else ("start", 5)
+    y = _HEIGHT - _BOTTOM - 8
+    return [
+        _line((x, _TOP), (x, _HEIGHT - _BOTTOM), _RED_OF_PAGE),
+        _text(x + shift, y, text, anchor, _RED_OF_PAGE),
+    ]
+
+
+def _legend(chart: CurveChart) -> list[str]:
+    if len(chart.curves) < 2:
+        return []
+    parts, x, y = [], float(_LEFT), _HEIGHT - 6
+    for curve in chart.curves:
+        parts += [_line((x, y - 4), (x + 16, y - 4), curve.colour), _text(x + 21, y, curve.label)]
+        x += 40 + 5.8 * len(curve.label)
+    return parts
+
+
+def _line(start: Point, end: Point, colour: str, width: float = 1.2, opacity: float = 1) -> str:
+    return (
+        f'<line x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" '
+        f'stroke="{colour}" stroke-width="{width}" stroke-opacity="{opacity}"/>'
+    )
+
+
+def _text(
+    x: float, y: float, text: str, anchor: str = "start", colour: str = _SOFT, style: str = ""
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" '
+        f'style="{style}">{escape(text)}</text>'
+    )
+
+
+def curves_png(charts: Sequence[CurveChart]) -> bytes | None:
+    """The charts side by side as PNG; None where matplotlib is not installed."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 loads late
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError:
+        return None
+    figure = Figure(figsize=(5.2 * len(charts), 3.1), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
+        _draw(axes, chart)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    return buffer.getvalue()
+
+
+def _draw(axes: Axes, chart: CurveChart) -> None:
+    for curve in chart.curves:
+        xs, ys = [x for x, _ in curve.points], [y for _, y in curve.points]
+        axes.plot(
+            xs,
+            ys,
+            color=curve.colour,
+            linestyle="--" if curve.dashed else "-",
+            marker="o" if curve.dots else None,
+            label=curve.label,
+        )
+        for x, low, high in curve.intervals:
+            axes.plot([x, x], [low, high], color=curve.colour, linewidth=4, alpha=0.35)
+    for value, text in chart.marks:
+        axes.axvline(value, color=RED, linewidth=1)
+        axes.annotate(text, (value, chart.y_least + 0.02), color=RED, fontsize=8, ha="right")
+    axes.set(xlim=chart.x_range, ylim=(chart.y_least, 1.0), xlabel=chart.x_label)
+    axes.set_xticks([value for value, _ in chart.x_ticks], [text for _, text in chart.x_ticks])
+    axes.set_title(chart.title, loc="left", fontsize=10)
+    axes.set_ylabel(chart.y_label)
+    if len(chart.curves) > 1:
+        axes.legend(fontsize=8)

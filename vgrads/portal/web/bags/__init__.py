@@ -1,0 +1,1 @@
+"""REST and forms of single bags."""

@@ -1,0 +1,73 @@
+"""The goal of a bag, as its page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+from markupsafe import Markup
+
+from vgrads.kernel.units import format_duration, format_usd
+from vgrads.portal.charts.curves import AMBER, BLUE, GREY, RED, Curve, CurveChart, curves_svg
+from vgrads.portal.charts.layout import axis_end
+from vgrads.portal.charts.promise_chart import promise_chart
+
+_NONE_YET = "No promise can be given until the first tasks have run."
+
+
+def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | None:
+    """Return the sentences and the chart of a bag's goal; None for a bag without one."""
+    goal = bag.get("goal")
+    if not goal:
+        return None
+    came_s = bag["came_s"]
+    budget = goal["budget_usd"]
+    promises = [(at_s - came_s, share) for at_s, share in goal["promises"]]
+    reached_s, due_s = goal["reached_s"], goal["due_s"]
+    if reached_s is not None:
+        kept = reached_s <= due_s
+        state = f"{'in time' if kept else 'too late'}, after {format_duration(reached_s - came_s)}"
+    else:
+        state = f"{goal['left']:,} are left"
+    end_s = reached_s or now_s or due_s
+    return {
+        "what": (
+            f"{goal['required']:,} of {bag['tasks']:,} tasks within "
+            f"{format_duration(due_s - came_s)}, with probability {goal['requested']:g}: {state}"
+        ),
+        "promise": goal["promise"],
+        "short": goal["promise"] is not None and goal["promise"] < goal["requested"],
+        "money": format_usd(goal["spent_usd"])
+        + (f" of {format_usd(budget)}" if budget is not None else ""),
+        "why": goal["why"],
+        "chart": promise_chart(promises, end_s - came_s, due_s - came_s, _NONE_YET),
+        "nodes": nodes_chart(goal["nodes_over_time"], came_s, end_s, due_s),
+    }
+
+
+def nodes_chart(
+    samples: Sequence[tuple[float, Mapping[str, int]]], came_s: float, end_s: float, due_s: float
+) -> Markup:
+    """Draw how many nodes of each source worked over time, as shares of the most of any; empty
+    without nodes. ``samples``: instant, and nodes by source from then on."""
+    names = sorted({name for _, nodes in samples for name, count in nodes.items() if count})
+    most = max((count for _, nodes in samples for count in nodes.values()), default=0)
+    if not names:
+        return Markup("")
+    curves = []
+    for name, colour in zip(names, cycle((BLUE, AMBER, RED, GREY))):
+        points = [(0.0, 0.0)]
+        for at_s, nodes in samples:
+            points += [(at_s - came_s, points[-1][1]), (at_s - came_s, nodes.get(name, 0) / most)]
+        points.append((max(end_s - came_s, points[-1][0]), points[-1][1]))
+        curves.append(Curve(label=name, points=tuple(points), colour=colour))
+    chart = CurveChart(
+        title=f"Nodes of each source (1: {most:,} nodes)",
+        x_label="time since the submission",
+        y_label="",
+        curves=tuple(curves),
+        x_range=(0.0, axis_end(max(end_s - came_s, 1.0), due_s - came_s)),
+        marks=((due_s - came_s, "deadline"),),
+    )
+    return Markup(curves_svg([chart]))

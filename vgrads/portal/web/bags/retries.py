@@ -1,0 +1,64 @@
+"""REST and a form: do failed tasks of a bag again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.status import is_worked_on
+from vgrads.portal.records.reading.bags import HERE, BagEntry
+from vgrads.portal.web.bag_routes import BagId, visible_bag
+from vgrads.portal.web.guard import Submitter
+from vgrads.portal.web.problems import message
+from vgrads.portal.web.service import Service
+
+Json = dict[str, Any]
+
+
+class BagRetry(BaseModel):
+    """The tasks to do again, by number; none: all that failed or were not run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tasks: Annotated[
+        list[Annotated[int, Field(ge=0, lt=2**32, strict=True)]], Field(max_length=1_000_000)
+    ] = []
+
+
+def add_bag_retries(app: FastAPI, service: Service) -> None:
+    """Add the route and the form."""
+
+    @app.post("/v1/bags/{bag_id}/retry", status_code=202)
+    def retry_bag(bag_id: BagId, who: Submitter, request: BagRetry | None = None) -> Json:
+        """Do tasks of a bag again: these ``tasks``, done or not, or without a body all that failed
+        or were not run. The bag works again; what is done is not repeated."""
+        row = visible_bag(service, bag_id, who)
+        return retry_row(service, row, request.tasks if request else ())
+
+    @app.post("/bags/{bag_id}/retry", include_in_schema=False)
+    def retry_form(bag_id: BagId, who: Submitter) -> RedirectResponse:
+        retry_row(service, visible_bag(service, bag_id, who), ())
+        return RedirectResponse(f"/bags/{bag_id}", 303)
+
+
+def retry_row(service: Service, row: BagEntry, tasks: Sequence[int]) -> Json:
+    """Do these tasks of a bag again, or all that failed or were not run; 409 where there are none,
+    or no dispatcher would do it."""
+    # imported late: the service starts without the dispatcher
+    from vgrads.api.bags.retries import NotRetriableError
+    from vgrads.portal.jobs.bags import retry
+
+    if row.owner == HERE and not is_worked_on(dispatcher_folder(row.dispatcher)):
+        raise HTTPException(409, f"it is a bag of the command line: vgrads retry {row.id}")
+    try:
+        count, _ = retry(service.store, row, tasks or None)
+    except NotRetriableError as error:
+        raise HTTPException(409, str(error)) from error
+    service.supervisor.notify()
+    return {"id": row.id, "tasks": count, **message("asked its dispatcher to do them again")}

@@ -1,0 +1,1 @@
+"""Pages of workflow sets: the dashboard, a page per state, remedies, the graph of tasks."""

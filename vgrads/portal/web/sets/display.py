@@ -1,0 +1,117 @@
+"""How the state of a set is displayed: stored states and probabilities in words that users know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vgrads.portal.records.reading.run_rows import GOES_ON
+
+Json = Mapping[str, Any]
+AT_RISK_BELOW = 0.05
+"""Distance below the requested probability at which a running set is displayed as at risk."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayState:
+    """A state as displayed: its word, its tone (a class of the style sheet), and its rank in lists:
+    what needs attention first."""
+
+    word: str
+    tone: str
+    rank: int
+
+
+AT_RISK = DisplayState("at risk", "warn", 0)
+INTERRUPTED = DisplayState("interrupted", "warn", 0)
+BELOW = DisplayState("below the request", "warn", 1)
+IMPOSSIBLE = DisplayState("impossible", "bad", 1)
+NOT_PLANNED = DisplayState("not planned", "bad", 1)
+ON_TRACK = DisplayState("on track", "good", 2)
+PLANNING = DisplayState("planning", "soft", 3)
+RECEIVED = DisplayState("received", "soft", 3)
+READY = DisplayState("ready", "soft", 4)
+MISSED = DisplayState("missed", "bad", 5)
+FAILED = DisplayState("failed", "bad", 5)
+MET = DisplayState("met", "good", 6)
+CANCELLED = DisplayState("cancelled", "soft", 7)
+STATES = (
+    AT_RISK,
+    ON_TRACK,
+    BELOW,
+    IMPOSSIBLE,
+    NOT_PLANNED,
+    INTERRUPTED,
+    RECEIVED,
+    PLANNING,
+    READY,
+    MET,
+    MISSED,
+    FAILED,
+    CANCELLED,
+)
+"""All displayed states, in the order of filters."""
+_ENDED = {"kept": MET, "broken": MISSED, "failed": FAILED, "cancelled": CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseSummary:
+    """The promise of a set's newest plan, from its stored summary; None: not stated there."""
+
+    feasible: bool = False
+    probability: float | None = None
+    requested: float = 0.9
+    needed: int | None = None
+    deadline_s: float | None = None
+    cost_usd: float | None = None
+    budget_usd: float | None = None
+
+    @property
+    def below(self) -> bool:
+        """True where the promised probability is below the requested one."""
+        return (self.probability or 0.0) < self.requested
+
+
+def read_summary(summary: Json) -> PromiseSummary:
+    """Return the promise of a stored summary, also of one that version 0.2 wrote."""
+    promise = summary.get("promise") or {}
+    requested = promise.get("requested", promise.get("asked"))
+    return PromiseSummary(
+        feasible=bool(summary.get("feasible")),
+        probability=promise.get("probability"),
+        requested=0.9 if requested is None else requested,
+        needed=summary.get("needed"),
+        deadline_s=summary.get("deadline_s"),
+        cost_usd=summary.get("cost_usd"),
+        budget_usd=summary.get("budget_usd"),
+    )
+
+
+def display_state(
+    state: str,
+    run_state: str | None,
+    promise: PromiseSummary,
+    now: float | None = None,
+    taken: bool = True,
+) -> DisplayState:
+    """Return the displayed state of a set.
+
+    ``state``: of the set, ``run_state``: of its newest run; ``now``: the current probability of a
+    run; ``taken``: a service plans the set that is being planned.
+    """
+    if run_state == "interrupted":
+        return INTERRUPTED
+    if run_state in GOES_ON:
+        current = promise.probability if now is None else now
+        at_risk = current is not None and current < promise.requested - AT_RISK_BELOW
+        return AT_RISK if at_risk else ON_TRACK
+    if state == "planning":
+        return PLANNING if taken else RECEIVED
+    if run_state is not None:
+        return _ENDED.get(run_state, FAILED)
+    if state == "failed":
+        return NOT_PLANNED
+    if not promise.feasible:
+        return IMPOSSIBLE
+    return BELOW if promise.below else READY

@@ -1,0 +1,161 @@
+"""Forms of a set's page: run, cancel, retry, submit a changed set. They need no scripts."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Form, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from vgrads.api.config import embedded_data
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.access import Principal
+from vgrads.portal.records.idempotency import key_of
+from vgrads.portal.web.guard import Submitter
+from vgrads.portal.web.live_routes import cancel_run
+from vgrads.portal.web.page_context import page_of, reader_of
+from vgrads.portal.web.run_routes import retry_run
+from vgrads.portal.web.service import Service
+from vgrads.portal.web.set_routes import SetId, begin_run, summary, whole_document
+from vgrads.portal.web.sets.display import read_summary
+from vgrads.portal.web.sets.document import changed_document
+
+Json = dict[str, Any]
+FormKey = Annotated[str, Form(max_length=200)]
+
+
+class ChangeForm(BaseModel):
+    """Other values of a set; missing ones are unchanged. ``unlimited``: without a budget."""
+
+    key: Annotated[str, Field(max_length=200)]
+    deadline_s: Annotated[float | None, Field(gt=0)] = None
+    needed: Annotated[int | None, Field(ge=1)] = None
+    budget_usd: Annotated[float | None, Field(ge=0)] = None
+    unlimited: bool = False
+
+
+def add_set_forms(app: FastAPI, service: Service) -> None:
+    """Add what costs something, with its confirmation, and changed sets."""
+    _add_confirmations(app, service)
+    _add_actions(app, service)
+    _add_changes(app, service)
+
+
+def _add_confirmations(app: FastAPI, service: Service) -> None:
+    def confirm(set_id: str, request: Request, act: str) -> HTMLResponse:
+        head = service.visible(set_id, reader_of(request))
+        run = service.newest_run(set_id)
+        return page_of(
+            request,
+            "",
+            "confirm.html",
+            act=act,
+            s=summary(service, head),
+            promise=read_summary(head.summary),
+            etag=head.etag,
+            key=secrets.token_hex(16),
+            now=service.statuses.of(run) if run is not None else None,
+        )
+
+    @app.get("/sets/{set_id}/run", response_class=HTMLResponse, include_in_schema=False)
+    def ask_run(set_id: SetId, request: Request) -> HTMLResponse:
+        return confirm(set_id, request, "run")
+
+    @app.get("/sets/{set_id}/cancel", response_class=HTMLResponse, include_in_schema=False)
+    def ask_cancel(set_id: SetId, request: Request) -> HTMLResponse:
+        return confirm(set_id, request, "cancel")
+
+
+def _add_actions(app: FastAPI, service: Service) -> None:
+    @app.post("/sets/{set_id}/run", include_in_schema=False)
+    async def run(
+        set_id: SetId,
+        who: Submitter,
+        key: FormKey,
+        plan: FormKey,
+        speed: Annotated[str, Form(pattern=r"^\d{0,6}$")] = "",
+        rerun: Annotated[bool, Form()] = False,
+    ) -> RedirectResponse:
+        how: Json = {"engine": "vgrads", "speed": float(speed) if speed else None}
+        how |= {"rerun": True} if rerun else {}
+        await begin_run(service, set_id, who, how, key, plan)
+        return RedirectResponse(f"/sets/{set_id}", 303)
+
+    @app.post("/sets/{set_id}/retry", include_in_schema=False)
+    async def retry(
+        set_id: SetId,
+        who: Submitter,
+        key: FormKey,
+        task: Annotated[str, Form(max_length=500)] = "",
+    ) -> RedirectResponse:
+        await retry_run(service, set_id, who, [task] if task else [], key)
+        return RedirectResponse(f"/sets/{set_id}", 303)
+
+    @app.post("/sets/{set_id}/cancel", include_in_schema=False)
+    def cancel(set_id: SetId, who: Submitter) -> RedirectResponse:
+        cancel_run(service, set_id, who)
+        return RedirectResponse(f"/sets/{set_id}", 303)
+
+
+def _add_changes(app: FastAPI, service: Service) -> None:
+    @app.post("/sets/{set_id}/change", include_in_schema=False)
+    async def change(
+        set_id: SetId, who: Submitter, form: Annotated[ChangeForm, Form()]
+    ) -> RedirectResponse:
+        """Submit a set again with another deadline, number of workflows or budget."""
+        head = await run_in_threadpool(service.visible, set_id, who)
+        text = await run_in_threadpool(whole_document, service, set_id)
+        changes = form.model_dump(include={"deadline_s", "needed", "budget_usd"})
+        document = changed_document(text, head.summary.get("deadline_s"), changes)
+        if form.unlimited:
+            document["budget_usd"] = None
+        created = await _submit(service, json.dumps(document), "json", who, form.key)
+        return RedirectResponse(f"/sets/{created}", 303)
+
+    @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
+    def blank(request: Request, like: Annotated[str, Query(max_length=50)] = "") -> HTMLResponse:
+        who = reader_of(request)
+        if not like:
+            example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
+            return _submit_page(request, example)
+        head = service.visible(like, who)
+        document = json.loads(whole_document(service, head.id))
+        stated = {name: value for name, value in document.items() if value not in (None, [], {})}
+        return _submit_page(request, json.dumps(stated, indent=2, ensure_ascii=False))
+
+    @app.post("/submit", response_class=HTMLResponse, include_in_schema=False, response_model=None)
+    async def submit(
+        request: Request, who: Submitter, text: Annotated[str, Form()], key: FormKey
+    ) -> Response:
+        try:
+            created = await _submit(service, text, "yaml", who, key)
+        except InputError as error:
+            page = await run_in_threadpool(_submit_page, request, text, str(error))
+            page.status_code = 422
+            return page
+        return RedirectResponse(f"/sets/{created}", 303)
+
+
+async def _submit(service: Service, text: str, kind: str, who: Principal, key: str) -> str:
+    """Submit a set; return its id at once: its page shows the planning."""
+    checked = await service.read_set(text.encode(), kind)
+    requested = key_of(who.user, key, ["/v1/workflow-sets", checked.digest])
+    answer = await run_in_threadpool(service.submit, checked, who, requested)
+    return str(answer["id"])
+
+
+def _submit_page(request: Request, text: str, problem: str = "") -> HTMLResponse:
+    files = sorted(p.name for p in embedded_data().glob("*.json"))
+    return page_of(
+        request,
+        "/submit",
+        "submit.html",
+        files=files,
+        text=text,
+        problem=problem,
+        key=secrets.token_hex(16),
+    )

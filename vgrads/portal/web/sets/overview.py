@@ -1,0 +1,157 @@
+"""All sets of a user in one list, fast enough for ten thousand: heads and runs are read from
+indexes, and the summary of a plan once for each of its revisions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from vgrads.portal.records.reading.reader import RecordReader
+from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.web.sets.display import (
+    DisplayState,
+    PromiseSummary,
+    display_state,
+    read_summary,
+)
+
+StoredInstant = datetime | str
+"""An instant as the database returns it: SQLite stores text."""
+_MOST_CACHED = 200_000
+_CHUNK = 500
+_NO_PROMISE = PromiseSummary()
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRun:
+    """The newest run of a set; ``started``: as the database returns it."""
+
+    id: str
+    state: str
+    started: StoredInstant
+
+    @property
+    def goes_on(self) -> bool:
+        """True while it is not terminal."""
+        return self.state in GOES_ON
+
+
+@dataclass(frozen=True, slots=True)
+class SetEntry:
+    """A set in the list. ``probability``: now for a run, else as promised; ``due_s``: deadline of
+    its run, Unix time."""
+
+    id: str
+    name: str
+    owner: str
+    created: StoredInstant
+    promise: PromiseSummary
+    run: NewestRun | None
+    state: DisplayState
+    probability: float | None
+    due_s: float | None
+
+
+_Basis = tuple[tuple[Any, ...], tuple[Any, ...] | None, bool, float | None]
+"""What an entry was made of: the rows of its set and run, whether it is planned, a probability."""
+Chance = Callable[[str], float | None]
+"""Run → its current probability; None: not computed yet."""
+
+
+class Overview:
+    """Lists of sets; one for each service. ``reader``: of its database."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self._reader = reader
+        self._promises: dict[str, tuple[int, PromiseSummary]] = {}
+        self._entries: dict[str, tuple[_Basis, SetEntry]] = {}
+
+    def entries(self, owner: str | None, now: Chance) -> list[SetEntry]:
+        """Return the sets of an owner, or of all, newest first."""
+        condition = "" if owner is None else "WHERE owner = :owner"
+        values = {} if owner is None else {"owner": owner}
+        rows = self._reader.rows(
+            "SELECT id, name, owner, created, state, revision FROM workflow_set "
+            f"{condition} ORDER BY created DESC, id DESC",
+            **values,
+        )
+        runs, taken = self._newest_runs(), self._planning()
+        self._load({row[0]: row[5] for row in rows})
+        return [self._entry(row, runs.get(row[0]), row[0] in taken, now) for row in rows]
+
+    def outcomes(self, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the outcomes of runs."""
+        rows = self._by_ids("SELECT id, outcome FROM run WHERE id IN", run_ids)
+        return {id_: json.loads(outcome) for id_, outcome in rows}
+
+    def _entry(
+        self, row: tuple[Any, ...], run: tuple[Any, ...] | None, taken: bool, now: Chance
+    ) -> SetEntry:
+        """Return the entry of a row; the one of the last list, where nothing has changed."""
+        current = now(run[1]) if run is not None and run[2] in GOES_ON else None
+        basis, last = (row, run, taken, current), self._entries.get(row[0])
+        if last is not None and last[0] == basis:
+            return last[1]
+        entry = self._new_entry(row, NewestRun(*run[1:]) if run else None, taken, current)
+        self._entries[row[0]] = basis, entry
+        return entry
+
+    def _new_entry(
+        self, row: tuple[Any, ...], run: NewestRun | None, taken: bool, current: float | None
+    ) -> SetEntry:
+        id_, name, owner, created, state, _ = row
+        promise = self._promises.get(id_, (0, _NO_PROMISE))[1]
+        display = display_state(state, run.state if run else None, promise, current, taken)
+        due_s = None
+        if run is not None and promise.deadline_s is not None:
+            due_s = unix_s(run.started) + promise.deadline_s
+        probability = promise.probability if current is None else current
+        probability = probability if promise.feasible else None
+        return SetEntry(id_, name, owner, created, promise, run, display, probability, due_s)
+
+    def _newest_runs(self) -> dict[str, tuple[Any, ...]]:
+        query = "SELECT set_id, id, state, started FROM run ORDER BY set_id, started"
+        return {row[0]: row for row in self._reader.rows(query)}
+
+    def _planning(self) -> set[str]:
+        query = "SELECT set_id FROM work WHERE kind = 'plan' AND state = 'taken'"
+        return {set_id for (set_id,) in self._reader.rows(query)}
+
+    def _load(self, revisions: Mapping[str, int]) -> None:
+        """Read the summaries of plans that are new."""
+        cached = self._promises
+        if len(cached) > _MOST_CACHED:
+            cached.clear()
+            self._entries.clear()
+        missing = [
+            set_id
+            for set_id, revision in revisions.items()
+            if revision and cached.get(set_id, (0,))[0] != revision
+        ]
+        query = "SELECT id, summary FROM workflow_set WHERE id IN"
+        for set_id, text in self._by_ids(query, missing):
+            summary = json.loads(text) or self._of_plan(set_id)
+            cached[set_id] = (revisions[set_id], read_summary(summary))
+
+    def _of_plan(self, set_id: str) -> Mapping[str, Any]:
+        """Return what a plan states that was stored before there were summaries."""
+        rows = self._reader.rows("SELECT plan FROM workflow_set WHERE id = :id", id=set_id)
+        plan: Mapping[str, Any] = json.loads(rows[0][0]) if rows else {}
+        return plan
+
+    def _by_ids(self, query: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        results: list[tuple[Any, ...]] = []
+        for start in range(0, len(ids), _CHUNK):
+            values = {f"i{n}": id_ for n, id_ in enumerate(ids[start : start + _CHUNK])}
+            names = ", ".join(f":{name}" for name in values)
+            results += self._reader.rows(f"{query} ({names})", **values)
+        return results
+
+
+def unix_s(instant: StoredInstant) -> float:
+    """Return an instant of the database, which is UTC, in seconds since 1970."""
+    when = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

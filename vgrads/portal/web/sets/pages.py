@@ -1,0 +1,174 @@
+"""The pages of a set: its answer, chart and tasks; parts of it by themselves; its alternatives."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import HTMLResponse
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from vgrads.portal.charts.exports import available
+from vgrads.portal.charts.gantt import render_svg
+from vgrads.portal.records.sets import Head
+from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.page_context import page_of, reader_of
+from vgrads.portal.web.run_routes import Name, set_logs
+from vgrads.portal.web.service import Service
+from vgrads.portal.web.set_routes import SetId, gantt, summary, whole_document
+from vgrads.portal.web.sets.answer import answer_parts
+from vgrads.portal.web.sets.display import read_summary
+from vgrads.portal.web.sets.document import workflow_count
+from vgrads.portal.web.sets.graph_part import WorkflowName, graph_parts
+from vgrads.portal.web.sets.task_table import retry_key, task_parts
+
+Json = dict[str, Any]
+SearchText = Annotated[str, Query(max_length=200)]
+_MOST_STILL = 1000  # bars
+
+
+def add_set_pages(app: FastAPI, service: Service) -> None:
+    """Add the page of a set, its parts, its tasks' output, and its alternatives."""
+    _add_whole(app, service)
+    _add_parts(app, service)
+    _add_alternatives(app, service)
+
+
+def _add_whole(app: FastAPI, service: Service) -> None:
+    @app.get("/sets/{set_id}", response_class=HTMLResponse, include_in_schema=False)
+    async def page(
+        set_id: SetId, request: Request, find: SearchText = "", workflow: WorkflowName = ""
+    ) -> HTMLResponse:
+        head, run, chart = await _current(service, set_id, request)
+        parts = await answer_parts(service, head, run)
+        parts |= await task_parts(service, head, run, chart, find)
+        parts |= await run_in_threadpool(graph_parts, service, head, run, chart, workflow)
+        return await run_in_threadpool(_set_page, service, head, chart, request, parts)
+
+    @app.get(
+        "/sets/{set_id}/tasks/{workflow}/{task}",
+        response_class=HTMLResponse,
+        include_in_schema=False,
+    )
+    def log_page(set_id: SetId, workflow: Name, task: Name, request: Request) -> HTMLResponse:
+        head = service.visible(set_id, reader_of(request))
+        run = service.newest_run(set_id)
+        again = retry_key(service, run)
+        try:
+            rows = set_logs(service, set_id, workflow, task)
+        except HTTPException:
+            planned = gantt(service, head, run)["placements"] if again else ()
+            if all((p["workflow"], p["task"]) != (workflow, task) for p in planned):
+                raise
+            rows = []  # it was lost before it started
+        return page_of(
+            request,
+            "",
+            "logs.html",
+            s=summary(service, head),
+            task=f"{workflow}/{task}",
+            attempts=rows,
+            again=again if all(row["state"] != "done" for row in rows) else "",
+        )
+
+
+def _add_parts(app: FastAPI, service: Service) -> None:
+    """Add the parts that the page of a set reloads; opened directly, they are pages too."""
+
+    @app.get("/sets/{set_id}/status", response_class=HTMLResponse, include_in_schema=False)
+    async def status(set_id: SetId, request: Request) -> HTMLResponse:
+        head = await run_in_threadpool(service.visible, set_id, reader_of(request))
+        run = await run_in_threadpool(service.newest_run, head.id)
+        return page_of(request, "", "status_page.html", **await answer_parts(service, head, run))
+
+    @app.get("/sets/{set_id}/tasks", response_class=HTMLResponse, include_in_schema=False)
+    async def tasks(set_id: SetId, request: Request, find: SearchText = "") -> HTMLResponse:
+        head, run, chart = await _current(service, set_id, request)
+        parts = await task_parts(service, head, run, chart, find)
+        return page_of(request, "", "tasks_page.html", set_name=head.name, **parts)
+
+    @app.get("/sets/{set_id}/graph", response_class=HTMLResponse, include_in_schema=False)
+    async def graph(set_id: SetId, request: Request, workflow: WorkflowName = "") -> HTMLResponse:
+        head, run, chart = await _current(service, set_id, request)
+        parts = await run_in_threadpool(graph_parts, service, head, run, chart, workflow)
+        return page_of(request, "", "graph_page.html", set_name=head.name, set_id=head.id, **parts)
+
+
+async def _current(
+    service: Service, set_id: str, request: Request
+) -> tuple[Head, RunRow | None, Json | None]:
+    """Return a set, its newest run, and the current chart: None without a plan."""
+
+    def read() -> tuple[Head, RunRow | None, Json | None]:
+        head = service.visible(set_id, reader_of(request))
+        run = service.newest_run(head.id)
+        return head, run, gantt(service, head, run) if head.revision else None
+
+    return await run_in_threadpool(read)
+
+
+def _add_alternatives(app: FastAPI, service: Service) -> None:
+    @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)
+    def wishes(set_id: SetId, request: Request) -> HTMLResponse:
+        head = service.visible(set_id, reader_of(request))
+        if not head.revision:
+            raise HTTPException(409, "the set has no plan yet")
+        budget = json.loads(whole_document(service, set_id)).get("budget_usd")
+        most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
+        return page_of(
+            request,
+            "",
+            "whatif.html",
+            s=summary(service, head),
+            promise=read_summary(head.summary),
+            workflows=_count(service, set_id),
+            key=secrets.token_hex(16),
+            budget=most,
+            requested_budget_usd=budget,
+        )
+
+
+def _set_page(
+    service: Service, head: Head, chart: Json | None, request: Request, parts: Json
+) -> HTMLResponse:
+    return page_of(
+        request,
+        "",
+        "set.html",
+        forms=available(),
+        run=parts["now"]["run"],
+        workflows=_count(service, head.id),
+        run_times=_run_times(service, head),
+        svg=_still(chart) if chart else "",
+        placed=bool(chart and chart["placements"]),
+        **parts,
+    )
+
+
+def _still(chart: Json) -> Markup:
+    """Return the chart for browsers without scripts; not of very large sets."""
+    if len(chart["placements"]) > _MOST_STILL:
+        return Markup("")
+    return Markup(render_svg(chart))
+
+
+def _run_times(service: Service, head: Head) -> list[Json]:
+    """Return the evidence for the run times of each kind of task; nothing where all are as
+    stated."""
+    if not head.revision:
+        return []
+    result = json.loads(service.sets.text(head.id, "plan")).get("run_times", [])
+    if all(entry["source"] == "stated" for entry in result):
+        return []
+    # imported late: most sets have stated run times
+    from vgrads.api.plans.runtimes import source_text
+
+    return [entry | {"rests": source_text(entry)} for entry in result]
+
+
+def _count(service: Service, set_id: str) -> int:
+    return workflow_count(json.loads(service.sets.text(set_id, "document")))

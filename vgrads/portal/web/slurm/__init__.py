@@ -1,0 +1,1 @@
+"""The private service of Slurm's commands, over HTTP on a Unix socket."""

@@ -1,0 +1,159 @@
+"""Serves Slurm's commands of one user on a Unix socket and an address, until unused."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from vgrads.api.slurm.service import SlurmService, socket_of
+from vgrads.dispatch.storage.status import exclusive, is_worked_on
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import write_whole
+from vgrads.slurm.program import listens
+from vgrads.vgrid.catalog import Catalog
+
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class SlurmServing:
+    """How the service runs. ``idle_s``: it ends when no job was unfinished and no command came for
+    so long; ``keep_s``: how long ended jobs are listed; ``address``: where it listens apart from
+    its socket, for those who have the token (``FOLDER/token``); port 0: any."""
+
+    idle_s: float
+    keep_s: float
+    address: tuple[str, int] | None = None
+
+
+def serve_slurm(
+    folder: Path, catalog: Catalog, how: SlurmServing, on_start: Callable[[str], None]
+) -> None:
+    """Serve until interrupted or unused, or until no job can run any more: the next command starts
+    it anew.
+
+    ``on_start``: called with the places where commands are accepted. Raise InputError where another
+    process serves this folder, or an address cannot be used.
+    """
+    path = socket_of(folder)
+    while is_worked_on(folder):
+        if listens(str(path)):
+            raise InputError("a service of Slurm's commands runs there already", where=str(folder))
+        time.sleep(_LOOK_S / 10)  # it ends
+    with exclusive(folder), _bound(how.address) as listener:
+        service = SlurmService(folder, catalog, keep_s=how.keep_s)
+        service.start()
+        try:
+            path.unlink(missing_ok=True)
+            with _also_at(service, folder, listener) as place:
+                places = f"{path}{place and f' and {place}'}"
+                asyncio.run(_serve(service, path, how.idle_s, partial(on_start, places)))
+        finally:
+            path.unlink(missing_ok=True)
+            service.stop()
+
+
+@contextmanager
+def _bound(address: tuple[str, int] | None) -> Iterator[socket.socket | None]:
+    """Bind an address. Raise InputError where that fails."""
+    if address is None:
+        yield None
+        return
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            where = f"{address[0]}:{address[1]}"
+            raise InputError(f"cannot be used: {error.strerror}", where=where) from error
+        yield listener
+
+
+@contextmanager
+def _also_at(service: SlurmService, folder: Path, listener: socket.socket | None) -> Iterator[str]:
+    """Serve an address in a thread, with the token; yield its URL."""
+    if listener is None:
+        yield ""
+        return
+    server = uvicorn.Server(_config(_app(service, _token(folder))))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        host, port = listener.getsockname()[:2]
+        yield f"http://{host}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def _token(folder: Path) -> str:
+    """Return the token of a service: a file of mode 600, written once."""
+    path = folder / "token"
+    if not path.exists():
+        write_whole(path, secrets.token_urlsafe(32).encode(), 0o600)
+    return path.read_text()
+
+
+def _app(service: SlurmService, token: str = "") -> Starlette:
+    """Return the application; with a token, requests need it."""
+
+    async def answer(request: Request) -> Response:
+        stated = request.headers.get("authorization", "").encode()
+        if token and not hmac.compare_digest(stated, f"Bearer {token}".encode()):
+            return Response(json.dumps({"message": "the token is wrong"}), 401)
+        command = request.path_params["command"]
+        try:
+            body = json.loads(await request.body())
+            payload = await run_in_threadpool(service.answer, command, body)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            logging.getLogger(__name__).exception("a request for %s", command)
+            return Response(json.dumps({"message": repr(error)}), 400)
+        return Response(json.dumps(payload), media_type="application/json")
+
+    return Starlette(routes=[Route("/v1/slurm/{command}", answer, methods=["POST"])])
+
+
+def _config(app: Starlette, uds: str | None = None) -> uvicorn.Config:
+    return uvicorn.Config(app, uds=uds, log_level="warning", access_log=False, lifespan="off")
+
+
+async def _serve(
+    service: SlurmService, path: Path, idle_s: float, on_start: Callable[[], None]
+) -> None:
+    server = uvicorn.Server(_config(_app(service), str(path)))
+
+    async def end_when_unused() -> None:
+        while not server.started:
+            await asyncio.sleep(0.01)
+        path.chmod(0o600)
+        on_start()
+        while await run_in_threadpool(service.unused_s) < idle_s and not service.problem:
+            await asyncio.sleep(_LOOK_S)
+        service.store_problem()  # before nobody answers any more
+        server.should_exit = True
+
+    watch = asyncio.create_task(end_when_unused())
+    try:
+        await server.serve()
+    finally:
+        watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch

@@ -1,0 +1,1 @@
+"""Do bags with deadlines keep their promises, and at what cost?"""

@@ -1,0 +1,1 @@
+"""Do the decisions about spot nodes hold on recorded availability?"""

@@ -1,0 +1,1 @@
+"""Slurm's commands: how their arguments are read and how their replies look."""

@@ -1,0 +1,1 @@
+"""Tables and small parsers that the commands share."""

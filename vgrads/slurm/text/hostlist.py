@@ -1,0 +1,72 @@
+"""Lists of hosts: ``n[1-3,08],login`` (HOSTLIST in scontrol(1))."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+from vgrads.slurm.arrays import runs
+
+_ELEMENT = re.compile(r"[^,\[\]]*(?:\[[^\]]*\][^,\[\]]*)*")
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
+_NUMBERED = re.compile(r"(.*?)(\d+)$")
+
+
+def expand_hostlist(text: str) -> list[str]:
+    """Return the names of a list, in its order.
+
+    >>> expand_hostlist("login,n[08-10,12]")
+    ['login', 'n08', 'n09', 'n10', 'n12']
+    """
+    names: list[str] = []
+    for element in _ELEMENT.findall(text.strip()):
+        if element:
+            parts = _BRACKETS.split(element)
+            choices = [list(_numbers(p)) if n % 2 else [p] for n, p in enumerate(parts)]
+            names.extend(map("".join, product(*choices)))
+    return names
+
+
+def fold_hostlist(names: Iterable[str]) -> str:
+    """Return a list for names: those that differ in their last number share brackets.
+
+    >>> fold_hostlist(["n1", "n2", "n3", "n5", "m"])
+    'n[1-3,5],m'
+    """
+    groups: dict[tuple[str, int], list[int]] = {}
+    texts: dict[tuple[str, int], str] = {}
+    for name in names:
+        match = _NUMBERED.match(name)
+        if match is None:
+            groups.setdefault((name, -1), [])
+            texts[name, -1] = name
+            continue
+        width = len(match[2]) if match[2].startswith("0") or _wide(match, groups) else 0
+        groups.setdefault((match[1], width), []).append(int(match[2]))
+    return ",".join(_fold(prefix, width, numbers) for (prefix, width), numbers in groups.items())
+
+
+def _wide(match: re.Match[str], groups: dict[tuple[str, int], list[int]]) -> bool:
+    """Whether names with as many digits, the first a zero, came before."""
+    return (match[1], len(match[2])) in groups
+
+
+def _fold(prefix: str, width: int, numbers: list[int]) -> str:
+    if width < 0:
+        return prefix
+    parts = [
+        f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in runs(numbers)
+    ]
+    if len(parts) == 1 and "-" not in parts[0]:
+        return prefix + parts[0]
+    return f"{prefix}[{','.join(parts)}]"
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit() and high.isdigit():
+            yield from (f"{n:0{len(low)}d}" for n in range(int(low), int(high) + 1))
+        else:
+            yield part
