@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaEnded, ReplicaRecord, RunState, SlotRecord
-from vgrads.planner.snapshot import ReplicaKey
+from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 
 def over(state: RunState) -> bool:
@@ -27,6 +27,11 @@ def workflows_done(execution: ExecutionPlan, state: RunState) -> dict[str, float
         if all(end is not None for end in ends):
             done[workflow.name] = max(end.at_s for end in ends if end is not None)
     return done
+
+
+def first_lost(lost: Mapping[TaskKey, str]) -> tuple[TaskKey, str]:
+    """Return a lost task with the reason: if possible, not one that lacks the output of another."""
+    return min(lost.items(), key=lambda item: (item[1].startswith("its input"), item))
 
 
 def fault_of(

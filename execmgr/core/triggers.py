@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vgrads.drivers.api import SlotState
+from vgrads.execmgr.core.completion import first_lost
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.planner.snapshot import TaskKey
@@ -22,9 +23,7 @@ def shortfall(execution: ExecutionPlan, lost: Mapping[TaskKey, str]) -> str:
     left, needed = sum(name not in broken for name in execution.scheduled), execution.plan.needed
     if left >= needed:
         return ""
-    (workflow, task), why = min(
-        lost.items(), key=lambda pair: (pair[1].startswith("its input"), pair)
-    )
+    (workflow, task), why = first_lost(lost)
     return f"{left} workflows are left, {needed} are needed; {workflow}/{task}: {why}"
 
 

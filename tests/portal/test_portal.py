@@ -471,7 +471,8 @@ def test_a_run_whose_process_dies_again_and_again_is_abandoned(tmp_path):
             killed.add(manager())
             os.kill(manager(), signal.SIGKILL)
         until(lambda: client.read(set_id)["runs"][0]["state"] == "failed", "the end", 60)
-        assert "died 3 times" in client.read(set_id)["runs"][0]["outcome"]["reason"]
+        reason = client.read(set_id)["runs"][0]["outcome"]["reason"]
+        assert "died 3 times: it was ended by SIGKILL" in reason
         assert service.ready()
 
 

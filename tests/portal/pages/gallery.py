@@ -63,7 +63,7 @@ class Gallery:
         cancelled = self._running(STORM | {"name": "lead-cancelled"}, 0.3)
         self._end(cancelled, "cancelled", "cancelled by ann")
         failed = self._running(STORM | {"name": "lead-failed"}, 0.2)
-        self._end(failed, "failed", "its process died 3 times")
+        self._end(failed, "failed", "its process died 3 times: it was ended by SIGKILL")
         self.ids |= {"cancelled": cancelled, "failed": failed}
 
     def add(self, document: dict[str, object]) -> str:

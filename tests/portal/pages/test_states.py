@@ -85,6 +85,15 @@ def test_a_page_answers_in_its_first_sentence(gallery, client, state):
 
 
 @pytest.mark.parametrize("state", EXPECTED)
+def test_a_run_in_trouble_says_what_delayed_it(gallery, client, state):
+    page = read(client, f"/sets/{gallery.ids[state]}")
+    part = re.search(r'<ul class="delays">(.*?)</ul>', page, re.DOTALL)
+    assert bool(part) == (state in {"at-risk", "missed"})
+    if part:
+        assert re.search("lost|after its planned start|cannot be done|as expected", part[1])
+
+
+@pytest.mark.parametrize("state", EXPECTED)
 def test_no_figure_repeats_the_sentence(gallery, client, state):
     page = read(client, f"/sets/{gallery.ids[state]}")
     words = sentence_of(page)

@@ -121,6 +121,7 @@ def status_json(
     """Return the status of a run; instants are RFC 3339, on the clock of the run."""
     # imported late: the journal of the run was read before
     from vgrads.execmgr.core.completion import workflows_done
+    from vgrads.execmgr.core.delays import delays
     from vgrads.execmgr.core.states import ReplicaState
 
     began = run.started if run.started.tzinfo else run.started.replace(tzinfo=UTC)
@@ -166,4 +167,5 @@ def status_json(
         "ended": instant(state.now_s) if ended else None,
         "promise_now": outlook.probability if outlook else None,
         "expected_end": instant(outlook.end_s) if outlook else None,
+        "delays": delays(execution, state),
     }

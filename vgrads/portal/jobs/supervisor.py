@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import signal
 import threading
 import time
 from collections import deque
@@ -38,7 +39,22 @@ _log = logging.getLogger("vgrads.work")
 
 
 class ProcessDied(Exception):
-    """A process of the service ended without finishing its work."""
+    """A process of the service ended without finishing its work. ``exit_code``: negative for a
+    signal, as Python reports it."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(_end_in_words(exit_code))
+
+
+def _end_in_words(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"it ended with exit status {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    memory = ", which the kernel also sends when memory runs out"
+    return f"it was ended by {name}{memory if name == 'SIGKILL' else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +120,7 @@ class _Crew:
         child.join()
         del self.children[run_id]
         if child.exitcode:
-            raise ProcessDied(f"exit status {child.exitcode}")
+            raise ProcessDied(child.exitcode)
 
     def stop(self) -> None:
         for child in list(self.children.values()):
@@ -112,6 +128,12 @@ class _Crew:
         if self.pool is not None:
             forkserver.end(self.pool)
         self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, BrokenProcessPool):
+        return "a planning process ended without a result; memory may have run out"
+    return str(error)
 
 
 def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
@@ -138,6 +160,7 @@ class Supervisor:
         self.works, self.sets = Works(store.engine), Sets(store.engine)
         self._owner, self._crew = new_owner(), _Crew(store.url, places)
         self._busy: dict[int, tuple[WorkItem, Future[None]]] = {}
+        self._causes: dict[int, str] = {}  # of the last death of a process, by its work
         self._over: deque[tuple[WorkItem, BaseException | None]] = deque()  # ends to be stored
         self._news, self._stopped = threading.Event(), threading.Event()
         self._outside: dict[str, OutsideEngine] = {}
@@ -239,7 +262,8 @@ class Supervisor:
 
     def _hand_out(self, work: WorkItem) -> None:
         if work.tries >= MOST_TRIES:
-            self._abandon(work, f"its process died {MOST_TRIES} times")
+            cause = self._causes.pop(work.id, "the log of the service that ran it says why")
+            self._abandon(work, f"its process died {MOST_TRIES} times: {cause}")
             return
         future = self._begin(work)
         self._busy[work.id] = (work, future)
@@ -289,11 +313,13 @@ class Supervisor:
     def _write_end(self, work: WorkItem, error: BaseException | None) -> None:
         if isinstance(error, ProcessDied | BrokenProcessPool | DatabaseLost | LeaseExpired):
             _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
+            self._causes[work.id] = _cause(error)
             self.works.release(self._owner, work)
         elif error is not None:
             _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)
             self._abandon(work, "internal error; the error was logged, please report it")
         else:
+            self._causes.pop(work.id, None)
             self.works.finish(work, True)
 
     def _abandon(self, work: WorkItem, reason: str) -> None:

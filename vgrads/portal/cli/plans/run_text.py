@@ -11,6 +11,7 @@ from rich.console import Console
 from vgrads.api.plans.attempts import attempts_json, attempts_of, printed, troubles
 from vgrads.api.wiring import any_real
 from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.delays import delays
 from vgrads.execmgr.core.journal import fold
 from vgrads.execmgr.core.remainder import progress_of
 from vgrads.planner.replan import promise_now
@@ -84,6 +85,7 @@ def details_of(reader: RecordReader, row: Json) -> Json:
             "before": len(execution.plan.done),
         },
         "workflows_done": len(workflows_done(execution, state)),
+        "delays": delays(execution, state),
         "slots": (slots := open_slots(record) if row["state"] in GOES_ON else []),
         "held": slots,  # the name in 0.2
     }

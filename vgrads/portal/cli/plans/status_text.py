@@ -63,6 +63,9 @@ def print_run(out: Console, row: Json) -> None:
     if "tasks" not in row:
         return
     out.print(_progress(row) + ".", highlight=False)
+    if row["state"] != "kept":
+        for line in row["delays"]:
+            out.print(f"  delay: {line}", highlight=False, markup=False)
     for line in row["slots"]:
         out.print(f"  holds {line}", highlight=False, markup=False)
     for item in row["troubles"]:
