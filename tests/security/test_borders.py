@@ -142,6 +142,7 @@ ROUTES = {
         DELETE /v1/bags/{bag_id}
         POST /submit
         POST /sets/{set_id}/change
+        POST /sets/{set_id}/plan
         POST /sets/{set_id}/run
         POST /sets/{set_id}/cancel
         POST /sets/{set_id}/retry

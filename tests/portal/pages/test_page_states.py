@@ -1,6 +1,7 @@
 """The pages of sets and bags in every state in which somebody may open them."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -89,10 +90,35 @@ def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(
     page = open_all(client, below)
     assert "Below the request:" in page
     assert page.count(f'action="/sets/{below}/change"') >= 1
-    open_page(client, f"/sets/{below}/what-if")
+    page = open_page(client, f"/sets/{below}/what-if")
+    assert '<b id="probability">…</b>' in page  # scripts request it
     impossible = submit(client, IMPOSSIBLE)
     assert "Impossible as requested:" in open_all(client, impossible)
     open_page(client, f"/sets/{impossible}/what-if")
+
+
+def test_other_values_are_computed_without_scripts(served):
+    client, _ = served
+    set_id = submit(client, SMALL | {"budget_usd": 5})
+    page = open_page(client, f"/sets/{set_id}/what-if?deadline_s=3600&needed=1&unlimited=true")
+    assert re.search(r'<b id="probability">[\w\s]*\d+\s%</b>', page)
+    assert '<output id="deadline-text">1h</output>' in page
+    assert '<output id="budget-text">unlimited</output>' in page
+    page = open_page(client, f"/sets/{set_id}/what-if?deadline_s=1")
+    assert '<b id="probability">cannot be promised</b>' in page
+    assert re.search(r'<p id="lacking" class="error">[^<]+</p>', page)
+    wrong = client.get(f"/sets/{set_id}/what-if?deadline_s=-1", headers=PAGE)
+    assert (wrong.status_code, "deadline_s" in wrong.text) == (422, True)
+
+
+def test_a_set_is_planned_again_without_scripts(served):
+    client, _ = served
+    set_id = submit(client, SMALL)
+    page = open_page(client, f"/sets/{set_id}")
+    assert f'action="/sets/{set_id}/plan"' in page
+    answer = client.post(f"/sets/{set_id}/plan", headers=PAGE)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/sets/{set_id}")
+    until(lambda: client.get(f"/v1/workflow-sets/{set_id}").json()["revision"] == 2)
 
 
 def test_a_set_that_runs_is_stored_and_is_cancelled(served):

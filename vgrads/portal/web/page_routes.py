@@ -164,11 +164,11 @@ def _add_entrance(app: FastAPI, service: Service) -> None:
         return {"user": who.user, "scopes": sorted(who.scopes), "expires_s": who.expires_s}
 
     @app.post("/logout", include_in_schema=False)
-    def logout(request: Request) -> JSONResponse:
+    def logout(request: Request) -> RedirectResponse:
         secret = request.cookies.get(COOKIE, "")
         service.access.end(secret)
         request.scope["state"]["forget"](secret)
-        answer = JSONResponse({})
+        answer = RedirectResponse("/login", status_code=303)
         answer.delete_cookie(COOKIE)
         return answer
 

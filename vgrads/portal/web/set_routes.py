@@ -226,11 +226,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
     @app.post("/v1/workflow-sets/{set_id}/plan", status_code=202)
     def plan_again(set_id: SetId, who: Submitter, if_match: IfMatch = None) -> Json:
         """Plan the set again with current data of the sites; the plan gets a new revision."""
-        head = service.visible(set_id, who)
-        _refuse_other_revision(head, if_match)
-        if not service.sets.plan_again(set_id, head.revision):
-            raise HTTPException(409, "the set is being planned")
-        service.supervisor.notify()
+        request_plan(service, set_id, who, if_match)
         return {"id": set_id, "state": "planning"}
 
     @app.post("/v1/workflow-sets/{set_id}/what-if")
@@ -238,16 +234,30 @@ def _add_plans(app: FastAPI, service: Service) -> None:
         """Query the promise with another deadline, fraction or budget; planned briefly, unless they
         are those of the set. Nothing is stored."""
         head = await _apart(service.visible, set_id, who)
-        text = await _apart(whole_document, service, set_id)
-        catalog = usable(service.catalog, service.granted(head.owner))[0]
-        change = wishes.model_dump(exclude_unset=True)
-        if is_as_planned(head.summary, json.loads(text), change):
-            return dict(head.summary)
-        think = service.supervisor.think
-        answer: Json = await think(
-            children.what_if, service.store.url, catalog, text, head.owner, change
-        )
-        return answer
+        return await changed_promise(service, head, wishes)
+
+
+def request_plan(service: Service, set_id: str, who: Principal, if_match: str | None) -> None:
+    """Have a set planned again in the background."""
+    head = service.visible(set_id, who)
+    _refuse_other_revision(head, if_match)
+    if not service.sets.plan_again(set_id, head.revision):
+        raise HTTPException(409, "the set is being planned")
+    service.supervisor.notify()
+
+
+async def changed_promise(service: Service, head: Head, wishes: WhatIf) -> Json:
+    """Return the summary of a brief plan of a set with other options."""
+    text = await _apart(whole_document, service, head.id)
+    change = wishes.model_dump(exclude_unset=True)
+    if is_as_planned(head.summary, json.loads(text), change):
+        return dict(head.summary)
+    catalog = usable(service.catalog, service.granted(head.owner))[0]
+    think = service.supervisor.think
+    answer: Json = await think(
+        children.what_if, service.store.url, catalog, text, head.owner, change
+    )
+    return answer
 
 
 def _add_runs(app: FastAPI, service: Service) -> None:

@@ -20,7 +20,14 @@ from vgrads.portal.web.live_routes import cancel_run
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.run_routes import retry_run
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.set_routes import SetId, begin_run, summary, whole_document
+from vgrads.portal.web.set_routes import (
+    SetId,
+    WhatIf,
+    begin_run,
+    request_plan,
+    summary,
+    whole_document,
+)
 from vgrads.portal.web.sets.display import read_summary
 from vgrads.portal.web.sets.document import changed_document
 
@@ -28,14 +35,27 @@ Json = dict[str, Any]
 FormKey = Annotated[str, Form(max_length=200)]
 
 
-class ChangeForm(BaseModel):
+class OtherValues(BaseModel):
     """Other values of a set; missing ones are unchanged. ``unlimited``: without a budget."""
 
-    key: Annotated[str, Field(max_length=200)]
     deadline_s: Annotated[float | None, Field(gt=0)] = None
     needed: Annotated[int | None, Field(ge=1)] = None
     budget_usd: Annotated[float | None, Field(ge=0)] = None
     unlimited: bool = False
+
+
+class ChangeForm(OtherValues):
+    """Other values of a set that is submitted with them."""
+
+    key: Annotated[str, Field(max_length=200)]
+
+
+def what_if_of(values: OtherValues, workflows: int) -> WhatIf:
+    """Return the options for which a promise is computed; ``workflows``: of the set."""
+    needed = None if values.needed is None else f"{min(values.needed, workflows)}/{workflows}"
+    stated = {"deadline": values.deadline_s, "fraction": needed, "budget_usd": values.budget_usd}
+    change = {name: value for name, value in stated.items() if value is not None}
+    return WhatIf.model_validate(change | ({"budget_usd": None} if values.unlimited else {}))
 
 
 def add_set_forms(app: FastAPI, service: Service) -> None:
@@ -93,6 +113,11 @@ def _add_actions(app: FastAPI, service: Service) -> None:
         task: Annotated[str, Form(max_length=500)] = "",
     ) -> RedirectResponse:
         await retry_run(service, set_id, who, [task] if task else [], key)
+        return RedirectResponse(f"/sets/{set_id}", 303)
+
+    @app.post("/sets/{set_id}/plan", include_in_schema=False)
+    def plan(set_id: SetId, who: Submitter) -> RedirectResponse:
+        request_plan(service, set_id, who, None)
         return RedirectResponse(f"/sets/{set_id}", 303)
 
     @app.post("/sets/{set_id}/cancel", include_in_schema=False)

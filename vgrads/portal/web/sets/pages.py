@@ -19,10 +19,17 @@ from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.run_routes import Name, set_logs
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.set_routes import SetId, gantt, summary, whole_document
+from vgrads.portal.web.set_routes import (
+    SetId,
+    changed_promise,
+    gantt,
+    summary,
+    whole_document,
+)
 from vgrads.portal.web.sets.answer import answer_parts
 from vgrads.portal.web.sets.display import read_summary
 from vgrads.portal.web.sets.document import workflow_count
+from vgrads.portal.web.sets.forms import OtherValues, what_if_of
 from vgrads.portal.web.sets.graph_part import WorkflowName, graph_parts
 from vgrads.portal.web.sets.task_table import retry_key, task_parts
 
@@ -113,23 +120,47 @@ async def _current(
 
 def _add_alternatives(app: FastAPI, service: Service) -> None:
     @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)
-    def wishes(set_id: SetId, request: Request) -> HTMLResponse:
-        head = service.visible(set_id, reader_of(request))
+    async def what_if(
+        set_id: SetId, request: Request, wishes: Annotated[OtherValues, Query()]
+    ) -> HTMLResponse:
+        head = await run_in_threadpool(service.visible, set_id, reader_of(request))
         if not head.revision:
             raise HTTPException(409, "the set has no plan yet")
-        budget = json.loads(whole_document(service, set_id)).get("budget_usd")
-        most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
-        return page_of(
-            request,
-            "",
-            "whatif.html",
-            s=summary(service, head),
-            promise=read_summary(head.summary),
-            workflows=_count(service, set_id),
-            key=secrets.token_hex(16),
-            budget=most,
-            requested_budget_usd=budget,
+        document = json.loads(await run_in_threadpool(whole_document, service, set_id))
+        answer = None
+        if wishes != OtherValues():  # scripts request the answers themselves
+            options = what_if_of(wishes, workflow_count(document))
+            answer = await changed_promise(service, head, options)
+        return await run_in_threadpool(
+            _what_if_page, service, head, request, (document, wishes, answer)
         )
+
+
+def _what_if_page(
+    service: Service, head: Head, request: Request, parts: tuple[Json, OtherValues, Json | None]
+) -> HTMLResponse:
+    """Return the page of a set's alternatives. ``parts``: the document of the set; the values that
+    are shown, and the answer to them: none without scripts at first."""
+    document, wishes, answer = parts
+    budget = document.get("budget_usd")
+    most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
+    if wishes != OtherValues():
+        budget = None if wishes.unlimited else wishes.budget_usd
+    row = summary(service, head)
+    return page_of(
+        request,
+        "",
+        "whatif.html",
+        s=row,
+        promise=read_summary(head.summary),
+        workflows=workflow_count(document),
+        key=secrets.token_hex(16),
+        most_usd=most,
+        deadline_s=wishes.deadline_s or row["deadline_s"],
+        needed=wishes.needed or row["needed"],
+        budget_usd=budget,
+        answer=answer,
+    )
 
 
 def _set_page(

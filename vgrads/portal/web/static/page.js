@@ -171,10 +171,6 @@
       source.addEventListener("end", () => { source.close(); clearInterval(looks); over(); host.dataset.ended = String(Date.now() - since); refresh(); promise(); });
     };
     for (const act of ["run", "cancel"]) if (document.getElementById(act)) confirmed(document.getElementById(act), document.getElementById(`ask-${act}`));
-    const again = document.getElementById("again");
-    if (again) again.hidden = main.dataset.state === "planning";
-    again?.addEventListener("click", () =>
-      ask(`${base}/plan`, {method: "POST"}).then(() => location.reload(), e => say("note", e.message)));
     for (const hint of document.querySelectorAll(".script")) hint.hidden = false;
     await refresh();
     if (main.dataset.state === "planning") setTimeout(planned, 1000);
@@ -192,9 +188,8 @@
     const base = `/v1/workflow-sets/${main.dataset.set}`, form = document.getElementById("wishes");
     const requested = Number(main.dataset.requested), most = Number(main.dataset.budget);
     const wishes = () => {
-      const values = {deadline: Number(form.deadline_s.value), fraction: `${form.needed.value}/${main.dataset.workflows}`};
-      if (!form.unlimited.checked) values.budget_usd = Number(form.budget_usd.value);
-      return values;
+      const budget_usd = form.unlimited.checked ? null : Number(form.budget_usd.value);
+      return {deadline: Number(form.deadline_s.value), fraction: `${form.needed.value}/${main.dataset.workflows}`, budget_usd};
     };
     const show = () => {
       say("deadline-text", vgrads.duration(Number(form.deadline_s.value)));
@@ -235,7 +230,6 @@
     draw();
   }
 
-  document.getElementById("logout")?.addEventListener("click", () => ask("/logout", {method: "POST"}).finally(() => { location.href = "/login"; }));
   clocks(document);
   ({set: setPage, sets: setsPage, bags: () => livePage("bags"), whatif: whatIfPage})[main?.dataset.page]?.();
 })();
