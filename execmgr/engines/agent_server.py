@@ -76,10 +76,9 @@ class AgentServer:
         self._thread.join()
 
     def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._work())
-        finally:
-            self._loop.close()
+        # it ends what is left in the loop: connections whose handshake was not over
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._work())
 
     async def _work(self) -> None:
         try:
@@ -95,7 +94,7 @@ class AgentServer:
             self._news.clear()
             self._turn()
         self._turn()  # acknowledge what is stored
-        self.agents.port.close()
+        await self.agents.port.close()
         await self.agents.port.close_connections()
 
     def _turn(self) -> None:

@@ -24,7 +24,8 @@ from vgrads.kernel.errors import InputError
 _log = logging.getLogger("vgrads.exchange")
 _MOST_ENDS = 8000  # per round: a tenth of a second
 _CHUNK = 256 * 2**10
-_CLOSE_S, _CLOSE_TRIES = 0.01, 50
+_CLOSE_S, _CLOSE_TRIES, _TURNS = 0.01, 50, 3
+_LEAST_S = 1e-6
 
 
 class PortOwner(Protocol):
@@ -208,21 +209,29 @@ class AgentPort:
         ]
         return [(line, self.release(line) or 0) for line in waited]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Accept no more connections."""
         if self._server is not None:
+            # a server that is closed between the acceptance of a connection and the next turn of
+            # the loop leaves it open: what follows a timer comes after that turn
+            await asyncio.sleep(_LEAST_S)
             self._server.close()
 
     async def close_connections(self) -> None:
-        """Close all connections, so that answers still arrive; their agents try to reconnect."""
-        for closes in ("close", "abort"):
+        """Close all connections, so that answers still arrive; their agents try to reconnect. Also
+        those that were accepted just now: until they are made, the loop needs some turns."""
+        for number in range(2 * _CLOSE_TRIES):
             for line in list(self._connections):
-                if line.transport is not None:
-                    getattr(line.transport, closes)()
-            for _ in range(_CLOSE_TRIES):
-                await asyncio.sleep(_CLOSE_S)
-                if not any(line.transport for line in self._connections):
-                    return
+                transport = line.transport
+                if transport is None:
+                    continue
+                if not transport.is_closing():  # closed twice, one with TLS cannot be aborted
+                    transport.close()
+                elif number >= _CLOSE_TRIES:
+                    transport.abort()
+            await asyncio.sleep(_CLOSE_S if number > _TURNS else 0.0)
+            if number >= _TURNS and not any(line.transport for line in self._connections):
+                return
 
 
 def output_of(path: str) -> tuple[tuple[int, int, int], str]:

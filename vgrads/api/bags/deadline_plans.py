@@ -25,6 +25,7 @@ from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.generated.blocks import DISPATCH_S, BlockGrid, block_of
 
 _FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
+_SCENARIOS = (200, 400)  # for other deadlines, and for that of the goal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,11 @@ def matrix_plan(
 
 
 def _answer(text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...]) -> dict[str, Any]:
-    chosen = plan_nodes(work, nodes, _goal_of(goal, 1.0))
+    plans = {
+        factor: plan_nodes(work, nodes, _goal_of(goal, factor), _SCENARIOS[factor == 1.0])
+        for factor in _FACTORS
+    }
+    chosen = plans[1.0]
     return {
         "work": text,
         "deadline_s": goal.deadline_s,
@@ -97,9 +102,8 @@ def _answer(text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...])
         "chosen": _row(chosen.chosen, nodes),
         "front": [_row(planned, nodes) for planned in chosen.front],
         "deadlines": [
-            {"deadline_s": goal.deadline_s * factor}
-            | _cost(plan_nodes(work, nodes, _goal_of(goal, factor)), nodes)
-            for factor in _FACTORS
+            {"deadline_s": goal.deadline_s * factor} | _cost(plan, nodes)
+            for factor, plan in plans.items()
         ],
     }
 

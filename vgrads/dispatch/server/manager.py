@@ -104,13 +104,14 @@ class DispatchManager:
     # the loop
 
     async def work(self) -> None:
-        """Run until :meth:`stop`."""
+        """Run until :meth:`stop`; close the connections of agents."""
         while not self._stopped:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _TICK_S)
             self._news.clear()
             await self._turn()
         await self._turn()
+        await self.port.close_connections()
 
     async def _turn(self) -> None:
         now = self.clock.now()
@@ -232,9 +233,9 @@ class DispatchManager:
 
     async def stop(self) -> None:
         """Stop answering; agents continue with their tasks."""
+        await self.port.close()
         self._stopped = True
         self._news.set()
-        self.port.close()
 
     def close(self) -> None:
         """Close; everything acknowledged is on disk."""

@@ -117,42 +117,71 @@ def plan_nodes(
     of the best plan is used."""
     queues = [source for source in sources if not source.cloud]
     alternatives = [[*queues, source] for source in sources if source.cloud] or [queues]
-    plans = [_plan_with(work, there, goal, scenarios, seed) for there in alternatives]
+    searches = [_Search(work, there, goal, scenarios, seed) for there in alternatives]
+    first = min(searches, key=lambda search: search.rank)
+    # where no plan is probable enough, one of another cloud may promise more
+    plans = [search.result() for search in ([first] if first.enough else searches)]
     best = min(plans, key=lambda plan: _order(plan.chosen, goal.probability, plan.promise))
-    return replace(best, front=_front([planned for plan in plans for planned in plan.front]))
+    front = _front([planned for search in searches for planned in search.plans])
+    return replace(best, front=front)
 
 
-def _plan_with(
-    work: Work, sources: Sequence[NodeSource], goal: Goal, scenarios: int, seed: int
-) -> DeadlinePlan:
-    """Return the cheapest plan for queues and at most one cloud."""
-    simulated = SimulatedPlans(work, sources, goal, scenarios, seed)
-    rough_ones = SimulatedPlans(work, sources, goal, min(scenarios, _ROUGH), seed)
-    case = simulated.case
-    candidates = list(_candidates(case))
-    rough = rough_ones.planned(candidates)
-    shortlist = sorted(rough, key=lambda p: _order(p, goal.probability + _ROUGH_MARGIN))[:_SHORT]
-    shortlist += sorted(rough, key=lambda p: _order(p, goal.probability))[:_SHORT]
-    shortlist += _front(rough)
-    final = simulated.planned(list(dict.fromkeys(p.plan for p in shortlist)))
-    chosen = min(final, key=lambda p: _order(p, goal.probability))
-    for _ in range(_ROUNDS):
-        tried = {planned.plan for planned in final}
-        final += simulated.planned([p for p in _neighbours(chosen.plan, case) if p not in tried])
-        before, chosen = chosen, min(final, key=lambda p: _order(p, goal.probability))
-        if chosen is before:
-            break
-    if chosen.probability < goal.probability:
-        promises = zip(final, simulated.promises(final), strict=True)
-        chosen, promise = min(promises, key=lambda p: _order(p[0], goal.probability, p[1]))
-    else:
-        promise = simulated.promises([chosen])[0]
-    return DeadlinePlan(
-        chosen=chosen,
-        promise=promise,
-        enough=promise >= goal.probability,
-        front=_front(final),
-    )
+class _Search:
+    """The search for the cheapest plan for queues and at most one cloud. ``plans``: those that were
+    judged in all scenarios."""
+
+    def __init__(
+        self, work: Work, sources: Sequence[NodeSource], goal: Goal, scenarios: int, seed: int
+    ) -> None:
+        self._simulated = SimulatedPlans(work, sources, goal, scenarios, seed)
+        self._requested = goal.probability
+        rough_ones = SimulatedPlans(work, sources, goal, min(scenarios, _ROUGH), seed)
+        rough = rough_ones.planned(list(_candidates(self._simulated.case)))
+        cautious = goal.probability + _ROUGH_MARGIN
+        shortlist = sorted(rough, key=lambda p: _order(p, cautious))[:_SHORT]
+        shortlist += sorted(rough, key=lambda p: _order(p, goal.probability))[:_SHORT]
+        shortlist += _front(rough)
+        self.plans = self._simulated.planned(list(dict.fromkeys(p.plan for p in shortlist)))
+
+    @property
+    def rank(self) -> tuple[float, float, float]:
+        """Return the order of its best plan so far among those of other searches."""
+        return _order(self._best(), self._requested)
+
+    @property
+    def enough(self) -> bool:
+        """Return True where a plan so far reaches the probability."""
+        return self._best().probability >= self._requested
+
+    def result(self) -> DeadlinePlan:
+        """Return the best plan with its promise, after a search among its neighbours."""
+        chosen = self._improved()
+        if chosen.probability < self._requested:
+            promises = zip(self.plans, self._simulated.promises(self.plans), strict=True)
+            chosen, promise = min(promises, key=lambda p: _order(p[0], self._requested, p[1]))
+        else:
+            promise = self._simulated.promises([chosen])[0]
+        return DeadlinePlan(
+            chosen=chosen,
+            promise=promise,
+            enough=promise >= self._requested,
+            front=_front(self.plans),
+        )
+
+    def _improved(self) -> PlannedNodes:
+        """Return the best plan after trying its neighbours as long as one is better."""
+        chosen = self._best()
+        for _ in range(_ROUNDS):
+            tried = {planned.plan for planned in self.plans}
+            neighbours = _neighbours(chosen.plan, self._simulated.case)
+            self.plans += self._simulated.planned([p for p in neighbours if p not in tried])
+            before, chosen = chosen, self._best()
+            if chosen is before:
+                break
+        return chosen
+
+    def _best(self) -> PlannedNodes:
+        return min(self.plans, key=lambda p: _order(p, self._requested))
 
 
 def _order(
