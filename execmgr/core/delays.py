@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import first_lost
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaRecord, ReplicaState, RunState, SlotRecord
 from vgrads.kernel.units import format_duration
-from vgrads.planner.snapshot import ReplicaKey
 
 _LEAST_SHARE = 0.01  # of the deadline
 _LEAST_S = 1.0
@@ -85,19 +84,20 @@ def _slow_tasks(execution: ExecutionPlan, state: RunState, least_s: float) -> It
     """Compare run times with the expected ones: of ended tasks, and of running ones that already
     take longer."""
     times = list(_times(execution, state))
-    took_s, expected_s = (sum(column) for column in zip(*times, strict=True)) if times else (0, 0)
+    took_s, expected_s = sum(took for took, _ in times), sum(expected for _, expected in times)
     longest_s = max((took - expected for took, expected in times), default=0.0)
-    if longest_s >= least_s and took_s >= _LEAST_FACTOR * expected_s:
+    if longest_s >= least_s and took_s >= _LEAST_FACTOR * expected_s > 0.0:
         yield (
             f"tasks take {took_s / expected_s:.2g} × as long as expected ({len(times)} so far), "
             f"one of them {format_duration(longest_s)} longer"
         )
 
 
-def _times(execution: ExecutionPlan, state: RunState) -> Iterator[Sequence[float]]:
+def _times(execution: ExecutionPlan, state: RunState) -> Iterator[tuple[float, float]]:
+    """Yield run times so far, each with the expected one."""
     for key, record in state.replicas.items():
         took_s = _took_s(record, state.now_s)
-        expected_s = _expected_s(execution, key, record)
+        expected_s = execution.median_s(key) * record.time
         if record.state == ReplicaState.DONE or took_s > expected_s:
             yield took_s, expected_s
 
@@ -106,7 +106,3 @@ def _took_s(record: ReplicaRecord, now_s: float) -> float:
     if record.state == ReplicaState.RUNNING:
         return now_s - record.start_s
     return record.end_s - record.start_s if record.state == ReplicaState.DONE else 0.0
-
-
-def _expected_s(execution: ExecutionPlan, key: ReplicaKey, record: ReplicaRecord) -> float:
-    return max(1e-6, execution.median_s(key) * record.time)

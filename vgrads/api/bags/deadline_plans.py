@@ -25,7 +25,7 @@ from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.generated.blocks import DISPATCH_S, BlockGrid, block_of
 
 _FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0, 4.0)
-_SCENARIOS = (200, 400)  # for other deadlines, and for that of the goal
+_SCENARIOS, _SCENARIOS_OF_CURVE = 400, 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,12 @@ def matrix_plan(
 
 
 def _answer(text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...]) -> dict[str, Any]:
-    plans = {
-        factor: plan_nodes(work, nodes, _goal_of(goal, factor), _SCENARIOS[factor == 1.0])
+    chosen = plan_nodes(work, nodes, _goal_of(goal, 1.0), _SCENARIOS)
+    curve = {
+        factor: plan_nodes(work, nodes, _goal_of(goal, factor), _SCENARIOS_OF_CURVE)
         for factor in _FACTORS
+        if factor != 1.0
     }
-    chosen = plans[1.0]
     return {
         "work": text,
         "deadline_s": goal.deadline_s,
@@ -103,7 +104,7 @@ def _answer(text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...])
         "front": [_row(planned, nodes) for planned in chosen.front],
         "deadlines": [
             {"deadline_s": goal.deadline_s * factor} | _cost(plan, nodes)
-            for factor, plan in plans.items()
+            for factor, plan in sorted((curve | {1.0: chosen}).items())
         ],
     }
 
