@@ -55,7 +55,7 @@ class PilotReports:
         """Return the status of a slot that its site reports as ready for the first time: granted
         until its pilot reports, failed if it has not reported for too long."""
         polling = self._polling.get(site)
-        if polling is None or polling.reports is None:
+        if polling is None or polling.reports is None or polling.reports(slot):
             self._begin_anew(slot)
             return status
         now = self._clock.now()

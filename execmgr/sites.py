@@ -84,10 +84,7 @@ class Sites:
 
     def news(self, execution: Slots) -> list[Event]:
         """Return state changes: one call to each site that has slots that are not terminal."""
-        waiting = (slot for slot in self._states if slot not in self._to_open)
-        ready = self._pilots.ready(waiting, self._states, execution.place)
-        self._states.update(dict.fromkeys((event.slot for event in ready), SlotState.READY))
-        events: list[Event] = list(ready)
+        events: list[Event] = []
         for site, driver in self._drivers.items():
             if not self._silent.may_ask(site):
                 continue
@@ -95,7 +92,11 @@ class Sites:
             if self._silent.may_ask(site) and self._is_time(site, driver):
                 opened = self._open_slots(execution, site)
                 events += self._query(site, driver, opened) if opened else []
-        return events
+        # after the sites, which name a slot's job
+        waiting = [slot for slot in self._states if slot not in self._to_open]
+        ready = self._pilots.ready(waiting, self._states, execution.place)
+        self._states.update(dict.fromkeys((event.slot for event in ready), SlotState.READY))
+        return [*events, *ready]
 
     def _query(self, site: str, driver: Driver, requested: list[str]) -> list[Event]:
         self._to_look.discard(site)

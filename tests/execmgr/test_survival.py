@@ -458,6 +458,16 @@ def test_real_sites_are_polled_no_more_often_than_they_want():
     assert ended_event.state == SlotState.RELEASED
 
 
+def test_a_slot_whose_pilot_reports_before_its_site_is_asked_is_described_by_the_site_first():
+    execution, clock = execution_for([chain("w", 100.0)], [slot("a")]), SimClock()
+    inner = SimulatedCloud(CloudRegion(9), clock, SiteBehaviour(boot_s=40.0))
+    site = execution.uses["a"].slot.site
+    sites = Sites("r", {site: inner}, clock, {site: SitePolling(reports={"a"}.__contains__)})
+    sites.open(execution, "a")
+    states = [event.state for event in sites.news(execution)]
+    assert states == [SlotState.GRANTED, SlotState.READY]
+
+
 def test_a_slot_is_ready_as_soon_as_its_pilot_reports():
     """Its site is polled every ten seconds, and would say so much later."""
     execution, clock = execution_for([chain("w", 100.0)], [slot("a")]), SimClock()
