@@ -92,9 +92,8 @@ class Sites:
             if self._silent.may_ask(site) and self._is_time(site, driver):
                 opened = self._open_slots(execution, site)
                 events += self._query(site, driver, opened) if opened else []
-        # after the sites, which name a slot's job
         waiting = [slot for slot in self._states if slot not in self._to_open]
-        ready = self._pilots.ready(waiting, self._states, execution.place)
+        ready = self._pilots.ready(waiting, self._states, execution.place)  # sites name the job
         self._states.update(dict.fromkeys((event.slot for event in ready), SlotState.READY))
         return [*events, *ready]
 
