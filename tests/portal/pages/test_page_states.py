@@ -106,6 +106,7 @@ def test_other_values_are_computed_without_scripts(served):
     assert '<output id="budget-text">unlimited</output>' in page
     page = open_page(client, f"/sets/{set_id}/what-if?deadline_s=1")
     assert '<b id="probability">cannot be promised</b>' in page
+    assert '<output id="budget-text">$5.00</output>' in page  # unchanged
     assert re.search(r'<p id="lacking" class="error">[^<]+</p>', page)
     wrong = client.get(f"/sets/{set_id}/what-if?deadline_s=-1", headers=PAGE)
     assert (wrong.status_code, "deadline_s" in wrong.text) == (422, True)

@@ -120,10 +120,14 @@ def plan_nodes(
     searches = [_Search(work, there, goal, scenarios, seed) for there in alternatives]
     first = min(searches, key=lambda search: search.rank)
     # where no plan is probable enough, one of another cloud may promise more
-    plans = [search.result() for search in ([first] if first.enough else searches)]
-    best = min(plans, key=lambda plan: _order(plan.chosen, goal.probability, plan.promise))
-    front = _front([planned for search in searches for planned in search.plans])
-    return replace(best, front=front)
+    results = [search.result() for search in ([first] if first.enough else searches)]
+    chosen, promise = min(results, key=lambda r: _order(r[0], goal.probability, r[1]))
+    return DeadlinePlan(
+        chosen=chosen,
+        promise=promise,
+        enough=promise >= goal.probability,
+        front=_front([planned for search in searches for planned in search.plans]),
+    )
 
 
 class _Search:
@@ -153,20 +157,13 @@ class _Search:
         """Return True where a plan so far reaches the probability."""
         return self._best().probability >= self._requested
 
-    def result(self) -> DeadlinePlan:
-        """Return the best plan with its promise, after a search among its neighbours."""
+    def result(self) -> tuple[PlannedNodes, float]:
+        """Return the best plan and its promise, after a search among its neighbours."""
         chosen = self._improved()
-        if chosen.probability < self._requested:
-            promises = zip(self.plans, self._simulated.promises(self.plans), strict=True)
-            chosen, promise = min(promises, key=lambda p: _order(p[0], self._requested, p[1]))
-        else:
-            promise = self._simulated.promises([chosen])[0]
-        return DeadlinePlan(
-            chosen=chosen,
-            promise=promise,
-            enough=promise >= self._requested,
-            front=_front(self.plans),
-        )
+        if chosen.probability >= self._requested:
+            return chosen, self._simulated.promises([chosen])[0]
+        promises = zip(self.plans, self._simulated.promises(self.plans), strict=True)
+        return min(promises, key=lambda p: _order(p[0], self._requested, p[1]))
 
     def _improved(self) -> PlannedNodes:
         """Return the best plan after trying its neighbours as long as one is better."""

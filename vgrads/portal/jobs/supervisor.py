@@ -311,6 +311,7 @@ class Supervisor:
             self._busy.pop(work.id, None)
 
     def _write_end(self, work: WorkItem, error: BaseException | None) -> None:
+        self._causes.pop(work.id, None)
         if isinstance(error, ProcessDied | BrokenProcessPool | DatabaseLost | LeaseExpired):
             _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
             self._causes[work.id] = _cause(error)
@@ -319,7 +320,6 @@ class Supervisor:
             _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)
             self._abandon(work, "internal error; the error was logged, please report it")
         else:
-            self._causes.pop(work.id, None)
             self.works.finish(work, True)
 
     def _abandon(self, work: WorkItem, reason: str) -> None:

@@ -144,7 +144,7 @@ def _what_if_page(
     document, wishes, answer = parts
     budget = document.get("budget_usd")
     most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
-    if wishes != OtherValues():
+    if wishes.unlimited or wishes.budget_usd is not None:
         budget = None if wishes.unlimited else wishes.budget_usd
     row = summary(service, head)
     return page_of(
