@@ -90,6 +90,16 @@ def _token(home: Path, scope: str) -> str:
 
 
 def bound_s(url: str, queue: str, token: str = "", **values: object) -> float:
+    """A bound in seconds, as the service returns it."""
+    return float(bound(url, queue, token, **values)["bound_s"])
+
+
+def learned(url: str, queue: str, token: str) -> bool:
+    """True once the service has learned this queue: until then it answers by past waits."""
+    return bound(url, queue, token)["method"] == "state"
+
+
+def bound(url: str, queue: str, token: str = "", **values: object) -> dict:
     """A bound, as the service returns it."""
     site, _, name = queue.partition("/")
     query = "&".join(f"{key}={value}" for key, value in values.items())
@@ -98,7 +108,7 @@ def bound_s(url: str, queue: str, token: str = "", **values: object) -> float:
         f"{url}/v1/sites/{site}/queues/{name}/bound?{query}", None, head
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
-        return float(json.load(answer)["bound_s"])
+        return json.load(answer)
 
 
 def run_there(program: str) -> dict:

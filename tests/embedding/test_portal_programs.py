@@ -9,6 +9,7 @@ import pytest
 
 from tests.embedding import portals
 from tests.services.fixtures import there
+from tests.waiting import until
 
 GALAXY = """
 import importlib.util, sys, types
@@ -71,6 +72,7 @@ print(json.dumps({"messages": asyncio.run(collect()), "failed": failed}))
 """
 UNRANKED = re.compile(r"^(?:WARNING:vgrads:)?destinations are not ranked by wait", re.MULTILINE)
 TRAITS = {"req_partition": "default", "req_nprocs": "4", "req_runtime": "2:00:00"}
+QUEUES = [f"{site}/default" for site in ("kittyhawk", "mercury", "mayhem")]
 pytestmark = pytest.mark.services
 
 
@@ -82,16 +84,16 @@ def environment():
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     with portals.service(tmp_path_factory.mktemp("service")) as (service, token):
-        yield service.url, token("forecast")
+        forecast = token("forecast")
+        for queue in QUEUES:
+            until(lambda queue=queue: portals.learned(service.url, queue, forecast))
+        yield service.url, forecast
 
 
 def rank(rows, *cases):
     recipe = str(portals.DEPLOY / "galaxy" / "tpv_rank.yml")
     stated = f"RECIPE, ROWS, CASES = {recipe!r}, {rows!r}, {cases!r}"
     return portals.run_there(f"{stated}\n{GALAXY}{RANK}")
-
-
-QUEUES = [f"{site}/default" for site in ("kittyhawk", "mercury", "mayhem")]
 
 
 def test_galaxy_tries_destinations_in_the_order_of_their_waits(served):
