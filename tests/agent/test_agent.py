@@ -438,9 +438,9 @@ def test_a_signal_while_an_agent_starts_leaves_no_folder(tmp_path):
         "import os, signal, time\n"
         "from vgrads.agent.parent_job import ParentJob\n"
         "from vgrads.agent.scratch import fork_agent, make_scratch\n"
-        f"scratch = make_scratch({str(tmp_path)!r}, 'nobody')\n"
+        f"scratch, lock = make_scratch({str(tmp_path)!r}, 'nobody')\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
-        "fork_agent('nobody', scratch, ParentJob(''))\n"
+        "fork_agent('nobody', scratch, lock, ParentJob(''))\n"
         "time.sleep(60)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=30, check=False)

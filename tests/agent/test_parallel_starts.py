@@ -158,23 +158,25 @@ def test_one_processor_needs_no_threads():
 
 _BEING_STARTED = """
 import os, threading
-from vgrads.agent.scratch import await_starts
+from vgrads.agent.scratch import await_starts, make_scratch
+scratch, lock = make_scratch(os.environ["FOLDER"], "a")
 read_end, write_end = os.pipe()
 child = os.fork()
 if child == 0:
     os.read(read_end, 1)
     os.execve("/bin/sleep", ["sleep", "600"], {"VGRADS_COPY": "a.mark"})
+os.close(lock)
 threading.Timer(0.3, os.write, (write_end, b"!")).start()
-await_starts()
+await_starts(scratch)
 with open(f"/proc/{child}/cmdline") as file:
     print(file.read().split("\\0")[0])
 os.kill(child, 9)
 """
 
 
-def test_a_guardian_waits_for_tasks_that_its_killed_agent_was_starting():
+def test_a_guardian_waits_for_tasks_that_its_killed_agent_was_starting(tmp_path):
     """They have no mark yet, by which it finds and ends them."""
-    own = {**os.environ, "VGRADS_TEST": str(os.getpid())}
+    own = {**os.environ, "FOLDER": str(tmp_path)}
     words = [sys.executable, "-c", _BEING_STARTED]
     done = subprocess.run(words, capture_output=True, text=True, env=own, check=True)
     assert done.stdout == "sleep\n"

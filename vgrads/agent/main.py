@@ -257,8 +257,8 @@ def main() -> None:
     sweep(near)
     incarnation = os.urandom(8).hex()
     mark = f"{identity.host}.{incarnation}"
-    scratch = make_scratch(near, mark)
-    guardian = fork_agent(mark, scratch, slot)
+    scratch, lock = make_scratch(near, mark)
+    guardian = fork_agent(mark, scratch, lock, slot)
     parent, code = os.getppid(), 1
     try:
         conceal()  # before the key is read, and never in the guardian, which others may look at

@@ -33,13 +33,19 @@ _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 def marked(selects: Callable[[str], bool]) -> dict[int, str]:
     """Return the live processes of this user with a selected mark: process number → mark. Reads all
-    of ``/proc``."""
-    matching = {}
-    for pid in processes():
-        mark = variable_of(pid, MARK)
-        if mark and selects(mark):
-            matching[pid] = mark
-    return matching
+    of ``/proc``, and again until it lists no new process: one that was listed may have started
+    another and ended before it was read."""
+    matching: dict[int, str] = {}
+    read: set[int] = set()
+    while True:
+        new = [pid for pid in processes() if pid not in read]
+        if not new:
+            return matching
+        read.update(new)
+        for pid in new:
+            mark = variable_of(pid, MARK)
+            if mark and selects(mark):
+                matching[pid] = mark
 
 
 def kill_marked(selects: Callable[[str], bool], patience_s: float = DEATH_S) -> bool:

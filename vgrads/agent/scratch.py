@@ -23,26 +23,28 @@ from pathlib import Path
 
 from .marks import end_tasks
 from .parent_job import ParentJob
-from .processes import environment_of, kill, processes
+from .processes import kill
 
 _PREFIX = "vgrads-"
 _LOCK, _MARK = "lock", "mark"
 _STALE_S = 600.0  # of unused files left by a release or a killed start
-_STARTS_S, _PAUSE_S = 2.0, 0.01  # another agent may have the same environment
+_STARTS_S, _PAUSE_S = 2.0, 0.01  # the disk of a program may be dead
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def make_scratch(near: str | None, mark: str) -> Path:
-    """Create a folder that is locked while this process or a forked one lives. ``mark``: of its
-    tasks' processes. Signals that end this process wait from here on for :func:`fork_agent`, since
-    nobody would remove the folder."""
+def make_scratch(near: str | None, mark: str) -> tuple[Path, int]:
+    """Create a folder, and a descriptor of its lock, which is in use while a process has it: this
+    one, and what it forks until that executes a program. ``mark``: of its tasks' processes. Signals
+    that end this process wait from here on for :func:`fork_agent`, since nobody would remove the
+    folder."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     scratch = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=near)).resolve()
     (scratch / _MARK).write_text(mark)
     draft = scratch / "lock.draft"
-    fcntl.flock(os.open(draft, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+    lock = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     draft.rename(scratch / _LOCK)  # never exists without its lock
-    return scratch
+    return scratch, lock
 
 
 def sweep(near: str | None) -> None:
@@ -72,7 +74,7 @@ def _sweep_folder(path: Path, changed_s: float) -> None:
         os.close(lock)
 
 
-def fork_agent(mark: str, scratch: Path, slot: ParentJob) -> int:
+def fork_agent(mark: str, scratch: Path, lock: int, slot: ParentJob) -> int:
     """Fork the agent; return, in the new process, a descriptor that is readable when the guardian
     is gone. The calling process becomes the guardian, and exits with the agent's exit code."""
     alive, write_end = os.pipe()
@@ -82,6 +84,7 @@ def fork_agent(mark: str, scratch: Path, slot: ParentJob) -> int:
         os.close(write_end)
         return alive
     os.close(alive)
+    os.close(lock)  # the agent's, and that of tasks that it is starting
 
     def forward(signal_number: int, _: object) -> None:
         kill(number, signal_number)
@@ -91,27 +94,33 @@ def fork_agent(mark: str, scratch: Path, slot: ParentJob) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     status = slot.wait_for(number)
     if os.WIFSIGNALED(status):
-        await_starts()
+        await_starts(scratch)
     remove(scratch, mark)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     os._exit(code)
 
 
-def await_starts() -> None:
+def await_starts(scratch: Path) -> None:
     """Wait for the tasks that a killed agent was starting: until they execute their programs they
-    have the agent's environment, which is this process's, and no mark."""
-    own, end_s = environment_of(os.getpid()), time.monotonic() + _STARTS_S
-    while time.monotonic() < end_s:
-        others = [pid for pid in processes() if pid != os.getpid()]
-        if not any(_has_environment(pid, own) for pid in others):
-            return
+    have its lock, and no mark."""
+    end_s = time.monotonic() + _STARTS_S
+    while not _is_free(scratch / _LOCK) and time.monotonic() < end_s:
         time.sleep(_PAUSE_S)
 
 
-def _has_environment(pid: int, environment: bytes) -> bool:
-    with suppress(OSError):
-        return environment_of(pid) == environment
-    return False
+def _is_free(path: Path) -> bool:
+    """Return True where no process has this lock, or another agent has removed it."""
+    try:
+        lock = os.open(path, os.O_RDWR)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
 
 
 def remove(scratch: Path, mark: str) -> None:
