@@ -24,7 +24,9 @@ until = partial(waiting.until, seconds=90.0)
 
 BAG = """
 name: seen
-command: "echo {{x}} >> {folder}/ran; sleep 0.1; echo {{x}}"
+command: >-
+  until test -e {folder}/begin; do sleep 0.05; done;
+  echo {{x}} >> {folder}/ran; sleep 0.1; echo {{x}}
 parameters:
   x: {{range: [{count}]}}
 sites: [{sites}]
@@ -65,6 +67,12 @@ def start(folder, *arguments):
             stdout=log,
             stderr=log,
         )
+
+
+def begin(folder):
+    """Let the tasks do their work, and return when one has."""
+    (folder / "begin").touch()
+    until((folder / "ran").exists, lambda: read_config(folder))
 
 
 def agents(site_variable):
@@ -127,10 +135,8 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
     """Agents by fan-out; two are killed, then the dispatcher, which comes back: all done, each
     committed once."""
     run = start(tmp_path, "run", world(600, "slurm"))
-    until(
-        lambda: len(set(agents("SLURM_JOB_ID").values())) == 4 and (tmp_path / "ran").exists(),
-        lambda: read_config(tmp_path),
-    )
+    until(lambda: len(set(agents("SLURM_JOB_ID").values())) == 4, lambda: read_config(tmp_path))
+    begin(tmp_path)
     assert not showing_the_key(bag_of(tmp_path))
     first, second, *others = agent_per_node(agents("SLURM_JOB_ID"))
     for pid in (first, second):
@@ -155,9 +161,8 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
 def test_a_bag_on_grid_engine_with_a_host_killed(world, tmp_path):
     """The one host there is dies: its slot ends, another one is asked for, and nothing is lost."""
     run = start(tmp_path, "run", world(60, "sge"))
-    until(
-        lambda: agents("SGE_TASK_ID") and (tmp_path / "ran").exists(), lambda: read_config(tmp_path)
-    )
+    until(lambda: agents("SGE_TASK_ID"), lambda: read_config(tmp_path))
+    begin(tmp_path)
     for pid in agents("SGE_TASK_ID"):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
