@@ -69,6 +69,15 @@ def real_jobs(*fields):
     return [tuple(line.split("|")) for line in done.stdout.splitlines()]
 
 
+def started_since(before):
+    """Jobs of the real Slurm that have started since then: id → name."""
+    return {
+        number: name
+        for number, name, start in real_jobs("JobIDRaw", "JobName", "Start")
+        if number not in before and start.startswith("20")
+    }
+
+
 def variables(path):
     return dict(line.partition("=")[::2] for line in path.read_text().splitlines())
 
@@ -76,12 +85,9 @@ def variables(path):
 def test_jobs_run_in_pilots_of_the_real_slurm_and_see_nothing_of_it(slurm, jobs_before):
     jobs = [slurm.submit("--wrap=sleep 1; env >env-$SLURM_JOB_ID") for _ in range(20)]
     assert slurm.wait(*jobs) == ["COMPLETED"] * 20
-    pilots = {
-        number: name
-        for number, name, start in real_jobs("JobIDRaw", "JobName", "Start")
-        if number not in jobs_before and start.startswith("20")  # others never started
-    }
-    assert 0 < len(pilots) < 20
+    until(lambda: started_since(jobs_before), "the accounting")
+    pilots = started_since(jobs_before)
+    assert len(pilots) < 20
     assert "wrap" not in pilots.values()
     assert all(int(pilot) < FIRST_ID <= int(jobs[0]) for pilot in pilots)
     for job in jobs:
