@@ -89,7 +89,8 @@ def submit_all(site):
     site.submit("-J", "after", "-d", f"afterok:{running}", "--wrap=true")
     site.submit("-J", "later", "--begin=now+1hour", "--deadline=now+3hours", "--wrap=true")
     begun = site.folder / "begun"
-    stopped = site.submit("-J", "stopped", f"--wrap=touch {begun}; sleep 600")
+    # one process: a shell would sometimes see the end of its child first, and exit with 143
+    stopped = site.submit("-J", "stopped", f"--wrap=touch {begun}; exec sleep 600")
     waiting = site.submit("-J", "dropped", "--hold", "--wrap=sleep 600")
     until(begun.exists, "the step of the job that is cancelled; before it there is none to show")
     site.call("scancel", str(stopped), str(waiting))
