@@ -22,14 +22,14 @@ pytestmark = pytest.mark.services
 SUBMISSIONS = {
     "good": "-n1 --wrap=true",
     "bad": "--wrap='exit 3'",
-    "run": "--comment='two words' --wrap='sleep 600'",
+    "run": "--comment='two words' --wrap='exec sleep 600'",
     "hold": "-H --wrap=true",
     "array": "-H --array=0-9%2 --wrap=true",
     "after": "-d afterok:{run} --wrap=true",
     "never": "-d afterok:{bad} --wrap=true",
     "later": "--begin=now+1hour --wrap=true",
     "dropped": "-H --wrap=true",
-    "ended": "--wrap='sleep 600'",
+    "ended": "--wrap='exec sleep 600'",
 }
 """Jobs at both, by name, with their arguments."""
 STATES = {
