@@ -18,8 +18,9 @@ import shutil
 import signal
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Iterator
 
 from .marks import end_tasks
 from .parent_job import ParentJob
@@ -63,13 +64,21 @@ def _sweep_folder(path: Path, changed_s: float) -> None:
         if time.time() - changed_s > _STALE_S:
             path.unlink()
         return
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW)  # no agent's folder: OSError
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its agent lives: OSError
+    with _locked(path):
         mark = (path / _MARK).read_text()
         if mark:
             end_tasks(f"{mark}.")
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _locked(scratch: Path) -> Iterator[None]:
+    """Have the lock of an agent's folder. Raise OSError where this is none, or while the agent
+    lives or starts a task."""
+    lock = os.open(scratch / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(lock)
 
@@ -104,23 +113,19 @@ def await_starts(scratch: Path) -> None:
     """Wait for the tasks that a killed agent was starting: until they execute their programs they
     have its lock, and no mark."""
     end_s = time.monotonic() + _STARTS_S
-    while not _is_free(scratch / _LOCK) and time.monotonic() < end_s:
+    while not _is_free(scratch) and time.monotonic() < end_s:
         time.sleep(_PAUSE_S)
 
 
-def _is_free(path: Path) -> bool:
-    """Return True where no process has this lock, or another agent has removed it."""
+def _is_free(scratch: Path) -> bool:
+    """Return True where no process has the lock of a folder, or another agent has removed it."""
     try:
-        lock = os.open(path, os.O_RDWR)
-    except OSError:
+        with _locked(scratch):
+            return True
+    except FileNotFoundError:
         return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
-    finally:
-        os.close(lock)
-    return True
 
 
 def remove(scratch: Path, mark: str) -> None:

@@ -273,6 +273,7 @@ def test_the_dashboard_begins_with_what_is_at_risk(gallery, client):
     """The probabilities of active runs are computed after a view, for the next one."""
     until(lambda: names_on(read(client, "/"))[0] == "lead-at-risk")
     page = read(client, "/")
+    assert names_on(page)[0] == "lead-at-risk"
     row = page[page.index("lead-at-risk") :].partition("</tr>")[0]
     assert "at risk" in row
     assert re.search(r"\bin 1h \d+m", row)  # the countdown
