@@ -144,6 +144,33 @@ def test_a_run_is_cancelled_from_its_page(page, service):
     assert "Cancelled" in page.text_content("#status strong")
 
 
+def test_the_sentence_changes_no_later_than_the_chart(page, service):
+    client = service.client()
+    set_id = client.submit(STORM)
+    page.goto(f"/sets/{set_id}")
+    drawn(page, "planned")
+    begin(page, "120")
+    drawn(page, "running")
+    slow, delayed = True, []
+
+    def answer(route):
+        """Answer how the run is once the service is no longer slow."""
+        if slow:
+            delayed.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/status", answer)
+    client.cancel(set_id)
+    wait_for(page, "vgrads.chart.data.state === 'cancelled'")
+    assert page.get_attribute("#gantt", "data-drawn") == "running"
+    slow = False
+    for route in delayed:
+        route.continue_()
+    drawn(page, "cancelled")
+    assert "Cancelled" in page.text_content("#status strong")
+
+
 def test_the_chart_zooms_pans_folds_and_comes_back(page, service):
     page.goto(f"/sets/{service.client().submit(STORM)}")
     drawn(page, "planned")

@@ -106,6 +106,7 @@
       }
       key();
       decisions(data);
+      if (data.state !== status().stored) await parts();  // the chart and the sentence say the same
       host.dataset.drawn = data.state;
     };
     const decisions = data => {
