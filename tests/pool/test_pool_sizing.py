@@ -127,7 +127,7 @@ def test_ours_asks_for_none_that_would_find_too_little_to_do():
     assert workers("d8", view) == 20
     more = size("d8", replace(view, waiting=148), Memory())
     assert more.workers == 20 + 28 // 6 + 1
-    assert "of use when asked for now 25" in more.reasons[0]
+    assert "useful if requested now 25" in more.reasons[0]
 
 
 def test_ours_counts_on_work_that_keeps_coming():

@@ -176,7 +176,7 @@ def decide(view: PoolSnapshot, policy: PoolPolicy) -> Decision:
                 "shared out": target,
                 "there": there,
                 "on their way": coming,
-                "asked for": ask,
+                "requested": ask,
             },
         )
     )

@@ -59,11 +59,11 @@ def wait_aware(view: SizeView, memory: Memory) -> SizingResult:
     return SizingResult(
         (
             term("there", view, there, work, cap),
-            term("coming", view, ("of use when they come", _useful(view, memory, most)), cap),
+            term("coming", view, ("useful when they start", _useful(view, memory, most)), cap),
             term(
                 "new",
                 view,
-                ("of use when asked for now", _worth_requesting(view, memory, most)),
+                ("useful if requested now", _worth_requesting(view, memory, most)),
                 cap,
             ),
             term("kept", view, ("idle worth keeping", _retained_workers(view, memory)), there, cap),

@@ -15,12 +15,19 @@ from vgrads.portal.web.app import make_app
 def gallery(tmp_path_factory):
     """Sets in every state. Tests may add others; they change none of these."""
     home = tmp_path_factory.mktemp("gallery")
-    with surrounded({"VGRADS_HOME": str(home)}), Store(f"sqlite:///{home / 'v.db'}") as store:
+    with surrounded({"VGRADS_HOME": str(home)}), Store() as store:
         result = Gallery(store)
         result.fill()
-    with Store(f"sqlite:///{home / 'v.db'}") as store:
+    with Store(f"sqlite:///{home / 'vgrads.db'}") as store:
         result.open(store)
         yield result
+
+
+@pytest.fixture
+def gallery_home(gallery, monkeypatch):
+    """The home of the gallery, where the service finds the folders of its bags."""
+    monkeypatch.setenv("VGRADS_HOME", str(gallery.folder))
+    return gallery.folder
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
-"""A service with a set in every state in which its page may be opened. Nothing changes by itself:
-no supervisor takes work, and active runs stay where their journals end."""
+"""A service with a set in every state in which its page may be opened, with bags and a pool.
+Nothing changes by itself: no supervisor takes work, and active runs stay where their journals end.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +10,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import uvicorn
 from sqlalchemy import delete, update
 from sqlmodel import Session, col
 
+from tests.portal.pages.bag_gallery import decide_pool, run_bags
 from tests.portal.serving import LEAD, SMALL
 from tests.ports import free_ports
 from tests.waiting import until
-from vgrads.api.config import embedded_data
+from vgrads.api.config import embedded_data, home
 from vgrads.portal.jobs.promise_history import promise_over_time
 from vgrads.portal.jobs.worker import check_document, plan_stored_set, run_set
 from vgrads.portal.records.heartbeat import new_owner
@@ -36,19 +39,22 @@ _SEEDS = 12
 
 
 class Gallery:
-    """Sets by the name of their state: ``ids``. ``store``: of the service."""
+    """Sets by the name of their state: ``ids``; ``bags`` by name; ``pool``: the name of one.
+    ``store``: of the service; ``folder``: its home."""
 
     def __init__(self, store: Store) -> None:
         self.open(store)
         self.catalog = load_catalog(embedded_data() / "sites.toml")
         self.ids: dict[str, str] = {}
+        self.bags: dict[str, str] = {}
+        self.pool, self.folder = "", Path()
 
     def open(self, store: Store) -> None:
         """Use a store of the same database."""
         self.store, self.sets = store, Sets(store.engine)
 
     def fill(self) -> None:
-        """Make a set of every state."""
+        """Make a set of every state, bags that were run, and a pool."""
         self.ids["received"] = self.add(STORM | {"name": "lead-received"})
         self.ids["planning"] = self._in_planning()
         self.ids["planned"] = self.planned(STORM | {"name": "lead-ready"})
@@ -65,6 +71,8 @@ class Gallery:
         failed = self._running(STORM | {"name": "lead-failed"}, 0.2)
         self._end(failed, "failed", "its process died 3 times: it was ended by SIGKILL")
         self.ids |= {"cancelled": cancelled, "failed": failed}
+        self.folder = home()
+        self.bags, self.pool = run_bags(self.folder), decide_pool(self.store.engine)
 
     def add(self, document: dict[str, object]) -> str:
         """A set that nobody plans yet."""

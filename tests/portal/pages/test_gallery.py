@@ -33,6 +33,7 @@ def screen(request, browser, gallery_url):
     page.context.close()
 
 
+@pytest.mark.usefixtures("gallery_home")
 def test_no_page_has_a_barrier_and_none_is_wider_than_its_screen(screen, gallery):
     width = screen.viewport_size["width"]
     for name, path in addresses(gallery).items():

@@ -4,7 +4,8 @@ installed."""
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -36,9 +37,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveChart:
-    """Curves over seconds (``x_is_time``) or over probabilities; y is a probability.
+    """Curves over seconds (``x_is_time``) or over probabilities; y is a probability, or a number
+    from 0 to about ``y_most``, with ticks at whole numbers if that is whole. What is beyond the
+    axis is drawn at its edge.
 
-    ``marks``: (x, text) of vertical lines. ``y_least``: where the y axis begins.
+    ``marks``: (x, text) of vertical lines. ``y_least``: where the axis of probabilities begins.
     """
 
     title: str
@@ -48,6 +51,7 @@ class CurveChart:
     x_range: tuple[float, float]
     x_is_time: bool = True
     y_least: float = 0.0
+    y_most: float | None = None
     marks: tuple[tuple[float, str], ...] = ()
 
     @property
@@ -62,13 +66,40 @@ class CurveChart:
     @property
     def y_ticks(self) -> list[float]:
         """Positions of the y axis."""
-        return _shares(self.y_least)
+        if self.y_most is None:
+            return _shares(self.y_least)
+        step = _round_step(self.y_most)
+        return [n * step for n in range(math.ceil(self.y_most / step - 1e-9) + 1)]
+
+    @property
+    def y_range(self) -> tuple[float, float]:
+        """Where the y axis begins and ends."""
+        return (self.y_least, 1.0) if self.y_most is None else (0.0, self.y_ticks[-1])
 
 
 def _shares(least: float) -> list[float]:
     step = 0.25 if least < 0.4 else 0.1
     count = round((1.0 - least) / step)
     return [round(1.0 - n * step, 2) for n in range(count, -1, -1)]
+
+
+def _round_step(most: float) -> float:
+    """Return a round step for at most five ticks up to ``most``, which is above 0."""
+    unit = 10.0 ** math.floor(math.log10(most / 4))
+    step = next(n * unit for n in (1, 2, 5, 10) if 4 * n * unit >= most)
+    return max(step, 1.0) if most == int(most) else step
+
+
+def step_points(samples: Iterable[Point], end_x: float) -> tuple[Point, ...]:
+    """Return the points of a step curve up to ``end_x``: a value applies until the next one."""
+    points: list[Point] = []
+    for x, y in samples:
+        if points:
+            points.append((x, points[-1][1]))
+        points.append((x, y))
+    if points:
+        points.append((max(end_x, points[-1][0]), points[-1][1]))
+    return tuple(points)
 
 
 def curves_svg(charts: Sequence[CurveChart]) -> str:
@@ -99,7 +130,8 @@ def _x(chart: CurveChart, value: float) -> float:
 
 
 def _y(chart: CurveChart, value: float) -> float:
-    share = (min(max(value, chart.y_least), 1.0) - chart.y_least) / (1.0 - chart.y_least)
+    low, high = chart.y_range
+    share = (min(max(value, low), high) - low) / (high - low)
     return _TOP + (1.0 - share) * (_HEIGHT - _TOP - _BOTTOM)
 
 
@@ -110,7 +142,7 @@ def _grid(chart: CurveChart) -> list[str]:
         y = _y(chart, value)
         parts += [
             _line((_LEFT, y), (right, y), "#8884"),
-            _text(_LEFT - 6, y + 4, f"{value:g}", "end"),
+            _text(_LEFT - 6, y + 4, f"{value:,.10g}", "end"),
         ]
     for value, label in chart.x_ticks:
         x = _x(chart, value)
@@ -208,7 +240,7 @@ def _draw(axes: Axes, chart: CurveChart) -> None:
     for value, text in chart.marks:
         axes.axvline(value, color=RED, linewidth=1)
         axes.annotate(text, (value, chart.y_least + 0.02), color=RED, fontsize=8, ha="right")
-    axes.set(xlim=chart.x_range, ylim=(chart.y_least, 1.0), xlabel=chart.x_label)
+    axes.set(xlim=chart.x_range, ylim=chart.y_range, xlabel=chart.x_label)
     axes.set_xticks([value for value, _ in chart.x_ticks], [text for _, text in chart.x_ticks])
     axes.set_title(chart.title, loc="left", fontsize=10)
     axes.set_ylabel(chart.y_label)

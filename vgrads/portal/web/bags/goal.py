@@ -9,7 +9,16 @@ from typing import Any
 from markupsafe import Markup
 
 from vgrads.kernel.units import format_duration, format_usd
-from vgrads.portal.charts.curves import AMBER, BLUE, GREY, RED, Curve, CurveChart, curves_svg
+from vgrads.portal.charts.curves import (
+    AMBER,
+    BLUE,
+    GREY,
+    RED,
+    Curve,
+    CurveChart,
+    curves_svg,
+    step_points,
+)
 from vgrads.portal.charts.layout import axis_end
 from vgrads.portal.charts.promise_chart import promise_chart
 
@@ -49,25 +58,24 @@ def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | N
 def nodes_chart(
     samples: Sequence[tuple[float, Mapping[str, int]]], came_s: float, end_s: float, due_s: float
 ) -> Markup:
-    """Draw how many nodes of each source worked over time, as shares of the most of any; empty
-    without nodes. ``samples``: instant, and nodes by source from then on."""
+    """Draw how many nodes of each source worked over time; empty without nodes. ``samples``:
+    instant, and nodes by source from then on."""
     names = sorted({name for _, nodes in samples for name, count in nodes.items() if count})
-    most = max((count for _, nodes in samples for count in nodes.values()), default=0)
     if not names:
         return Markup("")
     curves = []
     for name, colour in zip(names, cycle((BLUE, AMBER, RED, GREY))):
-        points = [(0.0, 0.0)]
-        for at_s, nodes in samples:
-            points += [(at_s - came_s, points[-1][1]), (at_s - came_s, nodes.get(name, 0) / most)]
-        points.append((max(end_s - came_s, points[-1][0]), points[-1][1]))
-        curves.append(Curve(label=name, points=tuple(points), colour=colour))
+        counts = [(0.0, 0.0)]
+        counts += [(at_s - came_s, float(nodes.get(name, 0))) for at_s, nodes in samples]
+        points = step_points(counts, end_s - came_s)
+        curves.append(Curve(label=name, points=points, colour=colour))
     chart = CurveChart(
-        title=f"Nodes of each source (1: {most:,} nodes)",
+        title=f"Nodes: {', '.join(names)}",
         x_label="time since the submission",
         y_label="",
         curves=tuple(curves),
         x_range=(0.0, axis_end(max(end_s - came_s, 1.0), due_s - came_s)),
+        y_most=max(float(count) for _, nodes in samples for count in nodes.values()),
         marks=((due_s - came_s, "deadline"),),
     )
     return Markup(curves_svg([chart]))
