@@ -59,4 +59,5 @@ def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
             ("capacity", "of use at most (the capacity of the managers)"),
         )
     )
-    return Markup(curves_svg([chart])) + Markup('<p class="soft">Workers now: {}.</p>').format(text)
+    page = '<div class="charts">{}</div><p class="soft">Workers now: {}.</p>'
+    return Markup(page).format(Markup(curves_svg([chart])), text)

@@ -30,4 +30,4 @@ def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
         )
         for title, points in zip(_TITLES, (rates, agents), strict=True)
     ]
-    return Markup(curves_svg(charts))
+    return Markup("").join(Markup(curves_svg([chart])) for chart in charts)
