@@ -65,7 +65,14 @@ def decide_pool(engine: Engine) -> str:
     for running in range(0, 40, 4):
         managers = [
             _MANAGER | {"name": "sweep.1", "running": running},
-            _MANAGER | {"name": "nightly.1", "id": "bag-2", "waiting": 30, "capacity": None},
+            _MANAGER
+            | {
+                "name": "nightly.1",
+                "id": "bag-2",
+                "bags": ["nightly"],
+                "waiting": 30,
+                "capacity": None,
+            },
         ]
         for manager in managers:
             ledger.publish_manager(str(manager["name"]), manager)
