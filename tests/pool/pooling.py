@@ -17,7 +17,9 @@ from vgrads.portal.records.store import Store
 until = partial(waiting.until, seconds=90.0)
 BAG = """
 name: {name}
-command: "sleep {s}; echo {{n}} >> {folder}/{name}.ran; echo {{n}}"
+command: >-
+  test {{n}} -lt {free} || until test -e {folder}/{name}.go; do sleep 0.1; done;
+  sleep {s}; echo {{n}} >> {folder}/{name}.ran; echo {{n}}
 parameters: {{n: {{range: [{count}]}}}}
 sites: [guest]
 hosts: {{guests: true}}
@@ -60,11 +62,16 @@ class Pooling:
         path.write_text(text)
         return self.start(name, "pool", "run", path, *options)
 
-    def bag(self, name, count, *options, s="0.2"):
-        """A bag that takes hosts of pools only."""
+    def bag(self, name, count, *options, s="0.2", free):
+        """A bag that takes hosts of pools only. ``free``: how many of its tasks run at once; the
+        others wait for :meth:`release`."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(BAG.format(name=name, count=count, folder=self.folder, s=s))
+        path.write_text(BAG.format(name=name, count=count, folder=self.folder, s=s, free=free))
         return self.start(name, "bags", "run", path, "--contact", "127.0.0.1", *options)
+
+    def release(self, name):
+        """Let the tasks of a bag that wait do their work."""
+        (self.folder / f"{name}.go").touch()
 
     def output(self, name):
         """What a command has printed so far."""
