@@ -76,7 +76,7 @@ def test_a_pool_that_is_killed_goes_on_with_the_hosts_that_it_has(pooling, tmp_p
 @pytest.mark.more
 def test_a_manager_and_a_worker_that_are_killed_lose_no_task(pooling, tmp_path):
     pooling.pool(POOL.format(most=2), "--sites", tmp_path / "sites.toml")
-    bag = pooling.bag("hurt", 60, free=20)
+    bag = pooling.bag("hurt", 60, free=30)
     until(lambda: len(pooling.ran("hurt")) >= 8)
     worker = next(pid for pid in pooling.workers() if "manager.json" in command_of(pid))
     os.kill(worker, signal.SIGKILL)
