@@ -18,7 +18,7 @@ until = partial(waiting.until, seconds=90.0)
 BAG = """
 name: {name}
 command: >-
-  test {{n}} -lt {free} || until test -e {folder}/{name}.go; do sleep 0.1; done;
+  until test {{n}} -lt $(cat {folder}/{name}.allowed); do sleep 0.1; done;
   sleep {s}; echo {{n}} >> {folder}/{name}.ran; echo {{n}}
 parameters: {{n: {{range: [{count}]}}}}
 sites: [guest]
@@ -62,16 +62,19 @@ class Pooling:
         path.write_text(text)
         return self.start(name, "pool", "run", path, *options)
 
-    def bag(self, name, count, *options, s="0.2", free):
-        """A bag that takes hosts of pools only. ``free``: how many of its tasks run at once; the
-        others wait for :meth:`release`."""
+    def bag(self, name, count, *options, s="0.2", allowed):
+        """A bag that takes hosts of pools only. ``allowed``: how many of its tasks may run; the
+        others wait for :meth:`allow`."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(BAG.format(name=name, count=count, folder=self.folder, s=s, free=free))
+        path.write_text(BAG.format(name=name, count=count, folder=self.folder, s=s))
+        self.allow(name, allowed)
         return self.start(name, "bags", "run", path, "--contact", "127.0.0.1", *options)
 
-    def release(self, name):
-        """Let the tasks of a bag that wait do their work."""
-        (self.folder / f"{name}.go").touch()
+    def allow(self, name, count=10**6):
+        """So many tasks of a bag may run: those that begin from now on."""
+        draft = self.folder / f"{name}.draft"
+        draft.write_text(f"{count}\n")
+        draft.replace(self.folder / f"{name}.allowed")
 
     def output(self, name):
         """What a command has printed so far."""
