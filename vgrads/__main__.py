@@ -1,5 +1,11 @@
 """``python -m vgrads`` is ``vgrads``."""
 
-from vgrads.portal.main import main
+import sys
+
+try:
+    from vgrads.portal.main import main
+except KeyboardInterrupt:  # while it is imported
+    sys.stderr.write("vgrads: interrupted\n")
+    sys.exit(130)
 
 main()

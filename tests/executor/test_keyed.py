@@ -122,6 +122,8 @@ def test_calls_of_a_killed_program_are_found_at_the_service(tmp_path, home, fold
         environment = {**os.environ, "VGRADS_HOME": str(home), "PYTHONPATH": f"{ROOT}"}
         submitting = subprocess.Popen([sys.executable, "-c", program], env=environment)
         until((folder / "begun-0").exists, "the first call has begun", 60)
+        (bag,) = served.client().list_bags()
+        until(lambda: served.client().read_bag(bag["id"])["tasks"] == 3, "the calls are there")
         submitting.send_signal(signal.SIGKILL)
         submitting.wait()
         with vgrads.Executor(sites=served.url, name="study") as executor:

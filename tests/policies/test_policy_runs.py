@@ -144,7 +144,10 @@ def test_a_bag_that_its_policy_keeps_from_all_hosts_says_so(
 
 AD_HOC_AGENTS = """
 name: guests
-command: "[ -z \\"$BROKEN\\" ] || exit 9; sleep {seconds}; echo {{x}}"
+command: >-
+  [ -z "$BROKEN" ] || exit 9;
+  test {{x}} -lt {free} || until test -e {folder}/go; do sleep 0.1; done;
+  sleep {seconds}; echo {{x}}
 parameters: {{x: {{range: [{count}]}}}}
 sites: [guest]
 hosts: {{guests: true, idle: 30s}}
@@ -153,40 +156,45 @@ retries: 1
 """
 
 
+def start_with_agents(folder, seconds, count, free, more=""):
+    """A bag for guests. ``free``: how many of its tasks run at once; the others wait for a file
+    ``go``."""
+    text = AD_HOC_AGENTS.format(seconds=seconds, count=count, free=free, folder=folder, more=more)
+    return start_bag(folder, text)
+
+
+def agents_of(folder):
+    """The agents of a dispatcher, by name."""
+    return {agent["name"]: agent for agent in read_status(folder).get("hosts", ())}
+
+
 @pytest.mark.more
 def test_guests_work_a_black_hole_among_them_gets_nothing_with_the_reason(
     vgrads, ad_hoc_agents, tmp_path
 ):
-    work = start_bag(
-        tmp_path,
-        AD_HOC_AGENTS.format(seconds=0.3, count=150, more="policy: {Rank: Host.JobsToday}"),
-    )
+    work = start_with_agents(tmp_path, 0.3, 150, 20, "policy: {Rank: Host.JobsToday}")
     script = invite(tmp_path)
     for i in range(4):
         ad_hoc_agents.start(script, f"good{i}")
     bag, folder = bag_of(tmp_path), dispatcher_folder(bag_of(tmp_path))
-
-    def agents():
-        return {agent["name"]: agent for agent in read_status(folder).get("hosts", ())}
-
-    until(lambda: sum(agent["done"] for agent in agents().values()) > 4, seconds=30)
+    until(lambda: sum(agent["done"] for agent in agents_of(folder).values()) > 4, seconds=60)
     ad_hoc_agents.start(script, "hole", BROKEN="1")
-    until(lambda: agents().get("hole", {}).get("barred_s"), seconds=30)
+    until(lambda: agents_of(folder).get("hole", {}).get("barred_s"), seconds=60)
     message = json.loads(vgrads("bags", "explain", bag, 149, "--host", "hole", "--json").out)
     assert any(
         "quarantined" in reason["words"] for agent in message["hosts"] for reason in agent["why"]
     )
+    (tmp_path / "go").touch()
     assert work.wait(60) == 0, (tmp_path / "log").read_text()
     by = Counter((end["host"], end["code"]) for end in ends(vgrads, bag))
     assert sum(n for (_, code), n in by.items() if code == 0) == 150
     assert by["hole", 9] <= 8  # three, and a probe now and then
-    assert all(process.wait(20) == 0 for process in ad_hoc_agents.processes.values())  # told to go
+    assert all(process.wait(60) == 0 for process in ad_hoc_agents.processes.values())  # told to go
 
 
 @pytest.mark.more
 def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, ad_hoc_agents, tmp_path):
-    more = "copies: learned"
-    work = start_bag(tmp_path, AD_HOC_AGENTS.format(seconds=0.5, count=40, more=more))
+    work = start_with_agents(tmp_path, 0.5, 40, 20, "copies: learned")
     script = invite(tmp_path)
     for i in range(4):
         ad_hoc_agents.start(script, f"h{i}")
@@ -194,11 +202,12 @@ def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, ad_hoc_ag
 
     def late():
         (bag,) = read_status(folder).get("bags") or [{"done": 0}]
-        return bag["done"] >= 20
+        return bag["done"] >= 20 and agents_of(folder).get("h0", {}).get("holds")
 
-    until(late, seconds=30)
+    until(late, seconds=60)
     os.killpg(ad_hoc_agents.processes["h0"].pid, signal.SIGSTOP)  # and its task with it
-    assert work.wait(40) == 0, (tmp_path / "log").read_text()
+    (tmp_path / "go").touch()
+    assert work.wait(60) == 0, (tmp_path / "log").read_text()
     (bag,) = read_status(folder)["bags"]
     assert bag["done"] == 40
     assert bag["copied"] >= 1
@@ -206,7 +215,7 @@ def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, ad_hoc_ag
 
 
 def test_who_has_no_key_is_no_guest(ad_hoc_agents, tmp_path):
-    work = start_bag(tmp_path, AD_HOC_AGENTS.format(seconds=0.1, count=5, more=""))
+    work = start_with_agents(tmp_path, 0.1, 5, 5)
     script = invite(tmp_path, "--name", "friends", "--contact", "127.0.0.1")
     forged = tmp_path / "forged.sh"
     forged.write_text(script.read_text().replace("VGRADS_HOST_KEY=", "VGRADS_HOST_KEY=x"))
@@ -230,19 +239,16 @@ def test_a_killed_dispatcher_finds_its_guests_again_and_knows_the_black_hole(
     vgrads, ad_hoc_agents, tmp_path
 ):
     policy = 'policy: {JobRequirements: "Host.ErrorRate < 0.9", Deadline: "60", Concurrency: "2"}'
-    work = start_bag(tmp_path, AD_HOC_AGENTS.format(seconds=0.3, count=120, more=policy))
+    work = start_with_agents(tmp_path, 0.3, 120, 20, policy)
     script, folder = invite(tmp_path), dispatcher_folder(bag_of(tmp_path))
     for i in range(3):
         ad_hoc_agents.start(script, f"good{i}")
-
-    def agents():
-        return {agent["name"]: agent for agent in read_status(folder).get("hosts", ())}
-
-    until(lambda: sum(agent["done"] for agent in agents().values()) > 4, seconds=30)
+    until(lambda: sum(agent["done"] for agent in agents_of(folder).values()) > 4, seconds=60)
     ad_hoc_agents.start(script, "hole", BROKEN="1")
-    until(lambda: agents().get("hole", {}).get("barred_s"), seconds=30)
+    until(lambda: agents_of(folder).get("hole", {}).get("barred_s"), seconds=60)
     work.kill()
     work.wait()
+    (tmp_path / "go").touch()
     message = json.loads(vgrads("bags", "resume", bag_of(tmp_path), "--json").out)["bags"][0]
     assert (message["state"], message["done"]) == ("done", 120)
     by = Counter((end["host"], end["code"]) for end in ends(vgrads, message["id"]))

@@ -44,12 +44,16 @@ driver = "local"
 """
 BAG = """
 name: everywhere
-command: "[ -z \\"$BROKEN\\" ] || exit 9; sleep {s}; echo {x}"
+command: >-
+  [ -z "$BROKEN" ] || exit 9;
+  test {x} -lt 40 || mkdir began 2>/dev/null || until test -e FOLDER/go; do sleep 0.1; done;
+  sleep {s}; echo {x}
 parameters: {x: {range: [160]}, s: [0.6]}
 policy_file: paper.ad
 retries: 1
 hosts: {most: 2, procs: 1, idle: 60s, longest: 5m, guests: true}
 """
+"""Forty tasks run at once, then one of each agent; the others wait for a file ``go``."""
 
 
 @pytest.fixture
@@ -65,7 +69,8 @@ def ad_hoc_agents(tmp_path, slurm_site, monkeypatch):
 
 
 def test_the_papers_policies_over_slurm_this_machine_and_guests(ad_hoc_agents, tmp_path):
-    work = start_bag(tmp_path, BAG, "--sites", tmp_path / "sites.toml")
+    bag = BAG.replace("FOLDER", str(tmp_path))
+    work = start_bag(tmp_path, bag, "--sites", tmp_path / "sites.toml")
     script = invite(tmp_path)
     for i in range(2):
         ad_hoc_agents.start(script, f"guest{i}")
@@ -76,7 +81,7 @@ def test_the_papers_policies_over_slurm_this_machine_and_guests(ad_hoc_agents, t
             (agent["site"], agent["name"]): agent for agent in read_status(folder).get("hosts", ())
         }
 
-    def bag():
+    def status_of_bag():
         return (read_status(folder).get("bags") or [{"done": 0}])[0]
 
     until(
@@ -86,7 +91,8 @@ def test_the_papers_policies_over_slurm_this_machine_and_guests(ad_hoc_agents, t
     )
     ad_hoc_agents.start(script, "hole", BROKEN="1")
     until(lambda: agents().get(("guest", "hole"), {}).get("barred_s"))
-    until(lambda: bag()["done"] >= 140)
+    (tmp_path / "go").touch()
+    until(lambda: status_of_bag()["done"] >= 140)
     os.killpg(ad_hoc_agents.processes["guest0"].pid, signal.SIGKILL)  # in the tail, without a word
     status = work.wait(120)
     assert status == 0, (tmp_path / "log").read_text()

@@ -17,7 +17,9 @@ from vgrads.portal.records.store import Store
 until = partial(waiting.until, seconds=90.0)
 BAG = """
 name: {name}
-command: "sleep {s}; echo {{n}} >> {folder}/{name}.ran; echo {{n}}"
+command: >-
+  until test {{n}} -lt $(cat {folder}/{name}.allowed); do sleep 0.1; done;
+  sleep {s}; echo {{n}} >> {folder}/{name}.ran; echo {{n}}
 parameters: {{n: {{range: [{count}]}}}}
 sites: [guest]
 hosts: {{guests: true}}
@@ -60,11 +62,19 @@ class Pooling:
         path.write_text(text)
         return self.start(name, "pool", "run", path, *options)
 
-    def bag(self, name, count, *options, s="0.2"):
-        """A bag that takes hosts of pools only."""
+    def bag(self, name, count, *options, s="0.2", allowed):
+        """A bag that takes hosts of pools only. ``allowed``: how many of its tasks may run; the
+        others wait for :meth:`allow`."""
         path = self.folder / f"{name}.yaml"
         path.write_text(BAG.format(name=name, count=count, folder=self.folder, s=s))
+        self.allow(name, allowed)
         return self.start(name, "bags", "run", path, "--contact", "127.0.0.1", *options)
+
+    def allow(self, name, count=10**6):
+        """So many tasks of a bag may run: those that begin from now on."""
+        draft = self.folder / f"{name}.draft"
+        draft.write_text(f"{count}\n")
+        draft.replace(self.folder / f"{name}.allowed")
 
     def output(self, name):
         """What a command has printed so far."""

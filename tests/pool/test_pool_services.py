@@ -40,17 +40,23 @@ def queued():
 
 def test_two_managers_share_slurm_and_grid_engine(pooling, tmp_path):
     pool = pooling.pool(POOL, "--sites", tmp_path / "sites.toml")
-    first = pooling.bag("first", 120, s="0.5")
+    first = pooling.bag("first", 120, s="0.5", allowed=30)
     until(lambda: pooling.leased("first") >= 5, lambda: pooling.output("pool"))
-    second = pooling.bag("second", 250, s="0.5")  # it outlives the first by more than the wait
+    second = pooling.bag("second", 250, s="0.5", allowed=200)
+    until(lambda: "second" in pooling.entries("manager"), lambda: pooling.output("second"))
+    pooling.allow("first")
     until(
         lambda: pooling.leased("second") >= 2 and pooling.leased("first") <= 4,
         lambda: pooling.output("pool"),
     )
+    pooling.allow("first", 0)  # until the hosts were counted
     hosts = pooling.json("pool", "status")["pools"][0]
     assert hosts["hosts"] == 3  # two of Slurm, the one of Grid Engine
+    pooling.allow("first")
     until(lambda: first.poll() is not None)
-    until(lambda: pooling.leased("second") == 6, lambda: pooling.output("pool"), seconds=10)
+    # a worker on its way to the first when that ended looks for it for ten seconds
+    until(lambda: pooling.leased("second") == 6, lambda: pooling.output("pool"), seconds=40)
+    pooling.allow("second")
     assert (first.wait(60), second.wait(90)) == (0, 0), pooling.output("second")
     for name, count in (("first", 120), ("second", 250)):
         assert pooling.ran(name) == Counter({str(n): 1 for n in range(count)})

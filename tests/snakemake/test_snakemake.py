@@ -246,15 +246,20 @@ rule bad:
     priority: 10
     threads: 4
     resources: vgrads_s=1
-    shell: "exit 1"
+    shell: "touch bad.ran; exit 1"
 rule good:
     output: "good/{n}.txt"
     threads: 4
     resources: vgrads_s=5
-    shell: "sleep 1; echo {wildcards.n} > {output}"
+    shell:
+        "while test -e bad.ran -a ! -e go; do sleep 0.1; done; sleep 1; "
+        "echo {wildcards.n} > {output}"
 """
     mine = project(text)
-    code, out = mine.run("--vgrads-deadline", "10m")
+    process = mine.begin("--vgrads-deadline", "10m")
+    until(lambda: "have not started are abandoned" in mine.output, lambda: mine.output)
+    (mine.folder / "go").touch()
+    code, out = process.wait(240), mine.output
     created = len(files_in(mine.folder / "good")) if (mine.folder / "good").exists() else 0
     assert code == 1, out
     assert created < 6

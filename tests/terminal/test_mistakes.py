@@ -2,12 +2,14 @@
 and plans print."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 import vgrads as api
-from tests.conftest import DATA
+from tests.conftest import DATA, ROOT
 from tests.logs import make_log
 from tests.terminal.pseudo_terminal import in_terminal
 from vgrads.api.plans.unit_mistakes import unit_question
@@ -164,3 +166,26 @@ def test_what_does_not_move_a_bound_takes_one_line():
     assert "+0s" not in text
     assert "nothing waiting jobs; this user's jobs" in text
     assert text.endswith("3m bound now")
+
+
+INTERRUPTED = """
+import runpy, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv[1:] = ["bags"]
+runpy.run_module("vgrads", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["cli.options", "cli.bags.commands"])
+def test_ctrl_c_while_a_command_is_imported_is_a_line(module):
+    program = INTERRUPTED.format(module=f"vgrads.portal.{module}")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "vgrads: interrupted\n")

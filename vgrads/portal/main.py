@@ -59,7 +59,6 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         sys.unraisablehook = _pass_interrupt_on
     gc.set_threshold(_GARBAGE)
-    load_commands(sys.argv[1:] if arguments is None else arguments)
     code = _run(arguments)
     if arguments is None:
         gc.freeze()  # the last collections of a process that ends took 60 ms
@@ -80,6 +79,7 @@ def load_commands(arguments: Sequence[str]) -> None:
 
 def _run(arguments: list[str] | None) -> int:
     try:
+        load_commands(sys.argv[1:] if arguments is None else arguments)
         code = int(app(args=arguments, prog_name="vgrads", standalone_mode=False) or 0)
     except VgradsError as error:
         first, *more = (" ".join(line.splitlines()).rstrip() for line in error.lines)
