@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing, suppress
+from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.waiting import until
@@ -55,6 +56,16 @@ def write_set(folder, draws):
         )
     )
     return path
+
+
+def has_begun(manager):
+    """Whether Python has started the program: an interrupt before that is Python's to report. It
+    loads the module for SQLite after that."""
+    try:
+        maps = Path(f"/proc/{manager.pid}/maps").read_text()
+    except OSError:
+        return False
+    return "_sqlite3" in maps
 
 
 class World:
@@ -168,6 +179,7 @@ class World:
 
     def interrupt(self):
         for manager in self.live()[:1]:
+            until(lambda m=manager: m.poll() is not None or has_begun(m), "the start of Python", 60)
             manager.send_signal(signal.SIGINT)
             self.resume()
 
