@@ -4,6 +4,7 @@ service."""
 import re
 import socket
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -86,7 +87,7 @@ def served(tmp_path_factory):
     with portals.service(tmp_path_factory.mktemp("service")) as (service, token):
         forecast = token("forecast")
         for queue in QUEUES:
-            until(lambda queue=queue: portals.learned(service.url, queue, forecast))
+            until(partial(portals.learned, service.url, queue, forecast), f"{queue} learned", 60)
         yield service.url, forecast
 
 
