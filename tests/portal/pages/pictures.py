@@ -37,6 +37,7 @@ class View:
         context = browser.new_context(
             viewport=size, base_url=url, color_scheme=self.scheme, **options
         )
+        context.set_default_timeout(60_000)  # on a busy machine
         return context.new_page()
 
 
