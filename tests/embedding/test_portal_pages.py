@@ -3,11 +3,13 @@ of another origin."""
 
 import re
 import shutil
+from functools import partial
 
 import pytest
 
 from tests.embedding import portals
 from tests.services.fixtures import CHROMIUM, there
+from tests.waiting import until
 
 pytest.importorskip("playwright.sync_api")
 RUBY = shutil.which("ruby")
@@ -37,6 +39,9 @@ def site(tmp_path_factory):
         portals.pages(folder) as port,
         portals.service(home, f"http://127.0.0.1:{port}") as (served, token),
     ):
+        for queue in (portals.PUBLIC, portals.OTHER):
+            scope = token(f"forecast:{queue}")
+            until(partial(portals.learned, served.url, queue, scope), f"{queue} learned", 60)
         yield folder, port, served.url, token
 
 

@@ -104,7 +104,7 @@ class Served:
     def end(self) -> int:
         """Ask it to end; its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def left_behind(self) -> list[str]:
         """Its processes; after its end, its hosts."""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -141,6 +142,11 @@ def start(path, tmp_path):
         )
 
 
+def sleeps(pid):
+    """True while a process waits."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, cluster, tmp_path):
     vgrads("status")  # the home is there
     log = tmp_path / "log"
@@ -151,14 +157,20 @@ def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, cluster
         lambda: "press Ctrl-C again" in log.read_text(),
         lambda: "what is held " + log.read_text()[-3000:],
     )
+    until(lambda: sleeps(manager.pid), "that it waits for a second one")
+    manager.send_signal(signal.SIGSTOP)  # it does so for 5 s
     assert "8 processors at cluster, ready (job " in log.read_text()
     (row,) = vgrads("status", "--json").json["runs"]
     assert (row["state"], row["manager"]) == ("interrupted", "gone")
     assert f"vgrads resume {row['run']}" in vgrads("status").out
     manager.send_signal(signal.SIGINT)
+    manager.send_signal(signal.SIGCONT)
     assert manager.wait(60) == 130, log.read_text()
     assert vgrads("status", "--json").json["runs"][0]["state"] == "cancelled"
-    assert not subprocess.run(["squeue", "-h"], check=True, capture_output=True).stdout
+    until(
+        lambda: not subprocess.run(["squeue", "-h"], check=True, capture_output=True).stdout,
+        "an empty queue",
+    )
 
 
 def test_sites_of_a_file_have_what_was_collected_of_the_site_of_that_name(

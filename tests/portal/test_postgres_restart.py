@@ -10,14 +10,15 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 from sqlalchemy import make_url
 
+from tests import waiting
 from tests.portal.serving import serving
 from tests.services import postgres
 from tests.services.fixtures import there
-from tests.waiting import until
 from vgrads.execmgr.core.lease_errors import LeaseExpired
 from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.mailbox import TaskUpdate
@@ -31,6 +32,7 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import WorkRow
 from vgrads.portal.records.work import RUN, Works
 
+until = partial(waiting.until, seconds=60.0)
 pytestmark = pytest.mark.services
 SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "local"\n'
 SET = """
@@ -97,7 +99,7 @@ def test_a_manager_waits_for_its_database_and_no_task_begins_twice(server, tmp_p
         with started_again(server, mode):
             go.touch()  # it ends while nobody can write that down
             until(lambda: "waiting for it up to" in log.read_text(), "the manager waits")
-        out, _ = manager.communicate(timeout=40)
+        out, _ = manager.communicate(timeout=60)
     finally:
         if manager.poll() is None:
             manager.send_signal(signal.SIGKILL)
@@ -273,7 +275,7 @@ def test_a_bag_that_ends_while_the_database_is_away_is_done(server, tmp_path):
         with started_again(server, "immediate"):
             go.touch()
             until(lambda: "waiting for it up to" in log.read_text(), "the dispatcher waits")
-        assert dispatcher.wait(40) == 0, log.read_text()
+        assert dispatcher.wait(60) == 0, log.read_text()
     finally:
         if dispatcher.poll() is None:
             dispatcher.send_signal(signal.SIGKILL)

@@ -4,13 +4,14 @@ import os
 import re
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
+from tests import waiting
 from tests.services import slurm
 from tests.services.fixtures import there
 from tests.slurm.real_jobs import job_of
-from tests.waiting import until
 from vgrads.slurm.errors import Reply, SlurmError
 from vgrads.slurm.job import Partition
 from vgrads.slurm.sacct import parse_sacct, render_sacct
@@ -32,6 +33,8 @@ from vgrads.slurm.text.job_texts import JobTexts
 from vgrads.slurm.text.sacct_fields import FIELDS
 from vgrads.slurm.text.squeue_fields import squeue_fields
 
+until = partial(waiting.until, seconds=60.0)
+
 pytestmark = pytest.mark.services
 
 PARTITIONS = (
@@ -40,7 +43,7 @@ PARTITIONS = (
 )
 CLUSTER = ClusterView(PARTITIONS, {}, "here", "toy")
 MOST_TRIES = 5
-"""Replies contain seconds that pass; a comparison is repeated when they may have."""
+"""Replies contain expected starts; a comparison is repeated, for these may have changed."""
 VARYING = re.compile(
     r"AccrueTime=\S+|Priority=\d+|AllocNode:Sid=\S+|LastSchedEval=\S+|Scheduler=\S+"
     r"| SchedNodeList=\S+|Power=.*"
@@ -130,26 +133,30 @@ def site(tmp_path_factory):
     time.tzset()
 
 
+def seconds_of_call(call, *words):
+    """Call, and return the reply and the seconds in which it may have been made."""
+    begin_s = int(time.time())
+    reply = call(*words)
+    return reply, range(begin_s, int(time.time()) + 1)
+
+
 def agrees(site, words, render, mask=lambda text: text):
-    """Compare all three parts of the replies."""
-    for _ in range(MOST_TRIES):
-        real = site.call(*words)
+    """Compare all three parts of the replies; the real one is of some second of its call."""
+
+    def parts(reply):
+        return mask(reply.out), mask(reply.err), reply.code
+
+    def ours(now_s):
         try:
-            ours = render(time.time())
+            return parts(render(float(now_s)))
         except SlurmError as error:
-            ours = error.reply
-        same = (mask(real.out), mask(real.err), real.code) == (
-            mask(ours.out),
-            mask(ours.err),
-            ours.code,
-        )
-        if same:
+            return parts(error.reply)
+
+    for _ in range(MOST_TRIES):
+        real, seconds = seconds_of_call(site.call, *words)
+        if any(ours(now_s) == parts(real) for now_s in seconds):
             return
-    assert (mask(ours.out), mask(ours.err), ours.code) == (
-        mask(real.out),
-        mask(real.err),
-        real.code,
-    )
+    assert ours(seconds[-1]) == parts(real)
 
 
 def sorted_lines(text):
@@ -491,8 +498,8 @@ def test_scancel(site, arguments):
     )
 
 
-def submission(arguments, script=""):
-    context = SubmissionContext("/w", time.time(), 1001)
+def submission(arguments, script="", now_s=None):
+    context = SubmissionContext("/w", time.time() if now_s is None else now_s, 1001)
     request = parse_arguments(arguments)
     return request.reply or batch_submission(request, script, {}, context)
 
@@ -644,14 +651,12 @@ def test_the_options_of_a_script(site):
     ],
 )
 def test_instants(site, words):
-    for _ in range(MOST_TRIES):
-        ours = submission([f"--begin={words}", "--wrap=true"]).begin_s
-        number = site.submit("-H", "-t", "1", f"--begin={words}", "--wrap=true")
-        line = site.call("scontrol", "-o", "show", "job", str(number)).out
-        site.call("scancel", str(number))
-        if job_of(line).eligible_s == int(ours):
-            return
-    assert job_of(line).eligible_s == int(ours)
+    begin = [f"--begin={words}", "--wrap=true"]
+    number, seconds = seconds_of_call(site.submit, "-H", "-t", "1", *begin)
+    line = site.call("scontrol", "-o", "show", "job", str(number)).out
+    site.call("scancel", str(number))
+    ours = {int(submission(begin, now_s=float(now_s)).begin_s) for now_s in seconds}
+    assert job_of(line).eligible_s in ours
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,14 @@ def test_a_journal_that_a_crash_has_cut_off_is_read(tmp_path):
 @pytest.mark.more
 def test_the_commands_start_the_service_and_survive_its_death(tmp_path):
     with installed(tmp_path) as slurm:
-        array = slurm.submit("--array=0-5%2", "--wrap=sleep 1; echo x>>out")
+        task = "until test -e go; do sleep .1; done; echo x>>out"
+        array = slurm.submit("--array=0-5%2", f"--wrap={task}")
         after = slurm.submit("-d", f"afterok:{array}", "--wrap=echo after")
         rows = json.loads(slurm.run(*slurm.vgrads, "status", "--json"))["jobs"]
         assert {row["job"].partition("_")[0] for row in rows} == {array, after}
         until(lambda: "R" in slurm.run("squeue", "-h", "-o", "%t"), "a task runs", 60)
         slurm.kill(signal.SIGKILL)
+        (slurm.work / "go").touch()
         other = slurm.submit("--wrap=true")
         assert int(other) == int(after) + 1
         assert slurm.wait(array, after, other) == ["COMPLETED"] * 8

@@ -29,7 +29,7 @@ SUBMISSIONS = {
     "never": "-d afterok:{bad} --wrap=true",
     "later": "--begin=now+1hour --wrap=true",
     "dropped": "-H --wrap=true",
-    "ended": "--wrap='exec sleep 600'",
+    "ended": "--wrap='touch begun; exec sleep 600'",
 }
 """Jobs at both, by name, with their arguments."""
 STATES = {
@@ -243,6 +243,7 @@ class Side:
             assert code == 0, err
             self.ids[name] = int(out)
         self.wait({"ended": "RUNNING"})
+        until((self.folder / "begun").exists, "the script of the job that is cancelled")
         self.call("scancel", str(self.ids["dropped"]), str(self.ids["ended"]))
         self.wait(STATES)
         reason = partial(self.call, "squeue", "-h", "-o", "%r", "-j", str(self.ids["never"]))

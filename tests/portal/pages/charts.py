@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+PAINTED = "Boolean(window.vgrads?.chart?.hits) && !vgrads.chart.waiting"
+"""In a page: its chart has been painted as it is; that takes a frame, which may come late."""
+
 
 def large_chart(slots: int, tasks: int) -> dict[str, Any]:
     """A chart with as many bars as asked for."""

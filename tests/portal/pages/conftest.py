@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from tests.portal.pages.gallery import Gallery, served
@@ -32,8 +33,12 @@ def gallery_home(gallery, monkeypatch):
 
 @pytest.fixture
 def client(gallery):
-    """A client of the gallery's service; nothing goes on in the background."""
-    return TestClient(make_app(gallery.store, gallery.catalog), follow_redirects=False)
+    """A client of the gallery's service, which takes no work. What a page has begun to compute goes
+    on after its answer, as in a service: all requests have one event loop."""
+    result = TestClient(make_app(gallery.store, gallery.catalog), follow_redirects=False)
+    with start_blocking_portal() as portal:
+        result.portal = portal
+        yield result
 
 
 @pytest.fixture(scope="session")

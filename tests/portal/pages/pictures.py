@@ -13,8 +13,10 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.portal.pages.charts import PAINTED
 from tests.portal.pages.gallery import Gallery, served
 from tests.services.fixtures import CHROMIUM
+from tests.waiting import until
 from vgrads.portal.records.store import Store
 
 _QUALITY = 55
@@ -35,6 +37,7 @@ class View:
         context = browser.new_context(
             viewport=size, base_url=url, color_scheme=self.scheme, **options
         )
+        context.set_default_timeout(60_000)  # on a busy machine
         return context.new_page()
 
 
@@ -79,6 +82,7 @@ def settled(page: Page) -> None:
     page.wait_for_load_state("load")
     if page.locator("#gantt").count():
         page.wait_for_selector("#gantt[data-drawn]")
+        until(lambda: page.evaluate(PAINTED), "the chart")
     if page.locator("#answer").count():  # the curve of the alternatives
         page.locator("#answer[data-ready=yes]").wait_for(state="attached")
     if page.locator("#status[data-stored=running]").count():

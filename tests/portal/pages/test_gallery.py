@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.portal.pages.charts import large_chart
+from tests.portal.pages.charts import PAINTED, large_chart
 from tests.portal.pages.gallery import STORM
 from tests.portal.pages.pictures import DESKTOP, PHONE, VIEWS, addresses, settled
 from tests.waiting import until
@@ -57,6 +57,7 @@ def test_the_answer_is_above_the_fold(browser, gallery, gallery_url, view):
             assert first["y"] + first["height"] <= view.height, name
     page.goto("/")
     first = page.locator("table.sets tbody tr").first
+    first.filter(has_text="at risk").wait_for()  # once its probability is computed
     assert "at risk" in first.text_content()
     box = first.bounding_box()
     assert box["y"] + box["height"] <= view.height
@@ -69,7 +70,7 @@ def chart_page(browser, tmp_path, data, view=DESKTOP):
     file.write_bytes(export(data, "html"))
     page = browser.new_page(viewport={"width": view.width, "height": view.height})
     page.goto(file.as_uri())
-    page.wait_for_selector("canvas")
+    until(lambda: page.evaluate(PAINTED), "the chart")
     return page
 
 
@@ -128,6 +129,7 @@ def test_the_sets_page_of_a_browser_without_scripts_answers_and_acts(browser, ga
     page.goto("/?order=name")
     page.fill("[name=find]", "lead-below")
     page.click("text=Show")
+    page.wait_for_url("**find=lead-below*")
     assert page.locator("table.sets a", has_text="lead-below").count()
     before = f"/sets/{gallery.ids['below']}"
     page.goto(before)
@@ -136,7 +138,8 @@ def test_the_sets_page_of_a_browser_without_scripts_answers_and_acts(browser, ga
     assert "Received." in page.text_content(".sentence")
     page.goto("/submit")
     page.fill("#text", "name: x")
-    page.click("#send")
+    with page.expect_navigation():
+        page.click("#send")
     assert "deadline" in page.text_content("#problem")
     page.context.close()
 

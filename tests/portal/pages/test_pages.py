@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.portal.pages.charts import large_chart
+from tests.portal.pages.charts import PAINTED, large_chart
 from tests.portal.serving import LEAD, Served
 from tests.services.fixtures import CHROMIUM, there
 from tests.waiting import until
@@ -49,6 +49,7 @@ def page(browser, service):
     """A page that fails its test if anything goes wrong in it, or if it asks anybody else for
     anything."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
+    context.set_default_timeout(60_000)  # on a busy machine
     item = context.new_page()
     troubles = []
     item.on("pageerror", lambda error: troubles.append(str(error)))
@@ -75,7 +76,7 @@ def page(browser, service):
 
 def drawn(page, state):
     page.wait_for_selector(f"#gantt[data-drawn={state}]", timeout=120_000)  # on a busy machine
-    page.wait_for_timeout(100)  # a frame
+    wait_for(page, PAINTED)
 
 
 def begin(page, speed):
@@ -84,12 +85,20 @@ def begin(page, speed):
     page.wait_for_selector("#ask-run form")
     assert "$" in page.text_content("#ask-run")
     page.select_option("#ask-run select", speed)
-    page.click("#ask-run button")
-    page.wait_for_load_state()
+    with page.expect_navigation():
+        page.click("#ask-run button")
 
 
 def view(page):
     return page.evaluate("vgrads.chart.view")
+
+
+def planned(service, document):
+    """A set with a plan; on a busy machine that takes longer than its submission waits for."""
+    client = service.client()
+    set_id = client.submit(document)
+    until(lambda: client.read(set_id)["state"] == "planned", "the plan", 60)
+    return set_id
 
 
 def wait_for(page, expression, arg=None):
@@ -116,12 +125,12 @@ def test_a_set_is_handed_over_run_and_watched(page):
     page.wait_for_url("**/sets/set-*")
     drawn(page, "planned")
     assert "6 workflows" in page.text_content(".sentence")
-    begin(page, "600")
+    begin(page, "120")  # slow enough that all of this is seen before it ends
     drawn(page, "running")
-    wait_for(page, "vgrads.chart.data.now_s > 1800")
     assert not page.is_visible("#run")
     wait_for(page, "/ now/.test(document.getElementById('status').textContent)")
-    page.wait_for_selector("#gantt[data-ended]", timeout=60_000)
+    wait_for(page, "vgrads.chart.data.now_s > 1800")
+    page.wait_for_selector("#gantt[data-ended]", timeout=120_000)
     drawn(page, "kept")
     page.locator("#status strong", has_text="Met").wait_for()
     page.wait_for_selector("#promise svg")
@@ -138,8 +147,8 @@ def test_a_run_is_cancelled_from_its_page(page, service):
     page.click("#cancel")
     page.wait_for_selector("#ask-cancel form")
     assert "are spent" in page.text_content("#ask-cancel")
-    page.click("#ask-cancel button")
-    page.wait_for_load_state()
+    with page.expect_navigation():
+        page.click("#ask-cancel button")
     drawn(page, "cancelled")
     assert "Cancelled" in page.text_content("#status strong")
 
@@ -228,7 +237,7 @@ def wait_for_curve(page, before):
 
 
 def test_what_if_redraws_the_curve_that_people_decide_by(page, service):
-    page.goto(f"/sets/{service.client().submit(STORM)}/what-if")
+    page.goto(f"/sets/{planned(service, STORM)}/what-if")
     wait_for_curve(page, "")
     before, curve = page.text_content("#probability"), page.evaluate(CURVE)
     assert curve.count(",") == 9
@@ -245,8 +254,9 @@ def test_a_queue_shows_its_bounds_and_its_record(page):
     page.click("a[href='/sites/mercury/default']")
     page.fill("[name=procs]", "16")
     page.click("text=Ask")
+    page.wait_for_url("**procs=16*", wait_until="domcontentloaded")
     assert "0.99" in page.text_content("table")
-    until(lambda: page.evaluate("document.querySelector('figure img').naturalWidth") > 300)
+    wait_for(page, "document.querySelector('figure img').naturalWidth > 300")
 
 
 def test_mistakes_are_reported_next_to_the_form(page):
@@ -265,7 +275,7 @@ def test_mistakes_are_reported_next_to_the_form(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_usable_by_everybody(page, service, scheme):
-    set_id = service.client().submit(STORM)
+    set_id = planned(service, STORM)
     page.emulate_media(color_scheme=scheme)
     for path in paths_of(set_id):
         page.goto(path)
@@ -284,7 +294,7 @@ def test_a_page_of_its_own_draws_thousands_of_bars_without_a_service(browser, tm
     troubles = []
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto(file.as_uri())
-    page.wait_for_selector("canvas")
+    wait_for(page, PAINTED)
     frame_ms = page.evaluate(
         """async () => { const canvas = document.querySelector("canvas"); const times = [];
         canvas.focus();
@@ -311,7 +321,7 @@ def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(bro
     file.write_bytes(export(data, "html"))
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(file.as_uri())
-    page.wait_for_selector("canvas")
+    wait_for(page, PAINTED)
     assert page.evaluate("Object.fromEntries(vgrads.colours(vgrads.chart.data.workflows))") == (
         workflow_colours(data["workflows"])
     )
@@ -338,7 +348,7 @@ def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(bro
 
 
 def test_nothing_is_wider_than_a_telephone(page, service):
-    set_id = service.client().submit(STORM | {"name": "a-name-without-any-place-to-break-it" * 3})
+    set_id = planned(service, STORM | {"name": "a-name-without-any-place-to-break-it" * 3})
     page.set_viewport_size({"width": 390, "height": 844})
     for path in (*paths_of(set_id), f"/sets/{set_id}/run"):
         page.goto(path)
@@ -355,6 +365,7 @@ def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):
     try:
         served.client(bob).submit(LEAD | {"name": "of-bob"})
         context = browser.new_context(base_url=served.url)
+        context.set_default_timeout(60_000)
         page = context.new_page()
         page.goto("/")
         page.wait_for_url("**/login")

@@ -10,6 +10,9 @@ from aiida.common.datastructures import CodeRunMode
 from aiida.schedulers.datastructures import JobTemplate, JobTemplateCodeInfo
 from aiida.schedulers.plugins.slurm import SlurmScheduler
 
+GO = Path("go")
+"""Lets a job that waits for it end."""
+
 
 def run(command):
     done = subprocess.run(
@@ -40,7 +43,8 @@ def read(scheduler, job):
 
 def main():
     scheduler = SlurmScheduler()
-    script = scheduler.get_submit_script(template(scheduler, "sleep", "2"))
+    wait = f"until test -e {GO}; do sleep 0.1; done"
+    script = scheduler.get_submit_script(template(scheduler, "sh", "-c", wait))
     Path("_aiidasubmit.sh").write_text(script)
     submit = scheduler._get_submit_command("_aiidasubmit.sh")
     job = scheduler._parse_submit_output(*run(submit))
@@ -50,7 +54,10 @@ def main():
         state = latest.job_state.value if latest else "done"
         info = latest if latest and state == "running" else info
         states += [state] if states[-1:] != [state] else []
+        if state == "running":
+            GO.touch()
         time.sleep(0.2)
+    GO.unlink(missing_ok=True)  # the next job waits until it is killed
     code, out, err = run(scheduler._get_detailed_job_info_command(job))
     other = scheduler._parse_submit_output(*run(submit))
     killed = scheduler._parse_kill_output(*run(scheduler._get_kill_command(other)))
