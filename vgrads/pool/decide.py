@@ -90,8 +90,7 @@ class DecisionReason:
         """Return the reason as a sentence."""
         if self.kind == "size":
             return f"size {self.about}: {_in_terms(self.numbers)}"
-        line = ", ".join(f"{name} {number:g}" for name, number in self.numbers.items())
-        return f"{self.kind} {self.about}: {line}" if self.about else f"{self.kind}: {line}"
+        return _SENTENCES[self.kind].format_map({**self.numbers, "about": self.about})
 
     def as_json(self) -> dict[str, Any]:
         """Encode it for ``--json``; ``reason_from_json`` decodes it."""
@@ -101,6 +100,18 @@ class DecisionReason:
             "numbers": dict(self.numbers),
             "names": list(self.names),
         }
+
+
+_SENTENCES = {
+    "share": "share {about}: {share:g} workers; it needs {need:g}, its weight is {weight:g}",
+    "total": (
+        "total: {shared out:g} workers of at most {most now:g}; {there:g} are there, "
+        "{on their way:g} are on their way, {requested:g} are requested"
+    ),
+    "withdraw": "withdraw: {taken:g} requests; {beyond:g} workers are too many",
+    "release": "release: {taken:g} workers; {beyond:g} are too many",
+}
+"""Reasons in words, by kind; the numbers have the names of the decision's steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +138,10 @@ def _in_terms(numbers: Mapping[str, float]) -> str:
     least = {name: max(0.0, min(bounds.values())) for name, bounds in terms.items()}
     first, *rest = sorted(least, key=lambda name: -least[name])
     bounds = ", ".join(f"{bound} {number:g}" for bound, number in terms[first].items())
-    others = (
-        "; other terms " + ", ".join(f"{name} {least[name]:g}" for name in rest) if rest else ""
-    )
+    others = "; smaller: " + ", ".join(f"{name} {least[name]:g}" for name in rest) if rest else ""
     return (
-        f"{least[first]:g} by '{first}' (the least of: {bounds}){others}; from elsewhere "
-        f"{numbers['from elsewhere']:g}"
+        f"{least[first]:g} workers are of use: '{first}' is the least of {bounds}{others}; "
+        f"{numbers['from elsewhere']:g} come from elsewhere"
     )
 
 
