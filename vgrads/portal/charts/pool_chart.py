@@ -50,14 +50,13 @@ def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
         x_range=(0.0, max(1.0, last_s - first_s)),
         y_most=math.ceil(max(1.0, most) * _ABOVE),
     )
-    now = moments[-1][1]
-    text = ", ".join(
-        f"{'unknown' if now.get(name) is None else format(float(now[name]), ',.4g')} {words}"
-        for name, words in (
-            ("decided", "decided"),
-            ("running", "running"),
-            ("capacity", "of use at most (the capacity of the managers)"),
-        )
+    decided, running, capacity = (
+        "unknown" if moments[-1][1].get(name) is None else f"{float(moments[-1][1][name]):,.4g}"
+        for name in ("decided", "running", "capacity")
     )
-    page = '<div class="charts">{}</div><p class="soft">Workers now: {}.</p>'
+    text = (
+        f"Workers now: {decided} decided, {running} running, {capacity} of use at most (the "
+        "capacity of the managers)."
+    )
+    page = '<div class="charts">{}</div><p class="soft">{}</p>'
     return Markup(page).format(Markup(curves_svg([chart])), text)

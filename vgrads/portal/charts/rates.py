@@ -16,16 +16,16 @@ def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
     there are too few."""
     if len(samples) < 2:
         return Markup("")
-    last_s = max(1.0, samples[-1][0])
-    rates = tuple((at_s, rate) for at_s, rate, _ in samples)
-    agents = step_points(((at_s, count) for at_s, _, count in samples), last_s)
+    first_s, last_s = samples[0][0], samples[-1][0]
+    rates = tuple((at_s - first_s, rate) for at_s, rate, _ in samples)
+    agents = step_points(((at_s - first_s, count) for at_s, _, count in samples), last_s - first_s)
     charts = [
         CurveChart(
             title=title,
-            x_label="time since the dispatcher began",
+            x_label="time since the first measurement shown",
             y_label="",
             curves=(Curve(label=title, points=points),),
-            x_range=(0.0, last_s),
+            x_range=(0.0, max(1.0, last_s - first_s)),
             y_most=max(y for _, y in points) or 1.0,
         )
         for title, points in zip(_TITLES, (rates, agents), strict=True)
