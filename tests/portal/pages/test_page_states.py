@@ -97,6 +97,15 @@ def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(
     open_page(client, f"/sets/{impossible}/what-if")
 
 
+def test_a_promise_for_other_values_counts_on_the_same_slots_as_that_of_the_set(served):
+    """The promise of the set needs wider slots than are offered at first."""
+    client, _ = served
+    path = f"/v1/workflow-sets/{submit(client, UNLIKELY)}"
+    promised = client.get(f"{path}/plan").json()["promise"]["probability"]
+    other = client.post(f"{path}/what-if", json={"deadline": "99m"}).json()
+    assert other["promise"]["probability"] > promised - 0.1  # it is planned briefly
+
+
 def test_other_values_are_computed_without_scripts(served):
     client, _ = served
     set_id = submit(client, SMALL | {"budget_usd": 5})

@@ -132,8 +132,10 @@ def plan_set(
     seed: int = 0,
     options: Options = STANDARD,
     done: tuple[Done, ...] = (),
+    relax: bool = True,
 ) -> Planned:
-    """Get offers of all sites, then plan; if the minimum cannot be placed, find relaxations.
+    """Get offers of all sites, then plan; if the request cannot be met, find relaxations, unless
+    ``relax`` is False.
 
     ``done``: tasks that need not run (:mod:`vgrads.api.plans.up_to_date`).
     """
@@ -143,7 +145,7 @@ def plan_set(
     snapshot = take_snapshot(left, grid, seed)
     procure_s = time.perf_counter() - begin
     snapshot, plan = _best_plan(snapshot, grid, options)
-    if not plan.meets_request:
+    if relax and not plan.meets_request:
         changes = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
         question = unit_question(left, changes) if plan.lacking else ""
         reasons = "; ".join((plan.lacking, *refusals(grid.words))) if plan.lacking else ""

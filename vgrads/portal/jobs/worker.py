@@ -19,7 +19,7 @@ from typing import Any
 from vgrads.api.config import embedded_data, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
-from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set, take_snapshot
+from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.plans.set_bags import bag_workflow
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
@@ -28,7 +28,7 @@ from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.kernel.progress import progress_to, report_progress
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.plan import Done
 from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
@@ -313,5 +313,5 @@ def what_if_in_child(
     workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
         grid = _grid(store, catalog, owner)
-    plan = make_plan(take_snapshot(workflow_set, grid, seed=0), _AT_A_GLANCE)
-    return summary_of(plan_json(plan))
+    planned = plan_set(workflow_set, grid, options=_AT_A_GLANCE, relax=False)
+    return summary_of(plan_json(planned.plan))

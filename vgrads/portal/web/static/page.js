@@ -213,9 +213,13 @@
         say("lacking", here.lacking || "");
         const points = [], costs = [];
         const steps = 8;
+        const better = (a, b) => b.feasible && !(a.feasible && a.promise.probability >= b.promise.probability) ? b : a;
+        let at = {feasible: false};
         for (let i = 0; i <= steps; i++) {
-          const budget = most * i / steps, at = await compute({...values, budget_usd: budget});
+          const budget = most * i / steps;
+          at = better(at, await compute({...values, budget_usd: budget}));  // a plan for less money is one for more, too
           if (mine !== round) return;
+          if (here.cost_usd <= budget) at = better(at, here);
           points.push([budget, at.feasible ? at.promise.probability : 0]);
           costs.push([budget, at.feasible ? at.cost_usd / most : 0]);
           lines(document.getElementById("curve"), [{points: costs, className: "cost"}, {points, className: "line", dots: true}],
