@@ -19,12 +19,17 @@ def until(
         time.sleep(0.05)
 
 
+def state_of(pid: int) -> str:
+    """The state of a process, one letter (proc(5)); empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def runs(pid: int) -> bool:
     """True while a process runs; one that waits to be collected by its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    return state_of(pid) not in ("", "Z")
 
 
 def listens(port: int) -> bool:

@@ -340,7 +340,7 @@ def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
         '[site.access]\ntimeout = "10s"\n[[site.queue]]\nname = "batch"\nhistory = "past.swf"\n'
     )
     assert vgrads("sites", "add", sites).code == 0
-    until(lambda: not run("squeue", "-h"), "the end of earlier jobs")
+    slurm.wait_until_empty()
     question = (
         "bound",
         "toy/batch",
@@ -427,7 +427,7 @@ def test_sites_are_reached_looked_into_and_swept(slurm_site, gridengine_site, vg
     assert [row["usable"] for row in checked.json["sites"]] == [True, True]
     assert "slurm" in vgrads("sites", "check", sites).out
     site, queue = driver("slurm", tmp_path)
-    until(lambda: not run("squeue", "-h"), "the end of earlier jobs")
+    slurm.wait_until_empty()
     site.submit(
         SlotSpec(id="run-lost.a", name="a", site="slurm", queue=queue, procs=1, duration_s=600.0)
     )

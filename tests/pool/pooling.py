@@ -11,10 +11,36 @@ from functools import partial
 
 from tests import waiting
 from tests.conftest import ROOT
+from vgrads.api.pools.ledger import PERIOD_S
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.store import Store
 
 until = partial(waiting.until, seconds=90.0)
+MANAGER = {
+    "id": "bag-1",
+    "project": "sweep",
+    "period_s": PERIOD_S,
+    "waiting": 90,
+    "running": 10,
+    "procs": 10,
+    "by_pool": {"p": 6, "": 4},
+    "bags": ["sweep"],
+    "contact": "tls://127.0.0.1:1",
+    "certificate": "C",
+    "slot": "s",
+    "key": "secret-key",
+    "arrived": 120,
+    "capacity": {
+        "low": 30.0,
+        "value": 40.0,
+        "high": 50.0,
+        "bottleneck": "up-link",
+        "tasks": 50.0,
+        "cycle_s": 3.0,
+        "execution_s": 2.0,
+    },
+}
+"""What a manager publishes."""
 BAG = """
 name: {name}
 command: >-

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+from tests.pool.pooling import MANAGER
 from tests.portal.serving import serving
 from vgrads.api.pools.document import PoolDocument
-from vgrads.api.pools.ledger import PERIOD_S, LedgerEntries, decided_for
+from vgrads.api.pools.ledger import LedgerEntries, decided_for
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
 from vgrads.kernel.errors import InputError
 from vgrads.pool.time_slice import time_slice
@@ -18,30 +19,6 @@ from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.store import Store
 
-MANAGER = {
-    "id": "bag-1",
-    "project": "sweep",
-    "period_s": PERIOD_S,
-    "waiting": 90,
-    "running": 10,
-    "procs": 10,
-    "by_pool": {"p": 6, "": 4},
-    "bags": ["sweep"],
-    "contact": "tls://127.0.0.1:1",
-    "certificate": "C",
-    "slot": "s",
-    "key": "secret-key",
-    "arrived": 120,
-    "capacity": {
-        "low": 30.0,
-        "value": 40.0,
-        "high": 50.0,
-        "bottleneck": "up-link",
-        "tasks": 50.0,
-        "cycle_s": 3.0,
-        "execution_s": 2.0,
-    },
-}
 DOCUMENT = PoolDocument(name="p", max_workers=64)
 
 

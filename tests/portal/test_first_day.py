@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from tests import waiting
 from tests.conftest import ROOT
+from tests.services import slurm
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=60.0)
@@ -108,10 +108,7 @@ def test_a_pilot_that_never_reports_is_a_fault_of_the_entry(cluster, vgrads, mon
     answer = vgrads("run", path)
     assert answer.code == 1
     assert "access.contact" in answer.out
-    until(
-        lambda: not subprocess.run(["squeue", "-h"], check=True, capture_output=True).stdout,
-        "an empty queue",
-    )
+    slurm.wait_until_empty()
 
 
 def test_a_task_that_fails_by_itself_is_tried_twice_and_named_at_the_end(vgrads, cluster):
@@ -142,11 +139,6 @@ def start(path, tmp_path):
         )
 
 
-def sleeps(pid):
-    """True while a process waits."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-
-
 def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, cluster, tmp_path):
     vgrads("status")  # the home is there
     log = tmp_path / "log"
@@ -157,7 +149,7 @@ def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, cluster
         lambda: "press Ctrl-C again" in log.read_text(),
         lambda: "what is held " + log.read_text()[-3000:],
     )
-    until(lambda: sleeps(manager.pid), "that it waits for a second one")
+    until(lambda: waiting.state_of(manager.pid) == "S", "that it waits for a second one")
     manager.send_signal(signal.SIGSTOP)  # it does so for 5 s
     assert "8 processors at cluster, ready (job " in log.read_text()
     (row,) = vgrads("status", "--json").json["runs"]
@@ -167,10 +159,7 @@ def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, cluster
     manager.send_signal(signal.SIGCONT)
     assert manager.wait(60) == 130, log.read_text()
     assert vgrads("status", "--json").json["runs"][0]["state"] == "cancelled"
-    until(
-        lambda: not subprocess.run(["squeue", "-h"], check=True, capture_output=True).stdout,
-        "an empty queue",
-    )
+    slurm.wait_until_empty()
 
 
 def test_sites_of_a_file_have_what_was_collected_of_the_site_of_that_name(

@@ -231,6 +231,15 @@ def start_nodes(service: SlurmService) -> None:
     )
 
 
+def wait_until_empty() -> None:
+    """Return when no job is left in the queue; ended ones stay there for a moment."""
+
+    def queued() -> bytes:
+        return subprocess.run(["squeue", "-h"], check=True, capture_output=True).stdout
+
+    until(lambda: not queued(), "an empty queue", 60)
+
+
 def _takes_jobs(service: SlurmService) -> bool:
     """All nodes idle; one that Slurm drained because it could not end a step there, its daemon
     killed, is taken back."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from tests.pool.pooling import MANAGER
 from vgrads.api.pools.document import PoolDocument
 from vgrads.api.pools.ledger import LedgerEntries
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
@@ -27,23 +28,7 @@ NIGHTLY = {
     "probability": 0.95,
 }
 _DAY_S = 86400.0
-_CAPACITY = {"low": 30.0, "value": 40.0, "high": 50.0, "bottleneck": "up-link"}
-_MANAGER = {
-    "id": "bag-1",
-    "project": "sweep",
-    "period_s": _DAY_S,
-    "waiting": 90,
-    "running": 10,
-    "procs": 10,
-    "by_pool": {"campus": 10},
-    "bags": ["sweep"],
-    "contact": "tls://127.0.0.1:1",
-    "certificate": "C",
-    "slot": "s",
-    "key": "secret-key",
-    "arrived": 120,
-    "capacity": _CAPACITY | {"tasks": 50.0, "cycle_s": 3.0, "execution_s": 2.0},
-}
+_MANAGER = MANAGER | {"period_s": _DAY_S, "by_pool": {"campus": 10}}
 
 
 def run_bags(home: Path) -> dict[str, str]:
