@@ -1,7 +1,7 @@
 """Ports for what tests begin: no two processes of tests on this machine are given the same one.
 
-Each process claims a block, below those that the system hands out by itself, by a name that goes
-with the process.
+Each process claims a block, outside those that the system gives to clients by itself, by a name
+that goes with the process.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.waiting import listens
+from vgrads.exchange.port_numbers import client_ports
 
-_BLOCKS, _SIZE = range(12_000, 32_000, 200), 200
+_BLOCKS, _SIZE = range(10_000, 20_000, 200), 200
+"""Below the ports that agents' managers choose (vgrads/exchange/port_numbers.py)."""
 
 
 def free_ports(count: int = 1) -> int:
@@ -30,7 +32,9 @@ def free_ports(count: int = 1) -> int:
 @cache
 def _block() -> tuple[socket.socket, int, Iterator[int]]:
     """What holds this process's block, the block's first port, and whose turn it is."""
-    for first in _BLOCKS:
+    clients = client_ports()
+    apart = [first for first in _BLOCKS if not {first, first + _SIZE - 1} & {*clients}]
+    for first in apart or _BLOCKS:
         claim = socket.socket(socket.AF_UNIX)
         try:
             claim.bind(f"\0vgrads-tests-ports-{first}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from vgrads.agent.tcp import connect_tcp
 
 
 def until(
@@ -34,5 +35,8 @@ def runs(pid: int) -> bool:
 
 def listens(port: int) -> bool:
     """True where somebody listens on a port of the loopback address."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    try:
+        connect_tcp(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True

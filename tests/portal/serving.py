@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import shutil
 import signal
@@ -93,7 +94,7 @@ class Served:
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
                 return bool(answer.status == 200)
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     def kill(self) -> None:

@@ -17,6 +17,8 @@ from contextlib import suppress
 from typing import Callable, Mapping, MutableMapping, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from .tcp import connect_tcp
+
 PATIENCE_S = 20.0
 """Timeout of a file transfer without progress, in seconds."""
 _CONNECT_S, _ATTEMPT_S = 10.0, 30.0  # timeouts: of a step towards a contact, of all of them
@@ -116,7 +118,7 @@ class ManagerAddress(NamedTuple):
         if self.proxy and (self.plain_proxy or secure) and not (self._bypassed(host, port)):
             plain = _through(self.proxy, host, port)
         else:
-            plain = socket.create_connection((host, port), _CONNECT_S)
+            plain = connect_tcp((host, port), _CONNECT_S)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -155,7 +157,7 @@ def _through(proxy: str, host: str, port: int) -> socket.socket:
     if parts.username is not None:
         who = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         ask += f"Proxy-Authorization: Basic {base64.b64encode(who.encode()).decode()}\r\n"
-    plain = socket.create_connection((parts.hostname or "", parts.port or 3128), _CONNECT_S)
+    plain = connect_tcp((parts.hostname or "", parts.port or 3128), _CONNECT_S)
     try:
         plain.sendall(f"{ask}\r\n".encode())
         head = b""

@@ -47,6 +47,7 @@ _SHIPPED = (
     "store",
     "streams",
     "tasks",
+    "tcp",
     "transfers",
 )
 _MAIN = f"from {_ROOT}.main import main\n\nmain()\n"

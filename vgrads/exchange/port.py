@@ -7,6 +7,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from vgrads.exchange.http import Connection, HttpRequest, Sink
 from vgrads.exchange.incoming import IncomingOutput
 from vgrads.exchange.keys import slot_of
 from vgrads.exchange.messages import ReceivedMessage, read
+from vgrads.exchange.port_numbers import client_ports, draw_server_ports
 from vgrads.exchange.values import Message
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError
@@ -26,6 +28,7 @@ _MOST_ENDS = 8000  # per round: a tenth of a second
 _CHUNK = 256 * 2**10
 _CLOSE_S, _CLOSE_TRIES, _TURNS = 0.01, 50, 3
 _LEAST_S = 1e-6
+_TRIES = 20  # numbers of ports, before one that the system chooses
 
 
 class PortOwner(Protocol):
@@ -71,12 +74,15 @@ class AgentPort:
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Open the port; return its number."""
+        """Open the port; return its number. 0: one to which agents can return after a restart."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._connection, address, port, ssl=context, backlog=4096
-        )
-        return int(self._server.sockets[0].getsockname()[1])
+        for number in [port] if port else [*draw_server_ports(_TRIES, client_ports()), 0]:
+            with suppress(OSError) if number != port else nullcontext():
+                self._server = await loop.create_server(
+                    self._connection, address, number, ssl=context, backlog=4096
+                )
+                return int(self._server.sockets[0].getsockname()[1])
+        raise AssertionError("the last number raises where it is taken")
 
     def _connection(self) -> Connection:
         line = Connection(self)

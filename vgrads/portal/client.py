@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vgrads.agent.tcp import connect_tcp
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.client_bags import BagCalls
 from vgrads.portal.client_pools import PoolCalls
@@ -35,8 +36,12 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class _AnsweredEarly(http.client.HTTPConnection):
-    """A connection whose answer is read also where the service gives it, and closes, before it has
-    received the whole body: one that is too large."""
+    """A connection to another process, whose answer is read also where the service gives it, and
+    closes, before it has received the whole body: one that is too large."""
+
+    def connect(self) -> None:
+        self._create_connection = connect_tcp
+        super().connect()
 
     def endheaders(self, message_body: object = None, *, encode_chunked: bool = False) -> None:
         try:
@@ -197,7 +202,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
                     if event["event"] == "end":
                         return
                     after, last_s = event["id"], time.monotonic()
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 if time.monotonic() - last_s > patience_s:
                     text = f"no answer: {error}"
                     raise SiteError(text, site=self._url, transient=True) from error
@@ -206,7 +211,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
     def _events(self, path: str, after: str) -> Iterator[dict[str, Any]]:
         headers = self._headers | ({"Last-Event-ID": after} if after else {})
         request = urllib.request.Request(self._url + path, headers=headers)
-        with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+        with _open_url(request, timeout=self._timeout_s) as answer:
             fields: dict[str, str] = {}
             for raw in answer:
                 line = raw.decode().rstrip("\r\n")
@@ -248,13 +253,13 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
             if error.code >= 500:
                 raise SiteError(str(detail), site=self._url, transient=True) from error
             raise InputError(str(detail), where=f"{method} {path}") from error
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise SiteError(f"no answer: {error}", site=self._url, transient=True) from error
 
     def _open(self, path: str) -> Any:
         """Open an answer for streaming."""
         request = urllib.request.Request(self._url + path, headers=self._headers)
-        return urllib.request.urlopen(request, timeout=self._timeout_s)
+        return _open_url(request, timeout=self._timeout_s)
 
 
 def _with_key(key: str) -> Mapping[str, str]:

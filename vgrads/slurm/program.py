@@ -6,6 +6,7 @@ it, for Python 3.8 or newer. A command is one HTTP request, ``POST /v1/slurm/COM
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -107,7 +108,13 @@ def _connect(address: str) -> socket.socket:
             connection.close()
             raise
         return connection
-    return socket.create_connection(host_and_port(address), ANSWER_S)
+    connection = socket.create_connection(host_and_port(address), ANSWER_S)
+    if connection.getsockname() == connection.getpeername():
+        # nobody listens: TCP gave the client this port, and connected the socket to itself
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1" + bytes(7))  # no TIME-WAIT
+        connection.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    return connection
 
 
 def host_and_port(address: str) -> tuple[str, int]:

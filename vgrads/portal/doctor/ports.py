@@ -14,6 +14,7 @@ from typing import Literal
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from vgrads.agent.tcp import connect_tcp
 from vgrads.exchange.keys import MANAGER_NAME
 from vgrads.portal.doctor.checks import Check, Unavailable
 
@@ -181,7 +182,7 @@ def is_for_agents(entry: ListeningSocket) -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with suppress(OSError, ValueError):
         with (
-            closing(socket.create_connection((address, entry.port), timeout=_PROBE_S)) as plain,
+            closing(connect_tcp((address, entry.port), _PROBE_S)) as plain,
             context.wrap_socket(plain) as wrapped,
         ):
             body = wrapped.getpeercert(binary_form=True) or b""

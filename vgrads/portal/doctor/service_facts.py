@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
+from vgrads.agent.tcp import connect_tcp
 from vgrads.kernel.errors import InputError
 from vgrads.portal.doctor.checks import Unavailable, gather
 
@@ -224,7 +225,7 @@ def _handshake(address: ServiceAddress, context: ssl.SSLContext) -> bytes | None
     """Return the certificate (DER) that a server presents."""
     place = (address.host, address.port)
     with (
-        closing(socket.create_connection(place, timeout=_CONNECT_S)) as connection,
+        closing(connect_tcp(place, _CONNECT_S)) as connection,
         context.wrap_socket(connection, server_hostname=address.host) as wrapped,
     ):
         return wrapped.getpeercert(binary_form=True)
