@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10
 unexport PYTHONDONTWRITEBYTECODE
 
 # make pictures: docs/pictures, every page of the portal in every state
-.PHONY: pictures demo test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
+.PHONY: pictures demo environments test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -22,7 +22,10 @@ test: .venv/developed .venv/snakemake/ready
 	$(PYTEST) -m "not more and not services and not long"
 
 test-more: .venv/developed .venv/snakemake/ready .venv/portals/ready .venv/slurm-clients/ready
-	$(PYTEST) -m "(more or services) and not long"
+	$(PYTEST) --second-try -m "(more or services) and not long"
+
+# all that is installed for the tests and the documents, without running them
+environments: .venv/developed .venv/snakemake/ready .venv/portals/ready .venv/slurm-clients/ready .venv/documented
 
 test-long: .venv/developed .venv/snakemake/ready .venv/slurm-clients/ready
 	$(BIN)/python -m pytest -m long --durations 10

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import leftovers, scheduling
+from tests import leftovers, scheduling, second_try
 from tests.leftovers import nothing_is_left
 from tests.services.fixtures import browser, gridengine_site, slurm_site
 from vgrads.portal.main import main
@@ -36,9 +36,15 @@ DATA = ROOT / "data"
 SHARED = ROOT.parent / "shared" / "traces"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of this project alone."""
+    second_try.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Before anything asks for the temporary directory."""
     leftovers.begin(config)
+    second_try.begin(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,6 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     """After all workers have ended."""
     yield
+    second_try.end(session)
     leftovers.end(session)
 
 
