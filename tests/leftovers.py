@@ -42,6 +42,8 @@ def begin(config: pytest.Config) -> None:
         folder = session / "main"
     folder.mkdir()
     folder.chmod(0o1777)
+    # what one test has learned from a log is learned; its name is a digest of the log
+    os.environ["VGRADS_LEARNED"] = str(folder.parent / "learned")
     os.environ[_VARIABLE] = str(folder)
     tempfile.tempdir = None  # asked for anew
 

@@ -248,6 +248,7 @@ def test_what_was_learned_is_stored_for_the_next_question_and_for_nobody_else(
     write, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("VGRADS_LEARNED")
     file, created = write("h.txt", "one"), []
 
     def make():

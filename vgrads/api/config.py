@@ -34,6 +34,13 @@ def make_home() -> Path:
     return folder
 
 
+def learned_folder() -> Path:
+    """Return the folder of what was learned from histories: ``VGRADS_LEARNED``, which homes of one
+    user may share, since its names are digests of content; otherwise a folder of the home."""
+    chosen = os.environ.get("VGRADS_LEARNED")
+    return Path(chosen) if chosen else home() / "cache" / "learned"
+
+
 def run_folder(run_id: str) -> Path:
     """Return the default folder of the files of a run's tasks."""
     return home() / "runs" / run_id

@@ -11,12 +11,15 @@ compiles, which takes longer. Loaded only by what compiles: it imports numba.
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.compiled import compilation
@@ -107,6 +110,12 @@ class _CompiledPart(CPUDispatcher):
 class _CompiledEntry(CPUDispatcher):
     """A function that Python calls."""
 
+    def compile(self, sig: _Untyped) -> _Untyped:
+        """Compile, or load what another process has compiled: it takes seconds, and processes that
+        start together need the same functions."""
+        with _alone(Path(self._cache.cache_path)):
+            return super().compile(sig)
+
     def add_overload(self, cres: _Untyped) -> None:
         """Store a result. A new one refers to the environments of its parts, as one that is read
         from disk does."""
@@ -114,6 +123,22 @@ class _CompiledEntry(CPUDispatcher):
             for environment in cres._find_referenced_environments():
                 cres.codegen.set_env(environment.env_name, environment)
         super().add_overload(cres)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process of the machine compile the functions of a folder at a time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / ".vgrads-compiling", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:  # read-only, or of another user: each compiles for itself
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vgrads.api.config import home, make_home
+from vgrads.api.config import home, learned_folder, make_home
 
 Value = TypeVar("Value")
 _MOST_BYTES = 512 * 2**20
@@ -57,7 +57,7 @@ def store(key: object, value: object) -> None:
 
 def _path(key: object) -> Path:
     name = hashlib.sha256(f"{key!r} {_method()}".encode()).hexdigest()[:32]
-    return home() / "cache" / "learned" / f"{name}.bin"
+    return learned_folder() / f"{name}.bin"
 
 
 @cache
@@ -79,7 +79,8 @@ def _only_ours(path: Path) -> bool:
 
 
 def _put(path: Path, value: object) -> None:
-    make_home()
+    if path.is_relative_to(home()):
+        make_home()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
