@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import leftovers, scheduling, second_try
+from tests.examples import examples
 from tests.leftovers import nothing_is_left
 from tests.services.fixtures import browser, gridengine_site, slurm_site
 from vgrads.portal.main import main
@@ -23,7 +24,12 @@ from vgrads.portal.records.store import Store
 
 __all__ = ["browser", "gridengine_site", "nothing_is_left", "slurm_site"]  # fixtures
 
-settings.register_profile("vgrads", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "vgrads",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("vgrads")
 # a shell that runs the tests in the background ignores Ctrl-C, and whatever they start would
 # inherit that

@@ -28,6 +28,13 @@ APART = (
 )
 """Files of long tests that share nothing dear: these need not go to one worker."""
 
+PARSED = (
+    "tests/house/test_extras.py",
+    "tests/house/test_house.py",
+    "tests/house/test_names.py",
+)
+"""Each looks at every program, which one worker parses once."""
+
 
 class Scheduling(LoadFileScheduling):
     """A file's tests go to one worker, so that what they share is made once."""
@@ -36,6 +43,8 @@ class Scheduling(LoadFileScheduling):
         file = nodeid.split("::", 1)[0]
         if file in GRID_ENGINE:
             return "Grid Engine"
+        if file in PARSED:
+            return "house"
         return nodeid if file.startswith(APART) else file
 
 

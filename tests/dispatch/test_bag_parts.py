@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.bags.bag import Axis, BagSpec, Listed, Template
 from vgrads.bags.bundle import MOST, bundle_size, fair_part
 from vgrads.bags.choice import local_first
@@ -260,7 +261,7 @@ def test_the_shell_gets_the_very_value(value):
     assert done.stdout.decode() == value
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20))
 def test_the_shell_gets_any_value(value):
     bag = Template("printf '%s' {x}", (Axis(("x",), [(value,)]),))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.api.bags.execution import ControlRequests, submit_bag
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.bags.bag import BagGoal
@@ -109,7 +110,7 @@ class World:
         )
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     billing=st.sampled_from(["1s", "1h"]),
     budget=st.integers(0, 600).map(lambda cents: cents / 100.0),

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from tests.examples import examples
 from vgrads.api.bags.answers import why
 from vgrads.api.bags.matrices import Digests, MatrixProblem, lay_out, lines_of, program
 from vgrads.api.bags.matrices import about as matrix_about
@@ -103,7 +104,7 @@ def test_every_cell_is_in_a_single_block(grid):
     st.floats(1e-7, 1e4),
     st.integers(1, 2000),
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_block_is_neither_too_large_nor_fewer_than_the_places_where_cells_are_long(
     kind, rows, cols, cell_s, places
 ):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tests.examples import examples
 from vgrads.pool.overlay import Demand, GridRoom, _fill, overlay
 
 
@@ -79,7 +80,7 @@ def rows(demand, fits, rooms):
     return [row for row in itertools.product(*ranges) if sum(row) <= demand]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cases(bags=3, grids=3, most=4, sizes=(1, 2)))
 def test_no_other_way_is_better(case):
     demands, grids, fits = case
@@ -96,7 +97,7 @@ def test_no_other_way_is_better(case):
     assert value(case, overlay(*case).procs) == best
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(cases(bags=12, grids=8, most=200))
 def test_a_solver_of_integer_programmes_finds_no_better(case):
     demands, grids, fits = case
@@ -143,7 +144,7 @@ def test_without_work_there_are_no_hosts(case):
     assert not any(overlay(idle, grids, fits).nodes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(cases())
 def test_plain_and_compiled_it_is_the_same(case):
     demands, grids, fits = case

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
@@ -349,7 +350,7 @@ def run_simulated(execution, behaviour):
     return Runner("r", execution, around).run(), journal, clock
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(dags(6), min_size=1, max_size=3),
     st.integers(1, 4),

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import waiting
+from tests.examples import examples
 from tests.portal.test_live import served
 from vgrads.execmgr.tasks.provenance import RECORDS, SiblingFiles, reads_of, sibling_files
 from vgrads.kernel.errors import InputError
@@ -375,7 +376,7 @@ def command_of(task, version):
     return next(t for t in TASKS if t["id"] == task)["command"] + "; true" * version
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(st.lists(st.lists(edits, max_size=2), min_size=2, max_size=4))
 def test_results_are_always_those_of_running_everything(rounds):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

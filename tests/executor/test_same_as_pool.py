@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import vgrads
+from tests.examples import examples
 
 VALUES = st.recursive(
     st.none()
@@ -61,7 +62,7 @@ def outcomes(pools, function, *arguments):
 
 
 @pytest.mark.more
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(value=VALUES)
 def test_values_are_the_same(pools, value):
     ours, theirs = outcomes(pools, give, value)
@@ -69,7 +70,7 @@ def test_values_are_the_same(pools, value):
 
 
 @pytest.mark.more
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(kind=ERRORS, arguments=st.lists(VALUES, max_size=3))
 def test_exceptions_are_the_same(pools, kind, arguments):
     ours, theirs = outcomes(pools, throw, kind, arguments)
@@ -78,7 +79,7 @@ def test_exceptions_are_the_same(pools, kind, arguments):
 
 
 @pytest.mark.more
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30))
 @given(items=st.lists(st.integers(), max_size=50), size=st.integers(1, 20))
 def test_maps_are_the_same(pools, items, size):
     ours, theirs = (list(pool.map(str, items, chunksize=size)) for pool in pools)

@@ -72,6 +72,7 @@ SMALLER = (
     (r"--trials 300", "--trials 1"),
     (r"--count (150|200|400)", "--count 2"),
     (r"--count 20\b", "--count 1"),
+    (r"--wavefront 1000", "--wavefront 40"),
     (r"docs/(\w+\.svg)", r"\1"),
     (r"WORKFLOWS", "data/lead.json"),
     (r"\[SITES\.toml\]|SITES\.toml", "data/sites.toml"),

@@ -6,6 +6,7 @@ import sys
 import tomllib
 
 from tests.conftest import ROOT
+from tests.house.test_house import SOURCES, shown, tree_of
 from vgrads.kernel.extras import MODULES
 
 ALLOWED = {
@@ -32,13 +33,12 @@ ALLOWED = {
     "joblib": {"vgrads/executor/joblib_backend.py"},  # no extra: whoever registers with it has it
     "tqdm": set(),
 }
-FOLDERS = ("vgrads", "drivers", "execmgr", "planner", "qbets", "vgrid")
 WHOLE = {"vgrads.portal.web.oidc", "vgrads.executor.joblib_backend"}
 """Modules that load such a package when they are imported, which happens late."""
 
 
 def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -47,13 +47,11 @@ def imported(path):
 
 def test_packages_of_extras_are_imported_only_where_that_is_allowed():
     users = {name: set() for name in ALLOWED}
-    for folder in FOLDERS:
-        for path in (ROOT / folder).rglob("*.py"):
-            inside = path.relative_to(ROOT).as_posix()
-            if any((ROOT / part).is_symlink() for part in path.relative_to(ROOT).parents):
-                continue  # reached under its own name
-            for name in ALLOWED.keys() & set(imported(path)):
-                users[name].add(inside)
+    for path in SOURCES:
+        if path.is_relative_to(ROOT / "plugins"):
+            continue
+        for name in ALLOWED.keys() & set(imported(path)):
+            users[name].add(shown(path))
     assert {n: more for n, f in users.items() if (more := f - ALLOWED[n])} == {}
     assert users["matplotlib"] == ALLOWED["matplotlib"]  # the search finds them
 
@@ -70,10 +68,11 @@ def test_the_extras_of_the_project_are_those_that_errors_name():
     assert set(all_of_them.removeprefix("vgrads[").rstrip("]").split(",")) == MODULES.keys()
 
 
-def test_all_other_modules_can_be_imported_without_the_extras(tmp_path):
-    """Those that cannot are imported late, by the modules named above."""
+def test_modules_are_imported_without_the_extras_and_under_one_name(tmp_path):
+    """From a folder of their own. Those that need an extra are imported late, by the modules named
+    above; no file is loaded twice."""
     code = (
-        "import importlib, pkgutil, sys\n"
+        "import importlib, os, pkgutil, sys\n"
         f"names = {sorted(ALLOWED.keys() - {'requests'})}\n"
         "sys.modules.update(dict.fromkeys(names))\n"
         "import vgrads\n"
@@ -85,7 +84,18 @@ def test_all_other_modules_can_be_imported_without_the_extras(tmp_path):
         "    try:\n"
         "        importlib.import_module(module.name)\n"
         "    except ImportError as error:\n"
-        "        print(module.name, error.name)\n"
+        "        print('needs an extra:', module.name, error.name)\n"
+        "files = {}\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    file = getattr(module, '__file__', None)\n"
+        "    if file and name != '__main__':\n"
+        "        files.setdefault(os.path.realpath(file), set()).add(name)\n"
+        "root = os.path.dirname(os.path.dirname(os.path.realpath(vgrads.__file__)))\n"
+        "own = [n for f, n in files.items() if f.startswith(root) and '.venv' not in f]\n"
+        "assert len(own) > 400, len(own)\n"
+        "for names in own:\n"
+        "    if len(names) > 1 or not min(names).startswith('vgrads'):\n"
+        "        print('twice:', *names)\n"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
@@ -94,4 +104,5 @@ def test_all_other_modules_can_be_imported_without_the_extras(tmp_path):
         text=True,
         check=True,
     )
-    assert {line.split()[0] for line in done.stdout.splitlines()} == WHOLE, done.stdout
+    need = {f"needs an extra: {name}" for name in WHOLE}
+    assert {line.rpartition(" ")[0] for line in done.stdout.splitlines()} == need, done.stdout

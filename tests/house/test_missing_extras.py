@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,32 +12,46 @@ from tests.conftest import DATA
 from tests.logs import make_log
 from vgrads.kernel.extras import MODULES
 
-BLOCK = (
-    "import sys; sys.modules.update(dict.fromkeys({names!r})); "
-    "from vgrads.portal.main import main; main({arguments!r})"
-)
+NAMES = [name for names in MODULES.values() for name in names if name != "requests"]
+BLOCK = f"import sys; sys.modules.update(dict.fromkeys({NAMES!r}))\n"
+"""Before anything else, in a process that is to find none of the packages of extras."""
+CALL = """
+from vgrads.portal.main import main
+main({arguments!r})
+"""
+CALL_ALL = """
+import contextlib, io, json
+from vgrads.portal.main import main
+for arguments in {commands!r}:
+    err = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, err.getvalue()]), flush=True)
+"""
+
+
+def run_without_extras(code, folder, **variables):
+    """Run a program in a process that finds none of the packages of extras."""
+    return subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", BLOCK + code],
+        cwd=folder,
+        env={**os.environ, "VGRADS_HOME": str(folder / "home"), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture
 def lean(tmp_path):
-    """Call the command line in a process that finds none of the packages of extras."""
-    names = [name for names in MODULES.values() for name in names if name != "requests"]
-    environment = {**os.environ, "VGRADS_HOME": str(tmp_path / "home")}
+    """Call the command line in such a process."""
 
     def call(*arguments, **variables):
-        return subprocess.run(
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                BLOCK.format(names=names, arguments=[str(a) for a in arguments]),
-            ],
-            cwd=tmp_path,
-            env=environment | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        code = CALL.format(arguments=[str(a) for a in arguments])
+        return run_without_extras(code, tmp_path, **variables)
 
     return call
 
@@ -60,21 +75,22 @@ def test_the_main_job_works_and_its_chart_as_svg(lean, tmp_path):
     assert refused(lean("gantt", run, "-o", "run.png"), "plots").startswith("vgrads: run.png: ")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("plan", DATA / "lead-storm.yaml", "--gantt", "plan.pdf"),
-        ("backtest", "any.swf", "--report", "page.html"),
-        ("size", DATA / "lead-storm.yaml", "--picture", "size.svg"),
-        ("runtimes", "show", "task", "--plot", "task.svg"),
-        ("bags", "fit", "any.swf", "--report", "page.html"),
-        ("study", "quality", "--picture", "quality.svg"),
-        ("study", "bounds", "--report", "page.html", "any.swf"),
-    ],
-    ids=lambda arguments: " ".join(map(str, arguments[:2])),
-)
-def test_a_picture_that_needs_an_extra_is_refused_before_any_work(lean, arguments, tmp_path):
-    refused(lean(*arguments), "plots")
+def test_a_picture_that_needs_an_extra_is_refused_before_any_work(tmp_path):
+    """Each command after the others, in one process."""
+    commands = [
+        ["plan", str(DATA / "lead-storm.yaml"), "--gantt", "plan.pdf"],
+        ["backtest", "any.swf", "--report", "page.html"],
+        ["size", str(DATA / "lead-storm.yaml"), "--picture", "size.svg"],
+        ["runtimes", "show", "task", "--plot", "task.svg"],
+        ["bags", "fit", "any.swf", "--report", "page.html"],
+        ["study", "quality", "--picture", "quality.svg"],
+        ["study", "bounds", "--report", "page.html", "any.swf"],
+    ]
+    done = run_without_extras(CALL_ALL.format(commands=commands), tmp_path)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(commands), done.stderr
+    for code, err in answers:
+        refused(SimpleNamespace(returncode=code, stderr=err), "plots")
     assert not [path for path in tmp_path.iterdir() if path.suffix in (".pdf", ".html", ".svg")]
 
 
@@ -124,35 +140,26 @@ def test_the_pages_need_no_extra(lean, write, tmp_path):
         '[[site.queue]]\nname = "q"\nhistory = "log.swf"\n',
     )
     code = """
-import sys; sys.modules.update(dict.fromkeys({names!r}))
 from pathlib import Path
 from fastapi.testclient import TestClient
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
 
-page = {{"accept": "text/html"}}
+page = {"accept": "text/html"}
 with Store() as store, TestClient(make_app(store, load_catalog(Path("sites.toml")))) as client:
     print(client.get("/sites/m/q", headers=page).status_code)
     print(client.get("/sites/m/q/record.svg").text[:4])
-    tasks = [{{"id": "a", "runtime_s": 60}}]
-    body = {{"name": "s", "deadline": "9d", "workflows": [{{"name": "w", "tasks": tasks}}]}}
+    tasks = [{"id": "a", "runtime_s": 60}]
+    body = {"name": "s", "deadline": "9d", "workflows": [{"name": "w", "tasks": tasks}]}
     made = client.post("/v1/workflow-sets", json=body).json()
-    chart = f"/v1/workflow-sets/{{made['id']}}/gantt?format="
-    shown = client.get(f"/sets/{{made['id']}}", headers=page).text
+    chart = f"/v1/workflow-sets/{made['id']}/gantt?format="
+    shown = client.get(f"/sets/{made['id']}", headers=page).text
     print("format=svg" in shown, "format=png" in shown, client.get(chart + "svg").status_code)
     refused = client.get(chart + "png")
     print(refused.status_code, refused.json()["detail"])
 """
-    names = [name for names in MODULES.values() for name in names if name != "requests"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "ignore", "-c", code.format(names=names)],
-        cwd=tmp_path,
-        env={**os.environ, "VGRADS_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_without_extras(code, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[:3] == ["200", "<svg", "True False 200"]
     assert done.stdout.splitlines()[3].startswith("501 a chart as PNG needs the extra 'plots'")

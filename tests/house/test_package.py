@@ -60,36 +60,6 @@ def test_the_wheel_of_the_archive_is_the_wheel_of_the_checkout(wheel, tmp_path):
     assert contents(built(project, "wheel", tmp_path / "again")) == contents(wheel)
 
 
-def test_no_module_is_loaded_under_two_names(tmp_path):
-    """Every module is imported, from a folder of its own; no file may then be there twice."""
-    code = (
-        "import importlib, os, pkgutil, sys, vgrads\n"
-        "for module in pkgutil.walk_packages(vgrads.__path__, 'vgrads.'):\n"
-        "    if module.name.rpartition('.')[2] not in"
-        " ('__main__', 'block_runner', 'snakemake_child')"
-        " and '.migrations.' not in module.name:\n"
-        "        importlib.import_module(module.name)\n"
-        "files = {}\n"
-        "for name, module in list(sys.modules.items()):\n"
-        "    file = getattr(module, '__file__', None)\n"
-        "    if file and name != '__main__':\n"
-        "        files.setdefault(os.path.realpath(file), set()).add(name)\n"
-        "root = os.path.dirname(os.path.dirname(os.path.realpath(vgrads.__file__)))\n"
-        "own = {f: n for f, n in files.items() if f.startswith(root) and '.venv' not in f}\n"
-        "assert len(own) > 400, len(own)\n"
-        "print([sorted(n) for n in own.values() if len(n) > 1])\n"
-        "print([n for n in own.values() for n in n if not n.startswith('vgrads')])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.returncode) == ("[]\n[]\n", 0), done.stderr[-2000:]
-
-
 def test_the_agent_imports_the_standard_library_and_itself():
     for path in (ROOT / TOP / "agent").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(), feature_version=(3, 8))):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import DATA
+from tests.examples import examples
 from vgrads.kernel.compiled import Compiled, compiled
 from vgrads.qbets.boosting import Growth, _walk_trees, grow
 from vgrads.qbets.predictor import JobArrival
@@ -22,7 +23,7 @@ _FEW = st.sampled_from([1.0, 60.0, 3600.0, 7199.5, 86400.25])  # so that many ar
 _JOB = st.builds(JobArrival, st.integers(1, 12), _FEW, st.integers(-1, 3), st.integers(-1, 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(_JOB, _FEW, st.integers(0, 2)), max_size=90), _JOB, st.floats(0, 9e4))
 def test_a_state_has_the_same_numbers_plain_and_compiled(jobs, ours, later_s):
     state, now_s = QueueState(), 0.0

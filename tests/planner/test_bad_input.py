@@ -58,7 +58,7 @@ def test_slots_that_are_shorter_than_a_task_are_named():
     assert "takes 6m 40s, the longest slot on offer that holds it lasts 3m 20s" in plan.lacking
 
 
-@pytest.mark.parametrize("count", [50_000, 1])
+@pytest.mark.parametrize("count", [50_000, pytest.param(1, marks=pytest.mark.more)])
 def test_a_set_with_too_many_tasks_is_refused(vgrads, write, count):
     each = MAX_TASKS // count + 1
     tasks = [{"id": f"t{n}", "runtime_s": 60} for n in range(each)]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.test_planner import make_set, slot, slots_strategy
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile, fit, use, use_all
@@ -33,7 +34,7 @@ def in_form(monkeypatch, form):
 
 
 @FORMS
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(rows, rows)
 def test_a_calendar_and_its_steps_give_the_same(form, first, second):
     plain = Profile(4, 60.0)
@@ -128,7 +129,7 @@ machines = st.lists(
 
 
 @FORMS
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(dags(9), min_size=1, max_size=2), machines, st.sampled_from([300, 3000]))
 def test_heft_places_as_the_article_says(monkeypatch, form, shapes, rows, deadline_s):
     in_form(monkeypatch, form)
@@ -168,7 +169,7 @@ def test_heft_places_as_the_article_says(monkeypatch, form, shapes, rows, deadli
 
 
 @FORMS
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dags(8), slots_strategy, st.data())
 def test_all_copies_of_a_workflow_succeed_as_in_sequence(monkeypatch, form, workflow, rows, data):
     in_form(monkeypatch, form)

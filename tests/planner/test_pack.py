@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.test_planner import chain, make_set
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile
@@ -171,7 +172,7 @@ hourly = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(dags(6), min_size=1, max_size=3),
     st.integers(1, 3),
@@ -200,7 +201,7 @@ def test_whatever_is_packed_is_a_plan_within_the_budget(shapes, equal, rows, bud
     assert draft.cost_usd <= budget_usd + 1e-9
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(dags(8), min_size=1, max_size=4), st.sampled_from([0.5, 1.0, 3.0]))
 def test_tasks_of_several_workflows_are_placed_parents_first(shapes, speed):
     snapshot = question(shapes, 1, several(3, speed=speed), 9.0)
@@ -221,7 +222,7 @@ uses = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10), st.integers(1,
 
 
 @pytest.mark.parametrize("form", ["plain", "fast"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=uses, ready=st.integers(0, 40), length=st.integers(1, 10), procs=st.integers(1, 4))
 def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs):
     windows = np.zeros(1, WINDOW).view(np.recarray)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.plan_judge import judge
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile
@@ -77,7 +78,7 @@ slots_strategy = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(dags(6), min_size=1, max_size=4),
     slots_strategy,
@@ -279,7 +280,7 @@ def test_copies_are_placed_where_they_help():
     assert plan.promise.probability == pytest.approx(1 - 0.3**3, abs=0.01)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     dags(8), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.booleans()), max_size=20)
 )
@@ -303,7 +304,7 @@ def test_following_a_change_is_as_good_as_starting_anew(workflow, moves):
     assert draft.probabilities() == fresh.probabilities()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(dags(8), min_size=2, max_size=5),
     slots_strategy,

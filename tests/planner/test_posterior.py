@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.planner.make import make_plan
 from vgrads.planner.promise.posterior import ObservedError, left_of, update_errors
@@ -39,7 +40,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rows)
 def test_it_is_the_conditional_of_the_joint_normal_distribution(observed):
     latents = sorted(

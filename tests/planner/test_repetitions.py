@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.test_planner import make_set, slot
 from vgrads.api.plans.runtimes import MEMORY, learned, with_run_times
 from vgrads.planner.make import STANDARD, make_plan
@@ -65,7 +66,7 @@ def test_the_promise_counts_tasks_that_are_started_again(spread, expected):
     assert longer.promise.probability > 0.995
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(0.05, 2.0), st.floats(0.0, 2.0))
 def test_tries_are_drawn_with_their_probabilities(own, kind):
     spread = peak(own, kind)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
@@ -168,7 +169,7 @@ def erring(workflow, data):
     return make_workflow(workflow.name, tasks, workflow.file_mib)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     st.lists(dags(6), min_size=1, max_size=4),
     st.lists(curves, min_size=1, max_size=5),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.planning.bench_optimum import tiny_snapshot
 from benchmarks.planning.bench_rivals import compare
 from benchmarks.planning.random_sets import random_snapshot
+from tests.examples import examples
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.planning import open_grid, plan_set
@@ -59,7 +60,7 @@ def test_the_estimate_for_replicas_of_whole_workflows_is_near_their_simulation()
 
 
 @given(st.integers(0, 2**20))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_climbing_never_lowers_a_promise(number):
     snapshot = tiny_snapshot(number)
     plan = first_plan(snapshot)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.pool.deadline.plan import Goal, plan_nodes
 from vgrads.pool.deadline.values import NodeSource, Work
 from vgrads.pool.spot.history import SpotHistory
@@ -87,7 +88,7 @@ def test_a_dispatcher_limits_what_more_nodes_can_do():
     assert plan_nodes(slow, (cloud(),), Goal(deadline_s=4 * HOUR)).enough
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     tasks=st.integers(1, 10**6),
     mean_s=st.floats(0.1, 600.0),

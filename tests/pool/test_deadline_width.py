@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.pool.deadline.plan import Goal, SimulatedPlans, plan_nodes
 from vgrads.pool.deadline.values import NodePlan, NodeSource, Work
 from vgrads.pool.deadline.width import LevelPace, Width
@@ -43,7 +44,7 @@ def ends_s(work, workers, deadline_s, cloud=False, count=40):
     return simulated.outcomes([plan])[0][1].end_s
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SIDES, SIDES, st.integers(1, 30), st.sampled_from([1.0, 1.4, 10.0]), st.booleans())
 def test_a_wavefront_ends_as_in_list_scheduling_and_never_before_its_chain(
     rows, cols, workers, loose, cloud
@@ -56,7 +57,7 @@ def test_a_wavefront_ends_as_in_list_scheduling_and_never_before_its_chain(
     assert np.all(np.abs(ends - expected_s) <= 10.0 + 0.1 * expected_s)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SIDES, SIDES, st.integers(1, 30), st.floats(0.01, 0.6))
 def test_no_scenario_ends_before_the_chain_by_its_own_run_time(rows, cols, workers, error):
     work = work_of(rows, cols, error=error)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.duration.survfunc import SurvfuncRight
 
+from tests.examples import examples
 from vgrads.pool.spot.choose import Current, choose
 from vgrads.pool.spot.history import SpotHistory
 from vgrads.pool.spot.prior import PRIOR
@@ -85,7 +86,7 @@ def test_what_was_seen_outweighs_other_places():
     assert much[1, 0] == pytest.approx(0.5, abs=0.05)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     up=st.floats(0.02, 0.9),
     down=st.floats(0.02, 0.9),

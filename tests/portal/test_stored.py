@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from sqlmodel import Session
 
 from tests.conftest import DATA
+from tests.examples import examples
 from tests.execmgr.test_execmgr import execution_for
 from tests.planner.test_planner import slot
 from tests.portal.serving import Served as Service
@@ -134,7 +135,7 @@ def classes(hint):
     return [c for part in inner for c in classes(part)] if inner else [hint]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(dags())
 def test_what_is_stored_comes_back(workflow):
     wide = max(task.procs for task in workflow.tasks.values())

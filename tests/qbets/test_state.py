@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from tests.examples import examples
 from tests.logs import make_log, queued_log
 from tests.waiting import until
 from vgrads.api.queues.live_queue import forecast_now, with_queue
@@ -71,7 +72,7 @@ def test_a_state_tells_who_waits_and_who_runs():
     assert state.expected_s(JobArrival(1, 1000.0, user=7)) == pytest.approx(250.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_start_estimates_are_those_of_the_simulator(data):
     job = st.tuples(st.integers(1, 8), st.integers(1, 50).map(float))

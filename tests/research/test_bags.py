@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.regression.linear_model import yule_walker
 
+from tests.examples import examples
 from tests.research.bag_reference import Manager, earliest_completion
 from vgrads.kernel.errors import InputError
 from vgrads.research.bags.architectures import Algorithm, most_at_once, simulate
@@ -258,7 +259,7 @@ def test_size_classes_are_the_papers():
 # predictors
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.floats(1, 1e5), min_size=2, max_size=60))
 def test_predictors_say_what_their_definitions_say(values):
     series = np.array(values)
@@ -316,7 +317,7 @@ def test_series_are_of_batches_or_of_users():
         *product(["S-T", "S-U-RR"], ["FPF", "RR", "WQR-4", "DFPLT", "STFR"]),
     ],
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rows=bag_rows)
 def test_every_start_is_that_of_the_plain_reference(selection, scheduling, rows):
     bags = workload(rows)
@@ -340,7 +341,7 @@ def test_every_start_is_that_of_the_plain_reference(selection, scheduling, rows)
     ],
     ids=lambda a: f"{a.selection} {a.scheduling} {a.architecture}",
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(rows=bag_rows, seed=st.integers(0, 9))
 def test_what_comes_out_is_possible(how, rows, seed):
     home = np.random.default_rng(seed).integers(0, 3, len(rows))
@@ -415,7 +416,7 @@ def test_stated_run_times_matter_to_policies_that_use_them():
     assert np.argsort(outcome.began_s).tolist() == [0, 2, 1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(rows=bag_rows, off=st.floats(0.1, 10.0))
 def test_ect_is_a_single_algorithm_whoever_tells_it_run_times(rows, off):
     """Told what is so, it starts what it starts without being told: by the plain chart. Told

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.research.runtimes import study
@@ -97,7 +98,7 @@ def test_a_kind_without_records_at_a_machine_is_predicted_by_others():
 
 
 @given(st.integers(0, 50))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_nothing_depends_on_the_order_or_on_portions(seed):
     records = simulated(seed % 3, runs=3)
     shuffled = list(records)

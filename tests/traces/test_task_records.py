@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.kernel.errors import InputError
 from vgrads.traces.task_files import FORMATS, read_task_records
 
@@ -594,7 +595,9 @@ def test_each_format_is_shown_here():
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_mangled_files_are_read_or_refused_by_name(write, data):

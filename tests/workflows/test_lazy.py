@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.dispatch.bag_faults import canonical
 from tests.dispatch.bag_world import simulate
+from tests.examples import examples
 from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
@@ -168,7 +169,7 @@ def test_what_needs_a_failed_task_is_dropped_with_the_reason(tmp_path):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(GRIDS)
 def test_cancelling_drops_also_what_is_not_ready(order):
     tasks = TaskColumns(order.size, order)

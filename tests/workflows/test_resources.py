@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planner.test_planner import make_set
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.kernel.documents import validate
@@ -54,7 +55,7 @@ def in_use(plan, snapshot, name):
     return result
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=8),
     st.lists(

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.api.config import embedded_data
 from vgrads.api.plans.set_bags import bag_workflow
 from vgrads.api.plans.set_files import load_set
@@ -65,7 +66,7 @@ def run_all(workflow, folder, **environment):
     text=st.text("ab '\"$`\\;&\n#{}", max_size=300),
     procs=st.integers(1, 8),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_each_task_is_in_one_piece_and_all_work_is_planned(count, each_s, text, procs):
     commands = [f"true {text} {n}" for n in range(count)]
     workflow = pieces(commands=commands, runtime_s=each_s, procs=procs)
@@ -82,7 +83,7 @@ def test_each_task_is_in_one_piece_and_all_work_is_planned(count, each_s, text, 
 
 
 @given(values=st.lists(st.text("ab '\"$`\\;&\n#*", min_size=1, max_size=9), min_size=101))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_pieces_run_each_command_as_it_is(values, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pieces")
     values = [value.strip() or "x" for value in values]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.dispatch.test_goals import QUEUE, World, cloud, source, view
 from tests.dispatch.test_matrix import SLOW, begun, wavefront_of
+from tests.examples import examples
 from vgrads.api.bags.matrices import Digests, MatrixProblem, lay_out, program
 from vgrads.api.bags.matrix_goals import MatrixGoal, matrix_goal
 from vgrads.bags.bag import BagGoal, BagSpec, Listed
@@ -110,7 +111,7 @@ def test_a_deadline_that_is_shorter_than_the_chain_is_said_and_all_cells_are_don
     assert goal["promise"] == 0.0
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     sides=st.tuples(st.integers(1, 16), st.integers(1, 16)),
     budget=st.integers(0, 300).map(lambda cents: cents / 100.0),
