@@ -251,13 +251,13 @@ def test_what_a_killed_task_had_fetched_is_fetched_anew(here, web):
 def test_a_file_is_never_in_memory_whole(here, tmp_path):
     large = tmp_path / "large"
     with large.open("wb") as file:
-        file.truncate(600 * 2**20)
+        file.truncate(250 * 2**20)
     to = tmp_path / "to"
     send = (RemoteFile(name="large", url=f"file://{to}"),)
     bounded = {"memory_mib": 100.0, "sends": send, **get(f"file://{large}", name="in")}
     end = run(here, "a", "ln -f $(readlink -f in) large", **bounded)
     assert end.ok, end.reason
-    assert to.stat().st_size == 600 * 2**20
+    assert to.stat().st_size == 250 * 2**20
 
 
 def test_what_is_fetched_may_be_written_over_by_its_task_alone(here, web):

@@ -66,6 +66,7 @@ def test_books_and_plans_of_an_earlier_version_are_whole(home):
         assert first is second  # equal workflows still share their tasks
 
 
+@pytest.mark.long
 def test_a_killed_run_of_an_earlier_version_goes_on(vgrads, home, tmp_path, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(home))
     (tmp_path / "go").touch()  # its second tasks wait for this
@@ -89,6 +90,7 @@ def relocated(home, place):
         assert str(place) in tasks["b"].command
 
 
+@pytest.mark.long  # it changes no more: before a release
 def test_runs_of_an_earlier_version_are_shown(home, vgrads, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(home))
     states = {row["run"]: row["state"] for row in vgrads("status", "--json").json["runs"]}

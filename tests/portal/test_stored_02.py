@@ -31,6 +31,8 @@ from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 
+pytestmark = pytest.mark.long  # what 0.2 left changes no more: before a release
+
 __all__ = ["call", "home"]  # fixtures
 
 

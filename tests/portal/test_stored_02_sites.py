@@ -25,6 +25,8 @@ from vgrads.portal.jobs.runs import take_over
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 
+pytestmark = pytest.mark.long  # what 0.2 left changes no more: before a release
+
 __all__ = ["call", "home"]  # fixtures
 TASKS = Counter(a=2, b=2, w=1, x=1)
 

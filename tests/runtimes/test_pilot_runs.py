@@ -20,14 +20,15 @@ from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import TaskEnvironment
 
 QUICK = replace(STANDARD, effort_s=0.0)
+BRIEFLY = ("--effort", "0.05")
 SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "{}"\n'
 SET = """
 name: counts
-deadline: 5m
+deadline: 4m
 sites: sites.toml
 workflows:
 - name: sample
-  count: 24
+  count: 20
   tasks:
   - {id: align, kind: ALIGN, command: "cat in.txt > a.txt", inputs: [in.txt], outputs: [a.txt]}
   - {id: bad, kind: BAD, command: "exit 3"}
@@ -43,7 +44,7 @@ def set_file(write):
 
 
 def test_pilots_are_run_learned_from_and_the_promise_is_stated_twice(vgrads, write, set_file):
-    ran = vgrads("plan", set_file, "--run-pilots", "--json")
+    ran = vgrads("plan", set_file, *BRIEFLY, "--run-pilots", "--json")
     assert ran.code == 0, ran.err
     pilots = {pilot["kind"]: pilot for pilot in ran.json["pilots"]}
     assert {kind: pilot["state"] for kind, pilot in pilots.items()} == {
@@ -65,7 +66,7 @@ def test_pilots_are_run_learned_from_and_the_promise_is_stated_twice(vgrads, wri
         "sites.toml",
     ]
     assert (folder / "in.txt").read_text() == "of the user\n"
-    text = vgrads("plan", set_file, "--run-pilots").out
+    text = vgrads("plan", set_file, *BRIEFLY, "--run-pilots").out
     assert "exit code 3" in text
     assert "Promise before the pilot runs: " in text
     assert vgrads("plan", set_file, "--run-pilots", "--as-stated").code == 2
@@ -73,7 +74,7 @@ def test_pilots_are_run_learned_from_and_the_promise_is_stated_twice(vgrads, wri
 
 def test_at_simulated_sites_no_pilot_is_started(vgrads, write, set_file):
     write("sites.toml", SITES.format("simulated"))
-    ran = vgrads("plan", set_file, "--run-pilots", "--json")
+    ran = vgrads("plan", set_file, *BRIEFLY, "--run-pilots", "--json")
     reasons = {pilot["kind"]: pilot["reason"] for pilot in ran.json["pilots"]}
     assert "all sites are simulated" in reasons["ALIGN"]
     assert {pilot["state"] for pilot in ran.json["pilots"]} == {"not started"}
