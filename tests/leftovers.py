@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,9 +92,15 @@ def _kill(look: Callable[[], list[int]]) -> None:
         time.sleep(0.02)
 
 
-def processes(folder: Path) -> list[str]:
-    """The processes whose temporary directory is in a folder, but for this one and its helpers."""
-    return [f"process {number}: {_command(number)}" for number in _numbers(folder)]
+def processes(folder: Path, apart: Container[int] = ()) -> list[str]:
+    """The processes whose temporary directory is in a folder, but for this one, its helpers and
+    those ``apart``."""
+    return [f"process {number}: {_command(number)}" for number in _numbers(folder, apart)]
+
+
+def running() -> set[int]:
+    """The numbers of all processes of the machine."""
+    return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
 def files(folder: Path) -> list[str]:
@@ -102,21 +108,22 @@ def files(folder: Path) -> list[str]:
     return [str(path) for path in sorted(folder.glob("vgrads-*")) if path.suffix != _RELEASED]
 
 
-def _numbers(folder: Path) -> list[int]:
+def _numbers(folder: Path, apart: Container[int] = ()) -> list[int]:
     start = f"{_VARIABLE}={folder}".encode()
     return [
         number
-        for number, around in _environments()
+        for number, around in _environments(apart)
         if start in around and _belongs(around, start) and not _helps(number)
     ]
 
 
-def _environments() -> Iterator[tuple[int, bytes]]:
-    """Every process but this one: its number, and its environment where this user may read it."""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
+def _environments(apart: Container[int] = ()) -> Iterator[tuple[int, bytes]]:
+    """Every process but this one and those apart: its number, and its environment where this user
+    may read it."""
+    for number in running() - {os.getpid()}:
+        if number not in apart:
             with suppress(OSError):
-                yield int(entry.name), Path(entry.path, "environ").read_bytes()
+                yield number, Path(f"/proc/{number}/environ").read_bytes()
 
 
 def _belongs(around: bytes, start: bytes) -> bool:
@@ -158,10 +165,13 @@ def nothing_is_left(request: pytest.FixtureRequest):
     if request.node.get_closest_marker("services"):
         yield
         return
-    before = {*processes(folder), *files(folder)}
+    before, there = running(), {*files(folder)}
     yield
     left = _settled(
-        lambda: [name for name in (*processes(folder), *files(folder)) if name not in before]
+        lambda: [
+            *processes(folder, before),
+            *(name for name in files(folder) if name not in there),
+        ]
     )
     if left:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)

@@ -6,10 +6,10 @@ import sys
 import time
 
 import classad2
-import distributed
 import pytest
 
 from tests.dispatch.test_bag_virtual import SITES
+from tests.services.dask import dask_cluster
 from vgrads.api.bags import virtual
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
@@ -161,19 +161,20 @@ driver = "local"
 def test_a_site_that_needs_an_extra_waits_and_other_bags_go_on(store, write, monkeypatch):
     bags = {"away": "lent", "here": "own"}
     messages = []
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as of:
+    with dask_cluster(1) as of:
         sites = load_catalog(write("sites.toml", LENT.format(of.scheduler_address)))
         for name, site in bags.items():
             text = f"name: {name}\ncommand: 'true'\nsites: [{site}]\nhosts: {{idle: 1s}}\n"
             path = write(f"{name}.yaml", text)
             submit(store, "bag-0", load_bag(path)[0], path.parent, sites)
+        installed = sys.modules["distributed"]
         monkeypatch.setitem(sys.modules, "distributed", None)
 
         def watch(status):
             if by_name(status).get("here", {}).get("state") == "done":
                 assert by_name(status)["away"]["failed"] == 0
                 messages.append(status["problem"])
-                monkeypatch.setitem(sys.modules, "distributed", distributed)
+                monkeypatch.setitem(sys.modules, "distributed", installed)
 
         assert Crew(store, "bag-0", sites, watch=watch, own=True).carry_out() == ""
         status = read_status(dispatcher_folder("bag-0"))

@@ -11,10 +11,10 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
-from distributed import LocalCluster
 
 from tests.conftest import ROOT
 from tests.portal.serving import serve_this_machine
+from tests.services.dask import dask_cluster
 from tests.waiting import until
 from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.server.config import DispatcherConfig
@@ -280,7 +280,7 @@ workflows:
 
 @pytest.mark.more
 def test_a_set_on_the_workers_of_a_dask_cluster(vgrads, write, tmp_path):
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+    with dask_cluster(2) as cluster:
         sites = LENT.format(endpoint=cluster.scheduler_address, poll="0.3s")
         answer = vgrads(
             "run", write("set.yaml", SET), "--sites", write("sites.toml", sites), "--json"
@@ -296,7 +296,7 @@ def test_a_set_on_the_workers_of_a_dask_cluster(vgrads, write, tmp_path):
 def test_a_bag_on_the_workers_of_a_dask_cluster(vgrads, write, tmp_path):
     """Somebody's cluster lends its workers: an agent on each, as a task that lasts, and none of it
     stays."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+    with dask_cluster(2) as cluster:
         sites = LENT.format(endpoint=cluster.scheduler_address, poll="1s")
         bag = (
             "name: lent\ncommand: 'echo $VGRADS_TASK; sleep 0.1'\nparameters: {x: {range: "

@@ -6,11 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from distributed import LocalCluster
 
-from tests.services import pbs_like
-from tests.services.ec2_like import KEY, SECRET
-from tests.services.run import cloud_service
+from tests.services import dask, pbs_like
+from tests.services.run import KEY, SECRET, cloud_service
 from vgrads.drivers.api import SiteAccess, SlotSpec, SlotState, mark
 from vgrads.drivers.batch import BatchDriver
 from vgrads.drivers.batch_site import BatchSite
@@ -24,7 +22,6 @@ from vgrads.drivers.conformance import (
     is_ready,
 )
 from vgrads.drivers.credentials import Credentials, find_credentials
-from vgrads.drivers.dask_cluster import DaskCluster
 from vgrads.drivers.ec2 import open_ec2, open_eucalyptus
 from vgrads.drivers.local import LocalDriver
 from vgrads.drivers.pbs import Pbs
@@ -341,14 +338,14 @@ def test_a_cloud_from_the_command_line(cloud, vgrads, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def dask_cluster():
     """Somebody's Dask cluster: four workers, each a process of its own."""
-    with LocalCluster(
-        n_workers=4, threads_per_worker=2, processes=True, dashboard_address=":0"
-    ) as cluster:
+    with dask.dask_cluster(4, threads=2) as cluster:
         yield cluster
 
 
 @pytest.mark.parametrize("check", pytest_names((*CHECKS, *PILOT_CHECKS, finds_its_slots_again)))
 def test_dask_cluster(check, dask_cluster, tmp_path):
+    from vgrads.drivers.dask_cluster import DaskCluster  # noqa: PLC0415 it loads Dask
+
     opened = []
 
     def open_driver():

@@ -13,8 +13,7 @@ from tests import waiting
 from tests.agents import agents_of, oldest_python
 from tests.conftest import ROOT, Answer
 from tests.services import slurm
-from tests.services.ec2_like import KEY, SECRET
-from tests.services.run import cloud_service
+from tests.services.run import KEY, SECRET, cloud_service
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=90.0)

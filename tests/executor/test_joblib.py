@@ -7,9 +7,6 @@ import sys
 import joblib
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris
-from sklearn.model_selection import GridSearchCV
-from sklearn.svm import SVC
 
 import vgrads
 from tests.conftest import ROOT
@@ -71,6 +68,10 @@ def test_an_executor_that_is_passed_is_used_and_left_open(executor):
 
 @pytest.mark.more
 def test_a_grid_search_has_the_scores_of_another_backend():
+    from sklearn.datasets import load_iris  # noqa: PLC0415 half a second
+    from sklearn.model_selection import GridSearchCV  # noqa: PLC0415
+    from sklearn.svm import SVC  # noqa: PLC0415
+
     x, y = load_iris(return_X_y=True)
     scores = {}
     for backend in ("vgrads", "threading"):

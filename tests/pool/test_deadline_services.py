@@ -11,8 +11,7 @@ import pytest
 from tests import waiting
 from tests.agents import oldest_python
 from tests.conftest import ROOT
-from tests.services.ec2_like import KEY, SECRET
-from tests.services.run import cloud_service
+from tests.services.run import KEY, SECRET, cloud_service
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=90.0)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
-from sklearn.ensemble import HistGradientBoostingRegressor
 
 from vgrads.kernel.streams import stream
 from vgrads.qbets.backtest import pinball
@@ -17,6 +16,8 @@ from vgrads.qbets.state.queue_state import FEATURES
 
 @pytest.mark.more
 def test_trees_for_all_levels_foretell_no_worse_than_a_library_s_forest_for_each():
+    from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 half a second
+
     draws = stream(0, "trees")
     rows = draws.normal(size=(6000, 5))
     target = rows[:, 0] * draws.normal(size=6000) + np.maximum(rows[:, 1], 0.0) * rows[:, 2]

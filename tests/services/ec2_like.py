@@ -31,7 +31,8 @@ from urllib.parse import parse_qs, urlencode
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-KEY, SECRET = "testing", "testing-secret"
+from tests.services.run import KEY
+
 PLACED_S = 0.2
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 EUCALYPTUS = "http://msgs.eucalyptus.com/3.3.0"

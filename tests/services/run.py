@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+KEY, SECRET = "testing", "testing-secret"
+"""Of the EC2-like cloud."""
 NEEDED = os.environ.get("VGRADS_SERVICES") == "required"
 """Set by .ci/run: there the services are installed and nothing may skip."""
 
