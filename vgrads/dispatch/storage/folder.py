@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,6 +28,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_whole
 from vgrads.kernel.units import format_duration
+from vgrads.kernel.user_files import copy_user_file
 from vgrads.kernel.wakeups import wake
 
 CLOSED = "closed"
@@ -84,7 +84,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
         target = path / "given" / _inside(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copyfile(source / name, target)
+            copy_user_file(source / name, target)
         except OSError as error:
             raise InputError(
                 f"'{name}' cannot be read: {error.strerror}", where=str(source)

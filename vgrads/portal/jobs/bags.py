@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.retries import NotRetriableError, count_retriable
-from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_bag, reuse
+from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_and_reuse
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.core.protocol import Rules
@@ -73,9 +73,8 @@ def submit(
     folder = dispatcher_folder(dispatcher)
     try:
         bag = submit_bag(folder, number, document, source, catalog)
-        record_bag(folder, bag, catalog, own=how.owner == HERE)
         earlier = () if how.rerun else _earlier_bags(bags, document.name, how.owner)
-        reused = reuse(folder, bag, earlier)
+        reused = record_and_reuse(folder, bag, catalog, how.owner == HERE, earlier)
     except BaseException:  # interrupted too: no bag is left that nobody knows
         shutil.rmtree(folder / "bags" / f"{number:04d}", ignore_errors=True)
         raise

@@ -18,6 +18,7 @@ from sqlmodel import create_engine
 from vgrads.api.config import home, make_home
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.extras import require
+from vgrads.kernel.user_files import protect_database
 from vgrads.portal.records.reading.reader import (
     BUSY_S,
     damage_error,
@@ -62,6 +63,7 @@ def open_engine(url: str | None = None) -> SqlEngine:
         make_home()
     file = sqlite_file(chosen)
     if file is not None:
+        protect_database(file)
         _make_secret(file)
     try:
         if make_url(chosen).drivername == "postgresql+psycopg":
