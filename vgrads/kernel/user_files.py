@@ -53,22 +53,22 @@ def protect_database(file: Path | str) -> None:
 
 def database_parts() -> set[Identity]:
     """Return the files of the databases that this process has opened, as far as they exist."""
-    parts = set()
-    for path in tuple(_databases):
-        for part in _PARTS:
-            with suppress(OSError):
-                status = os.stat(path + part)  # noqa: PTH116 many of them
-                parts.add((status.st_dev, status.st_ino))
-    return parts
+    parts = {identity_of(path + part) for path in tuple(_databases) for part in _PARTS}
+    return {identity for identity in parts if identity is not None}
+
+
+def identity_of(path: Path | str) -> Identity | None:
+    """Return the device and inode that a name leads to; None where there is nothing."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 many of them
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def is_database(path: Path | str) -> bool:
     """Return whether a path leads to a part of a database that this process has opened."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 many of them
-    except OSError:
-        return False
-    return (status.st_dev, status.st_ino) in database_parts()
+    return identity_of(path) in database_parts()
 
 
 def open_user_file(

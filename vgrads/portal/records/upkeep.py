@@ -14,7 +14,7 @@ from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import protect_database
-from vgrads.portal.records.database import sqlite_file
+from vgrads.portal.records.database import refuse_empty, sqlite_file
 from vgrads.portal.records.reading.reader import database_url
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
@@ -39,6 +39,7 @@ def back_up(url: str | None, file: Path) -> None:
         raise InputError("there is no database", where=str(source))
     if file.exists():
         raise InputError("already exists", where=str(file))
+    refuse_empty(source)
     draft = file.with_name(file.name + ".draft")
     protect_database(source)
     try:
