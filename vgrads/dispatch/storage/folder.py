@@ -106,7 +106,7 @@ def _inside(name: str) -> str:
     path = Path(name)
     if not path.is_absolute() and ".." not in path.parts:
         return name
-    return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}-{path.name}"
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:32]}-{path.name}"
 
 
 def _moved(document: BagDocument) -> BagDocument:
