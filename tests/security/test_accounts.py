@@ -77,6 +77,14 @@ def test_each_user_has_an_account_with_a_folder_and_streams(users):
 
 
 @root
+def test_no_program_leads_a_task_back_to_root(users):
+    """Also none with the set-user-ID bit."""
+    command = "sed -n s/NoNewPrivs://p /proc/self/status; su --version >/dev/null; id -u"
+    end = end_of(users["ann"], submit(users["ann"], command))
+    assert end["out"].split() == ["1", str(ANN)]
+
+
+@root
 def test_functions_run_under_the_account_of_their_user(users, meeting):
     """With a Python that every account may run."""
     (meeting / "bin").mkdir()
