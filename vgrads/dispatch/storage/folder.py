@@ -73,6 +73,24 @@ class StoredBag:
             growing.rest()
 
 
+def reserve_number(folder: Path, first: int) -> int:
+    """Return the first number from ``first`` on that no other bag of a dispatcher's folder has, and
+    reserve it: bags that are submitted at the same time must not share a folder."""
+    numbers = folder / "numbers"
+    numbers.mkdir(parents=True, exist_ok=True, mode=0o700)
+    number = first
+    while True:
+        with suppress(FileExistsError):
+            os.close(os.open(numbers / str(number), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            return number
+        number += 1
+
+
+def release_number(folder: Path, number: int) -> None:
+    """Release a number of a bag that was not submitted after all."""
+    (folder / "numbers" / str(number)).unlink(missing_ok=True)
+
+
 def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> StoredBag:
     """Store a bag in a dispatcher's folder, with the files that its tasks are read from.
     ``source``: its original folder."""

@@ -24,7 +24,7 @@ from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.storage.folder import readable_bags
+from vgrads.dispatch.storage.folder import readable_bags, release_number, reserve_number
 from vgrads.dispatch.storage.retry_requests import request_retry
 from vgrads.dispatch.storage.status import exclusive, is_worked_on, read_status
 from vgrads.kernel.errors import InputError, SiteError
@@ -69,14 +69,15 @@ def submit(
     """Check a bag and submit it to a dispatcher; return its row, and the number of tasks that
     earlier runs of the same owner have done."""
     bags = BagStore(store.records)
-    number = bags.next_number(dispatcher)
     folder = dispatcher_folder(dispatcher)
+    number = reserve_number(folder, bags.next_number(dispatcher))
     try:
         bag = submit_bag(folder, number, document, source, catalog)
         earlier = () if how.rerun else _earlier_bags(bags, document.name, how.owner)
         reused = record_and_reuse(folder, bag, catalog, how.owner == HERE, earlier)
     except BaseException:  # interrupted too: no bag is left that nobody knows
         shutil.rmtree(folder / "bags" / f"{number:04d}", ignore_errors=True)
+        release_number(folder, number)
         raise
     bag_id = dispatcher if number == 0 and dispatcher.startswith("bag-") else new_id("bag")
     row = new_bag(bag_id, dispatcher, number, document.name, how.owner, len(bag.bag.commands))
