@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from math import ceil
@@ -55,6 +56,7 @@ class FileReader:
         self._account, self._limit_s = account, limit_s
         self._child: subprocess.Popen[bytes] | None = None
         self._hangs, self._came = 0, b""
+        self._lines: deque[bytes] = deque()
         self._turn = threading.Lock()
         self.unread: dict[str, str] = {}
 
@@ -100,6 +102,7 @@ class FileReader:
     def _start(self) -> subprocess.Popen[bytes]:
         if self._child is None:
             self._came = b""
+            self._lines.clear()
             self._child = subprocess.Popen(
                 [*_PROGRAM, str(self._account), str(ceil(self._limit_s) + _GRACE_S)],
                 stdin=subprocess.PIPE,
@@ -117,16 +120,16 @@ class FileReader:
         assert child.stdout is not None
         watch = select.poll()
         watch.register(child.stdout, select.POLLIN)
-        while b"\n" not in self._came:
+        while not self._lines:
             left_s = end_s - time.monotonic()
             if left_s <= 0 or not watch.poll(left_s * 1000.0):
                 raise TimeoutError
             part = os.read(child.stdout.fileno(), _CHUNK)
             if not part:
                 raise EOFError
-            self._came += part
-        line, _, self._came = self._came.partition(b"\n")
-        return line
+            *lines, self._came = (self._came + part).split(b"\n")
+            self._lines.extend(lines)
+        return self._lines.popleft()
 
     def _end(self) -> None:
         child, self._child = self._child, None
