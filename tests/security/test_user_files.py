@@ -19,6 +19,7 @@ from vgrads.api.queues.forecast_cache import cached
 from vgrads.dispatch.axes import read_table
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.folder import keep_bag
+from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.exchange.digests import FileDigests
 from vgrads.execmgr.tasks.file_reader import FileReader, RunFilesReader
 from vgrads.execmgr.tasks.inputs import Inputs
@@ -92,6 +93,7 @@ WAYS = {
     "copies of siblings": stage,
     "result on another disk": lambda path, _: link_file(path, "/dev/shm/vgrads-test-copy"),
     "shortened text": lambda path, _: shorten(path.parent),
+    "matrix": lambda path, _: MatrixStore(path),
 }
 
 
@@ -114,6 +116,25 @@ def test_no_way_to_name_the_database_costs_its_locks(way, named, database, tmp_p
 def test_nothing_is_written_over_the_database(database):
     with pytest.raises(InputError, match="own database"):
         write_text(database, "x")
+    assert database.read_bytes().startswith(b"SQLite")
+
+
+@pytest.mark.parametrize("put", ["ln -s {} .out/.copy", "ln {} .out/.copy", "mkfifo .out/.copy"])
+def test_a_claim_of_outputs_follows_nothing_that_its_task_left(put, database, vgrads, write):
+    task = {
+        "id": "a",
+        "runtime_s": 1,
+        "command": f"mkdir .out; {put.format(database)}; echo x >out.txt",
+        "outputs": ["out.txt"],
+    }
+    document = {
+        "name": "claim",
+        "deadline": "2m",
+        "sites": str(write("sites.toml", SITE)),
+        "workflows": [{"name": "w", "tasks": [task]}],
+    }
+    answer = vgrads("run", write("set.json", json.dumps(document)), "--json")
+    assert answer.code == 0, answer.err
     assert database.read_bytes().startswith(b"SQLite")
 
 

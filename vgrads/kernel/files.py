@@ -43,12 +43,18 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, body: bytes) -> None:
     """Write bytes to a file; InputError if that fails."""
-    if is_database(path):
-        raise InputError("is a file of vgrads' own database", where=str(path))
+    refuse_database(path)
     try:
         path.write_bytes(body)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def refuse_database(path: Path) -> None:
+    """Raise InputError for a file of the database that this process has open, which a user named to
+    be written."""
+    if is_database(path):
+        raise InputError("is a file of vgrads' own database", where=str(path))
 
 
 def append_durably(descriptor: int, size: int, body: bytes, durable: bool = True) -> int:
