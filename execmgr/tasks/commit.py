@@ -118,7 +118,9 @@ def _write_claim(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str,
         elif not os.path.lexists(target):
             raise FileNotFoundError(f"'{name}' no longer exists")
     mine = {"copy": order.key[2], "attempt": order.attempt, "boot": boot_id()}
-    (gathered / _WHOSE).write_text(json.dumps(mine))
+    (gathered / _WHOSE).unlink(missing_ok=True)  # the task may have put a link or a pipe there
+    with (gathered / _WHOSE).open("x") as file:
+        file.write(json.dumps(mine))
     claim.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):  # another's claim is not empty, so it stays
         gathered.rename(claim)

@@ -28,6 +28,7 @@ from vgrads.execmgr.tasks.environment import environment_for
 from vgrads.execmgr.tasks.inputs import Inputs
 from vgrads.execmgr.tasks.output import keep_output, put_first
 from vgrads.execmgr.tasks.process import NOTES, AttemptVerdict, TaskProcess, explain
+from vgrads.kernel.user_files import copy_user_file
 from vgrads.planner.snapshot import ReplicaKey
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.task_environment import with_env
@@ -74,7 +75,8 @@ class TaskFolder:
     process and get its environment, except secrets; otherwise only harmless variables.
     ``requested``: variables that the set requests; ``values``: those that were submitted with the
     run; ``allowed``: by site, variables that it passes to all; ``private``: by site, whether URLs
-    of private addresses may be used (default: yes); ``patience_s``: for a server of files.
+    of private addresses may be used (default: yes); ``patience_s``: for a server of files;
+    ``account``: of the tasks, where agents run as root (0: that of the agents).
     """
 
     run_folder: Path
@@ -86,6 +88,7 @@ class TaskFolder:
     allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     private: Mapping[str, bool] = field(default_factory=dict)
     patience_s: float = 120.0
+    account: int = 0
     _of_workflow: dict[str, Path] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
@@ -170,14 +173,9 @@ class TaskFolder:
             name=container_name(mark),
             python=sys.executable,
         )
-        boxed = order.environment.boxed
-        return TaskProcess(
-            command_text(order, folders),
-            scratch,
-            environment,
-            careful=boxed is not None or bool(order.environment.workdir),
-            ending=_ending(order, mark),
-        )
+        careful = order.environment.boxed is not None or bool(order.environment.workdir)
+        text, ending = command_text(order, folders), _ending(order, mark)
+        return TaskProcess(text, scratch, environment, careful=careful, ending=ending)
 
     def stage(self, order: TaskOrder) -> Path:
         """Create an attempt's folder, with its inputs and the lists that its programs read; OSError
@@ -260,7 +258,7 @@ class TaskFolder:
         if code:
             return explain(code, scratch)
         if order.environment.workdir:
-            fetch_from_workdir(order.environment.workdir, order.outputs, scratch)
+            fetch_from_workdir(order.environment.workdir, order.outputs, scratch, copy_user_file)
         missing = [name for name in order.outputs if not os.path.lexists(scratch / name)]
         return (
             AttemptVerdict(f"did not write '{missing[0]}'", code, ended=code)

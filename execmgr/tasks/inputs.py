@@ -12,19 +12,23 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.provenance import SiblingFiles, reads_of, sibling_files
+from vgrads.kernel.user_files import open_user_file
 
 _MOST_COPIED = 16 * 2**20
 """Bytes up to which an input is copied if the file system cannot share blocks: some milliseconds.
 """
 _MAX_COPIED_BYTES = 256 * 2**20
 """Bytes of sibling files of a set that a run copies."""
+_PART = 2**20  # bytes
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 
 
@@ -109,8 +113,11 @@ def _stage(source: Path, target: Path, for_writing: bool) -> None:
     elif for_writing or source.stat().st_size <= _MOST_COPIED:
         _copy_file(source, target)
         target.chmod(source.stat().st_mode | 0o200)
-    elif not _clone(source, target):
-        target.symlink_to(source)
+    else:
+        with open_user_file(source) as old:
+            cloned = _clone(old, target)
+        if not cloned:
+            target.symlink_to(source)
 
 
 def _let_write(folder: Path) -> None:
@@ -121,23 +128,24 @@ def _let_write(folder: Path) -> None:
 
 def _copy_file(source: str | Path, target: str | Path) -> str:
     """Copy the content, sharing blocks if the file system can."""
-    if not _clone(Path(source), Path(target)):
-        shutil.copyfile(source, target)
-    shutil.copymode(source, target)
+    with open_user_file(source) as old:
+        if not _clone(old, Path(target)):
+            with Path(target).open("wb") as new:
+                shutil.copyfileobj(old, new, _PART)
+        Path(target).chmod(stat.S_IMODE(os.fstat(old.fileno()).st_mode))
     return str(target)
 
 
-def _clone(source: Path, target: Path) -> bool:
+def _clone(old: BinaryIO, target: Path) -> bool:
     """Create a copy on write (ioctl_ficlone(2)); return False if the file system does not support
     it."""
-    with source.open("rb") as old:
-        try:
-            with target.open("xb") as new:
-                fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
-                return True
-        except OSError as error:
-            with suppress(FileNotFoundError):
-                target.unlink()
-            if error.errno == errno.ENOSPC:
-                raise
-            return False
+    try:
+        with target.open("xb") as new:
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+            return True
+    except OSError as error:
+        with suppress(FileNotFoundError):
+            target.unlink()
+        if error.errno == errno.ENOSPC:
+            raise
+        return False

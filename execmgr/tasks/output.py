@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from contextlib import suppress
 from pathlib import Path
+
+from vgrads.kernel.user_files import is_database, open_user_file
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 """In a scratch folder: printed text of a task."""
@@ -19,10 +20,7 @@ def tail(file: Path, most: int = 4096) -> str:
     """Return the end of a file, whole lines if it is longer; empty if it is missing or not a
     regular file."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as printed:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):  # a task may have put anything there
-                return ""
+        with open_user_file(file, follow=False) as printed:  # a task may have put anything there
             size = printed.seek(0, os.SEEK_END)
             printed.seek(max(0, size - most))
             text = printed.read(most).decode(errors="replace")
@@ -36,10 +34,7 @@ def since(file: Path, position: int, whole_lines: bool, most: int = MAX_STORED) 
     missing or not a regular file. ``whole_lines``: an unfinished line is returned only when it is
     complete."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as printed:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return "", position
+        with open_user_file(file, follow=False) as printed:
             printed.seek(position)
             body = printed.read(most)
     except OSError:
@@ -53,7 +48,7 @@ def put_first(scratch: Path, line: str) -> None:
     """Put a line before a task's standard error: its last line remains the reason of its end."""
     file = scratch / STDERR
     with suppress(OSError):
-        if file.is_file() and not file.is_symlink():
+        if file.is_file() and not file.is_symlink() and not is_database(file):
             text = tail(file, MAX_STORED)
             if not text.startswith(line):
                 file.write_text(f"{line}\n{text}")
@@ -65,7 +60,7 @@ def shorten(scratch: Path) -> dict[str, Path]:
     result = {}
     for name in (STDOUT, STDERR):
         file = scratch / name
-        if not file.is_file() or file.is_symlink():
+        if not file.is_file() or file.is_symlink() or is_database(file):
             continue
         if file.stat().st_size > MAX_STORED:
             file.write_text(tail(file, MAX_STORED))

@@ -31,6 +31,7 @@ from vgrads.agent.spawner import ExitedChild, Spawner
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.tasks.free_spawn import spawn
 from vgrads.execmgr.tasks.output import STDERR, tail
+from vgrads.kernel.user_files import read_user_file
 
 NOTES = ".task"
 """In a scratch folder: the pid of the task's process, and after its end the exit code."""
@@ -174,7 +175,7 @@ def _reserve_fd(reserved_fd: int) -> int:
 def _notes(scratch: Path) -> list[int]:
     """Return [pid], [pid, exit code], or nothing yet."""
     try:
-        whole = (scratch / NOTES).read_text().split("\n")[:-1]
+        whole = read_user_file(scratch / NOTES).decode().split("\n")[:-1]
         return [int(line) for line in whole]
     except (OSError, ValueError):
         return []
@@ -218,10 +219,10 @@ class AttemptVerdict:
 
 def explain(code: int, scratch: Path) -> AttemptVerdict:
     """Describe an exit code, with the last line of the task's standard error."""
-    if (scratch / ".over").exists():  # the task's own fault, repeated at each try
-        return AttemptVerdict((scratch / ".over").read_text(), code, ended=_shell_code(code))
-    if (scratch / STAGED_MARK).exists():
-        text = json.loads((scratch / STAGED_MARK).read_text())
+    if over := _left(scratch / ".over"):  # the task's own fault, repeated at each try
+        return AttemptVerdict(over, code, ended=_shell_code(code))
+    if staged := _left(scratch / STAGED_MARK):
+        text = json.loads(staged)
         return AttemptVerdict(
             text["reason"], None if text["luck"] else code, ended=None if text["luck"] else code
         )
@@ -233,6 +234,15 @@ def explain(code: int, scratch: Path) -> AttemptVerdict:
     return AttemptVerdict(
         f"{how}: {text}" if text else how, None if killed else code, ended=_shell_code(code)
     )
+
+
+def _left(file: Path) -> str:
+    """Return what a program left in a task's folder; empty if it is missing, or if the task has put
+    something else there."""
+    try:
+        return read_user_file(file).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _shell_code(code: int) -> int:

@@ -15,14 +15,22 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from vgrads.execmgr.tasks.file_reader import ReadsFiles
+from vgrads.kernel.user_files import (
+    Identity,
+    copy_user_file,
+    database_parts,
+    read_user_file,
+    size_and_mtime,
+)
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.task_environment import TaskEnvironment
 
@@ -33,11 +41,7 @@ RECORDS = ".provenance"
 """In a run's folder: records of its tasks, one per line."""
 MAX_SIBLINGS = 1000
 """Sibling files of a set that its tasks find in their folders."""
-_MOST_READ = 2**30
-"""Bytes of a file above which its content is not read: its size and modification time are used
-instead."""
 _MOST_SEARCHED = 2**20  # bytes of a file that is searched for file names
-_MAX_DIGESTS = 2**16  # files whose digest is cached
 _MODULES = (".py", ".pm", ".so")  # programs name these without the extension
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # where the shell matches no patterns
 _INTO = re.compile(r">{1,2}[|&]?\s*[^\s;|&<>()]+")  # targets of output redirection
@@ -123,7 +127,8 @@ def recipe_of(task: TaskSpec, environment: TaskEnvironment, key: TaskKey) -> str
 
 def sibling_files(folder: Path) -> dict[str, Path]:
     """Return the sibling files of a set by name; only the first ones if there are very many."""
-    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    own = database_parts()  # a set may lie in the folder of the database
+    files = [path for path in sorted(folder.iterdir()) if _is_file(path, own)]
     return {path.name: path for path in files[:MAX_SIBLINGS]}
 
 
@@ -155,11 +160,6 @@ def absolute_names(text: str) -> set[str]:
     return set(_ABSOLUTE.findall(_INTO.sub(" ", text)))
 
 
-def absolute_files(text: str) -> set[str]:
-    """Return the absolute names in a command that are files."""
-    return {name for name in absolute_names(text) if _is_file(Path(name))}
-
-
 def writes_elsewhere(text: str) -> bool:
     """Return whether a command redirects output to a file with an absolute name."""
     targets = (match.group().lstrip(">|& \t\"'") for match in _INTO.finditer(text))
@@ -181,11 +181,12 @@ def _text_of(command: str, environment: TaskEnvironment) -> str:
     return "\n".join(whole)
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(path: Path, refused: Collection[Identity] = ()) -> bool:
     try:
-        return path.is_file()
-    except OSError:  # too long for a file name
+        status = path.stat()
+    except (OSError, ValueError):
         return False
+    return stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in refused
 
 
 def _words(text: str) -> set[str]:
@@ -225,7 +226,7 @@ class SiblingFiles:
         return paths
 
     def _mentioned(self, name: str) -> set[str]:
-        observed = _size_and_mtime(self.files[name])
+        observed = size_and_mtime(self.files[name])
         if name not in self._cache or self._cache[name][0] != observed:
             text = _content(self.files[name], observed[0])
             output = (word for word in _words(text) if sum(map(str.isalnum, word)) > 1)
@@ -239,77 +240,51 @@ def _content(file: Path, size: int) -> str:
     if size > _MOST_SEARCHED:
         return ""
     try:
-        return file.read_text()
+        return read_user_file(file).decode()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def _size_and_mtime(path: Path) -> tuple[int, int]:
-    """Return the size and last change of a file or of a folder's whole content; OSError if it is
-    missing."""
-    stat = path.stat()
-    if not path.is_dir():
-        return stat.st_size, stat.st_mtime_ns
-    inside = [file.lstat() for file in path.rglob("*")]
-    changed_ns = max((item.st_mtime_ns for item in inside), default=stat.st_mtime_ns)
-    return sum(item.st_size for item in inside), changed_ns
 
 
 def look(path: Path) -> FileFingerprint:
     """Return the fingerprint of a file or folder without reading its content; OSError if it is
     missing."""
-    return FileFingerprint(*_size_and_mtime(path))
+    return FileFingerprint(*size_and_mtime(path))
 
 
-def trace(path: Path) -> FileFingerprint:
-    """Return the fingerprint of a file or folder with its digest; OSError if it is missing."""
-    size, changed_ns = _size_and_mtime(path)
-    if size > _MOST_READ:
-        return FileFingerprint(size, changed_ns)
-    if path.is_dir():  # much may change without new times
-        return FileFingerprint(size, changed_ns, _digest(path))
-    return FileFingerprint(size, changed_ns, _cached_digest(path, size, changed_ns))
-
-
-@lru_cache(maxsize=_MAX_DIGESTS)
-def _cached_digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 the key
-    return _digest(path)
-
-
-def _digest(path: Path) -> str:
-    if not path.is_dir():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    whole = hashlib.sha256()
-    for item in sorted(path.rglob("*")):
-        content = item.readlink() if item.is_symlink() else "" if item.is_dir() else _digest(item)
-        whole.update(f"{item.relative_to(path)}\0{content}\0".encode("utf-8", "surrogateescape"))
-    return whole.hexdigest()
-
-
-def is_same(was: FileFingerprint, now: Path | FileFingerprint) -> bool:
+def is_same(was: FileFingerprint, now: Path | FileFingerprint, files: ReadsFiles) -> bool:
     """Return whether a file has the same content as it had; it is read only where its size or time
-    of change differ. OSError if it is missing."""
+    of change differ. OSError if it is missing, or cannot be read."""
     if isinstance(now, FileFingerprint):
         return was.same(now)
     unread = not now.is_dir() and look(now) == replace(was, digest="")
-    return unread or was.same(trace(now))
+    return unread or was.same(traces({str(now): now}, files)[str(now)])
+
+
+def traces(paths: Mapping[str, Path], files: ReadsFiles) -> dict[str, FileFingerprint]:
+    """Return the fingerprints of files and folders with digests, read in another process; OSError
+    if one is missing, or cannot be read."""
+    answers = files.read([str(path) for path in paths.values()], folders=True)
+    result = {}
+    for name, path in paths.items():
+        answer = answers[str(path)]
+        if not isinstance(answer, tuple):
+            raise OSError(f"'{path}' {answer or 'does not exist'}")
+        result[name] = FileFingerprint(*answer)
+    return result
 
 
 def states_of(paths: Mapping[str, Path]) -> dict[str, FileState]:
     """Return the current state of files that count for a task; OSError if one is missing."""
-    return {name: (path, *_size_and_mtime(path)) for name, path in paths.items()}
+    return {name: (path, *size_and_mtime(path)) for name, path in paths.items()}
 
 
-def fingerprints(was: Mapping[str, FileState]) -> dict[str, FileFingerprint]:
-    """Return their fingerprints with digests; OSError if any has changed since."""
-    return {name: _as_it_was(*wa) for name, wa in was.items()}
-
-
-def _as_it_was(path: Path, *state: int) -> FileFingerprint:
-    result = trace(path)
-    if not state == (result.size, result.changed_ns) == _size_and_mtime(path):
-        raise OSError(f"'{path}' was changed in the meantime")
+def fingerprints(was: Mapping[str, FileState], files: ReadsFiles) -> dict[str, FileFingerprint]:
+    """Return their fingerprints with digests; OSError if any has changed since, or cannot be
+    read."""
+    result = traces({name: path for name, (path, *_) in was.items()}, files)
+    for name, (path, *state) in was.items():
+        if state != [result[name].size, result[name].changed_ns]:
+            raise OSError(f"'{path}' was changed in the meantime")
     return result
 
 
@@ -364,4 +339,7 @@ def link_file(source: Path | str, target: Path | str) -> None:
     with suppress(OSError):
         os.link(source, target, follow_symlinks=False)
         return
-    shutil.copy2(source, target, follow_symlinks=False)
+    if Path(source).is_symlink():
+        shutil.copy2(source, target, follow_symlinks=False)
+    else:
+        copy_user_file(source, target)

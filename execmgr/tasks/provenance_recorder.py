@@ -2,7 +2,8 @@
 task waits for a digest.
 
 A record that is missing because the manager was killed or the disk is full only makes the next run
-repeat the task.
+repeat the task. Files are read in another process (:mod:`vgrads.execmgr.tasks.file_reader`); those
+that are not the run's own with the account of its tasks.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.file_reader import RunFilesReader
 from vgrads.execmgr.tasks.folder import TaskFolder
 from vgrads.execmgr.tasks.helper_thread import HelperThread
 from vgrads.execmgr.tasks.provenance import (
@@ -24,10 +26,11 @@ from vgrads.execmgr.tasks.provenance import (
     line_of,
     recipe_of,
     states_of,
-    trace,
+    traces,
 )
 from vgrads.planner.snapshot import ReplicaKey
 
+_IDLE_S = 2.0
 _log = logging.getLogger("vgrads.provenance")
 
 
@@ -39,6 +42,7 @@ class ProvenanceRecorder:
         self._folder = folder
         self._inputs: dict[tuple[ReplicaKey, int], Mapping[str, FileState]] = {}
         self._helper = HelperThread("provenance", self._work)
+        self._files = RunFilesReader(folder.account, (folder.run_folder, folder.set_folder))
 
     def look(self, order: TaskOrder) -> None:
         """Read the state of the files that count for an attempt, before it starts."""
@@ -54,15 +58,23 @@ class ProvenanceRecorder:
     def close(self) -> None:
         """Finish the queued records."""
         self._helper.close()
+        self._files.close()
 
     def _work(self, waiting: SimpleQueue[TaskOrder | None]) -> None:
-        while (order := waiting.get()) is not None:
+        while (order := self._next(waiting)) is not None:
             try:
                 line = line_of(self._completed(order))
                 with (self._folder.run_folder / RECORDS).open("a") as records:
                     records.write(line)
             except OSError as error:
                 _log.info("task %s/%s will be run again: %s", *order.key[:2], error)
+
+    def _next(self, waiting: SimpleQueue[TaskOrder | None]) -> TaskOrder | None:
+        """Return the next item; the process that reads files ends while there is none."""
+        with suppress(Empty):
+            return waiting.get(timeout=_IDLE_S)
+        self._files.close()
+        return waiting.get()
 
     def _completed(self, order: TaskOrder) -> CompletedTask:
         """Return the record of an attempt; OSError if a file is missing or changed."""
@@ -71,6 +83,6 @@ class ProvenanceRecorder:
             key=key,
             siblings=str(self._folder.set_folder),
             recipe=recipe_of(order, order.environment, key),
-            reads=fingerprints(self._inputs.pop((order.key, order.attempt))),
-            outputs={name: trace(results / name) for name in order.outputs},
+            reads=fingerprints(self._inputs.pop((order.key, order.attempt)), self._files),
+            outputs=traces({name: results / name for name in order.outputs}, self._files),
         )

@@ -4,10 +4,13 @@ is."""
 import hashlib
 import importlib.util
 import io
+import ipaddress
 import json
 import os
+import socket
 import threading
 import time
+import urllib.error
 import urllib.request
 import urllib.response
 from collections import Counter
@@ -179,7 +182,11 @@ def closed_port():
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0.0.0.0"]
+    "host",
+    [
+        *("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0.0.0.0"),
+        *("[64:ff9b::7f00:1]", "[2002:7f00:1::1]"),
+    ],
 )
 def test_a_service_fetches_from_public_addresses_only(tmp_path, web, host):
     here = Bench("processes", tmp_path)
@@ -215,6 +222,65 @@ def test_a_redirect_to_a_private_address_is_not_followed(web):
     with pytest.raises(staging.NotPublic, match=r"127\.0\.0\.1"):
         opener.open("http://public.example/")
     assert not web.requests
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("192.0.9.1", True),
+        ("2600::1", True),
+        ("64:ff9b::8.8.8.8", True),  # how a network without IPv4 reaches it
+        ("2002:808:808::1", True),
+        ("::ffff:8.8.8.8", True),
+        ("64:ff9b::10.0.0.1", False),
+        ("64:ff9b::169.254.169.254", False),
+        ("64:ff9b:1::8.8.8.8", False),
+        ("2002:a00:1::1", False),
+        ("2002:e000:1::1", False),
+        ("2001:0:4136:e378:8000:63bf:3fff:fdd2", False),
+        ("::ffff:10.0.0.1", False),
+        ("::127.0.0.1", False),
+        ("fec0::1", False),
+        ("fe80::1", False),
+        ("fd00::1", False),
+        ("ff0e::1", False),
+        ("224.0.0.1", False),
+        ("240.0.0.1", False),
+        ("100.64.0.1", False),
+        ("169.254.169.254", False),
+    ],
+)
+def test_addresses_that_stand_for_others_are_as_public_as_those(address, public):
+    assert staging.is_public(ipaddress.ip_address(address)) == public
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "file", "data", "gopher"])
+def test_a_redirect_leads_to_http_and_https_only(scheme):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/a.dat"
+
+        class Public(urllib.request.BaseHandler):
+            """A public server that sends its callers elsewhere."""
+
+            handler_order = 1
+
+            def http_open(self, request):
+                headers = Message()
+                headers["Location"] = url
+                answer = urllib.response.addinfourl(io.BytesIO(), headers, request.full_url, 302)
+                answer.msg = "Found"
+                return answer
+
+        opener = staging.public_opener()
+        opener.add_handler(Public())
+        with pytest.raises(urllib.error.HTTPError if scheme != "ftp" else staging.NotPublic):
+            opener.open("http://public.example/", timeout=5)
+        for name in ("ftp", "file", "data"):
+            with pytest.raises(urllib.error.URLError, match="unknown url type"):
+                opener.open(f"{name}://127.0.0.1/x", timeout=5)
+        listener.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listener.accept()
 
 
 def test_private_addresses_are_for_those_who_run_vgrads_and_where_the_operator_says_so():

@@ -8,6 +8,7 @@ from sqlalchemy import make_url, text
 from tests.conftest import DATA
 from tests.portal.migrating import check_many_at_once, check_shape, check_up_and_down
 from tests.portal.serving import LEAD, serving
+from tests.security.test_accounts import check_services_agree, check_users_of_before
 from tests.services import postgres
 from tests.services.fixtures import there
 from vgrads.execmgr.core.states import Cancelled, ReplicaEnded
@@ -86,6 +87,14 @@ def empty(url):
 
 def test_an_old_database_is_brought_up_and_down_with_its_contents(empty):
     check_up_and_down(empty)
+
+
+def test_users_of_before_keep_their_accounts(empty):
+    check_users_of_before(empty)
+
+
+def test_services_on_one_database_agree_about_accounts(empty):
+    check_services_agree(empty)
 
 
 def test_many_open_an_old_database_at_once(empty):

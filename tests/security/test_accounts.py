@@ -4,6 +4,8 @@ account of their own, and reach nothing of the others'."""
 import os
 import shutil
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import vgrads
 from tests.portal.serving import bearer, serving
 from tests.waiting import until
 from vgrads.portal.records.access import LOCAL, AccessControl, account_number
+from vgrads.portal.records.migrate import move
 from vgrads.portal.records.store import Store
 
 SITE = '[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n'
@@ -71,6 +74,14 @@ def test_each_user_has_an_account_with_a_folder_and_streams(users):
         assert (uid, groups, end["code"]) == (str(number), str(number), 0)
         assert folder.endswith(str(number)) and temporary.startswith(f"{folder}/")
         assert end["err"] == "to stderr\n"
+
+
+@root
+def test_no_program_leads_a_task_back_to_root(users):
+    """Also none with the set-user-ID bit."""
+    command = "sed -n s/NoNewPrivs://p /proc/self/status; su --version >/dev/null; id -u"
+    end = end_of(users["ann"], submit(users["ann"], command))
+    assert end["out"].split() == ["1", str(ANN)]
 
 
 @root
@@ -184,3 +195,65 @@ def test_a_service_with_one_user_runs_tasks_as_before(store):
     assert (access.account_of("ann"), access.account_of("bob")) == (ANN, BOB)
     assert access.account_of(LOCAL) == 0 and access.account_of("") == 0
     assert ANN != BOB and min(ANN, BOB) >= 0x70000000
+
+
+COLLIDING = ("user11822@example.org", "user28540@example.org")
+
+
+def test_two_users_never_have_the_same_account(store):
+    """Also if a part of the digests of their names is the same; each keeps the first."""
+    access = AccessControl(store.engine)
+    assert account_number(COLLIDING[0]) == account_number(COLLIDING[1])
+    for user in COLLIDING:
+        bearer(store, user)
+    numbers = [access.account_of(user) for user in COLLIDING]
+    assert numbers[0] == account_number(COLLIDING[0]) != numbers[1] >= 0x70000000
+    for user in reversed(COLLIDING):  # in another order, from another service
+        with Store() as other:
+            again = AccessControl(other.engine)
+            assert again.account_of(user) == numbers[COLLIDING.index(user)]
+
+
+def check_users_of_before(url):
+    """Users of an older version keep their numbers; of two with the same, the first."""
+    second, first = COLLIDING  # not by name
+    with Store(url) as store:
+        bearer(store, first)
+        bearer(store, second)
+        for user in ("ann", "bob"):
+            bearer(store, user)
+        move(store.engine, "0012", lose_data=True)
+    with Store(url) as store:
+        access = AccessControl(store.engine)
+        assert [access.account_of(user) for user in ("ann", "bob")] == [ANN, BOB]
+        assert access.account_of(second) != account_number(first)
+        assert access.account_of(first) == account_number(first)
+        assert access.account_of(LOCAL) == 0
+
+
+def check_services_agree(url):
+    """Services on one database, that see the users for the first time at the same time."""
+    with Store(url) as store:
+        users = [*COLLIDING, *(f"user{number}" for number in range(6))]
+        for user in users:
+            bearer(store, user)
+    with ExitStack() as stack:
+        stores = [stack.enter_context(Store(url)) for _ in range(4)]
+        start = threading.Barrier(len(stores))
+
+        def ask(store):
+            start.wait()
+            return [AccessControl(store.engine).account_of(user) for user in users]
+
+        with ThreadPoolExecutor(len(stores)) as pool:
+            first, *others = pool.map(ask, stores)
+    assert others == [first] * len(others)
+    assert len(set(first)) == len(users)
+
+
+def test_users_of_before_keep_their_accounts(tmp_path):
+    check_users_of_before(f"sqlite:///{tmp_path / 'x.db'}")
+
+
+def test_services_on_one_database_agree_about_accounts(tmp_path):
+    check_services_agree(f"sqlite:///{tmp_path / 'x.db'}")

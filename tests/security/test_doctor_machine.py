@@ -1,5 +1,9 @@
 """What `vgrads doctor` says of the programs of a machine, for the sites that need them."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from vgrads.portal.doctor.checks import Unavailable
@@ -9,8 +13,9 @@ SLURM = frozenset({"sbatch", "squeue", "sacct", "scancel", "sinfo"})
 HERE, FAR = UsedSite(name="a", driver="slurm"), UsedSite(name="b", driver="pbs", host="login")
 
 
-def checks(sites, programs=frozenset(), python=(3, 12), synchronised=True):
-    facts = MachineFacts(programs=programs, python=python, synchronised=synchronised)
+def checks(sites, **different):
+    stated = {"programs": frozenset(), "python": (3, 12), "synchronised": True, **different}
+    facts = MachineFacts(**stated)
     return {check.name: check for check in judge_machine(facts, sites)}
 
 
@@ -25,13 +30,13 @@ def checks(sites, programs=frozenset(), python=(3, 12), synchronised=True):
     ],
 )
 def test_programs_are_missing_where_a_site_needs_them(sites, programs, wrong):
-    of_name = checks(sites, programs)
+    of_name = checks(sites, programs=programs)
     assert [name for name, check in of_name.items() if check.state == "wrong"] == wrong
     assert all(check.fix for check in of_name.values() if check.state == "wrong")
 
 
 def test_what_is_missing_is_named_with_its_site():
-    check = checks([HERE], SLURM - {"sinfo"})["slurm commands"]
+    check = checks([HERE], programs=SLURM - {"sinfo"})["slurm commands"]
     assert check.message == "site a needs sinfo: not on the PATH"
     assert "access.host" in check.fix
 
@@ -46,6 +51,9 @@ def test_what_is_missing_is_named_with_its_site():
         ({"synchronised": False}, "clock", "doubtful"),
         ({"synchronised": None}, "clock", "unknown"),
         ({"programs": frozenset({"podman"})}, "containers", "ok"),
+        ({"python_is_open": True}, "python of accounts", "ok"),
+        ({"python_is_open": None}, "python of accounts", "ok"),
+        ({"python_is_open": False}, "python of accounts", "doubtful"),
     ],
 )
 def test_python_clock_and_containers(facts, name, state):
@@ -65,3 +73,11 @@ def test_this_machine_is_read_within_the_limit(monkeypatch, tmp_path):
         None,
     )
     assert judge_machine(Unavailable("no result"), [])[0].state == "unknown"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts tasks of other accounts")
+def test_whether_accounts_may_run_this_python_is_tried():
+    words = ["setpriv", "--reuid=1879048192", "--regid=1879048192", "--clear-groups"]
+    words += ["sh", "-c", '"$0" -I -S -c ""', sys.executable]
+    tried = subprocess.run(words, cwd="/", capture_output=True, check=False)
+    assert read_machine().python_is_open == (tried.returncode == 0)

@@ -67,11 +67,12 @@ def _refuse_closed(path: str) -> None:
 
 def _under(account: int) -> list[str]:
     """Return the words that run a program under another account, which needs no entry in the
-    system's list."""
+    system's list, and from which no program with the set-user-ID bit leads back to root."""
     program = shutil.which("setpriv", path=f"{os.environ.get('PATH', '')}:{_SYSTEM_PATH}")
     if not program:
         raise OSError(errno.ENOENT, "tasks of several users need the command 'setpriv' here")
-    return [program, f"--reuid={account}", f"--regid={account}", "--clear-groups", "--"]
+    under = [f"--reuid={account}", f"--regid={account}", "--clear-groups", "--no-new-privs"]
+    return [program, *under, "--"]
 
 
 def as_bytes(environment: Mapping[str, str]) -> dict[bytes, bytes]:

@@ -266,6 +266,7 @@ class RunFiles:
             requested=self.pass_env,
             allowed={site.name: site.pass_env for site in sites},
             private={s: self.own if may is None else may for s, may in private.items()},
+            account=self.account,
         )
 
 
@@ -319,9 +320,7 @@ def sweep_others(drivers: Mapping[str, Driver], run_id: str, needed: Collection[
     its journal, or ended for the run but not at the site."""
     for driver in drivers.values():
         if _is_real_driver(driver):
-            with suppress(
-                SiteError
-            ):  # silent sites are retried; `vgrads sites sweep` finds the rest
+            with suppress(SiteError):  # retried; `vgrads sites sweep` finds the rest
                 jobs = driver.marked_jobs()
                 driver.sweep([h.handle for h in jobs if h.run == run_id and h.slot not in needed])
 

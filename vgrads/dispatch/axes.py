@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+from io import TextIOWrapper
 from pathlib import Path
 
 from vgrads.bags.bag import TASK, Axis
 from vgrads.dispatch.parameters import RangeSteps
 from vgrads.dispatch.templates import PARAMETER
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import open_user_file
 
 MOST_TASKS = 100_000_000
 """Maximum number of tasks of a bag."""
@@ -35,7 +37,7 @@ def read_table(path: Path) -> Axis:
     """Read a CSV file whose first line has the names of the parameters. Raise InputError with the
     line."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open_user_file(path) as raw, TextIOWrapper(raw, "utf-8", newline="") as file:
             rows = csv.reader(file)
             names = tuple(next(rows, ()))
             for name in names:

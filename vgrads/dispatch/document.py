@@ -35,6 +35,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import MissingExtraError
 from vgrads.kernel.problems import Sourced
 from vgrads.kernel.units import parse_duration
+from vgrads.kernel.user_files import read_user_file
 from vgrads.policies.policy import SLOTS, Policy, read_policy
 from vgrads.policies.waiting import WaitingPolicy
 
@@ -337,9 +338,7 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
 def _text_of(path: Path) -> str:
     """Return a file's text without the byte order mark that some editors add; anything but a file
     (a pipe never ends) is rejected."""
-    if path.exists() and not path.is_file():
-        raise OSError(f"'{path.name}' is not a file")
-    return path.read_text(encoding="utf-8-sig")
+    return read_user_file(path).decode("utf-8-sig")
 
 
 def _commands(document: BagDocument, folder: Path) -> TaskCommands:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import read_user_file
 
 _CHUNK = 16 * 2**20
 _AHEAD = 1 << 14  # bytes
@@ -32,7 +33,7 @@ class FileLines:
 
     def __init__(self, path: Path, where: str, chunk: int = _CHUNK) -> None:
         try:
-            self._body = path.read_bytes()
+            self._body = read_user_file(path)
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=where) from error
         self._starts = array("Q", [0] if self._body else [])

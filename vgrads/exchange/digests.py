@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
+from vgrads.kernel.user_files import open_user_file
+
 
 class _Entry(NamedTuple):
     """``stamp``: changes with the file's content; its first value is the size in bytes."""
@@ -27,7 +29,7 @@ class FileDigests:
         stamp = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
         entry = self._entries.get(path)
         if entry is None or entry.stamp != stamp:
-            with path.open("rb") as file:
+            with open_user_file(path) as file:
                 entry = _Entry(stamp, hashlib.file_digest(file, "sha256").hexdigest())
             self._entries[path] = entry
             self._paths[entry.digest] = path

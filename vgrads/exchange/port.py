@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -22,6 +23,7 @@ from vgrads.exchange.port_numbers import client_ports, draw_server_ports
 from vgrads.exchange.values import Message
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import open_user_file
 
 _log = logging.getLogger("vgrads.exchange")
 _MOST_ENDS = 8000  # per round: a tenth of a second
@@ -255,8 +257,8 @@ async def send_file(path: Path | None, line: Connection) -> None:
     try:
         if path is None:
             raise FileNotFoundError
-        with path.open("rb") as file:
-            size = path.stat().st_size
+        with open_user_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
             await line.send(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode())
             while size > 0 and line.open and (chunk := file.read(min(_CHUNK, size))):
                 size -= len(chunk)

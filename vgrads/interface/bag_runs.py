@@ -15,7 +15,7 @@ from typing import Any
 
 from vgrads.api.bags.answers import results
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
-from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_bag, reuse
+from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_and_reuse
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.api.config import make_home
 from vgrads.dispatch.core.protocol import Rules
@@ -170,8 +170,7 @@ def _store(
     InputError for another."""
     if not list_bags(folder):
         bag = submit_bag(folder, _NUMBER, document, source, catalog)
-        record_bag(folder, bag, catalog, own=True)
-        reuse(folder, bag, earlier)
+        record_and_reuse(folder, bag, catalog, True, earlier)
         return
     stored = open_bag(folder, _NUMBER).document
     files = ("table", "commands_file", "policy_file", "parameters")

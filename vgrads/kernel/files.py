@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import IO
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import is_database, open_user_file
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
     """Return the UTF-8 text of a plain, gzip or xz file; ``errors`` as in ``bytes.decode``."""
     try:
-        raw = path.read_bytes()
+        with open_user_file(path, any_kind=True) as file:
+            raw = file.read()
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.decompress(raw)
         elif raw[:6] == b"\xfd7zXZ\x00":
@@ -41,10 +43,18 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, body: bytes) -> None:
     """Write bytes to a file; InputError if that fails."""
+    refuse_database(path)
     try:
         path.write_bytes(body)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def refuse_database(path: Path) -> None:
+    """Raise InputError for a file of the database that this process has open, which a user named to
+    be written."""
+    if is_database(path):
+        raise InputError("is a file of vgrads' own database", where=str(path))
 
 
 def append_durably(descriptor: int, size: int, body: bytes, durable: bool = True) -> int:

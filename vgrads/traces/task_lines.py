@@ -22,6 +22,7 @@ from typing import IO
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_duration
+from vgrads.kernel.user_files import open_user_file
 from vgrads.traces.task_record import TaskRecord
 
 NO_TIME, BACKWARDS = "no time", "clock ran backwards"
@@ -121,13 +122,13 @@ def open_lines(path: Path) -> Iterator[str]:
 
 
 def _open(path: Path) -> IO[str]:
-    with path.open("rb") as raw:
-        magic = raw.read(6)
-    if magic[:2] == b"\x1f\x8b":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline=None)
-    if magic == b"\xfd7zXZ\x00":
-        return lzma.open(path, "rt", encoding="utf-8-sig", newline=None)
-    return path.open(encoding="utf-8-sig")
+    with open_user_file(path) as raw:
+        magic, opened = raw.read(6), Path(f"/proc/self/fd/{raw.fileno()}")
+        if magic[:2] == b"\x1f\x8b":
+            return gzip.open(opened, "rt", encoding="utf-8-sig", newline=None)
+        if magic == b"\xfd7zXZ\x00":
+            return lzma.open(opened, "rt", encoding="utf-8-sig", newline=None)
+        return opened.open(encoding="utf-8-sig")
 
 
 def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int, Row | Broken]]:

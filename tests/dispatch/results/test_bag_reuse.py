@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.portal.serving import serve_this_machine
 from vgrads.api.bags.reuse import _matched
-from vgrads.execmgr.tasks.provenance import absolute_files, writes_elsewhere
+from vgrads.execmgr.tasks.provenance import absolute_names, writes_elsewhere
 from vgrads.portal.client import Client
 
 COUNTED = "#!/bin/sh\necho $1 >> $(dirname $0)/ran\n"
@@ -174,9 +174,8 @@ def test_equal_tasks_are_matched_one_to_one_and_as_many_as_possible(new, old):
 
 
 def test_absolute_names_in_commands(tmp_path):
-    (tmp_path / "a").touch()
     text = f"cat {tmp_path}/a {tmp_path}/b x{tmp_path}/a --in={tmp_path}/a > {tmp_path}/c"
-    assert absolute_files(text) == {f"{tmp_path}/a"}
+    assert absolute_names(text) == {f"{tmp_path}/a", f"{tmp_path}/b"}
     for command, elsewhere in (
         ("a > /x", True),
         ("a >> '/x y'", True),

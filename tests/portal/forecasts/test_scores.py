@@ -104,6 +104,19 @@ def test_every_answer_of_the_service_is_recorded_and_scored(client, grows):
     assert re.search(r'forecast_coverage{quantile="0.95",queue="all",site="here"} [01]', metrics)
 
 
+def test_the_service_shows_no_path_of_a_file_that_was_asked_about(client, vgrads, grows):
+    """Forecasts from the command line, where the file stands for a site."""
+    assert vgrads("bound", grows, "--procs", 4, "--json").code == 0
+    assert vgrads("score", grows, "*", "--json").json["records"]["issued"] == 1
+    base = "/v1/sites/here/queues/all/bound"
+    assert client.get(base, params={"procs": 4, "walltime_s": 3600}).status_code == 200
+    client.service.forecasts.score()
+    for address in ("/scores", "/v1/scores", "/metrics"):
+        text = client.get(address).text
+        assert str(grows.parent) not in text, address
+        assert "here" in text
+
+
 def test_an_unknown_queue_has_no_score(client, vgrads, tmp_path):
     assert client.get("/v1/sites/here/queues/none/score").status_code == 404
     assert client.get("/v1/sites/here/queues/empty/score").status_code == 404

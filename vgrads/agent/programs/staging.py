@@ -23,7 +23,7 @@ import urllib.error
 import urllib.request
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Callable, Iterator
+from typing import IO, Any, Callable, Iterator, Union
 from urllib.parse import unquote, urlsplit
 
 LIST = ".staging"
@@ -107,7 +107,35 @@ class NotPublic(Fault):
 def public_opener() -> urllib.request.OpenerDirector:
     """Return an opener that connects to public addresses only, after redirects too; without a
     proxy, which would resolve names itself."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _Http, _Https)
+    opener = urllib.request.OpenerDirector()  # build_opener() adds ftp, file and data
+    for handler in (
+        _Http,
+        _Https,
+        _Redirects,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPErrorProcessor,
+        urllib.request.UnknownHandler,
+    ):
+        opener.add_handler(handler())
+    return opener
+
+
+_Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # to IPv4 (RFC 6052)
+
+
+def is_public(number: _Address) -> bool:
+    """Return True for an address in the public network; of one that stands for an address of IPv4
+    (RFC 4291, 3056, 6052), where that is public."""
+    if isinstance(number, ipaddress.IPv6Address):
+        inside = number.ipv4_mapped or number.sixtofour
+        if number in _TRANSLATED:
+            inside = ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
+        if inside is not None:
+            return is_public(inside)
+        if number.teredo is not None or number.is_site_local:
+            return False
+    return number.is_global and not number.is_multicast and not number.is_reserved
 
 
 def _connect_public(
@@ -119,8 +147,7 @@ def _connect_public(
     failed: OSError = OSError(f"{where[0]} has no address")
     for *_, address in socket.getaddrinfo(*where, type=socket.SOCK_STREAM):
         number = ipaddress.ip_address(str(address[0]).partition("%")[0])
-        number = getattr(number, "ipv4_mapped", None) or number
-        if not number.is_global or number.is_multicast:
+        if not is_public(number):
             raise NotPublic(
                 f"{where[0]} has the address {number}, which is not public: the operator can allow "
                 "it with 'private_addresses = true' of the site"
@@ -152,6 +179,15 @@ class _Http(urllib.request.HTTPHandler):
 class _Https(urllib.request.HTTPSHandler):
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(_HttpsConnection, request)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(  # type: ignore[no-untyped-def]
+        self, req, fp, code, msg, headers, newurl
+    ) -> urllib.request.Request | None:
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            raise NotPublic(f"the server refers to {newurl}, which is no address of http or https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _words(error: Exception) -> str:

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Sequence
+from typing import Callable, Sequence
 
 _NOTE = ".workdir"
 """In a task's folder: the state of the outputs in the workdir before the task started."""
@@ -24,7 +24,12 @@ def note_workdir(workdir: str, outputs: Sequence[str], scratch: Path) -> None:
     (scratch / _NOTE).write_text(json.dumps(before))
 
 
-def fetch_from_workdir(workdir: str, outputs: Sequence[str], scratch: Path) -> None:
+def fetch_from_workdir(
+    workdir: str,
+    outputs: Sequence[str],
+    scratch: Path,
+    copy: Callable[[str, str], object] = shutil.copy2,
+) -> None:
     """Copy outputs that the task wrote into its workdir, and not into its folder, to its other
     outputs."""
     note = scratch / _NOTE
@@ -37,9 +42,9 @@ def fetch_from_workdir(workdir: str, outputs: Sequence[str], scratch: Path) -> N
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, symlinks=True)
+            shutil.copytree(source, target, symlinks=True, copy_function=copy)
         else:
-            shutil.copy2(source, target)
+            copy(str(source), str(target))
 
 
 def _look(path: Path) -> str:

@@ -29,6 +29,7 @@ from vgrads.dispatch.storage.block_files import (
 )
 from vgrads.dispatch.storage.matrix_store import MatrixStore, joined
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import copy_user_file, open_user_file, read_user_file
 from vgrads.workflows.generated.blocks import MOST_SIDE, BlockGrid
 
 MEASURE_S = 5.0
@@ -134,7 +135,7 @@ def items_of(path: Path) -> list[tuple[str, Path]]:
     else:
         results = []
         try:
-            lines = path.read_text().splitlines()
+            lines = read_user_file(path, any_kind=True).decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
                 f"cannot be read: {error}", where=str(path), fix="name a folder, or a list of files"
@@ -182,7 +183,7 @@ def border_of(
 def _files_of(folder: Path) -> Callable[[int, int], bytes | None]:
     def value(i: int, j: int) -> bytes | None:
         path = folder / f"R.{i}.{j}"
-        return path.read_bytes() if path.is_file() else None
+        return read_user_file(path) if path.is_file() else None
 
     return value
 
@@ -190,7 +191,7 @@ def _files_of(folder: Path) -> Callable[[int, int], bytes | None]:
 def _lines_of(path: Path) -> Callable[[int, int], bytes | None]:
     problem_files = {}
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_user_file(path, any_kind=True).splitlines()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     for n, line in enumerate(lines, 1):
@@ -206,7 +207,7 @@ def _lines_of(path: Path) -> Callable[[int, int], bytes | None]:
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
     try:
-        with path.open("rb") as file:
+        with open_user_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
@@ -287,7 +288,7 @@ def lay_out(
                 f"the name '{name}' is already in use", where="FUNCTION", fix="rename the file"
             )
     for path in shipped:
-        shutil.copyfile(path, folder / path.name)
+        copy_user_file(path, folder / path.name)
     if problem.border:
         (folder / EDGES).write_bytes(joined(list(problem.border)))
     words = list(function.words)

@@ -3,14 +3,16 @@ command, environment and inputs, and their outputs still exist unchanged.
 
 A record per bag, ``provenance.json``, has digests of what its tasks have in common, of all their
 definitions, and fingerprints of the files with absolute names that its commands name, as in
-:mod:`vgrads.execmgr.tasks.provenance`. Which tasks are done is in the journal; inputs and outputs
-are in :mod:`vgrads.dispatch.storage.file_records`.
+:mod:`vgrads.execmgr.tasks.provenance`; null for a file that could not be read: tasks that name it
+run again. Which tasks are done is in the journal; inputs and outputs are in
+:mod:`vgrads.dispatch.storage.file_records`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,24 +29,26 @@ from vgrads.dispatch.storage.file_records import FileRecords, committed_outputs,
 from vgrads.dispatch.storage.folder import StoredBag, open_bag
 from vgrads.dispatch.storage.status import read_json
 from vgrads.exchange.messages import PrintedOutput
+from vgrads.execmgr.tasks.file_reader import FileReader
 from vgrads.execmgr.tasks.provenance import (
     FileFingerprint,
-    absolute_files,
     absolute_names,
-    is_same,
     link_file,
     look,
-    trace,
     writes_elsewhere,
 )
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
+from vgrads.kernel.user_files import Answer
 from vgrads.vgrid.catalog import Catalog
 
 MOST_EARLIER = 5
 """Earlier runs of a bag that are searched for done tasks: each has what those before it had."""
 _RECORD = "provenance.json"
+_OWN_S, _SERVED_S = 600.0, 15.0  # to read files for its own user, and while a request waits
 _PLACE = "\1"  # a parameter in the text of a template
+
+_log = logging.getLogger("vgrads.bags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,29 @@ def is_recorded(earlier: EarlierBag) -> bool:
     return (earlier.bag / _RECORD).exists()
 
 
-def record_bag(folder: Path, stored: StoredBag, catalog: Catalog, own: bool) -> None:
-    """Store the record of a bag. ``catalog``: of its dispatcher; ``own``: its tasks get variables
-    of this process. Nothing is stored where its tasks cannot be reused: simulated ones, those of
-    open bags, and those that write to absolute names."""
+def record_and_reuse(
+    folder: Path, stored: StoredBag, catalog: Catalog, own: bool, earlier: Iterable[EarlierBag]
+) -> int:
+    """Store the record of a bag that has not started, and carry the results of earlier runs (newest
+    first) over to it; return the number of its tasks that are done by them. Raise InputError where
+    that fails.
+
+    ``catalog``: of its dispatcher; ``own``: its tasks get variables of this process.
+    """
+    limit_s = _OWN_S if own else _SERVED_S
+    with FileReader(stored.bag.account, limit_s) as files:
+        _record(folder, stored, catalog, own, files)
+        reused = _reuse(folder, stored, earlier, files)
+    if note := files.note():
+        _log.warning("bag '%s': %s", stored.document.name, note)
+    return reused
+
+
+def _record(
+    folder: Path, stored: StoredBag, catalog: Catalog, own: bool, files: FileReader
+) -> None:
+    """Store the record of a bag. Nothing is stored where its tasks cannot be reused: simulated
+    ones, those of open bags, and those that write to absolute names."""
     spec = stored.bag
     if stored.document.open or all_simulated(usable_sites(catalog, stored.document).sites):
         return
@@ -77,21 +100,22 @@ def record_bag(folder: Path, stored: StoredBag, catalog: Catalog, own: bool) -> 
     texts = _texts(spec)
     if any(map(writes_elsewhere, texts)):
         return
-    paths = {name for text in texts for name in absolute_files(text)}
+    names = sorted({name for text in texts for name in absolute_names(text)})
     values = own_values(spec.pass_env) if own else {}
     common = [sorted(spec.env.items()), sorted(spec.pass_env), sorted(values.items())]
     common += [spec.inputs, spec.outputs, spec.account]
     record = {
         "common": _digest(common),
         "tasks": _digest_of_tasks(stored, folder),
-        "reads": {name: _as_list(trace(Path(name))) for name in sorted(paths)},
+        "reads": {name: _as_list(of) for name, of in files.read(names).items() if of is not None},
     }
     write_whole(_folder(folder, stored) / _RECORD, json.dumps(record).encode())
 
 
-def reuse(folder: Path, stored: StoredBag, earlier: Iterable[EarlierBag]) -> int:
-    """Carry the results of earlier runs (newest first) over to a bag that has not started; return
-    the number of its tasks that are done by them. Raise InputError where that fails."""
+def _reuse(
+    folder: Path, stored: StoredBag, earlier: Iterable[EarlierBag], files: FileReader
+) -> int:
+    """Carry the results of earlier runs over; return the number of tasks that are done by them."""
     bag = _folder(folder, stored)
     record = read_json(bag / _RECORD, None)
     if not isinstance(record, dict):
@@ -102,7 +126,7 @@ def reuse(folder: Path, stored: StoredBag, earlier: Iterable[EarlierBag]) -> int
         before = read_json(other.bag / _RECORD, {})
         if left.any() and record["common"] == before.get("common"):
             same = record["tasks"] == before["tasks"]
-            part = _fitting(stored, other, left, same, _changed_files(before["reads"]))
+            part = _fitting(stored, other, left, same, _changed_files(before["reads"], files))
             left[part.tasks] = False
             parts.append(part)
     parts = [part for part in parts if len(part.tasks)]
@@ -265,16 +289,17 @@ def carried_tasks(folder: Path, number: int) -> list[int]:
     return done_tasks(folder, number).ends["task"].tolist() if path.exists() else []
 
 
-def _changed_files(reads: Mapping[str, Sequence[Any]]) -> set[str]:
-    """Return the files with absolute names that are no longer as an earlier run has read them."""
-
-    def is_unchanged(name: str, was: FileFingerprint) -> bool:
-        try:
-            return is_same(was, Path(name))
-        except OSError:
-            return False
-
-    return {name for name, was in reads.items() if not is_unchanged(name, FileFingerprint(*was))}
+def _changed_files(reads: Mapping[str, Sequence[Any] | None], files: FileReader) -> set[str]:
+    """Return the files with absolute names that are no longer as an earlier run has read them, or
+    could not be read: then or now."""
+    were = {name: FileFingerprint(*was) for name, was in reads.items() if was is not None}
+    are = files.read({name: (was.size, was.changed_ns, was.digest) for name, was in were.items()})
+    same = {
+        name
+        for name, now in are.items()
+        if isinstance(now, tuple) and were[name].same(FileFingerprint(*now))
+    }
+    return reads.keys() - same
 
 
 def _texts(spec: BagSpec) -> list[str]:
@@ -322,8 +347,9 @@ def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _as_list(fingerprint: FileFingerprint) -> list[object]:
-    return [fingerprint.size, fingerprint.changed_ns, fingerprint.digest]
+def _as_list(answer: Answer) -> list[object] | None:
+    """Return the values of a file; None where it could not be read."""
+    return list(answer) if isinstance(answer, tuple) else None
 
 
 def _folder(folder: Path, stored: StoredBag) -> Path:

@@ -3,6 +3,7 @@ their outputs still exist."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vgrads.api.plans.inputs import not_there
+from vgrads.execmgr.tasks.file_reader import FileReader, ReadsFiles, RunFilesReader
 from vgrads.execmgr.tasks.folder import results_in
 from vgrads.execmgr.tasks.provenance import (
     RECORDS,
@@ -34,6 +36,8 @@ from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import TaskEnvironment, with_env
 
+_log = logging.getLogger("vgrads.provenance")
+
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
@@ -44,10 +48,10 @@ class EarlierRun:
 
 
 def up_to_date(
-    workflow_set: WorkflowSet, catalog: Catalog, runs: Iterable[EarlierRun]
+    workflow_set: WorkflowSet, catalog: Catalog, runs: Iterable[EarlierRun], account: int = 0
 ) -> tuple[Done, ...]:
     """Return the tasks that need not run again, by the records of the newest of these runs (newest
-    first).
+    first). ``account``: under which files that commands name are read, if this process is root.
 
     None for a set whose tasks are released one by one, or if all sites are simulated.
     """
@@ -59,8 +63,14 @@ def up_to_date(
             earlier_records[key].append((earlier, completed))
     if not earlier_records:
         return ()
-    check = _UpToDateCheck(workflow_set, earlier_records)
-    return tuple(done for workflow in workflow_set.workflows for done in check.of(workflow))
+    folder = Path(workflow_set.directory).resolve()
+    ours = {folder, *(run.folder for pairs in earlier_records.values() for run, _ in pairs)}
+    with RunFilesReader(account, ours) as files:
+        check = _UpToDateCheck(workflow_set, earlier_records, files)
+        done = tuple(done for workflow in workflow_set.workflows for done in check.of(workflow))
+    if note := files.note():
+        _log.warning("set '%s': %s", workflow_set.name, note)
+    return done
 
 
 def without_tasks(
@@ -91,8 +101,9 @@ class _UpToDateCheck:
         self,
         workflow_set: WorkflowSet,
         records: Mapping[TaskKey, list[tuple[EarlierRun, CompletedTask]]],
+        files: ReadsFiles,
     ) -> None:
-        self._workflow_set, self._records = workflow_set, records
+        self._workflow_set, self._records, self._files = workflow_set, records, files
         self._folder = Path(workflow_set.directory).resolve()
         self._siblings = SiblingFiles(sibling_files(self._folder) if self._folder.is_dir() else {})
 
@@ -107,7 +118,7 @@ class _UpToDateCheck:
             chosen = self._outputs_of(workflow, workflow.tasks[task_id], makers, matches)
             if chosen is not None:
                 matches[task_id] = chosen
-        out = _left_out(workflow, matches)
+        out = _left_out(workflow, matches, self._files)
         return [
             Done(
                 workflow=workflow.name,
@@ -144,12 +155,15 @@ class _UpToDateCheck:
             fitting = [
                 (earlier, completed)
                 for earlier, completed in alike
-                if _reads_the_same(completed.reads, reads)
+                if _reads_the_same(completed.reads, reads, self._files)
             ]
         except (OSError, LookupError):  # an input is missing
             return None
-        whole = [candidate for candidate in fitting if not _gone(workflow.name, *candidate)]
+        whole = [candidate for candidate in fitting if not self._gone(workflow, candidate)]
         return next(iter((*whole, *fitting)), None)
+
+    def _gone(self, workflow: Workflow, candidate: tuple[EarlierRun, CompletedTask]) -> list[str]:
+        return _gone(workflow.name, *candidate, self._files)
 
     def _alike(
         self, key: TaskKey, task: Task, environment: TaskEnvironment
@@ -182,39 +196,47 @@ class _UpToDateCheck:
 
 
 def _reads_the_same(
-    were: Mapping[str, FileFingerprint], there: Mapping[str, Path | FileFingerprint]
+    were: Mapping[str, FileFingerprint],
+    there: Mapping[str, Path | FileFingerprint],
+    files: ReadsFiles,
 ) -> bool:
     """Compare input files. Files with absolute names that did not exist when the task started are
     its own outputs."""
     are = {name: trace for name, trace in there.items() if name in were or not name.startswith("/")}
     return were.keys() == are.keys() and all(
-        is_same(were[name], trace) for name, trace in are.items()
+        is_same(were[name], trace, files) for name, trace in are.items()
     )
 
 
-def _gone(workflow: str, earlier: EarlierRun, completed: CompletedTask) -> list[str]:
+def _gone(
+    workflow: str, earlier: EarlierRun, completed: CompletedTask, files: ReadsFiles
+) -> list[str]:
     """Return outputs that a run produced and that are missing or changed."""
     results = results_in(earlier.folder, workflow)
     return [
-        name for name, was in completed.outputs.items() if not _is_unchanged(results / name, was)
+        name
+        for name, was in completed.outputs.items()
+        if not _is_unchanged(results / name, was, files)
     ]
 
 
-def _is_unchanged(folder: Path, was: FileFingerprint) -> bool:
+def _is_unchanged(path: Path, was: FileFingerprint, files: ReadsFiles) -> bool:
     try:
-        return is_same(was, folder)
+        return is_same(was, path, files)
     except OSError:
         return False
 
 
 def _left_out(
-    workflow: Workflow, matches: Mapping[str, tuple[EarlierRun, CompletedTask]]
+    workflow: Workflow,
+    matches: Mapping[str, tuple[EarlierRun, CompletedTask]],
+    files: ReadsFiles,
 ) -> set[str]:
     """Return the tasks with matching records that need not run: missing outputs are read by at
     least one task, and only by tasks that need not run; all their parents need not run either."""
-    gone = {task_id: _gone(workflow.name, *pair) for task_id, pair in matches.items()}
+    gone = {task_id: _gone(workflow.name, *pair, files) for task_id, pair in matches.items()}
     gone = {
-        task_id: names + _gone_from_workdir(workflow.tasks[task_id], matches[task_id][1])
+        task_id: names + _gone_from_workdir(workflow.tasks[task_id], matches[task_id][1], files)
         for task_id, names in gone.items()
     }
     readers: dict[str, set[str]] = defaultdict(set)
@@ -234,12 +256,16 @@ def _left_out(
         out = remaining
 
 
-def _gone_from_workdir(task: Task, completed: CompletedTask) -> list[str]:
+def _gone_from_workdir(task: Task, completed: CompletedTask, files: ReadsFiles) -> list[str]:
     """Return outputs that a task left in a folder of the user, and that are missing or changed."""
     if not task.environment.workdir:
         return []
     here = Path(task.environment.workdir)
-    return [name for name, was in completed.outputs.items() if not _is_unchanged(here / name, was)]
+    return [
+        name
+        for name, was in completed.outputs.items()
+        if not _is_unchanged(here / name, was, files)
+    ]
 
 
 def without(workflow_set: WorkflowSet, done: Collection[Done]) -> WorkflowSet:
@@ -296,16 +322,17 @@ def carry_over(done: Collection[Done], left: WorkflowSet, folder: Path) -> None:
 
 def _bring_all(path: Path, mine: Iterable[Done], folder: Path) -> None:
     records = records_in(path)
-    for done_task in mine:
-        completed = records.get((done_task.workflow, done_task.task))
-        if completed is not None:
-            _bring(completed, EarlierRun(done_task.run, path), folder)
+    with FileReader() as files:
+        for done_task in mine:
+            completed = records.get((done_task.workflow, done_task.task))
+            if completed is not None:
+                _bring(completed, EarlierRun(done_task.run, path), folder, files)
 
 
-def _bring(completed: CompletedTask, earlier: EarlierRun, folder: Path) -> None:
+def _bring(completed: CompletedTask, earlier: EarlierRun, folder: Path, files: ReadsFiles) -> None:
     workflow = completed.key[0]
     old, new = results_in(earlier.folder, workflow), results_in(folder, workflow)
-    gone = set(_gone(workflow, earlier, completed))
+    gone = set(_gone(workflow, earlier, completed, files))
     for name in completed.outputs.keys() - gone:
         target = new / name
         target.parent.mkdir(parents=True, exist_ok=True)

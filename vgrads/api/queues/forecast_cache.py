@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vgrads.api.config import home, learned_folder, make_home
+from vgrads.kernel.user_files import open_user_file
 
 Value = TypeVar("Value")
 _MOST_BYTES = 512 * 2**20
@@ -28,7 +29,7 @@ _METHOD = ("qbets", "qbets/state", "traces", "api/queues")
 def cached(file: Path, question: object, make: Callable[[], Value]) -> Value:
     """Return the result of ``make``, computed once for a file's content and a question (identified
     by its ``repr``)."""
-    with file.open("rb") as content:
+    with open_user_file(file) as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     result: Value | None = stored((digest, question))
     if result is None:

@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -29,6 +28,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_whole
 from vgrads.kernel.units import format_duration
+from vgrads.kernel.user_files import copy_user_file
 from vgrads.kernel.wakeups import wake
 
 CLOSED = "closed"
@@ -73,6 +73,24 @@ class StoredBag:
             growing.rest()
 
 
+def reserve_number(folder: Path, first: int) -> int:
+    """Return the first number from ``first`` on that no other bag of a dispatcher's folder has, and
+    reserve it: bags that are submitted at the same time must not share a folder."""
+    numbers = folder / "numbers"
+    numbers.mkdir(parents=True, exist_ok=True, mode=0o700)
+    number = first
+    while True:
+        with suppress(FileExistsError):
+            os.close(os.open(numbers / str(number), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            return number
+        number += 1
+
+
+def release_number(folder: Path, number: int) -> None:
+    """Release a number of a bag that was not submitted after all."""
+    (folder / "numbers" / str(number)).unlink(missing_ok=True)
+
+
 def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> StoredBag:
     """Store a bag in a dispatcher's folder, with the files that its tasks are read from.
     ``source``: its original folder."""
@@ -84,7 +102,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
         target = path / "given" / _inside(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copyfile(source / name, target)
+            copy_user_file(source / name, target)
         except OSError as error:
             raise InputError(
                 f"'{name}' cannot be read: {error.strerror}", where=str(source)
@@ -106,7 +124,7 @@ def _inside(name: str) -> str:
     path = Path(name)
     if not path.is_absolute() and ".." not in path.parts:
         return name
-    return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}-{path.name}"
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:32]}-{path.name}"
 
 
 def _moved(document: BagDocument) -> BagDocument:

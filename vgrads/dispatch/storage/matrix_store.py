@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.files import append_durably
+from vgrads.kernel.files import append_durably, refuse_database
 from vgrads.workflows.generated.blocks import BlockGrid
 
 _HEAD = struct.Struct("<4sIII")  # magic, number, bytes, checksum
@@ -68,6 +68,7 @@ class MatrixStore:
         """``about``: description of a new file, used where there is none. Raises InputError where
         it is not a matrix file, or is in use."""
         self.path = path
+        refuse_database(path)
         flags = os.O_RDWR | (os.O_CREAT if about is not None else 0) if write else os.O_RDONLY
         try:
             self._file = os.open(path, flags, 0o666)

@@ -8,6 +8,7 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import require
+from vgrads.kernel.files import refuse_database
 
 _COLOURS = ("#1f5fa8", "#b3261e", "#2e7d32", "#8a6d1a", "#6a1b9a", "#00838f")
 
@@ -53,4 +54,5 @@ def write_run_time_chart(payload: Mapping[str, Any], path: Path) -> None:
     label = "input, MiB" if sized else "record"
     axes.set(yscale="log", xlabel=label, ylabel="seconds", title=payload["kind"])
     axes.legend(fontsize=8)
+    refuse_database(path)
     figure.savefig(path)

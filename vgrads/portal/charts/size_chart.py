@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.extras import require
+from vgrads.kernel.files import refuse_database
 
 
 def write_size_chart(payload: Mapping[str, Any], path: Path) -> None:
@@ -44,6 +45,7 @@ def write_size_chart(payload: Mapping[str, Any], path: Path) -> None:
             fontsize=9,
         )
     axes.legend(loc="upper right")
+    refuse_database(path)
     figure.savefig(path)
 
 
@@ -80,4 +82,5 @@ def write_deadline_chart(payload: Mapping[str, Any], path: Path) -> None:
     curve.axvline(payload["deadline_s"] / 3600.0, color="#b3261e", linestyle="--", linewidth=1)
     curve.set(xlabel="deadline, hours", ylabel="expected dollars")
     curve.set_title(f"Cheapest plan with {payload['requested']:g}", fontsize=10)
+    refuse_database(path)
     figure.savefig(path)

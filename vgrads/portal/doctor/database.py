@@ -100,6 +100,8 @@ def read_file(file: Path) -> DatabaseFacts:
     """Read an SQLite file."""
     if not file.exists():
         return DatabaseFacts(where=str(file), exists=False)
+    if not file.stat().st_size:
+        return DatabaseFacts(where=str(file), error="is empty (0 bytes)")
     try:
         with closing(sqlite3.connect(_address(file), uri=True, timeout=5.0)) as connection:
             return _facts_of(connection, file)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,7 @@ _CLIENTS: Mapping[str, tuple[str, ...]] = {
 """Commands of each driver."""
 _TITLES = {"slurm": "Slurm", "gridengine": "Grid Engine", "pbs": "PBS"}
 _PROGRAMS = ("ssh", "python3", *ENGINES, *dict.fromkeys(p for c in _CLIENTS.values() for p in c))
+_ACCOUNT = 0x70000000  # the first of those that tasks of users get
 _VERSION = re.compile(r"Python (\d+)\.(\d+)")
 
 
@@ -36,11 +39,13 @@ class UsedSite:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
     """Programs on the PATH; the version of ``python3``, None if unknown; whether the clock is
-    synchronised, None if unknown."""
+    synchronised, None if unknown; whether accounts of tasks may run the Python of vgrads, None
+    where there are none."""
 
     programs: frozenset[str]
     python: tuple[int, int] | None
     synchronised: bool | None
+    python_is_open: bool | None = None
 
 
 def read_machine() -> MachineFacts:
@@ -51,7 +56,27 @@ def read_machine() -> MachineFacts:
         programs=frozenset(name for name in _PROGRAMS if shutil.which(name)),
         python=(int(version[1]), int(version[2])) if version else None,
         synchronised={"yes": True, "no": False}.get(clock),
+        python_is_open=_python_is_open() if os.geteuid() == 0 else None,
     )
+
+
+def _python_is_open() -> bool:
+    """Return whether an account of tasks may run the Python of vgrads."""
+    command = [sys.executable, "-I", "-S", "-c", ""]
+    try:
+        done = subprocess.run(
+            command,
+            user=_ACCOUNT,
+            group=_ACCOUNT,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            timeout=5.0,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _output(*command: str) -> str:
@@ -73,6 +98,7 @@ def judge_machine(facts: MachineFacts | Unavailable, sites: Sequence[UsedSite]) 
         _judge_ssh(facts, sites),
         _judge_containers(facts),
         _judge_python(facts, sites),
+        _judge_accounts(facts),
         _judge_clock(facts),
     ]
 
@@ -117,6 +143,19 @@ def _judge_python(facts: MachineFacts, sites: Sequence[UsedSite]) -> Check:
     if facts.python < OLDEST_NODE_PYTHON:
         return Check(name, "doubtful", text, f"install Python {oldest} or newer")
     return Check(name, "ok", text)
+
+
+def _judge_accounts(facts: MachineFacts) -> Check:
+    name = "python of accounts"
+    if facts.python_is_open is None:
+        return Check(name, "ok", "tasks here run under this account: it is not root")
+    if facts.python_is_open:
+        return Check(name, "ok", f"{sys.executable} runs under the accounts of users' tasks")
+    text = (
+        f"the accounts of users' tasks may not run {sys.executable}: with several users, inputs "
+        "and outputs by URL, matrices and Python functions fail at this machine"
+    )
+    return Check(name, "doubtful", text, "install Python and vgrads where all accounts may read")
 
 
 def _judge_clock(facts: MachineFacts) -> Check:

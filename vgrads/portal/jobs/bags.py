@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.retries import NotRetriableError, count_retriable
-from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_bag, reuse
+from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_and_reuse
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.storage.folder import readable_bags
+from vgrads.dispatch.storage.folder import readable_bags, release_number, reserve_number
 from vgrads.dispatch.storage.retry_requests import request_retry
 from vgrads.dispatch.storage.status import exclusive, is_worked_on, read_status
 from vgrads.kernel.errors import InputError, SiteError
@@ -69,15 +69,15 @@ def submit(
     """Check a bag and submit it to a dispatcher; return its row, and the number of tasks that
     earlier runs of the same owner have done."""
     bags = BagStore(store.records)
-    number = bags.next_number(dispatcher)
     folder = dispatcher_folder(dispatcher)
+    number = reserve_number(folder, bags.next_number(dispatcher))
     try:
         bag = submit_bag(folder, number, document, source, catalog)
-        record_bag(folder, bag, catalog, own=how.owner == HERE)
         earlier = () if how.rerun else _earlier_bags(bags, document.name, how.owner)
-        reused = reuse(folder, bag, earlier)
+        reused = record_and_reuse(folder, bag, catalog, how.owner == HERE, earlier)
     except BaseException:  # interrupted too: no bag is left that nobody knows
         shutil.rmtree(folder / "bags" / f"{number:04d}", ignore_errors=True)
+        release_number(folder, number)
         raise
     bag_id = dispatcher if number == 0 and dispatcher.startswith("bag-") else new_id("bag")
     row = new_bag(bag_id, dispatcher, number, document.name, how.owner, len(bag.bag.commands))

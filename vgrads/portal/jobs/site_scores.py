@@ -15,6 +15,7 @@ from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.wiring import all_simulated
 from vgrads.kernel.errors import InfeasibleError, SiteError, VgradsError
+from vgrads.kernel.user_files import read_user_file
 from vgrads.portal.jobs.runs import create_run
 from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.runtimes import RunTimeRecords
@@ -71,7 +72,7 @@ def _score(store: Store, catalog: Catalog, site: Site) -> Scores:
             site=site.name,
             transient=True,
         )
-    score = parse_score(answers[0].read_text())
+    score = parse_score(read_user_file(answers[0]).decode())
     return Scores(cpu=score.cpu_score, io=score.io_score)
 
 

@@ -236,6 +236,7 @@ class Supervisor:
         renewed_s, lost = time.monotonic(), False
         while not self._stopped.is_set():
             try:
+                self._store.refuse_lost()
                 if (
                     time.monotonic() - renewed_s > RENEW_S
                 ):  # first: take over work whose lease has expired

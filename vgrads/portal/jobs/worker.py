@@ -206,8 +206,10 @@ def _done_already(
     runs = [] if which.everything else runs_of_set(store, set_id)
     if not runs:
         return ()
-    workflow_set = _requested_set(Sets(store.engine), set_id)
-    done = up_to_date(workflow_set, catalog, runs)
+    sets = Sets(store.engine)
+    workflow_set = _requested_set(sets, set_id)
+    account = AccessControl(store.engine).account_of(_owner(sets, set_id))
+    done = up_to_date(workflow_set, catalog, runs, account)
     return without_tasks(done, workflow_set, which.again)
 
 

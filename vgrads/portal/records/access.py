@@ -7,15 +7,18 @@ import re
 import secrets
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import delete, func
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reading.bags import HERE
-from vgrads.portal.records.tables import BagRow, GrantRow, SetRow, TokenRow
+from vgrads.portal.records.tables import AccountRow, BagRow, GrantRow, SetRow, TokenRow
 
 SCOPES = ("read", "submit", "operate", "metrics", "pool", "forecast")
 """Read own sets; submit and run sets; everything, of all users; metrics, no sets; lease nodes to
@@ -61,10 +64,12 @@ def forecast_scope(queue: str) -> str:
     return f"{_OF_QUEUE}{queue}"
 
 
-def account_number(user: str) -> int:
-    """Return the number of a user's account, between 0x70000000 and 0x7fffffff: systemd and others
-    assign none there (https://systemd.io/UIDS-GIDS)."""
-    return 0x70000000 + int(hashlib.sha256(user.encode()).hexdigest()[:7], 16) % 0x0FFF0000
+def account_number(user: str, turn: int = 0) -> int:
+    """Return a number for a user's account, between 0x70000000 and 0x7fffffff: systemd and others
+    assign none there (https://systemd.io/UIDS-GIDS). Two users may have the same: each ``turn`` is
+    another number."""
+    text = f"{user}\0{turn}" if turn else user
+    return 0x70000000 + int(hashlib.sha256(text.encode()).hexdigest()[:7], 16) % 0x0FFF0000
 
 
 _CLOSED = TokenRow(
@@ -144,7 +149,19 @@ class AccessControl:
             for rows in (SetRow, BagRow):
                 users |= set(session.exec(select(rows.owner).distinct()))
         users -= {LOCAL, HERE}
-        return account_number(user) if user in users and len(users) > 1 else 0
+        return self._number_of(user) if user in users and len(users) > 1 else 0
+
+    def _number_of(self, user: str) -> int:
+        """Return the number of a user's account, which is stored first, and never changes."""
+        while True:
+            with Session(self._engine) as session:
+                if row := session.get(AccountRow, user):
+                    return row.number
+                used = set(session.exec(select(AccountRow.number)))
+                numbers = (account_number(user, turn) for turn in count())
+                session.add(AccountRow(user=user, number=next(n for n in numbers if n not in used)))
+                with suppress(IntegrityError):  # another service was faster: with it, or the number
+                    session.commit()
 
     def any_token(self) -> bool:
         """Return True where a valid token exists."""

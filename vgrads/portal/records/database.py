@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from sqlmodel import create_engine
 from vgrads.api.config import home, make_home
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.extras import require
+from vgrads.kernel.user_files import Identity, identity_of, protect_database
 from vgrads.portal.records.reading.reader import (
     BUSY_S,
     damage_error,
@@ -28,6 +29,7 @@ from vgrads.portal.records.reading.reader import (
 from vgrads.portal.records.reconnect import DatabaseLost, connection_options, is_lost
 
 _SQLITE = "sqlite:///"
+_CREATION_S = 2.0  # between the creation of a file and its first page, by another process
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -62,7 +64,9 @@ def open_engine(url: str | None = None) -> SqlEngine:
         make_home()
     file = sqlite_file(chosen)
     if file is not None:
+        protect_database(file)
         _make_secret(file)
+        refuse_empty(file)
     try:
         if make_url(chosen).drivername == "postgresql+psycopg":
             require("postgres", "PostgreSQL", "database URL")
@@ -76,11 +80,76 @@ def open_engine(url: str | None = None) -> SqlEngine:
 
 
 def _make_secret(file: Path) -> None:
-    """Create a new database's file, readable only by its owner. An existing one is not opened:
-    closing it would release all of this process's locks on it
-    (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
-    with suppress(OSError):  # exists already, or an error that is reported on use
+    """Create a new database's file, readable only by its owner, and with its first page: an empty
+    one is damaged. One that exists is not opened: closing it would release all of this process's
+    locks on it (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
+    try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError:  # exists already, or an error that is reported on use
+        return
+    with suppress(sqlite3.Error), closing(sqlite3.connect(file, timeout=BUSY_S)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+def refuse_empty(file: Path) -> None:
+    """Raise SiteError for a file without content: SQLite takes it for a new database, in which
+    nothing that was stored is left."""
+    end_s = time.monotonic() + _CREATION_S
+    while file.is_file() and not file.stat().st_size:
+        if time.monotonic() > end_s:
+            raise damage_error(file, EmptyDatabase("it is empty (0 bytes)"))
+        time.sleep(0.02)
+
+
+class EmptyDatabase(Exception):
+    """A database file without content."""
+
+
+class OpenedFile:
+    """The SQLite file that an engine has open, to notice that it was deleted or replaced: what is
+    stored in it afterwards is lost with the last process that has it open."""
+
+    def __init__(self, engine: SqlEngine) -> None:
+        file = sqlite_file(str(engine.url))
+        self._file = "" if file is None else os.path.realpath(file)
+        self._last = self._identities() if self._file else []
+        self._opened = self._last[:1]
+        if self._file:
+            sql_event.listen(engine, "commit", lambda _: self.refuse_lost())
+
+    def refuse_lost(self) -> None:
+        """Raise SiteError where the file was deleted or replaced; it is quick where nothing has
+        changed."""
+        if not self._file or (current := self._identities()) == self._last:
+            return
+        reason = self._loss(current)
+        if reason:
+            raise SiteError(
+                reason,
+                site="database",
+                transient=False,
+                fix=(
+                    "stop it and put a copy in its place; what it stored since is only in the "
+                    f"files that it has open, /proc/{os.getpid()}/fd: copy these first"
+                ),
+            )
+        self._last = current
+
+    def _loss(self, current: list[Identity | None]) -> str:
+        if current[0] is None:
+            return f"{self._file} was deleted while this process has it open"
+        if current[:1] != self._opened:
+            return f"{self._file} was replaced by another file while this process has it open"
+        deleted = {f"{self._file}-wal (deleted)", f"{self._file} (deleted)"}
+        for opened in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                if str(opened.readlink()) in deleted:
+                    return f"the log of {self._file} was deleted while this process has it open"
+        return ""
+
+    def _identities(self) -> list[Identity | None]:
+        """Return what the names of the database and its log stand for now."""
+        return [identity_of(self._file), identity_of(f"{self._file}-wal")]
 
 
 def _translate(context: ExceptionContext) -> SiteError | None:

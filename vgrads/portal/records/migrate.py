@@ -60,6 +60,7 @@ LOSSES = {
         "queued work"
     ),
     "0011": "records of issued forecasts, and their scores",
+    "0013": "the numbers of accounts of users whose names have the same digest",
 }
 """Data lost when a step is reversed."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import read_user_file
 from vgrads.portal.records.reading.sites import stored_catalog
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
@@ -48,7 +49,7 @@ def _history_row(site: str, queue: str, path: Path) -> HistoryRow:
     except InputError as error:
         raise error.within(f"site '{site}', queue '{queue}'") from error
     return HistoryRow(
-        site=site, queue=queue, file=path.name, changed=datetime.now(UTC), body=path.read_bytes()
+        site=site, queue=queue, file=path.name, changed=datetime.now(UTC), body=read_user_file(path)
     )
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import delete, func, text
 from sqlmodel import Session, SQLModel, col, select
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.database import open_engine
+from vgrads.portal.records.database import OpenedFile, open_engine
 from vgrads.portal.records.migrate import prepare
 from vgrads.portal.records.reading.engine_reader import EngineReader
 from vgrads.portal.records.reading.reader import database_url, new_id
@@ -84,6 +84,7 @@ class Store:
         self._engine = open_engine(url)
         try:
             prepare(self._engine)
+            self.refuse_lost = OpenedFile(self._engine).refuse_lost
         except BaseException:
             self.close()
             raise

@@ -264,6 +264,15 @@ class TokenRow(SQLModel, table=True):
     session: bool = False
 
 
+class AccountRow(SQLModel, table=True):
+    """The account under which a user's tasks run where agents run as root: a number that no other
+    user ever gets, since files on nodes belong to it."""
+
+    __tablename__ = "account"
+    user: str = Field(primary_key=True)
+    number: int = Field(unique=True)
+
+
 class GrantRow(SQLModel, table=True):
     """A real site that the operator opened for a user's tasks."""
 

@@ -13,7 +13,8 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.database import sqlite_file
+from vgrads.kernel.user_files import protect_database
+from vgrads.portal.records.database import refuse_empty, sqlite_file
 from vgrads.portal.records.reading.reader import database_url
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
@@ -38,7 +39,9 @@ def back_up(url: str | None, file: Path) -> None:
         raise InputError("there is no database", where=str(source))
     if file.exists():
         raise InputError("already exists", where=str(file))
+    refuse_empty(source)
     draft = file.with_name(file.name + ".draft")
+    protect_database(source)
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_RDWR, 0o600))  # as private as the database
         with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(draft)) as new:

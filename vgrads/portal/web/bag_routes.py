@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import agent_names, is_worked_on, read_latest, read_status
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import is_database
 from vgrads.portal.charts.rates import rate_chart
 from vgrads.portal.jobs import children
 from vgrads.portal.jobs.bag_service import source_of
@@ -97,11 +98,9 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         request: Request, response: Response, who: Submitter, reuse: bool = False
     ) -> Json:
         """Submit a bag of tasks, as JSON or YAML. With ``open: true`` its commands are added later
-        (``/tasks``). ``reuse``: tasks that your earlier bags of this name have done are not
-        repeated."""
+        (``/tasks``). ``reuse``: tasks that your earlier bags of this name did are not repeated."""
         kind = kind_of(request.headers.get("content-type", ""))
         body = await request.body()
-
         granted = await run_in_threadpool(service.granted, who.user)
 
         def keep() -> BagEntry:
@@ -245,7 +244,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         row = visible_bag(service, bag_id, who)
         folder = (source_of(row) / "results").resolve()
         path = (folder / name).resolve()
-        if "\0" in name or not path.is_relative_to(folder) or not path.is_file():
+        inside = path.is_relative_to(folder) and not is_database(path)
+        if "\0" in name or not inside or not path.is_file():
             raise HTTPException(404, f"no output '{name}'")
         return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 

@@ -53,11 +53,13 @@ def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/readyz")
     def readyz() -> dict[str, str]:
         """Report whether it accepts work. 503 while it starts or stops, where nothing can be
-        written, and where bags are not served."""
+        written, where the database's file was deleted or replaced, and where bags are not
+        served."""
         if service.stopping.is_set() or not service.supervisor.alive:
             raise HTTPException(503, "not accepting work")
         if service.supervisor.failing:
             raise HTTPException(503, "the dispatcher of bags ended with an error; see the log")
+        service.store.refuse_lost()
         service.store.ready()
         service.store.try_writing()
         return {"status": "ready"}

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.user_files import read_user_file
 from vgrads.traces.task_lines import Broken, Row, bytes_of, cell, procs_of, rows
 from vgrads.traces.task_nextflow import named, realtime
 from vgrads.workflows.dag import Workflow, make_workflow
@@ -143,4 +144,4 @@ def _staged(folder: Path | None) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.is_file() else ""
+    return read_user_file(path).decode(errors="replace") if path.is_file() else ""

@@ -31,6 +31,7 @@ from vgrads.dispatch.storage.journal import look
 from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.dispatch.storage.status import is_worked_on, read_latest
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import refuse_database
 from vgrads.portal.cli.bags.run import HowToWork, cancel_bag, work_on
 from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.bags import resumable, submit
@@ -244,6 +245,7 @@ def _ended(code: int, row: BagEntry, how: HowToCompute) -> int:
 def _conclude(how: HowToCompute) -> int:
     with closing(MatrixStore(how.matrix)) as store:
         if how.out is not None:
+            refuse_database(how.out)
             with how.out.open("w") as file:
                 file.writelines(lines_of(store))
         _print(

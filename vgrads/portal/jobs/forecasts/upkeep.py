@@ -70,13 +70,15 @@ class ForecastUpkeep:
         self._load_scores()
 
     def scores(self) -> Json:
-        """Return the scores of all queues and of the promises, a few seconds old at most."""
+        """Return the scores of all queues of sites and of the promises, a few seconds old at most.
+        What was asked at the command line about a file is not for users, who would see its
+        path."""
         if time.monotonic() - self._loaded_s > _FRESH_S:
             self._load_scores()
         return self._scores
 
     def _load_scores(self) -> None:
-        self._scores, self._loaded_s = all_scores(self._store.reader), time.monotonic()
+        self._scores, self._loaded_s = all_scores(self._store.reader, files=False), time.monotonic()
         self.warnings = {
             (entry["site"], entry["queue"]): entry["warning"]
             for entry in self._scores["queues"]

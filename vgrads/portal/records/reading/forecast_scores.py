@@ -32,9 +32,10 @@ def queue_score(reader: RecordReader, site: str, queue: str) -> Json:
     return _score(reader, (site, queue), counts.get((site, queue), _NO_COUNTS))
 
 
-def all_scores(reader: RecordReader) -> Json:
-    """Return the score of every queue with records, and of all promises."""
-    counts = _counts(reader, _NO_PROMISE)
+def all_scores(reader: RecordReader, files: bool = True) -> Json:
+    """Return the score of every queue with records, and of all promises. ``files``: also of
+    histories that belong to no site, whose names are paths."""
+    counts = _counts(reader, _NO_PROMISE if files else f"{_NO_PROMISE} AND history = ''")
     return {
         "queues": [_score(reader, key, entry) for key, entry in sorted(counts.items())],
         "promises": promise_score(reader),

@@ -18,8 +18,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from vgrads.api.config import home
 from vgrads.kernel.errors import SiteError
+from vgrads.kernel.user_files import open_user_file, protect_database
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest step in ``portal/records/migrations/versions``."""
 BUSY_S = 10.0
 """How long SQLite waits for a lock, in seconds."""
@@ -115,8 +116,11 @@ def _is_copy(path: Path, file: Path) -> bool:
     """Return True for another SQLite database with a name like that of ``file``."""
     if path == file or not path.name.startswith(file.stem) or not path.is_file():
         return False
-    with path.open("rb") as opened:
-        return opened.read(len(_HEADER)) == _HEADER
+    try:
+        with open_user_file(path) as opened:
+            return opened.read(len(_HEADER)) == _HEADER
+    except OSError:  # a part of the database, or a link to it
+        return False
 
 
 @contextmanager
@@ -140,6 +144,7 @@ def open_current(url: str | None = None) -> Iterator[SqliteReader | None]:
     if file is None or not file.is_file():
         yield None
         return
+    protect_database(file)
     with closing(sqlite3.connect(file, timeout=BUSY_S)) as connection:
         yield SqliteReader(connection, file) if _is_current(connection) else None
 
