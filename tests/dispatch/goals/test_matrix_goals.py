@@ -130,22 +130,22 @@ def test_the_budget_of_a_matrix_is_never_exceeded(
 
 
 def test_a_wavefront_that_is_continued_has_its_width_and_its_deadline(tmp_path):
-    world = matrix_world(tmp_path, WIDE_QUEUE, 120, 120, deadline="9h")
+    world = matrix_world(tmp_path, WIDE_QUEUE, 60, 60, deadline="9h")
     bag = world.run(end_at=40).state.bags[0]
     due_s, done, goal = (
         world.goal()["due_s"],
         bag.tasks.counts[2],
         open_bag(world.folder, 0).bag.goal,
     )
-    assert 40 <= done < 3_600
+    assert 40 <= done < 900
     assert (goal.deadline_s, goal.probability) == (9 * 3600.0, 0.9)
-    assert progress_of(bag, goal) == (3_600, done, 0)
+    assert progress_of(bag, goal) == (900, done, 0)
     view = view_of(bag, goal, 0.0, bag.came_s)
-    assert sum(view.width.levels) == view.left == 3_600 - done
-    assert len(view.width.levels) < 119
+    assert sum(view.width.levels) == view.left == 900 - done
+    assert len(view.width.levels) < 59
     world.run()
     assert world.goal()["due_s"] == due_s
-    assert world.state.bags[0].tasks.counts[2] == 3_600
+    assert world.state.bags[0].tasks.counts[2] == 900
     assert world.goal()["promise"] == 1.0
 
 
