@@ -20,6 +20,7 @@ from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.checked_routes import body_of, checked_body
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.joint_submissions import JointSubmissions
+from vgrads.portal.web.known_tasks import KnownTasks
 from vgrads.portal.web.live_routes import RunId
 from vgrads.portal.web.service import Service
 
@@ -32,6 +33,7 @@ Gathered = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 def add_release_routes(app: FastAPI, service: Service) -> None:
     """Add releases and answers."""
+    known_tasks = KnownTasks(service)
 
     def run_of(run_id: RunId, who: Reader) -> RunRow:
         return _released_run(service, run_id, who)
@@ -50,6 +52,9 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         from vgrads.portal.jobs.release_documents import MailDocument
 
         mail = await checked_body(MailDocument, request, service.supervisor.think)
+        named = [(item.workflow, item.task) for item in mail.release]
+        named += [(item.workflow, item.task) for item in mail.give_up]
+        await known_tasks.require(run, named, [(item.workflow, item.task) for item in mail.add])
         after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
         return {"run": run_id, "after": after}
 
