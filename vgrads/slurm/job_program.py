@@ -309,9 +309,15 @@ def carry_out(job: JobFiles) -> dict:  # type: ignore[type-arg]
     try:
         running.start()
     except OSError as error:
-        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
+        report(error)
         return ended_before(job, "FAILED", _NO_OUTPUT)
     return running.wait()
+
+
+def report(error: OSError) -> None:
+    """Write an error on stderr where that is possible: its disk may be the full one."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
 
 
 def main(words: list) -> None:  # type: ignore[type-arg]
@@ -321,7 +327,7 @@ def main(words: list) -> None:  # type: ignore[type-arg]
     try:
         write(job.path("ended"), outcome)
     except OSError as error:
-        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
+        report(error)
     print(json.dumps(outcome), flush=True)
 
 
