@@ -3,12 +3,16 @@
 import json
 import signal
 import subprocess
+import sys
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.slurm.installed import installed
 from tests.slurm.test_service import Slurm
 from tests.waiting import until
+from vgrads.kernel.errors import INTERNAL_ERROR
+from vgrads.slurm.program import CommandFailure, ask
 
 
 def test_a_journal_that_a_crash_has_cut_off_is_read(tmp_path):
@@ -51,6 +55,53 @@ def test_the_service_starts_from_any_folder_and_with_any_home(tmp_path):
         job = slurm.submit("--wrap=true", env={**slurm.environment, **others})
         assert slurm.wait(job) == ["COMPLETED"]
         assert not (tmp_path / "other").exists()
+
+
+HANGS = """
+import sys, threading
+from pathlib import Path
+from vgrads.api.bags.in_process import LocalChannel
+from vgrads.api.queues.sites import this_machine
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.portal.web.slurm.serving import SlurmServing, serve_slurm
+
+def hang(*_):
+    threading.Event().wait()
+
+folder, rules = Path(sys.argv[1]), Rules(stuck_s=0.5)
+if sys.argv[2] == "service":
+    how = SlurmServing(idle_s=60.0, keep_s=60.0, rules=rules)
+    serve_slurm(folder, this_machine(1), how, hang)
+channel = LocalChannel(this_machine(1), folder, "d", rules=rules, watched=True)
+channel.start()
+channel.call(hang)
+hang()
+"""
+
+
+@pytest.mark.parametrize("what", ["service", "dispatcher"])
+def test_a_service_that_hangs_is_ended_with_what_it_did(tmp_path, what):
+    words = [sys.executable, "-c", HANGS, tmp_path / "s", what]
+    hung = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert hung.returncode == INTERNAL_ERROR, hung.stderr
+    assert "made no progress" in hung.stderr and "in hang" in hung.stderr
+
+
+@pytest.mark.more
+def test_a_service_in_the_background_has_a_log(tmp_path):
+    with installed(tmp_path) as slurm:
+        slurm.run("squeue")
+        with pytest.raises(CommandFailure, match="KeyError"):
+            ask(str(slurm.socket), "squeue", {})
+        log = tmp_path / "h" / "slurm" / "log"
+        assert "a request for squeue\nTraceback" in log.read_text()
+        assert log.stat().st_mode & 0o777 == 0o600
+        again = slurm.attempt(*slurm.vgrads, "up", "--background")
+        assert again.returncode == 2 and "runs there already" in again.stderr
+        with log.open("a") as file:
+            file.write("x" * 11_000_000)
+        until(lambda: log.stat().st_size < 1_000_000, "the log is shortened")
+        assert "a request for squeue" in log.with_name("log.1").read_text()
 
 
 NO_SITE = """

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from vgrads.api.bags.in_process import LocalChannel
 from vgrads.api.slurm.commands import SlurmCommands
@@ -18,6 +18,7 @@ from vgrads.api.slurm.promise_recorder import PromiseRecorder
 from vgrads.api.slurm.retention import KEEP_S, JobRetention
 from vgrads.api.slurm.scheduler import JobScheduler
 from vgrads.api.slurm.shapes import Partitions
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
 from vgrads.slurm.environment import PLACE
@@ -26,6 +27,8 @@ from vgrads.vgrid.catalog import Catalog
 _LONGEST_PATH = 100
 """Bytes of the path of a Unix socket (sun_path has 108)."""
 
+LOG = "log"
+"""File with the messages of a service that was started in the background."""
 _PROBLEM = "problem"
 """File with the reason why no job could run in the last process."""
 
@@ -42,9 +45,15 @@ def socket_of(folder: Path) -> Path:
     return path
 
 
+def refuse_second(folder: Path) -> NoReturn:
+    """Raise InputError: another process serves this folder."""
+    raise InputError("a service of Slurm's commands runs there already", where=str(folder))
+
+
 class SlurmService:
     """What answers the commands. ``folder`` lies where all nodes reach it; ``keep_s``: how long
-    ended jobs are listed, in seconds."""
+    ended jobs are listed, in seconds; ``rules``: of the dispatcher, which ends this process where
+    it hangs: what runs is taken up at the next start."""
 
     def __init__(
         self,
@@ -52,13 +61,16 @@ class SlurmService:
         catalog: Catalog,
         clock: Callable[[], float] = time.time,
         keep_s: float = KEEP_S,
+        rules: Rules | None = None,
     ) -> None:
         outer = find_outer(os.environ.get("PATH", ""))
         _hide_from_drivers()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal, folders = JobJournal(folder / "journal"), JobFolders(folder / "jobs")
         partitions = Partitions(catalog)
-        channel = LocalChannel(catalog, folder / "dispatcher", _name_of(folder))
+        channel = LocalChannel(
+            catalog, folder / "dispatcher", _name_of(folder), rules=rules or Rules(), watched=True
+        )
         chores = (
             PromiseRecorder(self._journal, clock).look,
             JobRetention(self._journal, folders, keep_s, clock).look,
