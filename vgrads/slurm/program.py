@@ -70,6 +70,7 @@ def request_body(command: str, arguments: list[str]) -> dict[str, object]:
         "request": os.urandom(16).hex(),
         "host": os.uname().nodename,
         "width": _width(),
+        "pads": True,
     }
 
 
@@ -306,6 +307,20 @@ def write_all(descriptor: int, text: str) -> None:
             time.sleep(0.01)
 
 
+def write_padded(descriptor: int, text: str) -> None:
+    """Write a table, with runs of one character (NUL, length, character) written out."""
+    first, *parts = text.split("\0")
+    write_all(descriptor, first)
+    for part in parts:
+        rest = part.lstrip("0123456789")
+        count = int(part[: len(part) - len(rest)] or 0)
+        while count > 0:
+            length = min(count, 65536)
+            write_all(descriptor, rest[:1] * length)
+            count -= length
+        write_all(descriptor, rest[1:])
+
+
 def execute(words: list[str], environment: object, stdin: object) -> None:
     """Become another program. Raises CommandFailure where that fails."""
     variables = dict(os.environb)
@@ -343,7 +358,7 @@ def _words(value: object) -> list[str]:
 
 def finish(answer: dict[str, object]) -> int:
     """Print a final answer, run what it names, and return the exit status."""
-    write_all(1, str(answer.get("out") or ""))
+    write_padded(1, str(answer.get("out") or ""))
     write_all(2, str(answer.get("err") or ""))
     code = answer.get("code")
     codes = [code if isinstance(code, int) else 0]
