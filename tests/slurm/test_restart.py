@@ -1,6 +1,7 @@
 """Jobs outlive their service, however it ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -55,6 +56,32 @@ def test_the_service_starts_from_any_folder_and_with_any_home(tmp_path):
         job = slurm.submit("--wrap=true", env={**slurm.environment, **others})
         assert slurm.wait(job) == ["COMPLETED"]
         assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff" * 1_000_000, b'{"jobs": ["' + b"x" * 1_000_000 + b'"]}', b'{"sumbitted": {}}']
+)
+def test_a_damaged_line_of_the_journal_is_named_and_can_be_removed(tmp_path, line):
+    slurm = Slurm(tmp_path)
+    first = slurm.submit("-H", "--wrap=true")
+    slurm.service.stop()
+    journal = tmp_path / "slurm" / "journal"
+    before = journal.read_bytes()
+    journal.write_bytes(before + line + b"\n")
+    words = [sys.executable, "-m", "vgrads", "slurm"]
+    environment = {**os.environ, "VGRADS_HOME": str(tmp_path)}
+    for command in ("status", "up"):
+        refused = subprocess.run(
+            [*words, command], env=environment, capture_output=True, text=True, check=False
+        )
+        number = before.count(b"\n") + 1
+        assert refused.returncode == 2 and len(refused.stderr) < 1000
+        assert f"{journal}: line {number}, from byte {len(before)} on" in refused.stderr
+    assert journal.read_bytes() == before + line + b"\n"
+    subprocess.run(["sed", "-i", f"{number}d", journal], check=True)  # as the message says
+    slurm.begin()
+    assert slurm.states(first)[str(first)][0] == "PENDING"
+    slurm.end()
 
 
 HANGS = """

@@ -27,6 +27,7 @@ from vgrads.vgrid.catalog import Catalog
 _LONGEST_PATH = 100
 """Bytes of the path of a Unix socket (sun_path has 108)."""
 
+JOURNAL = "journal"
 LOG = "log"
 """File with the messages of a service that was started in the background."""
 _PROBLEM = "problem"
@@ -66,7 +67,7 @@ class SlurmService:
         outer = find_outer(os.environ.get("PATH", ""))
         _hide_from_drivers()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._journal, folders = JobJournal(folder / "journal"), JobFolders(folder / "jobs")
+        self._journal, folders = JobJournal(folder / JOURNAL), JobFolders(folder / "jobs")
         partitions = Partitions(catalog)
         channel = LocalChannel(
             catalog, folder / "dispatcher", _name_of(folder), rules=rules or Rules(), watched=True

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from vgrads.api.config import make_home
 from vgrads.api.queues.sites import this_machine
-from vgrads.api.slurm.service import LOG, last_problem, refuse_second, socket_of
+from vgrads.api.slurm.journal import read_journal
+from vgrads.api.slurm.service import JOURNAL, LOG, last_problem, refuse_second, socket_of
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_text
 from vgrads.portal.charts.gantt import render_html
@@ -117,20 +118,22 @@ def start_in_background(sites: Path | None, idle: str) -> None:
 
 
 def _last_message(log: Path, begin: int) -> str:
-    """Return the last message of the command line after this position of the log."""
+    """Return the last message of the command line after this position of the log, with the lines
+    that belong to it."""
     with log.open("rb") as file:
         file.seek(begin)
-        lines = file.read().decode(errors="replace").splitlines()
-    said = [line.removeprefix("vgrads: ") for line in lines if line.startswith("vgrads: ")]
-    return said[-1].strip() if said else ""
+        text = "\n" + file.read().decode(errors="replace")
+    _, said, message = text.rpartition("\nvgrads: ")
+    return "; ".join(filter(None, map(str.strip, message.splitlines()))) if said else ""
 
 
 def read_status() -> dict[str, Any]:
     """Return the unfinished jobs, with where they run or why they wait, and the groups with a
-    deadline."""
+    deadline. Raise InputError where no service can start, since the journal is damaged."""
     try:
         return {"running": True, **_answer_of("status")}
     except (ServiceUnreachable, CommandFailure):
+        read_journal(slurm_folder() / JOURNAL)  # a damaged one lets no service start
         problem = last_problem(slurm_folder())
         return {"running": False, "jobs": [], "groups": [], "problem": problem}
 

@@ -28,7 +28,7 @@ from starlette.routing import Route
 from vgrads.api.slurm.service import LOG, SlurmService, refuse_second, socket_of
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.storage.status import exclusive, is_worked_on
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, brief
 from vgrads.kernel.files import write_whole
 from vgrads.kernel.watchdog import Watchdog
 from vgrads.slurm.program import listens
@@ -133,7 +133,7 @@ def _app(service: SlurmService, token: str = "") -> Starlette:
             payload = await run_in_threadpool(service.answer, command, body)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             _log.exception("a request for %s", command)
-            return Response(json.dumps({"message": repr(error)}), 400)
+            return Response(json.dumps({"message": brief(error)}), 400)
         return Response(json.dumps(payload), media_type="application/json")
 
     return Starlette(routes=[Route("/v1/slurm/{command}", answer, methods=["POST"])])
