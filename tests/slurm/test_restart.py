@@ -84,6 +84,34 @@ def test_a_damaged_line_of_the_journal_is_named_and_can_be_removed(tmp_path, lin
     slurm.end()
 
 
+def lines_of(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def environments(folder):
+    return [path.read_text() for path in folder.glob("h/slurm/jobs/*/*/job.json")]
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_no_environment_stays_after_the_end_of_a_service(tmp_path, end):
+    """Its jobs end before it, or after it."""
+    with installed(tmp_path, environment={"SECRET": "xyzzy"}) as slurm:
+        over = slurm.submit("--wrap=true")
+        assert slurm.wait(over) == ["COMPLETED"]
+        task = "echo $SECRET >>begun; until test -e go; do sleep .1; done"
+        array = slurm.submit("--array=0-1", f"--wrap={task}")
+        until(lambda: lines_of(slurm.work / "begun") == ["xyzzy"] * 2, "they run", 60)
+        slurm.kill(end)
+        left = environments(tmp_path)
+        assert len(left) == (1 if end == signal.SIGTERM else 2)
+        (slurm.work / "go").touch()
+        until(lambda: len(environments(tmp_path)) < len(left), "the jobs end", 60)
+        slurm.run(*slurm.vgrads, "status")
+        assert environments(tmp_path) == []
+        assert slurm.wait(over, array) == ["COMPLETED"] * 3
+
+
 HANGS = """
 import sys, threading
 from pathlib import Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from contextlib import suppress
 from typing import Annotated
@@ -59,6 +60,8 @@ def up(
     )
     logging.basicConfig(level=logging.WARNING, format=_FORMAT)
     logging.getLogger("vgrads").setLevel(logging.INFO)
+    # the server raises it again at its end, before the service has put away what it must
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     serve_slurm(slurm_folder(), sites_catalog(sites), how, _report_start)
 
 

@@ -12,13 +12,14 @@ from typing import Any, NoReturn
 from vgrads.api.bags.in_process import LocalChannel
 from vgrads.api.slurm.commands import SlurmCommands
 from vgrads.api.slurm.folders import JobFolders
-from vgrads.api.slurm.journal import JobJournal
+from vgrads.api.slurm.journal import JobJournal, read_journal
 from vgrads.api.slurm.outer import find_outer, path_without_ours
 from vgrads.api.slurm.promise_recorder import PromiseRecorder
-from vgrads.api.slurm.retention import KEEP_S, JobRetention
+from vgrads.api.slurm.retention import KEEP_S, JobRetention, remove_ended
 from vgrads.api.slurm.scheduler import JobScheduler
 from vgrads.api.slurm.shapes import Partitions
 from vgrads.dispatch.core.protocol import Rules
+from vgrads.dispatch.storage.status import is_worked_on
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
 from vgrads.slurm.environment import PLACE
@@ -81,7 +82,7 @@ class SlurmService:
             self._scheduler, self._journal, folders, partitions, outer, clock, last_problem(folder)
         )
         self._called_s = time.monotonic()
-        self._folder = folder
+        self._folder, self._folders = folder, folders
 
     def start(self) -> None:
         """Take up stored jobs, and release new ones from now on."""
@@ -90,6 +91,7 @@ class SlurmService:
     def stop(self) -> None:
         """Stop; what runs is taken up at the next start."""
         self._scheduler.stop()
+        remove_ended(self._journal.table, self._folders)  # the next service may never come
         self._journal.close()
         self.store_problem()
 
@@ -113,6 +115,14 @@ class SlurmService:
             if self._scheduler.table.unfinished:
                 self._called_s = time.monotonic()
         return time.monotonic() - self._called_s
+
+
+def sweep(folder: Path) -> None:
+    """Remove environments of ended jobs that a killed service has left, where none runs. Raise
+    InputError for a damaged journal."""
+    table = read_journal(folder / JOURNAL)[0]
+    if table.submissions and not is_worked_on(folder):
+        remove_ended(table, JobFolders(folder / "jobs"))
 
 
 def last_problem(folder: Path) -> str:

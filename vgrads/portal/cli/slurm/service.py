@@ -15,8 +15,7 @@ from rich.table import Table
 
 from vgrads.api.config import make_home
 from vgrads.api.queues.sites import this_machine
-from vgrads.api.slurm.journal import read_journal
-from vgrads.api.slurm.service import JOURNAL, LOG, last_problem, refuse_second, socket_of
+from vgrads.api.slurm.service import LOG, last_problem, refuse_second, socket_of, sweep
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_text
 from vgrads.portal.charts.gantt import render_html
@@ -133,7 +132,7 @@ def read_status() -> dict[str, Any]:
     try:
         return {"running": True, **_answer_of("status")}
     except (ServiceUnreachable, CommandFailure):
-        read_journal(slurm_folder() / JOURNAL)  # a damaged one lets no service start
+        sweep(slurm_folder())  # says also whether a damaged journal lets no service start
         problem = last_problem(slurm_folder())
         return {"running": False, "jobs": [], "groups": [], "problem": problem}
 
