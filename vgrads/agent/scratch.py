@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Iterator
 
 from .marks import end_tasks
+from .orphans import adopt, end_descendants
 from .parent_job import ParentJob
 from .processes import kill
 
@@ -87,8 +88,10 @@ def fork_agent(mark: str, scratch: Path, lock: int, slot: ParentJob) -> int:
     """Fork the agent; return, in the new process, a descriptor that is readable when the guardian
     is gone. The calling process becomes the guardian, and exits with the agent's exit code."""
     alive, write_end = os.pipe()
+    adopt()
     number = os.fork()
     if number == 0:
+        adopt()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.close(write_end)
         return alive
@@ -104,6 +107,7 @@ def fork_agent(mark: str, scratch: Path, lock: int, slot: ParentJob) -> int:
     status = slot.wait_for(number)
     if os.WIFSIGNALED(status):
         await_starts(scratch)
+    end_descendants()  # the agent's own, which have come here
     remove(scratch, mark)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     os._exit(code)

@@ -38,6 +38,7 @@ _SHIPPED = (
     "machine",
     "main",
     "marks",
+    "orphans",
     "outbox",
     "parent_job",
     "processes",
