@@ -23,6 +23,7 @@ STEP = "VGRADS_SLURM_STEP"
 COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "scontrol", "srun", "sinfo", "sacctmgr")
 PATIENCE_S = 30.0
 ANSWER_S = 300.0
+_MOST_STARTS = 5
 _VARIABLES = tuple(b"SQUEUE_ SLURM_ SACCT_ SBATCH_ SINFO_ SCANCEL_ VGRADS_SLURM_".split())
 
 
@@ -230,8 +231,9 @@ def start_service(address: str) -> None:
         if time.monotonic() >= end_s:
             raise CommandFailure("another command starts the service, and does not end")
         time.sleep(0.05)
-    if not listens(address):
-        _run_start(address)
+    for _ in range(_MOST_STARTS):
+        if listens(address) or not _was_killed_at_start(address):
+            break
     while not listens(address):
         if time.monotonic() >= end_s:
             raise CommandFailure(f"the service does not listen: {_last_line(address)}")
@@ -239,8 +241,9 @@ def start_service(address: str) -> None:
     os.close(lock)
 
 
-def _run_start(address: str) -> None:
-    """Run the command that starts the service, to its end."""
+def _was_killed_at_start(address: str) -> bool:
+    """Run the command that starts the service, to its end; return True where a signal ended it:
+    the service may have been started or not."""
     from subprocess import DEVNULL, TimeoutExpired, call
 
     try:
@@ -250,8 +253,9 @@ def _run_start(address: str) -> None:
             )
     except (OSError, TimeoutExpired) as error:
         raise CommandFailure(f"the service of vgrads did not start: {error}") from error
-    if code:
+    if code > 0:
         raise CommandFailure(f"the service of vgrads did not start: {_last_line(address)}")
+    return code < 0
 
 
 def _locked(lock: int) -> bool:

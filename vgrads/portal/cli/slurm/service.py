@@ -35,6 +35,7 @@ _OF_SITES = ("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "PBS_CONF_FILE")
 """Variables that state where batch systems are configured: those at the installation."""
 
 _LOOK_S = 0.02
+_MOST_STARTS = 5
 
 
 def slurm_folder() -> Path:
@@ -96,6 +97,24 @@ def start_in_background(sites: Path | None, idle: str) -> None:
     if listens(address):
         refuse_second(folder)
     command = [sys.executable, "-m", "vgrads", "slurm", "up", "--idle", idle, *_words(sites)]
+    process, begin = _begin(command, log)
+    starts = 1
+    while not listens(address):
+        code = process.poll()
+        if code is not None and code < 0 and starts < _MOST_STARTS:  # killed: try again
+            process, begin = _begin(command, log)
+            starts += 1
+        elif code is not None:
+            raise SiteError(
+                _last_message(log, begin) or f"it ended; see {log}",
+                site="the service of Slurm's commands",
+                transient=False,
+            )
+        time.sleep(_LOOK_S)
+
+
+def _begin(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a process that writes to a log; return it, and where in the log it begins."""
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         begin = file.seek(0, os.SEEK_END)
         process = subprocess.Popen(
@@ -106,14 +125,7 @@ def start_in_background(sites: Path | None, idle: str) -> None:
             start_new_session=True,
             cwd="/",
         )
-    while not listens(address):
-        if process.poll() is not None:
-            raise SiteError(
-                _last_message(log, begin) or f"it ended; see {log}",
-                site="the service of Slurm's commands",
-                transient=False,
-            )
-        time.sleep(_LOOK_S)
+    return process, begin
 
 
 def _last_message(log: Path, begin: int) -> str:
