@@ -47,10 +47,12 @@ def _words(path: str) -> list[str]:
 
 
 def end_descendants(patience_s: float = DEATH_S) -> None:
-    """Kill all descendants of this process and wait for them, for this time (seconds) at most."""
-    end_s = time.monotonic() + patience_s
+    """Kill all descendants of this process and wait for them, for this time (seconds) at most; not
+    those of its session, which end a container, say, and then themselves."""
+    end_s, session = time.monotonic() + patience_s, os.getsid(0)
     while True:
-        left = [pid for pid in _with_descendants(children_of(os.getpid())) if not _reap(pid)]
+        every = _with_descendants(children_of(os.getpid()))
+        left = [pid for pid in every if not _is_helper(pid, session) and not _reap(pid)]
         if not left or time.monotonic() > end_s:
             return
         for pid in left:
