@@ -404,13 +404,15 @@ def test_what_a_task_has_hidden_ends_with_it_and_what_others_have_started_runs_o
         long = f"{leaves(other)}; until test -e {go}; do sleep .05; done"
         await dispatcher.send(bags={"1": {"procs": 1}}, give=[[1, 0, 0, long]])
         await asyncio.to_thread(until, lambda: numbers(other))
-        quick = f"(setsid nohup /bin/sh {hide} {hidden} >/dev/null 2>&1 &)"
+        until_there = f"until [ $(wc -l <{hidden}) -ge {{}} ]; do sleep .01; done"
+        hidden.touch()
+        quick = f"(setsid nohup /bin/sh {hide} {hidden} >/dev/null 2>&1 &); {until_there.format(1)}"
         assert (await dispatcher.run(quick, bag=2))[0][3] == 0
         await asyncio.to_thread(until, lambda: gone(hidden, 1))
         assert all(map(runs, numbers(other)))  # it may be one of the task that runs
         go.touch()
         await asyncio.to_thread(until, lambda: gone(other, 1))
-        await dispatcher.run(f"{leaves(hidden, 'twice')}; sleep .3", bag=3)
+        await dispatcher.run(f"{leaves(hidden, 'twice')}; {until_there.format(3)}", bag=3)
         await asyncio.to_thread(until, lambda: gone(hidden, 3))
         go.unlink()
         await dispatcher.send(bags={"4": {"procs": 1}}, give=[[4, 0, 0, long]])

@@ -61,7 +61,7 @@ def test_a_command_travels_with_what_matters(place):
     assert body["arguments"] == ["-J", "two words", "x.sh"]
     assert body["folder"] == str(place)
     assert body["environment"]["HOME"] == "/h"
-    assert (body["script"], body["width"], body["host"]) == (None, 0, os.uname().nodename)
+    assert (body["script"], body["pads"], body["host"]) == (None, True, os.uname().nodename)
     assert body["umask"] == current_umask()
     assert len(bytes.fromhex(body["request"])) == 16
 

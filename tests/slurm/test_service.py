@@ -53,7 +53,6 @@ class Slurm:
             "script": None,
             "request": request or next(REQUESTS),
             "host": "front",
-            "width": 0,
             "pads": pads,
         }
         answer = self.service.answer(command, body)

@@ -13,8 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .containers import container_name, end_container, ending
-from .orphans import Orphans
-from .processes import DEATH_S, kill_all, kill_marked, marked
+from .processes import DEATH_S, Orphans, kill_all, kill_marked, marked
 
 if TYPE_CHECKING:
     from .spawner import Spawner

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Iterator
 
 from .marks import end_tasks
-from .orphans import adopt, end_descendants
 from .parent_job import ParentJob
-from .processes import kill
+from .processes import adopt, end_descendants, kill
 
 _PREFIX = "vgrads-"
 _LOCK, _MARK = "lock", "mark"

@@ -38,7 +38,6 @@ _SHIPPED = (
     "machine",
     "main",
     "marks",
-    "orphans",
     "outbox",
     "parent_job",
     "processes",

@@ -23,7 +23,6 @@ STEP = "VGRADS_SLURM_STEP"
 COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "scontrol", "srun", "sinfo", "sacctmgr")
 PATIENCE_S = 30.0
 ANSWER_S = 300.0
-_MOST_STARTS = 5
 _VARIABLES = tuple(b"SQUEUE_ SLURM_ SACCT_ SBATCH_ SINFO_ SCANCEL_ VGRADS_SLURM_".split())
 
 
@@ -70,16 +69,8 @@ def request_body(command: str, arguments: list[str]) -> dict[str, object]:
         "script": None,
         "request": os.urandom(16).hex(),
         "host": os.uname().nodename,
-        "width": _width(),
         "pads": True,
     }
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size(1).columns
-    except OSError:
-        return 0
 
 
 def _token() -> str:
@@ -231,9 +222,7 @@ def start_service(address: str) -> None:
         if time.monotonic() >= end_s:
             raise CommandFailure("another command starts the service, and does not end")
         time.sleep(0.05)
-    for _ in range(_MOST_STARTS):
-        if listens(address) or not _was_killed_at_start(address):
-            break
+    any(listens(address) or not _was_killed_at_start(address) for _ in range(5))
     while not listens(address):
         if time.monotonic() >= end_s:
             raise CommandFailure(f"the service does not listen: {_last_line(address)}")
@@ -242,8 +231,7 @@ def start_service(address: str) -> None:
 
 
 def _was_killed_at_start(address: str) -> bool:
-    """Run the command that starts the service, to its end; return True where a signal ended it:
-    the service may have been started or not."""
+    """Run the command that starts the service, to its end; return True where a signal ended it."""
     from subprocess import DEVNULL, TimeoutExpired, call
 
     try:
@@ -313,15 +301,11 @@ def write_all(descriptor: int, text: str) -> None:
 
 def write_padded(descriptor: int, text: str) -> None:
     """Write a table, with runs of one character (NUL, length, character) written out."""
-    first, *parts = text.split("\0")
-    write_all(descriptor, first)
-    for part in parts:
+    for part in f"0 {text}".split("\0"):  # its beginning follows a run of no blanks
         rest = part.lstrip("0123456789")
         count = int(part[: len(part) - len(rest)] or 0)
-        while count > 0:
-            length = min(count, 65536)
-            write_all(descriptor, rest[:1] * length)
-            count -= length
+        for at in range(0, count, 65536):
+            write_all(descriptor, rest[:1] * min(65536, count - at))
         write_all(descriptor, rest[1:])
 
 
@@ -390,8 +374,7 @@ def carry_out(command: str, arguments: list[str]) -> int:
             wait_s = answer["wait_s"]
             time.sleep(min(60.0, max(0.0, wait_s if isinstance(wait_s, (int, float)) else 1.0)))
         elif "execute" in answer:
-            words = _words(answer["execute"])
-            execute(words, answer.get("environment"), answer.get("stdin"))
+            execute(_words(answer["execute"]), answer.get("environment"), answer.get("stdin"))
         else:
             return finish(answer)
 
@@ -407,11 +390,9 @@ def main(argv: list[str]) -> int:
         return 130
     except BrokenPipeError:
         return 141
-    except CommandFailure as failure:
-        message = str(failure)
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-    os.write(2, to_bytes(f"{command}: error: {message}\n"))
+        kind = "" if isinstance(error, CommandFailure) else f"{type(error).__name__}: "
+        os.write(2, to_bytes(f"{command}: error: {kind}{error}\n"))
     return 1
 
 
