@@ -378,6 +378,53 @@ def test_nothing_of_a_task_outlives_it(tmp_path):
     drive(scenario)
 
 
+HIDE = """
+echo $$ >>"$1"
+exec <&- >&- 2>&-
+[ -z "$2" ] || setsid env -i /bin/sh "$0" "$1" &
+exec sleep 300
+"""
+"""Leaves the session, the environment and all files of a task; with a second word, twice."""
+
+
+def test_what_a_task_has_hidden_ends_with_it_and_what_others_have_started_runs_on(tmp_path):
+    hidden, other, go, hide = (tmp_path / name for name in ("hidden", "other", "go", "hide"))
+    hide.write_text(HIDE)
+
+    def numbers(path):
+        return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+    def gone(path, count):
+        return len(numbers(path)) == count and not any(map(runs, numbers(path)))
+
+    def leaves(path, word=""):
+        return f"(setsid env -i /bin/sh {hide} {path} {word} &)"
+
+    async def scenario(dispatcher, agent):
+        long = f"{leaves(other)}; until test -e {go}; do sleep .05; done"
+        await dispatcher.send(bags={"1": {"procs": 1}}, give=[[1, 0, 0, long]])
+        await asyncio.to_thread(until, lambda: numbers(other))
+        until_there = f"until [ $(wc -l <{hidden}) -ge {{}} ]; do sleep .01; done"
+        hidden.touch()
+        quick = f"(setsid nohup /bin/sh {hide} {hidden} >/dev/null 2>&1 &); {until_there.format(1)}"
+        assert (await dispatcher.run(quick, bag=2))[0][3] == 0
+        await asyncio.to_thread(until, lambda: gone(hidden, 1))
+        assert all(map(runs, numbers(other)))  # it may be one of the task that runs
+        go.touch()
+        await asyncio.to_thread(until, lambda: gone(other, 1))
+        await dispatcher.run(f"{leaves(hidden, 'twice')}; {until_there.format(3)}", bag=3)
+        await asyncio.to_thread(until, lambda: gone(hidden, 3))
+        go.unlink()
+        await dispatcher.send(bags={"4": {"procs": 1}}, give=[[4, 0, 0, long]])
+        await asyncio.to_thread(until, lambda: len(numbers(other)) == 2)
+        for number in children(agent.process.pid):
+            os.kill(number, signal.SIGKILL)
+        await agent.code()
+        assert gone(other, 2)
+
+    drive(scenario, VGRADS_PROCS="2")
+
+
 def test_an_agent_ends_what_a_single_that_was_killed_has_left(tmp_path):
     note = tmp_path / "note"
 

@@ -2,10 +2,14 @@
 clock is not the calendar."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +39,39 @@ def watch(status):
 with Store() as store:
     Crew(store, "bag-0", this_machine(), Rules(stuck_s=1.0), watch=watch, own=True).carry_out()
 """
+ALONE = """
+import asyncio, threading
+from vgrads.kernel.watchdog import Watchdog
+
+async def hang():
+    with Watchdog(0.1, lambda: {message}).watching():
+        threading.Event().wait()
+
+asyncio.run(hang())
+"""
+
+
+@contextmanager
+def unwritable(how):
+    """A file for stderr: ``full`` as on a full disk, ``closed`` as after the end of who read it,
+    ``unread`` by a process that does not end."""
+    if how == "full":
+        with Path("/dev/full").open("w") as file:
+            yield file
+        return
+    read_end, write_end = os.pipe()
+    if how == "closed":
+        os.close(read_end)
+    else:
+        os.set_blocking(write_end, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(write_end, bytes(4096))
+        os.set_blocking(write_end, True)
+    yield write_end
+    os.close(write_end)
+    if how != "closed":
+        os.close(read_end)
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 100.0), st.booleans()), max_size=60))
@@ -69,6 +106,15 @@ def test_what_may_take_long_is_not_watched():
 
     asyncio.run(hang())
     assert until_then == [False] and ended.is_set()
+
+
+@pytest.mark.parametrize("how", ["full", "closed", "unread", "without a message"])
+def test_a_hung_process_is_ended_also_where_nothing_can_be_reported(how):
+    message = "1 / 0" if how == "without a message" else "'stuck'"
+    with unwritable("full" if how == "without a message" else how) as err:
+        command = [sys.executable, "-c", ALONE.format(message=message)]
+        hung = subprocess.run(command, cwd=ROOT, stderr=err, check=False, timeout=60)
+    assert hung.returncode == INTERNAL_ERROR
 
 
 def test_a_bag_whose_dispatcher_hangs_is_finished_by_the_next(store, write, vgrads):

@@ -134,6 +134,10 @@ def test_a_run_is_cancelled_over_rest(store, local_sites):
             client.cancel(set_id)
         run = client.run(set_id, engine="outside")
         client.permit(run, "w-1", "a")
+        with pytest.raises(InputError, match="no task 'e'"):
+            client.permit(run, "w-1", "e")
+        with pytest.raises(InputError, match="no workflow 'w 1'"):
+            client.end(run, "w 1", "a", ok=True)
         client.cancel(set_id)
         assert client.wait(run) == "cancelled"
 

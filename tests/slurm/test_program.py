@@ -61,7 +61,7 @@ def test_a_command_travels_with_what_matters(place):
     assert body["arguments"] == ["-J", "two words", "x.sh"]
     assert body["folder"] == str(place)
     assert body["environment"]["HOME"] == "/h"
-    assert (body["script"], body["width"], body["host"]) == (None, 0, os.uname().nodename)
+    assert (body["script"], body["pads"], body["host"]) == (None, True, os.uname().nodename)
     assert body["umask"] == current_umask()
     assert len(bytes.fromhex(body["request"])) == 16
 
@@ -286,6 +286,21 @@ def test_a_private_service_is_started_once(place):
     assert outs == [b"Submitted batch job 7\n"] * 4
     assert marks.read_text() == "started\n"
     assert stat.S_IMODE((place / "s.lock").stat().st_mode) == 0o600
+
+
+def test_a_starter_that_is_killed_is_run_again(place):
+    marks = place / "marks"
+    serving = " ".join(serving_command(place, marks))
+    killed = f"echo killed >>{marks}; [ $(wc -l <{marks}) -gt 2 ] || kill -9 $$; exec {serving}"
+    install(place / "bin", sys.executable, str(place / "s"), start=[SHELL, "-c", killed])
+    try:
+        assert call(place, "sbatch", "x").stdout == b"Submitted batch job 7\n"
+    finally:
+        (place / "stop").touch()
+    assert marks.read_text() == "killed\n" * 3 + "started\n"
+    install(place / "bin", sys.executable, str(place / "t"), start=[SHELL, "-c", "kill -9 $$"])
+    monotonic = call(place, "sbatch", "x", VGRADS_SLURM_SOCKET=str(place / "t"))
+    assert b"does not listen" in monotonic.stderr and monotonic.returncode == 1
 
 
 def test_a_private_service_that_does_not_start(place):

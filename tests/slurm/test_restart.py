@@ -1,14 +1,19 @@
 """Jobs outlive their service, however it ends."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.slurm.installed import installed
 from tests.slurm.test_service import Slurm
 from tests.waiting import until
+from vgrads.kernel.errors import INTERNAL_ERROR
+from vgrads.slurm.program import CommandFailure, ask
 
 
 def test_a_journal_that_a_crash_has_cut_off_is_read(tmp_path):
@@ -51,6 +56,107 @@ def test_the_service_starts_from_any_folder_and_with_any_home(tmp_path):
         job = slurm.submit("--wrap=true", env={**slurm.environment, **others})
         assert slurm.wait(job) == ["COMPLETED"]
         assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff" * 1_000_000, b'{"jobs": ["' + b"x" * 1_000_000 + b'"]}', b'{"sumbitted": {}}']
+)
+def test_a_damaged_line_of_the_journal_is_named_and_can_be_removed(tmp_path, line):
+    slurm = Slurm(tmp_path)
+    first = slurm.submit("-H", "--wrap=true")
+    slurm.service.stop()
+    journal = tmp_path / "slurm" / "journal"
+    before = journal.read_bytes()
+    journal.write_bytes(before + line + b"\n")
+    words = [sys.executable, "-m", "vgrads", "slurm"]
+    environment = {**os.environ, "VGRADS_HOME": str(tmp_path)}
+    for command in ("status", "up"):
+        refused = subprocess.run(
+            [*words, command], env=environment, capture_output=True, text=True, check=False
+        )
+        number = before.count(b"\n") + 1
+        assert refused.returncode == 2 and len(refused.stderr) < 1000
+        assert f"{journal}: line {number}, from byte {len(before)} on" in refused.stderr
+    assert journal.read_bytes() == before + line + b"\n"
+    subprocess.run(["sed", "-i", f"{number}d", journal], check=True)  # as the message says
+    slurm.begin()
+    assert slurm.states(first)[str(first)][0] == "PENDING"
+    slurm.end()
+
+
+def lines_of(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def environments(folder):
+    return [path.read_text() for path in folder.glob("h/slurm/jobs/*/*/job.json")]
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_no_environment_stays_after_the_end_of_a_service(tmp_path, end):
+    """Its jobs end before it, or after it."""
+    with installed(tmp_path, environment={"SECRET": "xyzzy"}) as slurm:
+        over = slurm.submit("--wrap=true")
+        assert slurm.wait(over) == ["COMPLETED"]
+        task = "echo $SECRET >>begun; until test -e go; do sleep .1; done"
+        array = slurm.submit("--array=0-1", f"--wrap={task}")
+        until(lambda: lines_of(slurm.work / "begun") == ["xyzzy"] * 2, "they run", 60)
+        slurm.kill(end)
+        left = environments(tmp_path)
+        assert len(left) == (1 if end == signal.SIGTERM else 2)
+        (slurm.work / "go").touch()
+        until(lambda: len(environments(tmp_path)) < len(left), "the jobs end", 60)
+        slurm.run(*slurm.vgrads, "status")
+        assert environments(tmp_path) == []
+        assert slurm.wait(over, array) == ["COMPLETED"] * 3
+
+
+HANGS = """
+import sys, threading
+from pathlib import Path
+from vgrads.api.bags.in_process import LocalChannel
+from vgrads.api.queues.sites import this_machine
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.portal.web.slurm.serving import SlurmServing, serve_slurm
+
+def hang(*_):
+    threading.Event().wait()
+
+folder, rules = Path(sys.argv[1]), Rules(stuck_s=0.5)
+if sys.argv[2] == "service":
+    how = SlurmServing(idle_s=60.0, keep_s=60.0, rules=rules)
+    serve_slurm(folder, this_machine(1), how, hang)
+channel = LocalChannel(this_machine(1), folder, "d", rules=rules, watched=True)
+channel.start()
+channel.call(hang)
+hang()
+"""
+
+
+@pytest.mark.parametrize("what", ["service", "dispatcher"])
+def test_a_service_that_hangs_is_ended_with_what_it_did(tmp_path, what):
+    words = [sys.executable, "-c", HANGS, tmp_path / "s", what]
+    hung = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert hung.returncode == INTERNAL_ERROR, hung.stderr
+    assert "made no progress" in hung.stderr and "in hang" in hung.stderr
+
+
+@pytest.mark.more
+def test_a_service_in_the_background_has_a_log(tmp_path):
+    with installed(tmp_path) as slurm:
+        slurm.run("squeue")
+        with pytest.raises(CommandFailure, match="KeyError"):
+            ask(str(slurm.socket), "squeue", {})
+        log = tmp_path / "h" / "slurm" / "log"
+        assert "a request for squeue\nTraceback" in log.read_text()
+        assert log.stat().st_mode & 0o777 == 0o600
+        again = slurm.attempt(*slurm.vgrads, "up", "--background")
+        assert again.returncode == 2 and "runs there already" in again.stderr
+        with log.open("a") as file:
+            file.write("x" * 11_000_000)
+        until(lambda: log.stat().st_size < 1_000_000, "the log is shortened")
+        assert "a request for squeue" in log.with_name("log.1").read_text()
 
 
 NO_SITE = """

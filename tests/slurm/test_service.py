@@ -42,7 +42,9 @@ class Slurm:
     def left(self):
         return self("squeue", "-h", "-o", "%A %t")
 
-    def ask(self, command, *arguments, script=None, request="", umask=0o022, **environment):
+    def ask(
+        self, command, *arguments, script=None, request="", umask=0o022, pads=False, **environment
+    ):
         body = {
             "arguments": [str(word) for word in arguments],
             "folder": str(self.folder),
@@ -51,7 +53,7 @@ class Slurm:
             "script": None,
             "request": request or next(REQUESTS),
             "host": "front",
-            "width": 0,
+            "pads": pads,
         }
         answer = self.service.answer(command, body)
         if "need" in answer:

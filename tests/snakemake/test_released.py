@@ -183,6 +183,56 @@ def test_bad_mail_is_refused_whole(client):
     assert recorder.end() == "kept"
 
 
+def test_a_task_that_the_run_does_not_have_is_refused_at_once(client):
+    run, recorder = begun(client)
+    for unknown, what in (
+        (leave("e", "true"), "no task 'e'"),
+        (leave("a", "true") | {"workflow": "w 1"}, "no workflow 'w 1'"),
+    ):
+        with pytest.raises(InputError, match=what):
+            client.release(run.run_id, [leave("b", "true"), unknown])
+        with pytest.raises(InputError, match=what):
+            client.release(run.run_id, give_up=[{k: unknown[k] for k in ("workflow", "task")}])
+    added = {"workflow": "w 1", "task": "x", "document": {"id": "x", "runtime_s": 1.0}}
+    with pytest.raises(InputError, match="no workflow 'w 1'"):
+        client.release(run.run_id, add=[added])
+    client.release(run.run_id, add=[added | {"workflow": "w-1"}])
+    client.release(run.run_id, [leave(task, "true") for task in "xabcd"])
+    assert recorder.end() == "kept"
+    assert recorder.states("x")[-1] == "done"
+
+
+def test_one_name_of_a_workflow_whatever_its_spelling(client):
+    """Two callers of one set whose names differ only in characters that a name cannot have."""
+    tasks = [{"id": "a", "runtime_s": 1.0}]
+    answers = {}
+
+    def join(name, ticket):
+        document = {
+            "ticket": ticket,
+            "of": 2,
+            "deadline": "120s",
+            "workflow": {"name": name, "tasks": tasks},
+        }
+        answers[name] = client.gather("both", document, lambda _: None, pause_s=0.1)
+
+    threads = [
+        threading.Thread(target=join, args=(name, f"ticket-{position}"))
+        for position, name in enumerate(("my flow", "my_flow"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    names = {answer["workflow"] for answer in answers.values()}
+    assert names == {"my_flow-1", "my_flow-2"}
+    released = [{"workflow": name, "task": "a", "command": "true"} for name in sorted(names)]
+    run_id = answers["my flow"]["run"]
+    client.release(run_id, released)
+    rows = [row for row in client.answers(run_id) if row["event"] != "end"]
+    assert {row["workflow"] for row in rows if row["state"] == "done"} == names
+
+
 def test_whoever_releases_tasks_and_falls_silent_is_not_waited_for(tmp_path):
     """In virtual time: ten minutes after the last sign everything is given back."""
     execution = execution_for(

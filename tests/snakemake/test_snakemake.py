@@ -134,6 +134,30 @@ def states(project):
         return [run.state for run in store.list_runs()]
 
 
+def test_a_folder_with_any_name(tmp_path):
+    """Its name becomes that of the workflow, which has other characters and is shorter."""
+    for name in ("""my "project" ü's & (x)""", "p" * 240):
+        mine = Project(tmp_path / name, NAMED_LIKE_OURS, tmp_path / "home")
+        code, out = mine.run("--vgrads-deadline", "30m", timeout_s=90)
+        assert code == 0, out[-3000:]
+        assert (mine.folder / "report.txt").read_text() == "done\n"
+
+
+def test_environments_of_killed_runs_are_removed_by_the_next(project):
+    mine = project(NAMED_LIKE_OURS)
+    folder = mine.folder / ".snakemake" / "vgrads"
+    folder.mkdir(parents=True)
+    here = os.uname().nodename
+    killed, running, elsewhere = (
+        folder / f"environment-{name}.sh" for name in (f"{here}-0", f"{here}-{os.getpid()}", "x-0")
+    )
+    for path in (killed, running, elsewhere):
+        path.touch()
+    code, out = mine.run("--vgrads-deadline", "30m", timeout_s=90)
+    assert code == 0, out[-3000:]
+    assert sorted(folder.glob("environment-*")) == sorted((running, elsewhere))
+
+
 def test_snakemakes_own_tests_of_plugins(tmp_path):
     process = subprocess.run(
         [

@@ -98,7 +98,7 @@ class Agent:
                     return ALONE  # the starter assumes it dead: nothing of it may continue
                 self._turn(ready)
         except KeyRefused:
-            print("vgrads: the manager refuses this agent's key", file=sys.stderr, flush=True)
+            _report("the manager refuses this agent's key")
             return BAD_KEY
         finally:
             self._store.close()
@@ -227,12 +227,15 @@ def _read_once(path: Path) -> dict[str, str]:
 
 
 def _report_unusable(error: Exception) -> int:
-    print(
-        f"vgrads: the environment of this agent is not usable: {error}",
-        file=sys.stderr,
-        flush=True,
-    )
+    _report(f"the environment of this agent is not usable: {error}")
     return MISTOLD
+
+
+def _report(text: str) -> None:
+    """Write a line on stderr where that is possible: on a full disk the agent still ends as it
+    should."""
+    with suppress(OSError, ValueError, AttributeError):
+        print(f"vgrads: {text}", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -267,11 +270,10 @@ def main() -> None:
     except (KeyError, ValueError) as error:
         code = _report_unusable(error)
     except BaseException:
-        traceback.print_exc()
+        _report(traceback.format_exc())
     # the guardian was killed, whether or not the system has given its child another parent yet
     if code == ALONE or os.getppid() != parent:
         remove(scratch, mark)
-    sys.stderr.flush()
     os._exit(code)  # do not wait for threads that wait for the network
 
 

@@ -10,11 +10,16 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from .containers import container_name, end_container, ending
-from .processes import DEATH_S, kill_all, kill_marked, marked
+from .processes import DEATH_S, Orphans, kill_all, kill_marked, marked
+
+if TYPE_CHECKING:
+    from .spawner import Spawner
 
 _SWEEP_S = 0.25  # between scans of all processes
+_ADOPTION_S = 1.0  # between looks for adopted processes, which must be waited for when they end
 
 
 def begins(mark: str, prefix: str) -> bool:
@@ -35,7 +40,8 @@ class Marks:
         self._mark = mark
         self._suspected: set[str] = set()
         self._ending: dict[str, threading.Thread] = {}  # mark → end of its container
-        self._swept_s = 0.0
+        self._swept_s = self._adopted_s = 0.0
+        self.orphans = Orphans()
 
     def of(self, key: tuple[int, int, int]) -> str:
         """Return the mark of a task."""
@@ -61,11 +67,26 @@ class Marks:
         mark = self.of(key)
         return mark in self._suspected or mark in self._ending
 
-    def look(self, now_s: float) -> None:
+    def end_orphans(self, spawner: Spawner) -> None:
+        """Kill adopted processes that belong to no child of the agent that runs."""
+
+        def is_owner(mark: str) -> bool:
+            children = spawner.children()
+            own = around(mark)
+            return children is None or any(self.of(t.key) in own for t in children.values())
+
+        self.orphans.look(spawner.children, is_owner)
+
+    def look(self, now_s: float, spawner: Spawner) -> None:
         """Kill processes that have outlived their task, at intervals."""
         for mark in [m for m, thread in self._ending.items() if not thread.is_alive()]:
             del self._ending[mark]
-        if self._suspected and now_s - self._swept_s >= _SWEEP_S:
+        if now_s - self._swept_s < _SWEEP_S:
+            return
+        if self.orphans or now_s - self._adopted_s >= _ADOPTION_S:
+            self._swept_s = self._adopted_s = now_s
+            self.end_orphans(spawner)
+        if self._suspected:
             self._swept_s = now_s
             left = marked(lambda mark: not self._suspected.isdisjoint(around(mark)))
             kill_all(left)
@@ -75,7 +96,8 @@ class Marks:
         """Return how long until :meth:`look` has something to do, in seconds."""
         if self._ending:
             return _SWEEP_S
-        return self._swept_s + _SWEEP_S - now_s if self._suspected else float("inf")
+        due = self._suspected or self.orphans
+        return self._swept_s + _SWEEP_S - now_s if due else float("inf")
 
     def kill_all(self, end_s: float) -> None:
         """Kill the processes of all tasks, until this instant at most."""

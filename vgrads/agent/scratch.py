@@ -24,7 +24,7 @@ from typing import Iterator
 
 from .marks import end_tasks
 from .parent_job import ParentJob
-from .processes import kill
+from .processes import adopt, end_descendants, kill
 
 _PREFIX = "vgrads-"
 _LOCK, _MARK = "lock", "mark"
@@ -87,8 +87,10 @@ def fork_agent(mark: str, scratch: Path, lock: int, slot: ParentJob) -> int:
     """Fork the agent; return, in the new process, a descriptor that is readable when the guardian
     is gone. The calling process becomes the guardian, and exits with the agent's exit code."""
     alive, write_end = os.pipe()
+    adopt()
     number = os.fork()
     if number == 0:
+        adopt()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         os.close(write_end)
         return alive
@@ -104,6 +106,7 @@ def fork_agent(mark: str, scratch: Path, lock: int, slot: ParentJob) -> int:
     status = slot.wait_for(number)
     if os.WIFSIGNALED(status):
         await_starts(scratch)
+    end_descendants()  # the agent's own, which have come here
     remove(scratch, mark)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     os._exit(code)

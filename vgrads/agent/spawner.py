@@ -79,6 +79,7 @@ class Spawner:
         self._lock = threading.Lock()
         self._children: dict[int, Hashable] = {}  # process number → token
         self._pid_of: dict[int, int] = {}  # descriptor → process number
+        self._starting = 0
         self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._launcher = Launcher(native)
         self.is_parallel = self._launcher.is_parallel
@@ -122,9 +123,20 @@ class Spawner:
         ``output``: descriptors of its standard output and error; ``folder``, ``account``:
         see :class:`vgrads.agent.launcher.Launcher`.
         """
-        pid = self._launcher.begin(command, environment, (self.null, *output), folder, account)
-        self.watch(pid, token)
+        with self._lock:
+            self._starting += 1
+        try:
+            pid = self._launcher.begin(command, environment, (self.null, *output), folder, account)
+            self.watch(pid, token)
+        finally:
+            with self._lock:
+                self._starting -= 1
         return pid
+
+    def children(self) -> dict[int, Any] | None:
+        """Return process number → token of all children; None while one is being started."""
+        with self._lock:
+            return None if self._starting else dict(self._children)
 
     def watch(self, pid: int, token: Hashable) -> None:
         """Report the exit of a child that leads its process group, started by any part of this

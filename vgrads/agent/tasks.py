@@ -141,6 +141,7 @@ class TaskQueue:
         over = []
         for ended in self._spawner.reap():
             task = ended.token
+            self._marks.orphans.note_end(ended.pid)
             if not isinstance(task, AgentTask):
                 self._interpreter_over(ended)
                 continue
@@ -174,7 +175,7 @@ class TaskQueue:
         for task, ended in over:
             self.lingering[task.key] = self._end_of(task, ended, now_s)
         if self.lingering:
-            self._marks.look(now_s)
+            self._marks.look(now_s, self._spawner)
         suspected, left = self._marks.is_suspected, self.lingering.items()
         gone = [key for key, end in left if not suspected(end.task.process_key)]
         return [self.lingering.pop(key) for key in gone]
@@ -226,7 +227,7 @@ class TaskQueue:
                     cut(file, task.bag.output_bytes)
             for call in self.calls.look(now_s):
                 self.lingering[call.task.key] = self._outcome_of_call(call)
-        self._marks.look(now_s)
+        self._marks.look(now_s, self._spawner)
 
     def kill_all(self, patience_s: float) -> None:
         """Kill all tasks; return when none runs or this time (seconds) is over."""

@@ -95,7 +95,10 @@ while not body:
             body = fetch(contact)
             break
         except (OSError, http.client.HTTPException) as error:
-            print("vgrads: %s: %s" % (contact, error), file=sys.stderr, flush=True)
+            try:  # on a full disk the next try is still made
+                print("vgrads: %s: %s" % (contact, error), file=sys.stderr, flush=True)
+            except OSError:
+                pass
             if time.monotonic() > give_up_s:
                 sys.exit(69)
     else:

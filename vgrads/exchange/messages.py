@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgrads.exchange.values import COULD_NOT, AttemptEnd, Hello, Message, Triple
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, brief
 
 HEARTBEAT_S = 10.0
 """Interval of agents' heartbeats, in seconds."""
@@ -91,7 +91,7 @@ def read(body: bytes, agent_number: Callable[[str], int], now_s: float) -> Recei
         RecursionError,
     ) as error:
         raise InputError(
-            f"is not a valid message of an agent: {error!r}", where="exchange"
+            f"is not a valid message of an agent: {brief(error)}", where="exchange"
         ) from error
 
 

@@ -21,6 +21,16 @@ INTERNAL_ERROR = 70
 """Exit status of a command that ends by a fault of vgrads itself."""
 
 
+_LONGEST_TEXT = 200
+
+
+def brief(error: BaseException) -> str:
+    """Return kind and text of an error of Python, in one short line: some contain all that was
+    read."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+
+
 class VgradsError(Exception):
     """Root of all errors that a user may see; ``exit_code`` is the command's exit status."""
 

@@ -16,6 +16,7 @@ from vgrads.kernel.errors import INTERNAL_ERROR
 
 _STEP_S = 1.0
 _LONGEST_STEP_S = 3.0
+_WRITING_S = 5.0  # for the report of a hung process; then it ends without
 
 
 class SilentTime:
@@ -39,6 +40,20 @@ class SilentTime:
         return self.silent_s
 
 
+def _end_process(message: Callable[[], str]) -> None:
+    """Exit at once, since the loop cannot; before, print the message and what each thread was
+    doing, where that is possible: the disk may be full, the terminal closed, a pipe unread."""
+    try:
+        late = threading.Timer(_WRITING_S, os._exit, [INTERNAL_ERROR])
+        late.daemon = True
+        late.start()
+        sys.stderr.write(f"{message()}\n")
+        sys.stderr.flush()
+        faulthandler.dump_traceback(sys.stderr, all_threads=True)
+    finally:
+        os._exit(INTERNAL_ERROR)
+
+
 class Watchdog:
     """Watches an event loop from a thread of its own, which must be able to run: code that holds
     the interpreter's lock for good also stops the heartbeats of the process's lease.
@@ -50,9 +65,9 @@ class Watchdog:
         self,
         patience_s: float,
         message: Callable[[], str],
-        end: Callable[[str], None] | None = None,
+        end: Callable[[Callable[[], str]], None] = _end_process,
     ) -> None:
-        self._patience_s, self._message, self._end = patience_s, message, end or _end_process
+        self._patience_s, self._message, self._end = patience_s, message, end
         self._beats, self._paused = 0, False
         self._stopped = threading.Event()
 
@@ -89,13 +104,5 @@ class Watchdog:
         while not self._stopped.wait(min(_STEP_S, self._patience_s / 4)):
             silent_s = silent.update(time.monotonic(), self._beats)
             if silent_s >= self._patience_s and not self._paused:
-                self._end(self._message())
+                self._end(self._message)
                 return
-
-
-def _end_process(message: str) -> None:
-    """Print the message and what each thread was doing, and exit at once: the loop cannot."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
-    faulthandler.dump_traceback(sys.stderr, all_threads=True)
-    os._exit(INTERNAL_ERROR)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,17 @@ HEADER_S = 10.0
 """How long the head of a request may take, from the connection or the first byte on."""
 MOST_OF_ADDRESS = 256
 """Open connections from one address; proxies that are trusted carry many users."""
+_MOST_REFUSED = 256  # connections too many of an address that get an answer; more are just closed
+_REFUSAL_S = 2.0
+_REASON = (
+    f"{MOST_OF_ADDRESS} connections of this address are open: try again later; a proxy of many "
+    "users belongs into trusted_proxies of the service"
+)
+_BODY = json.dumps({"detail": _REASON}).encode()
+_REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
+)
 
 
 class ConnectionLimits:
@@ -29,10 +41,11 @@ class ConnectionLimits:
         self._trusted = [ipaddress.ip_network(text, strict=False) for text in trusted]
         self._open: Counter[str] = Counter()
 
-    def enter(self, address: str) -> bool:
-        """Count a connection; return False for one too many."""
+    def enter(self, address: str) -> int:
+        """Count a connection; return by how many the address has too many, 0 if it has not."""
         self._open[address] += 1
-        return self._open[address] <= MOST_OF_ADDRESS or self._is_trusted(address)
+        extra = max(0, self._open[address] - MOST_OF_ADDRESS)
+        return 0 if extra and self._is_trusted(address) else extra
 
     def leave(self, address: str) -> None:
         """Count the end of a connection."""
@@ -53,12 +66,26 @@ class LimitedConnection(H11Protocol):
 
     limits = ConnectionLimits()
     _timer: asyncio.TimerHandle | None = None
+    _is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if not self.limits.enter(self._address):
-            transport.close()
-        self._await_head()
+        extra = self.limits.enter(self._address)
+        if extra:
+            self._refuse(answered=extra <= _MOST_REFUSED)
+        else:
+            self._await_head()
+
+    def _refuse(self, answered: bool) -> None:
+        """Close the connection, one too many, with an answer, which a reset would take away: what
+        the client sends is read for a while and not looked at."""
+        self._is_refused = True
+        if answered and self.transport.can_write_eof():
+            self.transport.write(_REFUSAL)
+            self.transport.write_eof()
+            self._timer = self.loop.call_later(_REFUSAL_S, self.transport.close)
+        else:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.limits.leave(self._address)
@@ -66,6 +93,8 @@ class LimitedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         super().data_received(data)
         self._await_head()
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import typer
@@ -87,7 +88,7 @@ def _run(arguments: list[str] | None) -> int:
         return error.exit_code
     except OSError as error:  # full disk, missing folder: the system's own message
         place = f"{error.filename}: " if error.filename else ""
-        sys.stderr.write(f"vgrads: {place}{error.strerror or error}\n")
+        _write(f"vgrads: {place}{error.strerror or error}\n")
         return SiteError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
@@ -95,8 +96,14 @@ def _run(arguments: list[str] | None) -> int:
         usage = _usage_error(error)
         return _own_fault(error) if usage is None else usage
     if code == _INTERRUPTED:  # typer converts Ctrl-C to this code
-        sys.stderr.write("vgrads: interrupted\n")
+        _write("vgrads: interrupted\n")
     return code
+
+
+def _write(text: str) -> None:
+    """Write on stderr where that is possible: the exit status says the rest on a full disk."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
 
 
 def _report(lines: Sequence[str]) -> None:
@@ -106,7 +113,7 @@ def _report(lines: Sequence[str]) -> None:
 
         width = shutil.get_terminal_size().columns
         lines = [part for line in lines for part in wrap(line, width)]
-    sys.stderr.write("\n".join(lines) + "\n")
+    _write("\n".join(lines) + "\n")
 
 
 def _own_fault(error: Exception) -> int:
@@ -120,7 +127,7 @@ def _own_fault(error: Exception) -> int:
         retained.write(
             f"vgrads {version('vgrads')}, Python {sys.version}, {shlex.join(sys.argv)}\n\n{whole}"
         )
-    sys.stderr.write(
+    _write(
         f"vgrads: internal error: {type(error).__name__}: "
         f"{' '.join(str(error).split())[:300]}\n"
         f"vgrads: please report it and attach {retained.name}\n"

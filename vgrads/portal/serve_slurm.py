@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -12,6 +15,7 @@ from vgrads.kernel.units import parse_duration
 from vgrads.portal.cli.options import Sites
 from vgrads.portal.cli.slurm.commands import slurm_app
 
+_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _LAST_PORT = 65_535
 
 
@@ -54,6 +58,10 @@ def up(
         keep_s=parse_duration(keep, "--keep"),
         address=_address(listen) if listen else None,
     )
+    logging.basicConfig(level=logging.WARNING, format=_FORMAT)
+    logging.getLogger("vgrads").setLevel(logging.INFO)
+    # the server raises it again at its end, before the service has put away what it must
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     serve_slurm(slurm_folder(), sites_catalog(sites), how, _report_start)
 
 
@@ -65,5 +73,6 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _report_start(places: str) -> None:
-    sys.stderr.write(f"vgrads: Slurm's commands are accepted at {places}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # on a full disk it still serves
+        sys.stderr.write(f"vgrads: Slurm's commands are accepted at {places}\n")
+        sys.stderr.flush()

@@ -9,6 +9,7 @@ are obeyed. What became of it is printed as JSON, and stored in ``ended-INDEX-GE
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -294,12 +295,7 @@ def ended_before(job: JobFiles, state: str, number: int = 0) -> dict:  # type: i
 
 
 def carry_out(job: JobFiles) -> dict:  # type: ignore[type-arg]
-    """Run a job, unless it has run before; return what became of it."""
-    try:
-        with open(job.path("ended"), "rb") as file:
-            return json.load(file)  # type: ignore[no-any-return]
-    except (OSError, ValueError):
-        pass
+    """Run a job, unless it has begun before; return what became of it."""
     if not job.spec["requeue"] and os.path.exists(job.path("started")):
         return ended_before(job, "NODE_FAIL")
     signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
@@ -309,19 +305,65 @@ def carry_out(job: JobFiles) -> dict:  # type: ignore[type-arg]
     try:
         running.start()
     except OSError as error:
-        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
+        report(error)
         return ended_before(job, "FAILED", _NO_OUTPUT)
     return running.wait()
 
 
+def report(error: OSError) -> None:
+    """Write an error on stderr where that is possible: its disk may be the full one."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
+
+
+def stored(folder: str, index: int, generation: int) -> dict:  # type: ignore[type-arg]
+    """Return what became of a job that has run before; empty for any other."""
+    try:
+        with open(os.path.join(folder, f"ended-{index}-{generation}"), "rb") as file:
+            return json.load(file)  # type: ignore[no-any-return]
+    except (OSError, ValueError):
+        return {}
+
+
+def forget_environment(folder: str, count: int) -> None:
+    """Remove the environment of a submission of ``count`` jobs, where all of them have ended and
+    no service runs that could run one again; one that runs removes it itself, later. Raise
+    OSError."""
+    place = os.path.join(folder, "..", "..", "..", "lock")
+    lock = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(lock)
+    started, ended = {}, {}  # type: dict[int, int], dict[int, int]
+    for name in os.listdir(folder):
+        kind, *numbers = name.split("-")
+        if kind in ("started", "ended") and len(numbers) == 2 and all(map(str.isdigit, numbers)):
+            index, generation = map(int, numbers)
+            of_kind = started if kind == "started" else ended
+            of_kind[index] = max(generation, of_kind.get(index, 0))
+    for index in range(count):
+        generation = ended.get(index, -1)
+        if generation < started.get(index, 0):
+            return
+        if stored(folder, index, generation).get("state") == "REQUEUED":
+            return
+    os.unlink(os.path.join(folder, "job.json"))
+
+
 def main(words: list) -> None:  # type: ignore[type-arg]
     """Run the job, print and store what became of it."""
-    job = JobFiles(words[0], int(words[1]), int(words[2]))
-    outcome = carry_out(job)
-    try:
-        write(job.path("ended"), outcome)
-    except OSError as error:
-        sys.stderr.write(f"{error.filename}: {error.strerror}\n")
+    place = (words[0], int(words[1]), int(words[2]))
+    outcome = stored(*place)
+    if not outcome:
+        job = JobFiles(*place)
+        outcome = carry_out(job)
+        try:
+            write(job.path("ended"), outcome)
+            with suppress(OSError):  # a service runs, or another job was faster
+                forget_environment(job.folder, len(job.spec["indices"]) or 1)
+        except OSError as error:
+            report(error)
     print(json.dumps(outcome), flush=True)
 
 

@@ -70,15 +70,8 @@ def request_body(command: str, arguments: list[str]) -> dict[str, object]:
         "script": None,
         "request": os.urandom(16).hex(),
         "host": os.uname().nodename,
-        "width": _width(),
+        "pads": True,
     }
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size(1).columns
-    except OSError:
-        return 0
 
 
 def _token() -> str:
@@ -236,8 +229,7 @@ def start_service(address: str) -> None:
         if time.monotonic() >= end_s:
             raise CommandFailure("another command starts the service, and does not end")
         time.sleep(0.05)
-    if not listens(address):
-        _run_start(address)
+    any(listens(address) or not _was_killed_at_start(address) for _ in range(5))
     while not listens(address):
         if time.monotonic() >= end_s:
             raise CommandFailure(f"the service does not listen: {_last_line(address)}")
@@ -245,8 +237,8 @@ def start_service(address: str) -> None:
     os.close(lock)
 
 
-def _run_start(address: str) -> None:
-    """Run the command that starts the service, to its end."""
+def _was_killed_at_start(address: str) -> bool:
+    """Run the command that starts the service, to its end; return True where a signal ended it."""
     from subprocess import DEVNULL, TimeoutExpired, call
 
     try:
@@ -256,8 +248,9 @@ def _run_start(address: str) -> None:
             )
     except (OSError, TimeoutExpired) as error:
         raise CommandFailure(f"the service of vgrads did not start: {error}") from error
-    if code:
+    if code > 0:
         raise CommandFailure(f"the service of vgrads did not start: {_last_line(address)}")
+    return code < 0
 
 
 def _locked(lock: int) -> bool:
@@ -313,6 +306,16 @@ def write_all(descriptor: int, text: str) -> None:
             time.sleep(0.01)
 
 
+def write_padded(descriptor: int, text: str) -> None:
+    """Write a table, with runs of one character (NUL, length, character) written out."""
+    for part in f"0 {text}".split("\0"):  # its beginning follows a run of no blanks
+        rest = part.lstrip("0123456789")
+        count = int(part[: len(part) - len(rest)] or 0)
+        for at in range(0, count, 65536):
+            write_all(descriptor, rest[:1] * min(65536, count - at))
+        write_all(descriptor, rest[1:])
+
+
 def execute(words: list[str], environment: object, stdin: object) -> None:
     """Become another program. Raises CommandFailure where that fails."""
     variables = dict(os.environb)
@@ -350,7 +353,7 @@ def _words(value: object) -> list[str]:
 
 def finish(answer: dict[str, object]) -> int:
     """Print a final answer, run what it names, and return the exit status."""
-    write_all(1, str(answer.get("out") or ""))
+    write_padded(1, str(answer.get("out") or ""))
     write_all(2, str(answer.get("err") or ""))
     code = answer.get("code")
     codes = [code if isinstance(code, int) else 0]
@@ -378,8 +381,7 @@ def carry_out(command: str, arguments: list[str]) -> int:
             wait_s = answer["wait_s"]
             time.sleep(min(60.0, max(0.0, wait_s if isinstance(wait_s, (int, float)) else 1.0)))
         elif "execute" in answer:
-            words = _words(answer["execute"])
-            execute(words, answer.get("environment"), answer.get("stdin"))
+            execute(_words(answer["execute"]), answer.get("environment"), answer.get("stdin"))
         else:
             return finish(answer)
 
@@ -395,11 +397,9 @@ def main(argv: list[str]) -> int:
         return 130
     except BrokenPipeError:
         return 141
-    except CommandFailure as failure:
-        message = str(failure)
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-    os.write(2, to_bytes(f"{command}: error: {message}\n"))
+        kind = "" if isinstance(error, CommandFailure) else f"{type(error).__name__}: "
+        os.write(2, to_bytes(f"{command}: error: {kind}{error}\n"))
     return 1
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -47,9 +48,7 @@ class Step:
             self._pass_on(signal.SIGKILL)
             place = error.filename or self._request.command[0]
             message = f"error: execve(): {place}: {error.strerror}"
-            sys.stderr.write(
-                f"slurmstepd: {message}\nsrun: error: task 0: Exited with exit code 2\n"
-            )
+            _report(f"slurmstepd: {message}\nsrun: error: task 0: Exited with exit code 2\n")
             return _CANNOT_RUN
         return self._wait()
 
@@ -102,9 +101,11 @@ class Step:
 
     def _label(self, source: IO[bytes], target: int, process: int) -> None:
         width = len(str(self._request.tasks - 1))
-        for line in source:
-            with self._lock:
-                os.write(target, f"{process:>{width}}: ".encode() + line)
+        # where nothing can be written, the process must not wait for its reader: its pipe closes
+        with source, suppress(OSError):
+            for line in source:
+                with self._lock:
+                    os.write(target, f"{process:>{width}}: ".encode() + line)
 
     def _pass_on(self, number: int, _: object = None) -> None:
         for process in self._processes:
@@ -117,11 +118,11 @@ class Step:
             for process in [n for n in left if self._processes[n].poll() is not None]:
                 left.discard(process)
                 code = self._processes[process].returncode
-                if code and not self._request.quiet:
-                    sys.stderr.write(_report(process, code))
                 if code and self._request.kill_on_bad_exit and not ended_badly:
                     ended_badly = True
                     self._pass_on(signal.SIGTERM)
+                if code and not self._request.quiet:
+                    _report(_text_of(process, code))
             if left:
                 time.sleep(_LOOK_S if len(self._processes) > 1 else 0)
                 if len(self._processes) == 1:
@@ -138,7 +139,13 @@ def _exported(request: SrunRequest) -> dict[str, str]:
     return {**exported(os.environ, request.export), **inner, **dict(request.export.values)}
 
 
-def _report(process: int, code: int) -> str:
+def _report(text: str) -> None:
+    """Write on stderr where that is possible: on a full disk the step still ends as it should."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
+
+
+def _text_of(process: int, code: int) -> str:
     node = os.environ.get("SLURMD_NODENAME", "")
     how = f"Exited with exit code {code}" if code > 0 else signal.strsignal(-code) or "Killed"
     return f"srun: error: {node}: task {process}: {how}\n"
@@ -149,7 +156,7 @@ def main(arguments: list[str]) -> int:
     try:
         request = parse_srun(arguments, os.environ)
     except SlurmError as error:
-        sys.stderr.write(f"{error.what}\n")
+        _report(f"{error.what}\n")
         return error.exit_code
     if request.reply is not None:
         sys.stdout.write(request.reply.out)

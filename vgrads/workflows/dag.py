@@ -27,7 +27,7 @@ _RESERVED = (
     "stdout.txt",
     "stderr.txt",
 )
-_SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.#+-]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +85,11 @@ class Workflow:
         return result
 
 
+def safe_name(name: str) -> str:
+    """Return the spelling of a workflow's name that plans, runs and requests use."""
+    return _UNSAFE.sub("_", name)
+
+
 def make_workflow(
     name: str,
     tasks: Iterable[Task],
@@ -103,7 +108,7 @@ def make_workflow(
     for task in by_id.values():
         _check_task(task, by_id, where)
     workflow = Workflow(
-        name=_SAFE_NAME.sub("_", name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
+        name=safe_name(name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
     )
     if len(workflow.order) < len(by_id):
         raise InputError(f"the tasks form a cycle: {_cycle(by_id)}", where=where)

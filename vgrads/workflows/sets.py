@@ -22,7 +22,7 @@ from vgrads.kernel.documents import (
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import needed_of, parse_fraction
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
-from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow, safe_name
 from vgrads.workflows.deadline import as_written, parse_deadline
 from vgrads.workflows.links import linked, refuse_shared_targets
 from vgrads.workflows.remote import FetchDocument, SendDocument
@@ -256,10 +256,16 @@ def _expand(document: SetDocument, load_entry: EntryLoader, where: str) -> tuple
                 fix="split the set; submit independent tasks as a bag",
             )
         for _ in range(entry.count):
-            taken[workflow.name] += 1
-            workflows.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
+            workflows.append(workflow.renamed(numbered_name(workflow.name, taken)))
     refuse_shared_targets(workflows, where)
     return tuple(workflows)
+
+
+def numbered_name(name: str, taken: Counter[str]) -> str:
+    """Return the name in the set of its next workflow that is called ``name``."""
+    name = safe_name(name)
+    taken[name] += 1
+    return f"{name}-{taken[name]}"
 
 
 def _workflow_of(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -> Workflow:
@@ -269,7 +275,7 @@ def _workflow_of(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -
         except InputError as error:
             raise error.within(where) from error
         workflow = replace(workflow, notes=workflow.notes + entry.notes)
-        return workflow.renamed(entry.name) if entry.name else workflow
+        return workflow.renamed(safe_name(entry.name)) if entry.name else workflow
     tasks = linked(after_makers(task_of(task) for task in entry.tasks))
     workflow = make_workflow(entry.name, tasks, entry.file_mib, where, entry.notes)
     refuse_two_makers(workflow, where)

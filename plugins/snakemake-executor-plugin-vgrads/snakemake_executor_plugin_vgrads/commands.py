@@ -7,6 +7,7 @@ containers, shadow folders, …) are started by a Snakemake process of their own
 
 from __future__ import annotations
 
+import glob
 import inspect
 import os
 import re
@@ -22,6 +23,8 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 from snakemake_interface_executor_plugins.workflow import WorkflowExecutorInterface
 
+from vgrads.agent.processes import runs
+
 _THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 _NOT_PASSED_ON = re.compile(
     r"(SLURM_(?!CONF$)|PBS_|SGE_|VGRADS_|SSH_|DBUS_|XDG_).*|TMP|TMPDIR|TEMP|TEMPDIR|_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|DISPLAY"
@@ -30,6 +33,11 @@ _NOT_PASSED_ON = re.compile(
 _TAIL = 2000  # characters of a failed job's output in its message
 _LONGEST = 60_000  # characters; longer commands are written to a file
 _OPEN = "<TBD>"  # Snakemake's placeholder for values known only at run time
+
+
+def _environments_here() -> str:
+    """Return how the names of environments of runs on this machine begin."""
+    return f"environment-{os.uname().nodename}-"
 
 
 class NotDerivable(Exception):
@@ -46,11 +54,12 @@ class JobCommands:
         self.workdir = Path(workflow.workdir_init)
         self.folder = self.workdir / ".snakemake" / "vgrads"
         self.logs = self.workdir / ".snakemake" / "vgrads_logs"
-        self._environment = self.folder / f"environment-{os.getpid()}.sh"
+        self._environment = self.folder / f"{_environments_here()}{os.getpid()}.sh"
 
     def write_environment(self, more: Mapping[str, str]) -> None:
         """Store the user's environment for the jobs, readable only by the user."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._sweep()
         stored = {
             name: value
             for name, value in os.environ.items()
@@ -63,6 +72,13 @@ class JobCommands:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.writelines(lines)
         draft.replace(self._environment)
+
+    def _sweep(self) -> None:
+        """Remove what runs on this machine have left that were killed."""
+        for path in self.folder.glob(f"{glob.escape(_environments_here())}*"):
+            number = path.stem.rpartition("-")[2]
+            if number.isdigit() and not runs(int(number)):
+                path.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Remove the stored environment."""

@@ -8,6 +8,7 @@ Snakemake's scheduler submits jobs in its thread; their results are reported in 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from snakemake_executor_plugin_vgrads.rounds import SubmittedJob
 from snakemake_executor_plugin_vgrads.service import Served
 from vgrads.workflows.formats.snakemake_jobs import task_id, tasks_of
 
+_LONGEST_NAME = 100  # of a set, in characters: services refuse one that is much longer
 _THIS_MACHINE = "here"  # value of --vgrads-sites
 
 
@@ -51,7 +53,8 @@ class Executor(RealExecutor):
         if settings.sites == _THIS_MACHINE and not settings.url:
             self._limit_threads(os.cpu_count() or 1)
         tasks = tasks_of(self.dag)
-        name = Path(self.workflow.workdir_init).name or "snakemake"
+        folder = os.fsencode(Path(self.workflow.workdir_init).name)
+        name = folder.decode(errors="replace")[:_LONGEST_NAME] or "snakemake"
         promises = Promises(self._served, settings, name, self.logger)
         releases = JobReleases(self, self._served, promises)
         if tasks or promises.with_others:
@@ -94,6 +97,11 @@ class Executor(RealExecutor):
         ``-P``: like the command ``snakemake``, it imports nothing from the workflow's folder.
         """
         return f"{sys.executable} -P"
+
+    def get_snakefile(self) -> str:
+        """Return the Snakefile, quoted for the shell: Snakemake quotes it as Python text, which no
+        shell reads where the name has both kinds of quotes, or one and a dollar."""
+        return shlex.quote(str(super().get_snakefile()))
 
     def run_job(self, job: JobExecutorInterface) -> None:
         """Run one job."""

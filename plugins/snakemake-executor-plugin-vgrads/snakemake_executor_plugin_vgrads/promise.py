@@ -153,7 +153,9 @@ def _planned(
     }
     set_id = str(call_service(served.client.submit, document))
     plan: Any = call_service(served.client.plan, set_id)
-    return Promised(set_id=set_id, workflow=f"{options.name}-1", plan=plan, deadline=deadline)
+    # the service spells the name: a folder's may have characters that a workflow's cannot have
+    workflow = next(iter(plan["promise"]["by_workflow"]), "")
+    return Promised(set_id=set_id, workflow=workflow, plan=plan, deadline=deadline)
 
 
 def join(

@@ -81,14 +81,16 @@ def again(
         except Exception as error:  # libraries of a server's protocol may raise anything
             if _for_good(error) or time.monotonic() + pause_s > until_s:
                 raise
-            print(f"{url}: {_words(error)}; next try in {pause_s:.0f} s", file=sys.stderr)
+            with contextlib.suppress(OSError):  # on a full disk the next try is still made
+                print(f"{url}: {_words(error)}; next try in {pause_s:.0f} s", file=sys.stderr)
         sleep(pause_s)
         pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _print(here: Path, reason: str, code: int) -> int:
     (here / STAGED_MARK).write_text(json.dumps({"reason": reason, "luck": code == _TEMPORARY}))
-    print(reason, file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(reason, file=sys.stderr)
     return code
 
 

@@ -101,6 +101,7 @@ class BagWork:
     extension: DispatcherExtension | None = None
     own: bool = False
     durable: bool = True
+    watched: bool = False
     started: Callable[[DispatchManager, ServedBags], None] = lambda *_: None
     _dispatcher: Dispatcher | None = None
     _early: Callable[[Dispatcher], None] = lambda _: None  # requested before there was one
@@ -146,8 +147,8 @@ class BagWork:
         self.started(manager, bags)
         if self.extension is not None:
             self.extension.begin(self.run, port, keys)
-        # in a thread, other work shares the process, which must not be ended
-        alone = threading.current_thread() is threading.main_thread()
+        # in a thread, other work may share the process, which must not be ended
+        alone = self.watched or threading.current_thread() is threading.main_thread()
         with self._watchdog.watching() if alone else nullcontext():
             try:
                 await dispatcher.run()

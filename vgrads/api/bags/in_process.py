@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,10 +27,11 @@ from vgrads.dispatch.storage.function_files import PARTS
 from vgrads.dispatch.storage.status import exclusive
 from vgrads.exchange.values import COULD_NOT
 from vgrads.kernel.documents import validate
-from vgrads.kernel.errors import SiteError
+from vgrads.kernel.errors import SiteError, VgradsError
 from vgrads.kernel.files import replacing
 from vgrads.vgrid.catalog import Catalog
 
+_log = logging.getLogger(__name__)
 _START_S = 60.0
 Result = TypeVar("Result")
 
@@ -157,10 +159,21 @@ class LocalCalls:
 
 class LocalChannel:
     """A dispatcher in a thread of this process. ``durable``: what was submitted outlives a crash of
-    this machine, not only of this process."""
+    this machine, not only of this process; ``watched``: the process is ended where the dispatcher
+    hangs, as there is no other work in it."""
 
-    def __init__(self, catalog: Catalog, folder: Path, run: str, durable: bool = False) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        folder: Path,
+        run: str,
+        durable: bool = False,
+        *,
+        rules: Rules | None = None,
+        watched: bool = False,
+    ) -> None:
         self.catalog, self.folder, self.durable = catalog, folder, durable
+        self._rules, self._watched = rules or Rules(), watched
         self.manager: DispatchManager
         self.bags: ServedBags
         self.places = sum(site.procs for site in catalog.sites if site.driver == "local") or 8
@@ -265,9 +278,10 @@ class LocalChannel:
             self.catalog,
             self._run,
             self._control,
-            rules=Rules(),
+            rules=self._rules,
             own=True,
             durable=self.durable,
+            watched=self._watched,
             started=self._started,
         )
         why = "the dispatcher has ended"
@@ -276,7 +290,9 @@ class LocalChannel:
                 ended = work.carry_out()
             why = ended.hopeless or why
         except Exception as error:
-            why = str(error)
+            if not isinstance(error, VgradsError):
+                _log.exception("dispatcher %s has ended", self._run)
+            why = str(error) or type(error).__name__
         self._problem = why
         self._ready.set()
         for calls in self._calls.values():

@@ -23,7 +23,7 @@ from vgrads.api.slurm.scheduler import JobScheduler
 from vgrads.api.slurm.shapes import Partitions
 from vgrads.api.slurm.submission import Caller, job_spec, stored_submission, this_user
 from vgrads.api.slurm.waits import ExpectedWait, expected_wait
-from vgrads.kernel.errors import VgradsError
+from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.slurm.errors import Reply, SlurmError, command_error
 from vgrads.slurm.job import JobState
 from vgrads.slurm.sbatch import (
@@ -46,8 +46,10 @@ from vgrads.slurm.scontrol import (
     parse_scontrol,
 )
 from vgrads.slurm.srun import parse_srun
+from vgrads.slurm.text.padding import expanded
 
 _WAIT_S = 1.0
+_LONGEST = 100_000_000  # characters of an answer that is padded here
 
 
 class SlurmCommands:
@@ -88,7 +90,8 @@ class SlurmCommands:
             return answer_of(Reply("", f"no command {command}\n", 1))
         try:
             with self._scheduler.lock:
-                return self._answers[command](body)
+                answer = self._answers[command](body)
+            return answer if body.get("pads") else _padded(answer)
         except SlurmError as error:
             return answer_of(error.reply)
         except VgradsError as error:
@@ -249,6 +252,17 @@ class SlurmCommands:
             return problems + updated + missing
         running = self._scheduler.control.hold(left, query.action == "hold")
         return problems + [(str(r.id), "Job is running") for r in running] + missing
+
+
+def _padded(answer: Answer) -> Answer:
+    """Return an answer for a program of an earlier version, which does not pad columns itself.
+    Raise InputError where it would be long."""
+    try:
+        return {**answer, "out": expanded(answer["out"], _LONGEST)} if "out" in answer else answer
+    except ValueError as error:
+        raise InputError(
+            f"the table has {error}", fix="state narrower columns, or run: vgrads slurm install"
+        ) from error
 
 
 def _requeue(scheduler: JobScheduler, record: JobRecord) -> str:

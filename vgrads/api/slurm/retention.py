@@ -7,9 +7,16 @@ from collections.abc import Callable
 from vgrads.api.slurm.folders import JobFolders
 from vgrads.api.slurm.journal import JobJournal
 from vgrads.api.slurm.records import MIN_JOB_AGE_S
+from vgrads.api.slurm.table import JobTable
 
 KEEP_S = 90 * 86_400.0
 _LOOK_S = 60.0
+
+
+def remove_ended(table: JobTable, folders: JobFolders, before_s: float = float("inf")) -> None:
+    """Remove environment and script of jobs that had ended by then: all, where no service runs."""
+    for number in table.ended_before(before_s):
+        folders.remove(number)
 
 
 class JobRetention:
@@ -24,8 +31,7 @@ class JobRetention:
     def look(self) -> None:
         """Remove environment and script of jobs that can no longer be requeued, and old jobs."""
         now_s, table = self._clock(), self._journal.table
-        for number in table.ended_before(now_s - MIN_JOB_AGE_S):
-            self._folders.remove(number)
+        remove_ended(table, self._folders, now_s - MIN_JOB_AGE_S)
         if now_s - self._looked_s > _LOOK_S:
             self._looked_s = now_s
             for number in table.older_than(now_s - self._keep_s):

@@ -7,17 +7,19 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from vgrads.api.bags.in_process import LocalChannel
 from vgrads.api.slurm.commands import SlurmCommands
 from vgrads.api.slurm.folders import JobFolders
-from vgrads.api.slurm.journal import JobJournal
+from vgrads.api.slurm.journal import JobJournal, read_journal
 from vgrads.api.slurm.outer import find_outer, path_without_ours
 from vgrads.api.slurm.promise_recorder import PromiseRecorder
-from vgrads.api.slurm.retention import KEEP_S, JobRetention
+from vgrads.api.slurm.retention import KEEP_S, JobRetention, remove_ended
 from vgrads.api.slurm.scheduler import JobScheduler
 from vgrads.api.slurm.shapes import Partitions
+from vgrads.dispatch.core.protocol import Rules
+from vgrads.dispatch.storage.status import is_worked_on
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
 from vgrads.slurm.environment import PLACE
@@ -26,6 +28,9 @@ from vgrads.vgrid.catalog import Catalog
 _LONGEST_PATH = 100
 """Bytes of the path of a Unix socket (sun_path has 108)."""
 
+JOURNAL = "journal"
+LOG = "log"
+"""File with the messages of a service that was started in the background."""
 _PROBLEM = "problem"
 """File with the reason why no job could run in the last process."""
 
@@ -42,9 +47,15 @@ def socket_of(folder: Path) -> Path:
     return path
 
 
+def refuse_second(folder: Path) -> NoReturn:
+    """Raise InputError: another process serves this folder."""
+    raise InputError("a service of Slurm's commands runs there already", where=str(folder))
+
+
 class SlurmService:
     """What answers the commands. ``folder`` lies where all nodes reach it; ``keep_s``: how long
-    ended jobs are listed, in seconds."""
+    ended jobs are listed, in seconds; ``rules``: of the dispatcher, which ends this process where
+    it hangs: what runs is taken up at the next start."""
 
     def __init__(
         self,
@@ -52,13 +63,16 @@ class SlurmService:
         catalog: Catalog,
         clock: Callable[[], float] = time.time,
         keep_s: float = KEEP_S,
+        rules: Rules | None = None,
     ) -> None:
         outer = find_outer(os.environ.get("PATH", ""))
         _hide_from_drivers()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._journal, folders = JobJournal(folder / "journal"), JobFolders(folder / "jobs")
+        self._journal, folders = JobJournal(folder / JOURNAL), JobFolders(folder / "jobs")
         partitions = Partitions(catalog)
-        channel = LocalChannel(catalog, folder / "dispatcher", _name_of(folder))
+        channel = LocalChannel(
+            catalog, folder / "dispatcher", _name_of(folder), rules=rules or Rules(), watched=True
+        )
         chores = (
             PromiseRecorder(self._journal, clock).look,
             JobRetention(self._journal, folders, keep_s, clock).look,
@@ -68,7 +82,7 @@ class SlurmService:
             self._scheduler, self._journal, folders, partitions, outer, clock, last_problem(folder)
         )
         self._called_s = time.monotonic()
-        self._folder = folder
+        self._folder, self._folders = folder, folders
 
     def start(self) -> None:
         """Take up stored jobs, and release new ones from now on."""
@@ -77,6 +91,7 @@ class SlurmService:
     def stop(self) -> None:
         """Stop; what runs is taken up at the next start."""
         self._scheduler.stop()
+        remove_ended(self._journal.table, self._folders)  # the next service may never come
         self._journal.close()
         self.store_problem()
 
@@ -100,6 +115,14 @@ class SlurmService:
             if self._scheduler.table.unfinished:
                 self._called_s = time.monotonic()
         return time.monotonic() - self._called_s
+
+
+def sweep(folder: Path) -> None:
+    """Remove environments of ended jobs that a killed service has left, where none runs. Raise
+    InputError for a damaged journal."""
+    table = read_journal(folder / JOURNAL)[0]
+    if table.submissions and not is_worked_on(folder):
+        remove_ended(table, JobFolders(folder / "jobs"))
 
 
 def last_problem(folder: Path) -> str:

@@ -71,6 +71,8 @@ class JobTable:
             points = self.promises.get(event["promise"], [])
             current = [point for point in points if point[0] >= event["began_s"]]
             self.promises[event["promise"]] = [*current, (event["at_s"], event["probability"])]
+        else:
+            raise ValueError("no event of jobs")
 
     def _change(self, record: JobRecord, changes: Mapping[str, Any]) -> None:
         """Change a job, and count what that changes."""

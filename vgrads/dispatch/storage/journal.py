@@ -21,7 +21,7 @@ from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.records import END, Record, pack, packed_ends, unpack
 from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
 from vgrads.dispatch.core.state import State
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, brief
 from vgrads.kernel.files import append_durably, sync_folder, write_whole
 
 _FRAME = struct.Struct("<4sII")
@@ -156,7 +156,8 @@ def read_state(folder: Path, mend: bool = True) -> State:
                 apply(state, record)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise InputError(
-                    f"a record does not match the records before it: {error!r}", where=str(path)
+                    f"a record does not match the records before it: {brief(error)}",
+                    where=str(path),
                 ) from error
     return state
 

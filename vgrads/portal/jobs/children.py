@@ -128,6 +128,13 @@ def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
     worker.check_tasks(url, set_id, names)
 
 
+def tasks_of_set(url: str, set_id: str) -> dict[str, frozenset[str]]:
+    """Return workflow → its tasks, of a submitted set."""
+    from vgrads.portal.jobs import worker
+
+    return worker.tasks_of_set(url, set_id)
+
+
 def what_if(url: str, catalog: Catalog, text: str, owner: str, wishes: Mapping[str, Any]) -> Json:
     """Return the promise for a set with other options."""
     from vgrads.portal.jobs import worker

@@ -36,7 +36,7 @@ from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.execmgr.runner import Watcher
 from vgrads.execmgr.tasks.folder import AWAY, HERE, SIBLINGS, TaskFolder, clean_up
 from vgrads.kernel.clock import WallClock
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, brief
 from vgrads.portal.jobs.forecasts.plans import issue_run, score_run
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import RunLease, request_stop, store_stop_request
@@ -171,7 +171,9 @@ def _read_through(
         try:
             state = advance(executions, state, event)
         except (LookupError, TypeError, ValueError) as error:
-            record.stored.refuse_event(position, f"does not match the events before it: {error!r}")
+            record.stored.refuse_event(
+                position, f"does not match the events before it: {brief(error)}"
+            )
     return state
 
 

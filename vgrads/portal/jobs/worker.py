@@ -223,6 +223,17 @@ def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
         raise InputError(error.what, where="tasks") from error
 
 
+def tasks_of_set(url: str, set_id: str) -> dict[str, frozenset[str]]:
+    """Return workflow → its tasks, of a planned set; equal workflows share them."""
+    with Store(url) as store:
+        archived = Sets(store.engine).archived(set_id)
+    if archived is None:
+        raise InputError(f"set '{set_id}' has no plan", where="set")
+    workflows = archived[1].workflow_set.workflows
+    names = {id(w.tasks): frozenset(w.tasks) for w in workflows}
+    return {w.name: names[id(w.tasks)] for w in workflows}
+
+
 def run_set(
     store: Store, catalog: Catalog, run_id: str, outside: OutsideEngine | None = None
 ) -> None:

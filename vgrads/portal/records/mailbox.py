@@ -121,6 +121,16 @@ class MessageBox:
         self._write(True, messages)
         return last or 0
 
+    def added(self, after: int) -> tuple[int, list[tuple[str, str]]]:
+        """Return the tasks (workflow, task) that messages after this number add, and the number of
+        the last message."""
+        keys, rows = [], self._read(after, True)
+        while rows:
+            after = rows[-1][0]
+            keys += [(b["workflow"], b["task"]) for _, b in rows if b["kind"] == "add"]
+            rows = self._read(after, True)
+        return after, keys
+
     def answers(self, after: int) -> list[tuple[int, Json]]:
         """Return the run's answers after this number."""
         return self._read(after, False)

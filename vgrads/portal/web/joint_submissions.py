@@ -162,10 +162,12 @@ class JointSubmissions:
 
 
 def _names(submission: JointSubmission) -> dict[str, str]:
-    """Return ticket → the name of its workflow in the set; equal names are numbered."""
-    observed: Counter[str] = Counter()
+    """Return ticket → the name of its workflow in the set, of the first where it has several."""
+    # imported late: the service starts without the documents of sets
+    from vgrads.workflows.sets import numbered_name
+
+    taken: Counter[str] = Counter()
     names = {}
     for ticket, workflow in submission.came.items():
-        observed[workflow.name] += 1
-        names[ticket] = f"{workflow.name}-{observed[workflow.name]}"
+        names[ticket], *_ = [numbered_name(workflow.name, taken) for _ in range(workflow.count)]
     return names

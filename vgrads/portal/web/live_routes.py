@@ -24,6 +24,7 @@ from vgrads.portal.web.figures import ServiceMetrics
 from vgrads.portal.web.guard import Reader, Submitter, needs
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
+from vgrads.portal.web.sets.known_tasks import KnownTasks
 
 if TYPE_CHECKING:
     from vgrads.execmgr.engines.base import TaskOrder
@@ -144,12 +145,15 @@ async def _follow(service: Service, run_id: str, position: int) -> AsyncIterator
 
 
 def _add_permits(app: FastAPI, service: Service) -> None:
-    async def engine_of(run_id: str, who: Principal) -> OutsideEngine:
+    known_tasks = KnownTasks(service)
+
+    async def engine_of(run_id: str, who: Principal, task: TaskKey) -> OutsideEngine:
         engine = await service.outside(run_id, who, _BEGIN_S)
         if engine is None:
             raise HTTPException(
                 409, f"run '{run_id}' is not run by an outside engine, or has ended"
             )
+        await known_tasks.require(await run_in_threadpool(service.store.get_run, run_id), [task])
         return engine
 
     @app.post("/v1/runs/{run_id}/turns/{workflow}/{task}", deprecated=True)
@@ -163,7 +167,8 @@ def _add_permits(app: FastAPI, service: Service) -> None:
     ) -> dict[str, Any]:
         """Request a start permit for a task from an outside engine: its slot, if granted (within
         ``wait_s``)."""
-        orders = await _announced(await engine_of(run_id, who), (workflow, task), wait_s)
+        key = (workflow, task)
+        orders = await _announced(await engine_of(run_id, who, key), key, wait_s)
         permits = [
             {
                 "copy": o.key[2],
@@ -181,7 +186,7 @@ def _add_permits(app: FastAPI, service: Service) -> None:
     async def report(run_id: RunId, end: EndReport, who: Submitter) -> dict[str, Any]:
         """Report the result of a replica. ``counted`` is false where it was no longer needed."""
         key = (end.workflow, end.task, end.copy_)
-        engine = await engine_of(run_id, who)
+        engine = await engine_of(run_id, who, key[:2])
         return {"counted": await run_in_threadpool(engine.report, key, end.ok, end.reason)}
 
 

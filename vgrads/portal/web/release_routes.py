@@ -22,6 +22,7 @@ from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.joint_submissions import JointSubmissions
 from vgrads.portal.web.live_routes import RunId
 from vgrads.portal.web.service import Service
+from vgrads.portal.web.sets.known_tasks import KnownTasks
 
 if TYPE_CHECKING:
     from vgrads.portal.jobs.release_documents import MailDocument
@@ -32,6 +33,7 @@ Gathered = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 def add_release_routes(app: FastAPI, service: Service) -> None:
     """Add releases and answers."""
+    known_tasks = KnownTasks(service)
 
     def run_of(run_id: RunId, who: Reader) -> RunRow:
         return _released_run(service, run_id, who)
@@ -50,6 +52,7 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         from vgrads.portal.jobs.release_documents import MailDocument
 
         mail = await checked_body(MailDocument, request, service.supervisor.think)
+        await known_tasks.require(run, *_tasks_in(mail))
         after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
         return {"run": run_id, "after": after}
 
@@ -89,6 +92,13 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         after = int(last) if last.isdigit() else 0
         async for event in _follow(service, run.id, after):
             yield event
+
+
+def _tasks_in(mail: MailDocument) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the tasks that a request releases or gives up, and those that it adds."""
+    named = [(item.workflow, item.task) for item in mail.release]
+    named += [(item.workflow, item.task) for item in mail.give_up]
+    return named, [(item.workflow, item.task) for item in mail.add]
 
 
 def _store(box: MessageBox, mail: MailDocument) -> int:

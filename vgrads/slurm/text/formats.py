@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from vgrads.slurm.text.padding import pad_left, pad_right, parse_width
+
 _Row = TypeVar("_Row")
 
 LONG_WIDTH = 20
@@ -40,7 +42,7 @@ class TableColumn(Generic[_Row]):
             return text + self.suffix
         whole = self.right and self.field.is_duration and text != self.field.title
         text = text if whole else text[: self.width]
-        text = text.rjust(self.width) if self.right else text.ljust(self.width)
+        text = pad_left(text, self.width) if self.right else pad_right(text, self.width)
         return text + self.suffix
 
 
@@ -67,7 +69,8 @@ class TableFormat(Generic[_Row]):
 
 
 def short_format(text: str, fields: Mapping[str, TableField[_Row]]) -> TableFormat[_Row]:
-    """Parse ``%[[.]size]type[suffix]``; an unknown type stays as it was written."""
+    """Parse ``%[[.]size]type[suffix]``; an unknown type stays as it was written. SlurmError for a
+    size that is too large."""
     prefix, *parts = text.split("%")
     columns: list[TableColumn[_Row]] = []
     problems: list[str] = []
@@ -78,7 +81,7 @@ def short_format(text: str, fields: Mapping[str, TableField[_Row]]) -> TableForm
         field = fields.get(letter)
         if field is not None:
             columns.append(
-                TableColumn(field, int(rest[:digits] or 0), part.startswith("."), suffix)
+                TableColumn(field, parse_width(rest[:digits]), part.startswith("."), suffix)
             )
             continue
         if letter:
@@ -93,7 +96,8 @@ def short_format(text: str, fields: Mapping[str, TableField[_Row]]) -> TableForm
 
 
 def long_format(text: str, fields: Mapping[str, TableField[_Row]]) -> TableFormat[_Row]:
-    """Parse ``name[:[.]size[suffix]],…``; names are in any case."""
+    """Parse ``name[:[.]size[suffix]],…``; names are in any case. SlurmError for a size that is too
+    large."""
     columns: list[TableColumn[_Row]] = []
     problems: list[str] = []
     for part in filter(None, (word.strip() for word in text.split(","))):
@@ -104,6 +108,6 @@ def long_format(text: str, fields: Mapping[str, TableField[_Row]]) -> TableForma
             continue
         rest = size.removeprefix(".")
         digits = len(rest) - len(rest.lstrip("0123456789"))
-        width = int(rest[:digits] or 0) if colon else LONG_WIDTH
+        width = parse_width(rest[:digits]) if colon else LONG_WIDTH
         columns.append(TableColumn(field, width, size.startswith("."), rest[digits:]))
     return TableFormat("", tuple(columns), tuple(problems))

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import product
+from math import prod
 
 from vgrads.slurm.arrays import runs
+from vgrads.slurm.errors import SlurmError
+
+_MOST_HOSTS = 65_536
+"""Names of a list, as in Slurm (MAX_RANGE of its hostlist)."""
 
 _ELEMENT = re.compile(r"[^,\[\]]*(?:\[[^\]]*\][^,\[\]]*)*")
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
@@ -14,7 +19,7 @@ _NUMBERED = re.compile(r"(.*?)(\d+)$")
 
 
 def expand_hostlist(text: str) -> list[str]:
-    """Return the names of a list, in its order.
+    """Return the names of a list, in its order. SlurmError where these are too many.
 
     >>> expand_hostlist("login,n[08-10,12]")
     ['login', 'n08', 'n09', 'n10', 'n12']
@@ -24,8 +29,14 @@ def expand_hostlist(text: str) -> list[str]:
         if element:
             parts = _BRACKETS.split(element)
             choices = [list(_numbers(p)) if n % 2 else [p] for n, p in enumerate(parts)]
+            _check_count(len(names) + prod(map(len, choices)))
             names.extend(map("".join, product(*choices)))
     return names
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST_HOSTS:
+        raise SlurmError(f"error: a list of {count} hosts: it may have {_MOST_HOSTS} at most")
 
 
 def fold_hostlist(names: Iterable[str]) -> str:
@@ -67,6 +78,7 @@ def _numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         low, _, high = part.partition("-")
         if low.isdigit() and high.isdigit():
+            _check_count(int(high) - int(low) + 1)
             yield from (f"{n:0{len(low)}d}" for n in range(int(low), int(high) + 1))
         else:
             yield part

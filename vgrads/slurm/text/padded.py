@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from vgrads.slurm.text.padding import pad_left, pad_right, parse_width, run_of
+
 PARSABLE, PARSABLE2 = "parsable", "parsable2"
 
 
@@ -23,7 +25,7 @@ class PaddedColumn:
         """Return a text in this width; a longer one is truncated and ends with the mark."""
         if len(text) > self.width:
             text = text[: max(0, self.width - len(mark))] + mark
-        return text.ljust(self.width) if self.left else text.rjust(self.width)
+        return pad_right(text, self.width) if self.left else pad_left(text, self.width)
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class PaddedTable:
         lines = []
         if self.header:
             titles_line = " ".join(c.pad(c.title[: c.width], "") for c in self.columns)
-            lines += [titles_line, " ".join("-" * column.width for column in self.columns)]
+            lines += [titles_line, " ".join(run_of("-", column.width) for column in self.columns)]
         for texts in rows:
             cells = zip(self.columns, texts, strict=True)
             lines.append(" ".join(column.pad(text) for column, text in cells))
@@ -55,10 +57,11 @@ class PaddedTable:
 
 
 def split_width(word: str) -> tuple[str, int]:
-    """Return the name and the width of ``name%20``; 0 without a width. Raises ValueError.
+    """Return the name and the width of ``name%20``; 0 without a width. Raises ValueError, and
+    SlurmError for a width that is too large.
 
     >>> split_width("State%-30")
     ('State', -30)
     """
     name, percent, width = word.partition("%")
-    return name, int(width) if percent else 0
+    return name, parse_width(width) if width or not percent else int(width)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, brief
 from vgrads.workflows.generated.allpairs import AllPairs
 from vgrads.workflows.generated.wavefront import Wavefront
 
@@ -60,4 +60,6 @@ def lazy_of(described: Mapping[str, Any]) -> Lazy:
     try:
         return _KINDS[fields.pop("kind")](**fields)
     except (KeyError, TypeError) as error:
-        raise InputError(f"does not describe a lazy workflow: {error!r}", where="order") from error
+        raise InputError(
+            f"does not describe a lazy workflow: {brief(error)}", where="order"
+        ) from error

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,27 @@ from rich.table import Table
 
 from vgrads.api.config import make_home
 from vgrads.api.queues.sites import this_machine
-from vgrads.api.slurm.service import last_problem, socket_of
+from vgrads.api.slurm.service import LOG, last_problem, refuse_second, socket_of, sweep
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_text
 from vgrads.portal.charts.gantt import render_html
 from vgrads.portal.charts.promise_chart import promise_chart
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.slurm.installation import install
-from vgrads.slurm.program import CommandFailure, ServiceUnreachable, host_and_port, send_once
+from vgrads.slurm.program import (
+    CommandFailure,
+    ServiceUnreachable,
+    host_and_port,
+    listens,
+    send_once,
+)
 from vgrads.vgrid.catalog import Catalog
 
 _OF_SITES = ("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "PBS_CONF_FILE")
 """Variables that state where batch systems are configured: those at the installation."""
+
+_LOOK_S = 0.02
+_MOST_STARTS = 5
 
 
 def slurm_folder() -> Path:
@@ -80,35 +90,61 @@ def install_for_address(folder: Path, address: str, token_file: Path | None) -> 
 
 
 def start_in_background(sites: Path | None, idle: str) -> None:
-    """Start the service; return when it accepts commands. Raise SiteError where it does not."""
+    """Start the service; return when it accepts commands. Its messages go to the file ``log`` of
+    its folder. Raise SiteError where it does not start, InputError where one runs."""
     folder = slurm_folder()
+    address, log = str(socket_of(folder)), folder / LOG
+    if listens(address):
+        refuse_second(folder)
     command = [sys.executable, "-m", "vgrads", "slurm", "up", "--idle", idle, *_words(sites)]
-    log = folder / "log"
-    with log.open("ab") as file:
+    process, begin = _begin(command, log)
+    starts = 1
+    while not listens(address):
+        code = process.poll()
+        if code is not None and code < 0 and starts < _MOST_STARTS:  # killed: try again
+            process, begin = _begin(command, log)
+            starts += 1
+        elif code is not None:
+            raise SiteError(
+                _last_message(log, begin) or f"it ended; see {log}",
+                site="the service of Slurm's commands",
+                transient=False,
+            )
+        time.sleep(_LOOK_S)
+
+
+def _begin(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a process that writes to a log; return it, and where in the log it begins."""
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+        begin = file.seek(0, os.SEEK_END)
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=file,
-            stderr=subprocess.PIPE,
+            stderr=file,
             start_new_session=True,
             cwd="/",
         )
-    assert process.stderr is not None
-    first = process.stderr.readline().decode(errors="replace")
-    if "are accepted at" not in first:
-        raise SiteError(
-            first.removeprefix("vgrads: ").strip() or f"it ended; see {log}",
-            site="the service of Slurm's commands",
-            transient=False,
-        )
+    return process, begin
+
+
+def _last_message(log: Path, begin: int) -> str:
+    """Return the last message of the command line after this position of the log, with the lines
+    that belong to it."""
+    with log.open("rb") as file:
+        file.seek(begin)
+        text = "\n" + file.read().decode(errors="replace")
+    _, said, message = text.rpartition("\nvgrads: ")
+    return "; ".join(filter(None, map(str.strip, message.splitlines()))) if said else ""
 
 
 def read_status() -> dict[str, Any]:
     """Return the unfinished jobs, with where they run or why they wait, and the groups with a
-    deadline."""
+    deadline. Raise InputError where no service can start, since the journal is damaged."""
     try:
         return {"running": True, **_answer_of("status")}
     except (ServiceUnreachable, CommandFailure):
+        sweep(slurm_folder())  # says also whether a damaged journal lets no service start
         problem = last_problem(slurm_folder())
         return {"running": False, "jobs": [], "groups": [], "problem": problem}
 

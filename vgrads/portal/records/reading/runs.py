@@ -10,7 +10,7 @@ from vgrads.api.plans.run_setup import Setup
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import event_from_json
 from vgrads.execmgr.core.states import Event
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, brief
 from vgrads.portal.records.archive import unpack
 from vgrads.portal.records.reading.reader import RecordReader
 
@@ -40,7 +40,7 @@ class RunReader:
             try:
                 results.append(event_from_json(json.loads(body)))
             except READ_ERRORS as error:
-                self.refuse_event(position, f"cannot be read: {error!r}")
+                self.refuse_event(position, f"cannot be read: {brief(error)}")
         if until is not None and until > len(results):
             raise InputError(f"the journal has only {len(results)} events", where="--from")
         return results

@@ -6,13 +6,15 @@ import asyncio
 import hmac
 import json
 import logging
+import os
 import secrets
+import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -23,25 +25,31 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from vgrads.api.slurm.service import SlurmService, socket_of
+from vgrads.api.slurm.service import LOG, SlurmService, refuse_second, socket_of
+from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.storage.status import exclusive, is_worked_on
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, brief
 from vgrads.kernel.files import write_whole
+from vgrads.kernel.watchdog import Watchdog
 from vgrads.slurm.program import listens
 from vgrads.vgrid.catalog import Catalog
 
+_log = logging.getLogger(__name__)
 _LOOK_S = 1.0
+_LONGEST_LOG = 10_000_000  # bytes
 
 
 @dataclass(frozen=True)
 class SlurmServing:
     """How the service runs. ``idle_s``: it ends when no job was unfinished and no command came for
     so long; ``keep_s``: how long ended jobs are listed; ``address``: where it listens apart from
-    its socket, for those who have the token (``FOLDER/token``); port 0: any."""
+    its socket, for those who have the token (``FOLDER/token``); port 0: any; ``rules``: of its
+    dispatcher, ``stuck_s`` of them also of its own loop."""
 
     idle_s: float
     keep_s: float
     address: tuple[str, int] | None = None
+    rules: Rules = field(default_factory=Rules)
 
 
 def serve_slurm(
@@ -56,16 +64,16 @@ def serve_slurm(
     path = socket_of(folder)
     while is_worked_on(folder):
         if listens(str(path)):
-            raise InputError("a service of Slurm's commands runs there already", where=str(folder))
+            refuse_second(folder)
         time.sleep(_LOOK_S / 10)  # it ends
     with exclusive(folder), _bound(how.address) as listener:
-        service = SlurmService(folder, catalog, keep_s=how.keep_s)
+        service = SlurmService(folder, catalog, keep_s=how.keep_s, rules=how.rules)
         service.start()
         try:
             path.unlink(missing_ok=True)
             with _also_at(service, folder, listener) as place:
                 places = f"{path}{place and f' and {place}'}"
-                asyncio.run(_serve(service, path, how.idle_s, partial(on_start, places)))
+                asyncio.run(_serve(service, path, how, partial(on_start, places)))
         finally:
             path.unlink(missing_ok=True)
             service.stop()
@@ -124,8 +132,8 @@ def _app(service: SlurmService, token: str = "") -> Starlette:
             body = json.loads(await request.body())
             payload = await run_in_threadpool(service.answer, command, body)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            logging.getLogger(__name__).exception("a request for %s", command)
-            return Response(json.dumps({"message": repr(error)}), 400)
+            _log.exception("a request for %s", command)
+            return Response(json.dumps({"message": brief(error)}), 400)
         return Response(json.dumps(payload), media_type="application/json")
 
     return Starlette(routes=[Route("/v1/slurm/{command}", answer, methods=["POST"])])
@@ -136,7 +144,7 @@ def _config(app: Starlette, uds: str | None = None) -> uvicorn.Config:
 
 
 async def _serve(
-    service: SlurmService, path: Path, idle_s: float, on_start: Callable[[], None]
+    service: SlurmService, path: Path, how: SlurmServing, on_start: Callable[[], None]
 ) -> None:
     server = uvicorn.Server(_config(_app(service), str(path)))
 
@@ -145,15 +153,39 @@ async def _serve(
             await asyncio.sleep(0.01)
         path.chmod(0o600)
         on_start()
-        while await run_in_threadpool(service.unused_s) < idle_s and not service.problem:
-            await asyncio.sleep(_LOOK_S)
-        service.store_problem()  # before nobody answers any more
-        server.should_exit = True
+        try:
+            while await run_in_threadpool(service.unused_s) < how.idle_s and not service.problem:
+                _shorten(path.with_name(LOG))
+                await asyncio.sleep(_LOOK_S)
+            service.store_problem()  # before nobody answers any more
+        finally:
+            server.should_exit = True
 
     watch = asyncio.create_task(end_when_unused())
+    watchdog = Watchdog(how.rules.stuck_s, partial(_stuck, how.rules.stuck_s))
     try:
-        await server.serve()
+        with watchdog.watching():
+            await server.serve()
     finally:
         watch.cancel()
         with suppress(asyncio.CancelledError):
             await watch
+
+
+def _stuck(seconds: float) -> str:
+    return (
+        f"the service of Slurm's commands made no progress for {seconds:.0f} s and is ended; the "
+        "next command starts it, and jobs go on. What each thread was doing:"
+    )
+
+
+def _shorten(log: Path) -> None:
+    """Move what a log of the background has, where it is long, to a second file: all who write
+    append to the first."""
+    try:
+        if log.stat().st_size > _LONGEST_LOG:
+            shutil.copyfile(log, log.with_name(f"{LOG}.1"))
+            os.truncate(log, 0)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            _log.warning("%s", error)
