@@ -316,10 +316,10 @@ class Orphans:
         running = own()
         if before is None or running is None:
             return
-        known, session = {*before, *running}, os.getsid(0)
-        adopted = [pid for pid in present if pid not in known and not _is_helper(pid, session)]
+        children, session = {*before, *running}, os.getsid(0)
+        adopted = [pid for pid in present if pid not in children and not _is_helper(pid, session)]
         here = {pid for pid in adopted if not _reap(pid)}
-        owners = {pid: self._owners.get(pid, known | self._ended) for pid in here}
+        owners = {pid: self._owners.get(pid, children | self._ended) for pid in here}
         self._ended.clear()
         ending = []
         for pid, possible in owners.items():

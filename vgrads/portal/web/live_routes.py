@@ -24,7 +24,7 @@ from vgrads.portal.web.figures import ServiceMetrics
 from vgrads.portal.web.guard import Reader, Submitter, needs
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.known_tasks import KnownTasks
+from vgrads.portal.web.sets.planned_tasks import PlannedTasks
 
 if TYPE_CHECKING:
     from vgrads.execmgr.engines.base import TaskOrder
@@ -145,7 +145,7 @@ async def _follow(service: Service, run_id: str, position: int) -> AsyncIterator
 
 
 def _add_permits(app: FastAPI, service: Service) -> None:
-    known_tasks = KnownTasks(service)
+    planned_tasks = PlannedTasks(service)
 
     async def engine_of(run_id: str, who: Principal, task: TaskKey) -> OutsideEngine:
         engine = await service.outside(run_id, who, _BEGIN_S)
@@ -153,7 +153,7 @@ def _add_permits(app: FastAPI, service: Service) -> None:
             raise HTTPException(
                 409, f"run '{run_id}' is not run by an outside engine, or has ended"
             )
-        await known_tasks.require(await run_in_threadpool(service.store.get_run, run_id), [task])
+        await planned_tasks.require(await run_in_threadpool(service.store.get_run, run_id), [task])
         return engine
 
     @app.post("/v1/runs/{run_id}/turns/{workflow}/{task}", deprecated=True)

@@ -22,7 +22,7 @@ from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.joint_submissions import JointSubmissions
 from vgrads.portal.web.live_routes import RunId
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.known_tasks import KnownTasks
+from vgrads.portal.web.sets.planned_tasks import PlannedTasks
 
 if TYPE_CHECKING:
     from vgrads.portal.jobs.release_documents import MailDocument
@@ -33,7 +33,7 @@ Gathered = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 def add_release_routes(app: FastAPI, service: Service) -> None:
     """Add releases and answers."""
-    known_tasks = KnownTasks(service)
+    planned_tasks = PlannedTasks(service)
 
     def run_of(run_id: RunId, who: Reader) -> RunRow:
         return _released_run(service, run_id, who)
@@ -52,7 +52,7 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         from vgrads.portal.jobs.release_documents import MailDocument
 
         mail = await checked_body(MailDocument, request, service.supervisor.think)
-        await known_tasks.require(run, *_tasks_in(mail))
+        await planned_tasks.require(run, *_tasks_in(mail))
         after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
         return {"run": run_id, "after": after}
 

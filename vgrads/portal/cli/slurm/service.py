@@ -134,8 +134,8 @@ def _last_message(log: Path, begin: int) -> str:
     with log.open("rb") as file:
         file.seek(begin)
         text = "\n" + file.read().decode(errors="replace")
-    _, said, message = text.rpartition("\nvgrads: ")
-    return "; ".join(filter(None, map(str.strip, message.splitlines()))) if said else ""
+    _, separator, message = text.rpartition("\nvgrads: ")
+    return "; ".join(filter(None, map(str.strip, message.splitlines()))) if separator else ""
 
 
 def read_status() -> dict[str, Any]:

@@ -30,7 +30,7 @@ class _Tasks:
         return task in self.of_set.get(workflow, ()) or (workflow, task) in self.added
 
 
-class KnownTasks:
+class PlannedTasks:
     """The tasks of runs, by workflow."""
 
     def __init__(self, service: Service) -> None:
