@@ -1,5 +1,6 @@
 # make demo: the main job. make test: the tests that a newcomer needs, in minutes. make check: lint, types, layers, tests.
-# make test-more: the rest of the tests, with real services; make test-long: those that are run by hand.
+# make test-more: the rest of the tests, with real services; make test-long: those that are run by hand,
+# and all examples of properties.
 # make docs: the documents as a site. make wheel: what is installed elsewhere. make snakemake: a Snakemake with the plugin.
 # make coverage: the tests, with what they reach, which takes longer.
 PYTHON ?= python3
@@ -28,7 +29,7 @@ test-more: .venv/developed .venv/snakemake/ready .venv/portals/ready .venv/slurm
 environments: .venv/developed .venv/snakemake/ready .venv/portals/ready .venv/slurm-clients/ready .venv/documented
 
 test-long: .venv/developed .venv/snakemake/ready .venv/slurm-clients/ready
-	$(BIN)/python -m pytest -m long --durations 10
+	VGRADS_EXAMPLES=1 $(BIN)/python -m pytest -m "long or hypothesis" --durations 10
 
 coverage: .venv/developed .venv/snakemake/ready .venv/portals/ready .venv/slurm-clients/ready
 	$(PYTEST) -m "not long" --cov --cov-report=term:skip-covered

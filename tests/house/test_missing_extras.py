@@ -64,11 +64,15 @@ def refused(done, extra, code=2):
     return done.stderr
 
 
-def test_the_main_job_works_and_its_chart_as_svg(lean, tmp_path):
-    done = lean("demo")
+def test_a_set_is_run_and_its_chart_drawn_as_svg(lean, write, tmp_path):
+    """The demo runs without extras where the wheel is tried (tests/services/try_wheel.sh)."""
+    write("sites.toml", '[[site]]\nname = "s"\nkind = "dedicated"\nprocs = 1\n')
+    tasks = '[{"id": "a", "runtime_s": 60}]'
+    text = f'{{"name": "s", "deadline": "1h", "workflows": [{{"name": "w", "tasks": {tasks}}}]}}'
+    done = lean("run", write("s.json", text), "--sites", "sites.toml", "--gantt", "chart.html")
     assert done.returncode == 0, done.stderr
     assert "KEPT" in done.stdout.splitlines()[-1]
-    assert (tmp_path / "gantt-lead.html").stat().st_size > 10_000
+    assert (tmp_path / "chart.html").stat().st_size > 10_000
     run = next(word for word in lean("status", "--json").stdout.split('"') if word[:4] == "run-")
     assert lean("gantt", run, "-o", "run.svg").returncode == 0
     assert (tmp_path / "run.svg").read_text().startswith("<svg")

@@ -78,7 +78,7 @@ slots_strategy = st.lists(
 )
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(
     st.lists(dags(6), min_size=1, max_size=4),
     slots_strategy,

@@ -115,7 +115,7 @@ def test_own_jobs_that_wait_are_ahead_and_started_ones_count_towards_the_limit()
 
 def test_plans_request_the_slots_of_a_queue_in_order():
     log = rescheduled(queued_log(4000))
-    pairs = draw_instants(log, 3, 0, 86_400.0)
+    pairs = draw_instants(log, 2, 0, 86_400.0)
     instants = [at_s for pair in pairs for at_s in pair]
     arena = Arena(log=log, procs=most_busy(log), forecasts=forecasts_at(log, instants, AS_QUESTION))
     compared = 0

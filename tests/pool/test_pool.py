@@ -284,7 +284,7 @@ def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):
     assert max(sum(a <= t < b for a, b in ran.agents) for t in instants) <= MACHINES
 
 
-@pytest.mark.parametrize("cycle_s", [55.0, 60.0])
+@pytest.mark.parametrize("cycle_s", [pytest.param(55.0, marks=pytest.mark.long), 60.0])
 @pytest.mark.parametrize(
     ("idle_s", "patience"),
     [pytest.param(15, 1.5, marks=pytest.mark.more), (60, 3.0), (120, 5.0), (180, 6.0)],

@@ -53,6 +53,7 @@ def test_a_file_that_is_no_trace_is_one_clear_error(tmp_path, text):
         read_traces(tmp_path / "nowhere")
 
 
+@pytest.mark.long
 def test_the_study_compares_rules_and_misses_no_deadline(folder, capsys):
     main([str(folder), "--starts", "1", "--json"])
     answer = json.loads(capsys.readouterr().out)
