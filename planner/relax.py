@@ -7,11 +7,11 @@ it, so the caller passes a function that returns the snapshot of a changed set.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from vgrads.kernel.compiled import working_time_s
 from vgrads.kernel.progress import progress_to, report_progress
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.planner.plan import Plan, Relaxation
@@ -54,12 +54,12 @@ class _Effort:
     def __init__(self, options: Options, effort_s: float, small: bool) -> None:
         each_s = _EACH * effort_s if small else 0.0
         self.options = replace(options, effort_s=each_s)
-        self._over_at = time.process_time() + effort_s
+        self._over_at = working_time_s() + effort_s
 
     @property
     def left(self) -> bool:
         """True while effort is left."""
-        return time.process_time() < self._over_at
+        return working_time_s() < self._over_at
 
     def plan(self, snapshot: Snapshot) -> Plan:
         """Plan a changed set. The phases of its plan are not those of the caller's."""

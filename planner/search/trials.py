@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
+from vgrads.kernel.compiled import working_time_s
 from vgrads.planner.plan import Placement, SlotUse, in_queue_order
 from vgrads.planner.promise.probability import standard_error
 from vgrads.planner.promise.rollout import SimulatedPlan, rollout
@@ -127,11 +127,11 @@ class Trials:
         self.needed = snapshot.workflow_set.needed
         self._fresh = replace(snapshot, seed=snapshot.seed + FRESH)
         self._uses = Uses()
-        self._over_at = time.process_time() + _PATIENCE * effort_s
+        self._over_at = working_time_s() + _PATIENCE * effort_s
 
     def spend(self, steps: float) -> bool:
         """Use up effort; return False if too little is left."""
-        if steps > self.left or time.process_time() > self._over_at:
+        if steps > self.left or working_time_s() > self._over_at:
             return False
         self.left -= steps
         return True

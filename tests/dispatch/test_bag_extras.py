@@ -102,7 +102,7 @@ def test_nothing_is_stored_of_a_new_bag_whose_policy_cannot_be_read(store, write
         load_bag(path)
     with pytest.raises(MissingExtraError, match="policies"):
         submit(store, "bag-1", document, path.parent, HERE)
-    assert not dispatcher_folder("bag-1").exists()
+    assert [path.name for path in dispatcher_folder("bag-1").rglob("*")] == ["numbers"]  # empty
     assert BagStore(store.engine).newest() == []
 
 

@@ -104,7 +104,7 @@ def test_a_policy_file_may_begin_with_a_mark_and_must_be_a_file(vgrads, write, t
     os.mkfifo(tmp_path / "pipe")
     answer = vgrads("bags", "run", write("b.yaml", text.format("pipe")))
     assert answer.code == 2
-    assert "is not a file" in answer.err
+    assert "policy_file: cannot be read: is not a regular file" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,8 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
         try:
             text = _text_of(folder / document.policy_file)
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read: {error}", where="policy_file") from error
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot be read: {reason}", where="policy_file") from error
         policy = read_policy(text, document.policy_file)
     if policy is not None and not any(map(policy.has, SLOTS)):
         raise InputError("is empty", where="policy", fix=f"give at least one of {', '.join(SLOTS)}")

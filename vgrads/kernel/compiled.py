@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -55,6 +56,26 @@ def compilation() -> Iterator[None]:
     finally:
         for announce in tuple(_announce):
             announce(False)
+
+
+_prepared_s = 0.0  # processor time of this process for loading and compiling
+
+
+@contextmanager
+def preparation() -> Iterator[None]:
+    """Count the processor time of the block as spent on loading or compiling functions."""
+    global _prepared_s  # noqa: PLW0603 as the time of the process itself
+    start_s = time.process_time()
+    try:
+        yield
+    finally:
+        _prepared_s += time.process_time() - start_s
+
+
+def working_time_s() -> float:
+    """Return the processor time of this process (s) without what loading and compiling functions
+    took: only the first search on a machine would end early by that."""
+    return time.process_time() - _prepared_s
 
 
 class Compiled(Generic[Params, Result]):
@@ -121,7 +142,8 @@ class Compiled(Generic[Params, Result]):
     def fast(self) -> Callable[Params, Result]:
         """The form compiled by numba; cached on disk for the next process. Threads may run it in
         parallel."""
-        from vgrads.kernel.compiling import entry
+        with preparation():
+            from vgrads.kernel.compiling import entry
 
         return cast(Callable[Params, Result], entry(self._linked("part")))
 

@@ -22,7 +22,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
-from vgrads.kernel.compiled import compilation
+from vgrads.kernel.compiled import compilation, preparation
 
 
 class _Hidden(MetaPathFinder):
@@ -113,7 +113,7 @@ class _CompiledEntry(CPUDispatcher):
     def compile(self, sig: _Untyped) -> _Untyped:
         """Compile, or load what another process has compiled: it takes seconds, and processes that
         start together need the same functions."""
-        with _alone(Path(self._cache.cache_path)):
+        with preparation(), _alone(Path(self._cache.cache_path)):
             return super().compile(sig)
 
     def add_overload(self, cres: _Untyped) -> None:

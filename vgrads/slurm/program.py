@@ -6,7 +6,6 @@ it, for Python 3.8 or newer. A command is one HTTP request, ``POST /v1/slurm/COM
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
@@ -106,7 +105,7 @@ def _connect(address: str) -> socket.socket:
         # nobody listens: TCP gave the client this port, and connected the socket to itself
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1" + bytes(7))  # no TIME-WAIT
         connection.close()
-        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        raise ConnectionRefusedError("Connection refused")
     return connection
 
 
