@@ -524,6 +524,7 @@ def test_by_size_classes_cover_all_bags():
 # the study and the commands
 
 
+@pytest.mark.long
 def test_the_study_asks_over_a_thousand_questions_and_tells_the_answers():
     jobs = plan_jobs(5)
     assert sum(len(job.questions) for job in jobs) >= 1200

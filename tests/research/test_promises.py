@@ -94,6 +94,7 @@ def test_two_machines_start_no_later_than_one():
     assert all(result.binding_s == 0.0 for result in ideal)
 
 
+@pytest.mark.long
 def test_our_planner_keeps_what_it_promises_and_more_than_the_best_rival():
     reserved, cases = arena()
     ours = [simulate(reserved.grid(case), case, "vgrads") for case in cases]
@@ -148,6 +149,7 @@ def history(tmp_path):
     return file
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "more", "count"),
     [

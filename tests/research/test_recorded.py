@@ -193,6 +193,7 @@ def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carrie
         assert carry_out(plan, snapshot, item.starts_s).kept == row.result.kept
 
 
+@pytest.mark.long
 def test_the_recorded_study_answers_draws_and_repeats(vgrads, tmp_path, history):
     page = tmp_path / "report.html"
     requested = ("study", "promises", str(history), "--recorded", "--count", 6)

@@ -47,6 +47,7 @@ def test_a_serial_and_an_overlapping_manager_have_their_knees():
         assert 1.0 / plateau == pytest.approx(busiest, rel=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_capacity_is_reported_within_its_interval_most_of_the_time():
     ran = [estimate(place, n, 3) for n, place in enumerate(places(10, 9))]
@@ -95,6 +96,7 @@ def test_ours_comes_to_rest():
     assert max(number for number in turns if number is not None) < 3
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_the_study_prints_its_tables(capsys, tmp_path):
     small = ["--plays", "1", "--settings", "4", "--schedules", "4", "--only"]
