@@ -20,7 +20,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.surroundings import Clock, Disk, GridEngineSite, SlurmSite
+from tests.chaos.surroundings import (
+    Clock,
+    Disk,
+    GridEngineSite,
+    OwnFiles,
+    SlurmSite,
+    Terminal,
+)
 from tests.chaos.world import PARENTS, PARTS, World
 from tests.services.fixtures import there
 from tests.waiting import until
@@ -48,6 +55,8 @@ def kinds_of(seed):
         *([list(_SERVICES)[seed // _EVERY % 2]] if seed % _EVERY == 1 % _EVERY else []),
         *([Clock] if draws.random() < 0.45 else []),
         *([Disk] if draws.random() < 0.4 else []),
+        *([OwnFiles] if draws.random() < 0.4 else []),
+        *([Terminal] if draws.random() < 0.4 else []),
     ]
 
 
