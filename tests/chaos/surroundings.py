@@ -1,5 +1,5 @@
-"""What a run may be surrounded by: a clock that jumps, a disk that fills, a batch system whose
-parts die."""
+"""What a run may be surrounded by: a clock that jumps, a disk that fills, tasks that read the files
+of vgrads itself, terminals that are closed, a batch system whose parts die."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.agents import agents_of
 from tests.chaos.world import HERE
 from tests.conftest import ROOT
 from tests.services import gridengine, slurm
+from tests.terminal.pseudo_terminal import open_terminal
 from tests.waiting import until
 from vgrads.agent.processes import kill, name_of, parent_of
 
@@ -85,7 +86,7 @@ class Clock(RunnerSetup):
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_DISABLE_SHM": "1",
         }
-        self.faults = [self.jump, self.jump]
+        self.faults = [self.jump] * 3
 
     def jump(self):
         draft = self._file.with_suffix(".draft")
@@ -113,8 +114,8 @@ def may_mount():
 
 
 class Disk(RunnerSetup):
-    """A real file system of a few megabytes under the home, or only under what runs write; a
-    ballast fills it."""
+    """A real file system of a few megabytes under the home, or only under what runs write, and at
+    times under what managers print; a ballast fills it."""
 
     @staticmethod
     def missing():
@@ -131,6 +132,8 @@ class Disk(RunnerSetup):
             folder.mkdir(mode=0o700, exist_ok=True)
         assert mount(place)
         self._place, self._ballast = place, place / "ballast"
+        if world.draws.random() < 0.5:
+            world.log = place / "managers.log"
         self.faults = [self.fill, self.fill, self.ease]
 
     def fill(self):
@@ -148,6 +151,88 @@ class Disk(RunnerSetup):
     def leave(self):
         if self._place is not None:
             unmount(self._place)
+
+
+class OwnFiles(RunnerSetup):
+    """Tasks that name the database of their own managers, links to it and copies, and read all
+    files of the home: a manager that closed a file of the database would lose its locks."""
+
+    @staticmethod
+    def missing():
+        return ""
+
+    def enter(self, world):
+        command = [sys.executable, "-m", "vgrads", "status"]  # begins the database
+        subprocess.run(command, cwd=ROOT, env=world.environment, check=True, capture_output=True)
+        self._home, database = world.home, world.home / "vgrads.db"
+        shutil.copy(database, world.folder / "copy.db")  # an input
+        self.copy()
+        links = [world.home / "linked.db", world.folder / "beside.db"]
+        for link in links:
+            with suppress(OSError):  # another file system
+                os.link(database, link)
+        names = [database, f"{database}-wal", f"{database}-shm", world.home / "backup.db", *links]
+        world.reads = (
+            f"cat {' '.join(map(str, names))} 2>/dev/null | cksum >seen; "
+            f"find {world.home} -type f | xargs cat >/dev/null 2>&1; "
+        )
+        world.copies = (
+            f"cp {database} own.db || exit 1; ln -f {database} same.db || cp own.db same.db; "
+        )
+        self.faults = [self.copy, self.copy]
+
+    def copy(self):
+        """A backup as people make it, of a database that is in use."""
+        files = ["vgrads.db", "backup.db"]
+        subprocess.run(["cp", *files], cwd=self._home, capture_output=True, check=False)
+
+
+class Terminal(RunnerSetup):
+    """Each manager has a terminal of its own, which may be closed: it gets SIGHUP where it is that
+    of its session, and can print no more in any case."""
+
+    @staticmethod
+    def missing():
+        return ""
+
+    def enter(self, world):
+        self._world, self._screens = world, {}
+        world.launch = self._launch
+        self.faults = [self.hang_up, self.hang_up]
+
+    def _launch(self, command):
+        reader, writer = open_terminal(80)
+        session = self._world.draws.choice([["setsid", "--ctty"], []])
+        try:
+            with self._world.log.open("ab") as log:
+                screen = subprocess.Popen(["cat"], stdin=reader, stdout=log, stderr=log)
+            manager = subprocess.Popen(
+                [*session, *command],
+                cwd=ROOT,
+                env=self._world.environment,
+                stdin=writer,
+                stdout=writer,
+                stderr=writer,
+            )
+        finally:
+            os.close(reader)
+            os.close(writer)
+        self._screens[manager] = screen
+        return manager
+
+    def hang_up(self):
+        """Only the process that shows it has the other end."""
+        for manager in self._world.live()[:1]:
+            self._close(self._screens[manager])
+            self._world.resume()
+
+    def _close(self, screen):
+        screen.kill()
+        screen.wait()
+
+    def leave(self):
+        for screen in self._screens.values():
+            self._close(screen)
 
 
 BATCH_SITE = """

@@ -11,14 +11,23 @@ from __future__ import annotations
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.surroundings import Clock, Disk, GridEngineSite, SlurmSite
+from tests.chaos.surroundings import (
+    Clock,
+    Disk,
+    GridEngineSite,
+    OwnFiles,
+    SlurmSite,
+    Terminal,
+)
 from tests.chaos.world import PARENTS, PARTS, World
 from tests.services.fixtures import there
 from tests.waiting import until
@@ -46,6 +55,8 @@ def kinds_of(seed):
         *([list(_SERVICES)[seed // _EVERY % 2]] if seed % _EVERY == 1 % _EVERY else []),
         *([Clock] if draws.random() < 0.45 else []),
         *([Disk] if draws.random() < 0.4 else []),
+        *([OwnFiles] if draws.random() < 0.4 else []),
+        *([Terminal] if draws.random() < 0.4 else []),
     ]
 
 
@@ -83,9 +94,8 @@ def cksum(paths):
 
 def check(world):
     """No result lost, mixed or committed twice; no process or job left; no traceback at the
-    user."""
-    log = (world.folder / "managers.log").read_text()
-    assert "Traceback" not in log, log[-3000:]
+    user; the database whole."""
+    world.check_own_files()
     state = final_state(world)
     counted = Counter(
         k[:2] for k, replica in state.replicas.items() if replica.state == ReplicaState.DONE
@@ -148,7 +158,8 @@ def pause(seconds):
 
 
 def test_the_check_itself_sees_what_is_wrong(tmp_path):
-    """A result that is lost, and one of two copies, are seen."""
+    """A result that is lost, and one of two copies, are seen; and an event that is lost, and a
+    manager whose database was deleted."""
     world = World(tmp_path, random.Random(1))
     world.start()
     world.end()
@@ -162,3 +173,15 @@ def test_the_check_itself_sees_what_is_wrong(tmp_path):
     victim.unlink()
     with pytest.raises(FileNotFoundError):
         check(world)
+    victim.write_text(text)
+    check(world)
+    with closing(sqlite3.connect(world.home / "vgrads.db")) as database, database:
+        database.execute("DELETE FROM run_event WHERE position = 0")
+    with pytest.raises(AssertionError):
+        check(world)
+    with (tmp_path / "vgrads.db").open("w") as file:
+        world.managers.append(subprocess.Popen(["sleep", "60"], stdin=file))
+    assert not world.misled()
+    Path(file.name).unlink()
+    assert world.misled()
+    world.leave()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -24,11 +25,12 @@ PARENTS = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 HERE = '[[site]]\nname = "{}"\nkind = "local"\nprocs = {}\ndriver = "local"\nslot_up = 0.6\n'
 """A site of processes that is said to fail often: two of them get two copies of a task."""
 _ROUNDS = 12
+_DELETED = re.compile(r"/vgrads\.db(-wal|-shm)? \(deleted\)$")
 
 
-def task(name, parents, sleep_s):
+def task(name, parents, sleep_s, first=""):
     """A task that notes its beginning, writes some files, slowly, and reads what its parents
-    wrote."""
+    wrote; ``first``: commands before that."""
     outputs = [f"{name}.{n}" for n in range(PARTS)]
     inputs = [f"{parent}.{n}" for parent in parents for n in range(PARTS)]
     read = f"cat {' '.join(sorted(inputs))} | cksum | cut -d' ' -f1" if inputs else "echo 0"
@@ -42,12 +44,20 @@ def task(name, parents, sleep_s):
         "parents": parents,
         "inputs": inputs,
         "outputs": outputs,
-        "command": f"x=$({read}); {steps}; sleep 30 & exit 0",
+        "command": f"{first}x=$({read}); {steps}; sleep 30 & exit 0",
     }
 
 
-def write_set(folder, draws):
-    tasks = [task(name, parents, draws.uniform(0.1, 0.6)) for name, parents in PARENTS.items()]
+def write_set(folder, draws, reads="", copies=""):
+    """A set whose tasks begin with the commands ``reads``; the first also with ``copies``, which
+    write two files, of which its heirs read one."""
+    tasks = [
+        task(name, parents, draws.uniform(0.1, 0.6), reads if parents else reads + copies)
+        for name, parents in PARENTS.items()
+    ]
+    if copies:
+        tasks[0]["outputs"] += ["own.db", "same.db"]
+        tasks[1]["inputs"] += ["own.db"]
     path = folder / "set.json"
     workflows = [{"name": "w", "count": 2, "tasks": tasks}]
     path.write_text(
@@ -68,24 +78,42 @@ def has_begun(manager):
     return "_sqlite3" in maps
 
 
+def opened_by(pid):
+    """The files that a process has open, as the system names them."""
+    names = []
+    with suppress(OSError):  # the process, or the file, is closed meanwhile
+        names.extend(str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
+    return names
+
+
 class World:
     """A run among its surroundings (:mod:`tests.chaos.surroundings`), each of which brings faults
-    of its own."""
+    of its own.
+
+    ``reads``, ``copies``: what tasks do first with files of vgrads itself.
+    """
+
+    RECORD = "run"
 
     def __init__(self, folder, draws, surroundings=()):
         self.folder, self.draws, self.surroundings = folder, draws, surroundings
         self.home = folder / "home"
         self.environment = {**os.environ, "VGRADS_HOME": str(self.home), "PYTHONFAULTHANDLER": "1"}
         self.managers, self.stopped, self._last_state = [], [], None
+        self.log, self.reads, self.copies = folder / "managers.log", "", ""
+        self._most_events = 0
 
     def start(self):
         """The first manager, and its run."""
         self.prepare(HERE.format("here", 2) + HERE.format("there", 2))
-        self.begin("run", write_set(self.folder, self.draws))
+        self.begin("run", write_set(self.folder, self.draws, self.reads, self.copies))
         until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
 
     def prepare(self, sites):
         """Enter the surroundings, and write down their sites, or these where they have none."""
+        self.temporary = self.folder / "tmp"
+        self.temporary.mkdir()
+        self.environment["TMPDIR"] = str(self.temporary)
         for surrounding in self.surroundings:
             surrounding.enter(self)
             self.environment |= surrounding.environment
@@ -93,22 +121,45 @@ class World:
         (self.folder / "sites.toml").write_text(stated or sites)
 
     def begin(self, *words):
-        with (self.folder / "managers.log").open("ab") as log:
-            command = [sys.executable, "-m", "vgrads", *map(str, words)]
-            self.managers.append(
-                subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
-            )
+        self.managers.append(self.launch([sys.executable, "-m", "vgrads", *map(str, words)]))
+
+    def launch(self, command):
+        """Start a manager; what it prints is in the log."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
 
     def ask(self, query):
-        with closing(sqlite3.connect(self.home / "vgrads.db", timeout=30)) as database:
+        """Rows of the database, which must exist: to open one that does not would begin it."""
+        file = f"file:{self.home / 'vgrads.db'}?mode=rw"
+        with closing(sqlite3.connect(file, uri=True, timeout=30)) as database:
             return database.execute(query).fetchall()
 
     def run(self):
         """Its name and state, as far as the database can be read: a reader needs room on the disk
         too."""
         with suppress(sqlite3.OperationalError):
-            self._last_state = next(iter(self.ask("SELECT id, state FROM run")), None)
+            rows = self.ask(f"SELECT id, state FROM {self.RECORD}")
+            self._last_state = next(iter(rows), None)
+            self._most_events = max(self._most_events, self._events())
+        until(lambda: not self.misled(), "managers without deleted files of the database", 10)
         return self._last_state
+
+    def misled(self):
+        """Managers that go on with files of the database that another process has deleted, as it
+        may where they have lost their locks; the last that closes it deletes some itself."""
+        return [m.pid for m in self.live() if any(map(_DELETED.search, opened_by(m.pid)))]
+
+    def _events(self):
+        return self.ask("SELECT count(*) FROM run_event")[0][0]
+
+    def check_own_files(self):
+        """The database is whole, and lacks nothing that was once read in it; no manager ended by a
+        fault of its own."""
+        assert self.ask("PRAGMA integrity_check") == [("ok",)]
+        assert self._events() >= self._most_events
+        assert not [path.read_text() for path in self.temporary.glob("vgrads-fault-*")]
+        log = self.log.read_text(errors="replace")
+        assert "Traceback" not in log, log[-3000:]
 
     @property
     def is_over(self):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.portal.serving import serve_this_machine
 from tests.waiting import until
 from vgrads.kernel.errors import SiteError
@@ -98,6 +99,16 @@ def test_a_new_database_may_be_begun_by_many_at_once(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(begin, range(4)))
     assert [done.returncode for done in results] == [0] * 4, results
+
+
+def test_a_new_database_that_could_not_be_written_is_not_there(vgrads, tmp_path):
+    """A full disk, when a home is begun, is not its damage for ever."""
+    home = {**os.environ, "VGRADS_HOME": str(tmp_path / "home")}
+    command = ["sh", "-c", 'ulimit -f 0; exec "$@"', "-", sys.executable, "-m", "vgrads", "status"]
+    done = subprocess.run(command, env=home, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 4 and done.stderr.count("\n") == 1, done
+    assert not [path.name for path in (tmp_path / "home").iterdir()]
+    assert vgrads("status").code == 0
 
 
 def test_what_is_stored_after_the_file_was_deleted_is_not_acknowledged(store, tmp_path):

@@ -59,11 +59,17 @@ def in_terminal(columns: int, *arguments: object) -> Screen:
     return Screen(int(stop.value.code or 0), b"".join(written).decode())
 
 
+def open_terminal(columns: int) -> tuple[int, int]:
+    """Open a pseudo-terminal; return the end that reads what programs print, and theirs."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    return reader, writer
+
+
 @contextmanager
 def terminal_of(columns: int) -> Iterator[list[bytes]]:
     """A pseudo-terminal as output and error of this process; what is written there."""
-    reader, writer = pty.openpty()
-    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    reader, writer = open_terminal(columns)
     written: list[bytes] = []
     thread = threading.Thread(target=_copy, args=(reader, written))
     thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 import time
 from contextlib import closing, suppress
@@ -65,7 +66,7 @@ def open_engine(url: str | None = None) -> SqlEngine:
     file = sqlite_file(chosen)
     if file is not None:
         protect_database(file)
-        _make_secret(file)
+        _begin(file)
         refuse_empty(file)
     try:
         if make_url(chosen).drivername == "postgresql+psycopg":
@@ -79,16 +80,34 @@ def open_engine(url: str | None = None) -> SqlEngine:
     return engine
 
 
-def _make_secret(file: Path) -> None:
-    """Create a new database's file, readable only by its owner, and with its first page: an empty
-    one is damaged. One that exists is not opened: closing it would release all of this process's
-    locks on it (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
-    try:
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError:  # exists already, or an error that is reported on use
+def _begin(file: Path) -> None:
+    """Create a new database's file. It gets its name when its first page is written: an empty one,
+    which a full disk or a killed process leaves, is damaged. SiteError if it cannot be written. One
+    that exists is not opened: closing it would release all of this process's locks on it
+    (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
+    if os.path.lexists(file):
         return
-    with suppress(sqlite3.Error), closing(sqlite3.connect(file, timeout=BUSY_S)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    with suppress(OSError):  # as of a folder that is missing: reported on use
+        try:
+            _write_first_page(draft)
+            os.link(draft, file)
+        except FileExistsError:  # another process was quicker
+            return
+        except OSError:  # a file system without links
+            _write_first_page(file)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _write_first_page(file: Path) -> None:
+    """Create a file readable only by its owner, and a database in it."""
+    os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with closing(sqlite3.connect(file, timeout=BUSY_S)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+    except sqlite3.Error as error:
+        raise database_error(error) from error
 
 
 def refuse_empty(file: Path) -> None:
