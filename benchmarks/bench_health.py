@@ -14,7 +14,6 @@ import argparse
 import http.client
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+
+from vgrads.exchange.port_numbers import client_ports, draw_server_ports
 
 ROOT = Path(__file__).parent.parent
 CLIENTS = 8
@@ -98,9 +99,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=15.0)
     seconds = parser.parse_args().seconds
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = draw_server_ports(1, client_ports())
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "VGRADS_HOME": home, "VGRADS_TOKENS": "required"}
         command = [sys.executable, "-m", "vgrads", "serve", "--port", str(port)]

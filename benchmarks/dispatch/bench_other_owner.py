@@ -15,7 +15,6 @@ import http.client
 import json
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vgrads.exchange.port_numbers import client_ports, draw_server_ports
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
@@ -137,9 +137,7 @@ def main() -> None:
     parser.add_argument("--only", choices=[*LOADS, STREAMS_LOAD], help="this load alone")
     options = parser.parse_args()
     chosen = [options.only] if options.only else [*LOADS, STREAMS_LOAD]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = draw_server_ports(1, client_ports())
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         tokens = _prepare(home)
