@@ -196,7 +196,10 @@ def test_only_censored_records_say_longer():
     assert prediction.sd > 0.5
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "count",
+    [1, pytest.param(2, marks=pytest.mark.long), 4, pytest.param(8, marks=pytest.mark.long)],
+)
 def test_intervals_of_few_observations_cover(count):
     """Truth drawn anew 400 times: kinds of which so few records are known, beside kinds known
     well."""
