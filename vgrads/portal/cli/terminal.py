@@ -68,7 +68,7 @@ class _Lasting:
         with suppress(OSError):
             self._stream.flush()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 
