@@ -82,7 +82,7 @@ class Clock(RunnerSetup):
             "PYTHONPATH": f"{modules}:{ROOT}",
             "LD_PRELOAD": faketime(),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_DISABLE_SHM": "1",
         }

@@ -62,7 +62,7 @@ class BagWorld(World):
             )
         )
         self.begin("bags", "run", path, "--sites", self.folder / "sites.toml")
-        until(lambda: self.home.is_dir() and self.run() is not None, "the bag", 60)
+        until(lambda: self.home.is_dir() and self.run() is not None, "the bag", 180)
 
     def resume(self):
         self.begin("bags", "resume", self.run()[0], "--sites", self.folder / "sites.toml")

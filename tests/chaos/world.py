@@ -107,7 +107,7 @@ class World:
         """The first manager, and its run."""
         self.prepare(HERE.format("here", 2) + HERE.format("there", 2))
         self.begin("run", write_set(self.folder, self.draws, self.reads, self.copies))
-        until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
+        until(lambda: self.home.is_dir() and self.run() is not None, "the run", 180)
 
     def prepare(self, sites):
         """Enter the surroundings, and write down their sites, or these where they have none."""

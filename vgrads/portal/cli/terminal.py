@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
@@ -52,12 +52,35 @@ class _Quiet(Console):
         super().print(*shown, **(as_laid_out | options))
 
 
-def console(stderr: bool = False) -> Console:
+class _Lasting:
+    """A stream of which nothing more is heard where it cannot be written any more: on a full disk,
+    or a terminal that was closed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+def console(stderr: bool = False, lasting: bool = False) -> Console:
     """Return a console on stdout or stderr; into a pipe its width is that of ``COLUMNS``, else 160.
+    ``lasting``: it never fails, for what must be done whether or not somebody can be told.
 
     Names from users and tasks are printed literally, without markup: a bracket is a bracket.
     """
     stream = sys.stderr if stderr else sys.stdout
+    if lasting:
+        stream = cast("TextIO", _Lasting(stream))
     stated = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else _PIPED_WIDTH
     if stated.isascii() and stated.isdigit():

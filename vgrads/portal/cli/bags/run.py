@@ -147,7 +147,7 @@ def work_on(
 ) -> int:
     """Run the bags of a dispatcher's folder and show progress; return the exit code."""
     out = console(stderr=how.as_json)
-    with _shown(out, rows) as watch:
+    with _shown(console(stderr=how.as_json, lasting=True), rows) as watch:
         crew = Crew(
             store,
             dispatcher,

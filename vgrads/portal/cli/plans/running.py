@@ -87,10 +87,11 @@ def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
         new = create_run(store, planned, options, chosen)
         real = any_real(planned.grid.catalog, planned.plan)
         pace = 1.0 if real else how.speed
+        shown = console(stderr=how.as_json or how.quiet, lasting=True)
         with (
-            _webhooks(how, run_id, out) as webhooks,
-            _interruptible(store, run_id, how, out),
-            following(out, new.execution, 0.0, pace) as watchers,
+            _webhooks(how, run_id, shown) as webhooks,
+            _interruptible(store, run_id, how, shown),
+            following(shown, new.execution, 0.0, pace) as watchers,
         ):
             outcome = new.execute(_Watch([*watchers, *webhooks]))
             for hook in webhooks:
@@ -209,16 +210,17 @@ def resume_here(
         unended(store, run_id)
         record = RunRecord(store.engine, run_id)
         taken = take_over(store, record, stop, until)
+        shown = console(stderr=how.as_json, lasting=True)
         if taken.replayed and not taken.stop:
-            out.print(
+            shown.print(
                 "simulated sites end with their manager: the run starts again from the beginning"
             )
         begun = taken.begun
         pace = None if taken.replayed or taken.stop else 1.0
         execution = begun.executions[0 if taken.replayed else begun.state.version]
         with (
-            _interruptible(store, run_id, how, out),
-            following(out, execution, begun.elapsed_s, pace) as watchers,
+            _interruptible(store, run_id, how, shown),
+            following(shown, execution, begun.elapsed_s, pace) as watchers,
         ):
             outcome = go_on(store, record, taken, _Watch(watchers))
         _conclude(outcome, record, how, out, not taken.replayed)

@@ -32,8 +32,8 @@ def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool)
     document = load_pool(file)
     catalog = choose_catalog(sites) if sites else this_machine()
     folder = make_home() / "pools" / document.name
-    out = console(stderr=as_json)
-    with ledger_of(service) as ledger, exclusive(folder), _shown(out) as watch:
+    out, lasting = console(stderr=as_json), console(stderr=as_json, lasting=True)
+    with ledger_of(service) as ledger, exclusive(folder), _shown(lasting) as watch:
         work = PoolWork(folder, catalog, document, ledger, _run_of(folder), watch=watch)
         with _signals(work):
             ended = work.carry_out()
