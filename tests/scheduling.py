@@ -24,18 +24,19 @@ APART = (
     "tests/dispatch/test_bag_survival.py",
     "tests/execmgr/test_survival.py",
     "tests/pool/test_pool_runs.py",
-    "tests/research/",
     "tests/snakemake/test_released.py",
     "tests/snakemake/test_snakemake.py",
 )
 """Files of long tests that share nothing dear: these need not go to one worker."""
 
-PARSED = (
-    "tests/house/test_extras.py",
-    "tests/house/test_house.py",
-    "tests/house/test_names.py",
-)
-"""Each looks at every program, which one worker parses once."""
+TOGETHER = {
+    "tests/house/test_extras.py": "every program is parsed",
+    "tests/house/test_house.py": "every program is parsed",
+    "tests/house/test_names.py": "every program is parsed",
+    "tests/research/test_bag_logs.py": "the simulation of policies is compiled",
+    "tests/research/test_bags.py": "the simulation of policies is compiled",
+}
+"""Files whose tests go to one worker, and what is dear that it does once."""
 
 
 class Scheduling(LoadFileScheduling):
@@ -45,9 +46,7 @@ class Scheduling(LoadFileScheduling):
         file = nodeid.split("::", 1)[0]
         if file in GRID_ENGINE or _OVER_GRID_ENGINE in nodeid:
             return "Grid Engine"
-        if file in PARSED:
-            return "house"
-        return nodeid if file.startswith(APART) else file
+        return nodeid if file.startswith(APART) else TOGETHER.get(file, file)
 
 
 def ordered(items: list[pytest.Item]) -> None:
@@ -55,7 +54,7 @@ def ordered(items: list[pytest.Item]) -> None:
 
     def rank(item: pytest.Item) -> int:
         file = item.nodeid.split("::", 1)[0]
-        return 0 if file in GRID_ENGINE else 1 if file.startswith(APART) else 2
+        return 0 if file in GRID_ENGINE else 1 if file.startswith((*APART, *TOGETHER)) else 2
 
     items.sort(key=rank)
 

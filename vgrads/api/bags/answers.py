@@ -147,6 +147,10 @@ def why(folder: Path, number: int, task: int, agent: str = "") -> dict[str, Any]
     row: dict[str, Any] = {
         "task": task,
         "command": stored_bag.bag.label(task),
+        "state": WORDS[PENDING],
+        "attempts": 0,
+        "failures": 0,
+        "hosts_lost": 0,
         "reasons": [],
     }
     if bag is None:
