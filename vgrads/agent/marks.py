@@ -68,7 +68,10 @@ class Marks:
         return mark in self._suspected or mark in self._ending
 
     def end_orphans(self, spawner: Spawner) -> None:
-        """Kill adopted processes that belong to no child of the agent that runs."""
+        """Kill adopted processes that belong to no child of the agent that runs. While a container
+        is ended, its engine needs those that watch over it, which have no mark."""
+        if self._ending:
+            return
 
         def is_owner(mark: str) -> bool:
             children = spawner.children()

@@ -259,17 +259,20 @@ def _words(path: str) -> list[str]:
 
 
 def end_descendants(patience_s: float = DEATH_S) -> None:
-    """Kill all descendants of this process and wait for them, for this time (seconds) at most; not
-    those of its session, which end a container, say, and then themselves."""
-    end_s, session = time.monotonic() + patience_s, os.getsid(0)
-    while True:
-        every = _with_descendants(children_of(os.getpid()))
-        left = [pid for pid in every if not _is_helper(pid, session) and not _reap(pid)]
-        if not left or time.monotonic() > end_s:
-            return
-        for pid in left:
-            kill(pid)
-        time.sleep(_PAUSE_S)
+    """Kill all descendants of this process and wait for them, for this time (seconds) at most.
+    Those of its session are only waited for, before the others are killed: they end a container,
+    say, for which they need what watches over it."""
+    session = os.getsid(0)
+    for helpers in (True, False):
+        end_s = time.monotonic() + patience_s
+        while time.monotonic() < end_s:
+            every = _with_descendants(children_of(os.getpid()))
+            left = [p for p in every if _is_helper(p, session) == helpers and not _reap(p)]
+            if not left:
+                break
+            for pid in left if not helpers else ():
+                kill(pid)
+            time.sleep(_PAUSE_S)
 
 
 def _with_descendants(pids: Iterable[int]) -> list[int]:

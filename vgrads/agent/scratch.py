@@ -106,6 +106,7 @@ def fork_agent(mark: str, scratch: Path, lock: int, slot: ParentJob) -> int:
     status = slot.wait_for(number)
     if os.WIFSIGNALED(status):
         await_starts(scratch)
+    end_tasks(f"{mark}.")  # with their containers, which need what watches over them
     end_descendants()  # the agent's own, which have come here
     remove(scratch, mark)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
