@@ -278,9 +278,17 @@ def kill_controller(service: SlurmService) -> None:
     subprocess.run(
         ["scancel", process.stdout.strip()], check=True, env=os.environ | service.environment
     )
-    until(lambda: (service.folder / "state" / "job_state").stat().st_mtime > now, "the saved state")
+    until(lambda: _saved_s(service) > now, "the saved state")
     service.daemons["slurmctld"].kill()
     service.daemons["slurmctld"].wait()
+
+
+def _saved_s(service: SlurmService) -> float:
+    """When the controller wrote its state (s since 1970); 0 while it exchanges the file."""
+    try:
+        return (service.folder / "state" / "job_state").stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _nodes(service: SlurmService) -> list[str]:
