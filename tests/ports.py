@@ -6,6 +6,7 @@ that goes with the process.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import itertools
 import socket
@@ -38,6 +39,7 @@ def _block() -> tuple[socket.socket, int, Iterator[int]]:
         claim = socket.socket(socket.AF_UNIX)
         try:
             claim.bind(f"\0vgrads-tests-ports-{first}")
+            atexit.register(claim.close)
             return claim, first, itertools.count()
         except OSError as error:
             claim.close()

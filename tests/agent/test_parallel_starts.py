@@ -1,7 +1,9 @@
 """Starts of tasks that take long, because the machine is busy: made by threads, while the agent's
 loop continues."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,6 +130,44 @@ def test_a_task_that_cannot_be_started_is_reported_by_the_loop(queue_of):
     outcomes = ends(queue, 2)
     assert outcomes[0].code is None and "null byte" in outcomes[0].err
     assert outcomes[1].out == "two\n" and queue.free == 2
+
+
+LOOK_WHILE_A_TASK_IS_BEING_STARTED = """
+import json, os, sys, time
+from tests.agent.test_parallel_starts import StoppedSpawner, by_threads, ends
+from vgrads.agent.bags import BagRegistry, Visible
+from vgrads.agent.tasks import AgentTask, TaskQueue
+
+assert os.getsid(0) == 0
+folder, spawner = sys.argv[1], StoppedSpawner()
+queue = TaskQueue(2, folder, folder, f"test.{os.getpid()}", spawner, lambda: None)
+by_threads(queue)
+bags = BagRegistry(Visible(dict(os.environ), True, (), {}), folder, folder)
+values = [0, 0, 1, "echo began", {}, [], {"memory_mib": 4.0}]
+queue.waiting.append(AgentTask(values, bags.of(values), time.monotonic()))
+queue.begin(time.monotonic())
+assert spawner.entered.wait(60.0)
+queue.look(time.monotonic())
+spawner.proceed.set()
+outcome = ends(queue, 1)[0]
+print(json.dumps([outcome.code, outcome.out, outcome.err]))
+"""
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare (util-linux)")
+def test_a_task_that_is_being_started_uses_no_memory_of_others(tmp_path):
+    """Where the agent has session 0, as whatever is begun in a container from outside."""
+    namespace = ["unshare", "--map-root-user", "--mount-proc", "--pid", "--fork"]
+    if subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody make process numbers of his own")
+    done = subprocess.run(
+        [*namespace, sys.executable, "-c", LOOK_WHILE_A_TASK_IS_BEING_STARTED, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [0, "began\n", ""]
 
 
 def test_a_start_that_waits_holds_up_no_other_start():

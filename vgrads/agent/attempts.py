@@ -181,7 +181,9 @@ class TaskLimits:
         by_session = memory_of_sessions() if limited else {}
         for task in limited:
             most, leader = task.bag.memory_mib, self._pid_of(task)
-            used = by_session.get(leader, 0.0)
+            # 0 is also the session of whatever was begun from outside of a container: tasks that
+            # are still being started have no number
+            used = by_session.get(leader, 0.0) if leader else 0.0
             if task.bag.container:  # its processes are in other sessions
                 used = memory_of(marked(self._marks.of(task.key).__eq__))
             elif used > most:  # perhaps only since a process and its fork share their pages
