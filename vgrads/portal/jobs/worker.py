@@ -37,11 +37,12 @@ from vgrads.portal.records.earlier import runs_of_set
 from vgrads.portal.records.heartbeat import LEASE_S
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.reconnect import DatabaseLost, await_database
+from vgrads.portal.records.run_lease import ManagedElsewhere
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.sets import Head, Sets
 from vgrads.portal.records.store import Store, summary_of
-from vgrads.portal.records.tables import OPERATOR
+from vgrads.portal.records.tables import OPERATOR, RunRow
 from vgrads.portal.records.work import ProgressRecorder
 from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.dag import Workflow
@@ -49,6 +50,7 @@ from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import SetDocument, WorkflowDocument, WorkflowSet, build_set
 
 _log = logging.getLogger("vgrads.work")
+_PAUSE_S = 0.5  # between looks whether another manager has ended
 _AT_A_GLANCE = Options(effort_s=0.3)  # somebody waits for the points of a curve
 FRESH_S = 300.0
 """Age in seconds at which a plan for real sites is recomputed before its run."""
@@ -237,17 +239,29 @@ def tasks_of_set(url: str, set_id: str) -> dict[str, frozenset[str]]:
 def run_set(
     store: Store, catalog: Catalog, run_id: str, outside: OutsideEngine | None = None
 ) -> None:
-    """Run a run from its current state; its outcome is stored, also an error."""
-    record = RunRecord(store.engine, run_id)
-    row = store.get_run(run_id)
-    if row.state not in GOES_ON:
-        return  # its last manager died after the end
+    """Run a run from its current state; its outcome is stored, also an error. A manager that has
+    it is waited for: that of a service that was killed ends a moment later."""
+    has_waited = False
+    while (row := store.get_run(run_id)).state in GOES_ON:  # else its last manager has ended it
+        try:
+            _carry_on(store, catalog, row, outside)
+        except ManagedElsewhere as error:
+            if not has_waited:
+                _log.warning("%s; waiting for its end", error.what)
+            has_waited = True
+            time.sleep(_PAUSE_S)
+        else:
+            return
+
+
+def _carry_on(store: Store, catalog: Catalog, row: RunRow, outside: OutsideEngine | None) -> None:
+    run_id, record = row.id, RunRecord(store.engine, row.id)
     try:
         if record.begun():
             go_on(store, record, take_over(store, record), outside=outside)
         else:
             _begin(store, record, catalog, outside)
-    except (DatabaseLost, LeaseExpired):  # it resumes when the database is back
+    except (DatabaseLost, LeaseExpired, ManagedElsewhere):  # it resumes later
         raise
     except LeaseLost as error:
         _log.warning("%s", error)

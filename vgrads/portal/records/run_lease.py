@@ -31,6 +31,10 @@ _OF_MANAGER = (
 _RENEW = update(LeaseRow).where(*_OF_MANAGER)
 
 
+class ManagedElsewhere(InputError):
+    """Another process is the manager of the run."""
+
+
 class RunLease:
     """The lease of one run, held by one manager at a time.
 
@@ -59,7 +63,7 @@ class RunLease:
         session.execute(insert(LeaseRow).values(run_id=self._run_id, stop="", **first))
 
     def take(self, pause: Callable[[float], None] = time.sleep) -> None:
-        """Become the run's manager. Raise InputError while another one is active.
+        """Become the run's manager. Raise ManagedElsewhere while another one is active.
 
         Where the state of the last one needs observation, this waits for up to a lease.
         """
@@ -82,7 +86,7 @@ class RunLease:
             if dead is None:
                 return None
             if not dead:
-                raise InputError(
+                raise ManagedElsewhere(
                     f"run '{self._run_id}' is managed by process {process_of(row.owner)}",
                     fix=(
                         "stop it with 'vgrads cancel'; the lease of a process that died ends "
