@@ -86,7 +86,8 @@ def test_the_spawner_stands_where_configured_and_leaves_no_group(spawner, tmp_pa
         )
         (ended,) = spawner.reap(PATIENCE_S)
     where, number = (tmp_path / "out").read_text().split()
-    assert where == str(tmp_path) and ended.code == 5 and ended.lingering
+    assert where == str(tmp_path) and ended.code == 5
+    assert ended.lingering or not runs(int(number))  # it may be gone already
     until(lambda: not runs(int(number)), "the end of its child")
     assert not spawner.signal(ended.pid, signal.SIGTERM) and len(spawner) == 0
 

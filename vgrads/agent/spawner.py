@@ -48,8 +48,9 @@ _FEW = 128
 class ExitedChild(NamedTuple):
     """A terminated child: its token, process number, wait status and resource usage (getrusage(2)).
 
-    ``lingering``: other processes of its group remained and were killed. ``usage.ru_maxrss`` (KiB)
-    is never below this process's memory when it started the child, and then only a bound.
+    ``lingering``: other processes of its group were killed and are not gone yet.
+    ``usage.ru_maxrss`` (KiB) is never below this process's memory when it started the child, and
+    then only a bound.
     """
 
     token: Any

@@ -11,11 +11,13 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 
 import typer
+from typer.main import get_command
 
 from vgrads.kernel.errors import INTERNAL_ERROR, SiteError, VgradsError
 from vgrads.portal.cli.options import app
@@ -75,13 +77,26 @@ def load_commands(arguments: Sequence[str]) -> None:
     """
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
     for module in [module for module, names in COMMANDS.items() if name in names] or COMMANDS:
-        import_module(f"vgrads.portal.{module}")
+        import_module(_module(module))
+
+
+def _module(name: str) -> str:
+    return f"vgrads.portal.{name}"
+
+
+@cache
+def _build(_modules: frozenset[str]) -> Callable[..., object]:
+    """Return what parses and calls the commands of the imported modules: it is built once for a
+    process that calls several."""
+    return get_command(app).main
 
 
 def _run(arguments: list[str] | None) -> int:
     try:
         load_commands(sys.argv[1:] if arguments is None else arguments)
-        code = int(app(args=arguments, prog_name="vgrads", standalone_mode=False) or 0)
+        call = _build(frozenset(name for name in COMMANDS if _module(name) in sys.modules))
+        result = call(arguments, prog_name="vgrads", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
     except VgradsError as error:
         first, *more = (" ".join(line.splitlines()).rstrip() for line in error.lines)
         _report([f"vgrads: {first}", *(f"  {line}" for line in more)])
