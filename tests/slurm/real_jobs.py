@@ -81,7 +81,6 @@ def job_of(line):
         command=or_empty(values["Command"]),
         comment=values.get("Comment", ""),
         dependency=or_empty(values["Dependency"]),
-        features=or_empty(values["Features"]),
         requeue=values["Requeue"] == "1",
         restarts=int(values["Restarts"]),
         deadline_s=instant_of(values["Deadline"]),

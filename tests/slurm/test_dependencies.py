@@ -111,10 +111,6 @@ def test_every_bad_end_is_a_failure(state):
     assert status("afternotok:1", job(1, JobState[state])).outcome is S
 
 
-def test_a_requeued_job_has_not_ended():
-    assert status("afterany:1", job(1, JobState.REQUEUED)).outcome is W
-
-
 def test_unknown_jobs_satisfy_everything():
     assert status("afterok:7,afternotok:8,afterany:9,after:10,aftercorr:11").outcome is S
 

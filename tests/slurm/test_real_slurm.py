@@ -552,7 +552,6 @@ def test_unknown_options_of_sbatch_have_its_words(site, arguments):
         ["--kill-on-invalid-dep=maybe"],
         ["--mem=1", "--mem-per-cpu=3"],
         ["--exclusive=foo"],
-        ["--gpus=x"],
         ["--version"],
     ],
     ids=" ".join,

@@ -58,6 +58,10 @@ sbatch -H --begin=yesterdayish --wrap=true
 sbatch -H --signal=NOPE --wrap=true
 sbatch -H --export
 sbatch -H -p nowhere --wrap=true
+sbatch -H -t 999999999999999 --wrap=true
+sbatch -H --gres=gpu:1 --wrap=true
+sbatch -H --gpus=1 --wrap=true
+sbatch -H -C nonexistent --wrap=true
 sbatch -H -c 5000 --wrap=true
 sbatch no-such-script
 sbatch /dev/null
@@ -198,6 +202,9 @@ DIFFERENT = {
     "scontrol write batch_script 99999 -": "exit 1 where nothing was written",
     "scontrol update JobId={hold} TimeLimit=-30": "the job is named",
     "sbatch -H -c 5000 --wrap=true": "the largest node is named",
+    "sbatch -H --gres=gpu:1 --wrap=true": "the option is named, and how to ignore it",
+    "sbatch -H --gpus=1 --wrap=true": "the same",
+    "sbatch -H -C nonexistent --wrap=true": "the same",
 }
 """Calls whose replies differ on purpose, with the reason."""
 VARYING = re.compile(

@@ -1,5 +1,7 @@
 """Submissions: options and their sources, what is ignored and refused; the environment of tasks."""
 
+import re
+
 import pytest
 
 from tests.slurm.jobs import NOW_S, job
@@ -130,27 +132,51 @@ def test_the_options_of_aiida():
     assert (request.memory_mib, request.limit_s) == (97, 1800.0)
 
 
-def test_memory_of_processors_and_gpus_is_that_of_the_job():
+def test_memory_of_processors_is_that_of_the_job():
     assert submission("-n2", "-c3", "--mem-per-cpu=10", "--wrap=x").memory_mib == 60
-    assert submission("--gpus=2", "--mem-per-gpu=1G", "--wrap=x").memory_mib == 2048
     assert submission("--mem=0", "--wrap=x").memory_mib == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [
-        (["--gpus=2"], 2),
-        (["-G", "a100:3"], 3),
-        (["--gpus-per-task=2", "-n2"], 4),
-        (["--gres=gpu:4"], 4),
-        (["--gres=gpu"], 1),
-        (["--gres=gpu:a100:2,license:9"], 2),
-        (["--gres=gres:gpu:2"], 2),
-        (["--gres=none"], 0),
-    ],
-)
-def test_gpus(words, count):
-    assert submission(*words, "--wrap=x").gpus == count
+UNAVAILABLE = [
+    ["--gres=gpu:1000000"],
+    ["--gres=gpu:0,lustre:1"],
+    ["--gpus=2"],
+    ["-G", "a100:3"],
+    ["--gpus-per-node=1"],
+    ["--gpus-per-task=2", "-n2"],
+    ["--cpus-per-gpu=2"],
+    ["--mem-per-gpu=1G"],
+    ["-C", "nonexistent"],
+]
+
+
+@pytest.mark.parametrize("words", UNAVAILABLE, ids=" ".join)
+@pytest.mark.parametrize("place", ["argument", "script", "step"])
+def test_what_no_node_has_is_refused_as_by_slurm(words, place):
+    with pytest.raises(SlurmError) as refused:
+        if place == "argument":
+            submission(*words, "--wrap=x")
+        elif place == "script":
+            submission("job.sh", script=f"#!/bin/sh\n#SBATCH {' '.join(words)}\n")
+        else:
+            parse_srun([*words, "true"], {"SLURM_JOB_ID": "7"})
+    first, second = refused.value.what.splitlines()
+    name = re.match(r"\w+: error: --([\w-]+)=", first)[1]
+    assert f"VGRADS_SLURM_IGNORE={name}" in first
+    program, failed = ("sbatch", "Batch job submission failed")
+    if place == "step":
+        program, failed = ("srun", "Unable to create step for job 7")
+    why = "Invalid generic resource (gres) specification"
+    if name == "constraint":
+        why = f"{failed}: Invalid feature specification"
+    assert second == f"{program}: error: {why}"
+    ignored = {"VGRADS_SLURM_IGNORE": name}
+    assert submission(*words, "--wrap=x", environment=ignored).name == "wrap"
+
+
+@pytest.mark.parametrize("words", [["--gres=none"], ["--gpus=0"], ["--gres=gpu:a100:0,x=0"]])
+def test_nothing_of_what_no_node_has_is_available(words):
+    assert submission(*words, "--wrap=x").name == "wrap"
 
 
 def test_limits_and_instants():

@@ -13,7 +13,6 @@ from vgrads.api.queues.sites import this_machine
 from vgrads.api.slurm.records import FIRST_ID
 from vgrads.api.slurm.service import SlurmService
 from vgrads.portal.charts.gantt import render_html
-from vgrads.slurm.installation import install
 
 REQUESTS = map(str, itertools.count())
 
@@ -243,23 +242,6 @@ def test_an_output_that_cannot_be_opened_fails_its_job_alone(slurm):
     assert slurm.states(job) == {str(job): ("FAILED", "0:53")}
 
 
-STEP = """#!/bin/bash
-srun -l -n 3 bash -c 'echo $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID'
-echo "code $?"
-srun -n1 --cpu-bind=q -o step-%t.out echo "one step"
-"""
-
-
-def test_srun_starts_the_processes_of_a_step_on_the_node(slurm, tmp_path):
-    install(tmp_path / "bin", sys.executable, str(tmp_path / "no socket"))
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    job = slurm.submit("-n", "2", "-o", "step.out", "s.sh", script=STEP, PATH=path)
-    assert slurm.wait(job) == ["COMPLETED"]
-    lines = slurm.text("step.out").splitlines()
-    assert {"code 2", *(f"{n}: {n} of 3" for n in range(3))} < set(lines)
-    assert slurm.text("step-0.out") == "one step\n"
-
-
 def test_a_waiting_job_is_changed_and_its_changes_outlive_the_service(tmp_path):
     slurm = Slurm(tmp_path)
     job = slurm.submit("-H", "-t", "10", "--wrap=true")
@@ -444,3 +426,44 @@ def test_ended_jobs_are_listed_for_as_long_as_stated_and_ids_never_come_again(tm
     slurm.begin()
     assert slurm.submit("-H", "--wrap=true") == first + 1
     slurm.end()
+
+
+def test_all_attempts_of_a_job_are_listed_on_request(slurm):
+    script = '#!/bin/bash\n[ "$SLURM_RESTART_COUNT" ] && exit 4\ntouch begun-$SLURM_JOB_ID\n'
+    job = slurm.submit("r.sh", script=f"{script}sleep 60")
+    until((slurm.folder / f"begun-{job}").exists, "the job")
+    begun(slurm, job)
+    slurm("scontrol", "requeue", job)
+    assert slurm.wait(job) == ["FAILED"]
+    words = ("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobID,State,ExitCode,Start,End")
+    (last,) = slurm(*words).splitlines()
+    first, second = slurm(*words, "--duplicates").splitlines()
+    assert second == last and last.startswith(f"{job}|FAILED|4:0|")
+    assert first.startswith(f"{job}|REQUEUED|0:15|2")
+    assert first.split("|")[4] <= last.split("|")[3]
+    assert "Restarts=1" in slurm("scontrol", "show", "job", job)
+
+
+def test_a_job_whose_output_cannot_be_opened_says_so(slurm):
+    job = slurm.submit("-o", "no/such/x.out", "--wrap=true")
+    assert slurm.wait(job) == ["FAILED"]
+    why = f"{slurm.folder}/no/such/x.out: No such file or directory"
+    assert slurm("sacct", "-X", "-n", "-P", "-j", job, "-o", "SystemComment") == f"{why}\n"
+    assert f"   SystemComment={why} \n" in slurm("scontrol", "show", "job", job)
+
+
+def test_a_name_of_several_lines_is_listed_in_one(slurm):
+    job = slurm.submit("-H", "-J", "two\nlines", "--comment=a\r\nb", "--wrap=true")
+    assert slurm("squeue", "-h", "-j", job, "-o", "%i|%j|%k") == f"{job}|two lines|a b\n"
+    slurm("scontrol", "update", f"jobid={job}", "jobname=new\nname")
+    assert slurm("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobName,Comment") == "new name|a b\n"
+    slurm("scancel", job)
+
+
+@pytest.mark.parametrize(
+    "words", [("-t", "9" * 15), ("--time-min", "9" * 15), ("--begin", f"now+{'9' * 20}weeks")]
+)
+def test_times_beyond_all_calendars_are_refused(slurm, words):
+    answer = slurm.ask("sbatch", *words, "--wrap=true")
+    assert answer["code"] in (1, 255)
+    assert "time limit is invalid" in answer["err"] or "Invalid --begin" in answer["err"]

@@ -41,7 +41,7 @@ JOBS = [
 ]
 PARTITIONS = (
     Partition("vgrads", True, "up", None, None, ("n1", "n2"), 8, 4000, busy_cores=(("n1", 3),)),
-    Partition("gpu", False, "up", 90000.0, 600.0, ("g1",), 4, 8000, "gpu:2", "a100"),
+    Partition("gpu", False, "up", 90000.0, 600.0, ("g1",), 4, 8000),
 )
 
 
@@ -102,7 +102,7 @@ def test_toil():
     assert out == (
         "PARTITION GRES TIMELIMIT PRIO_TIER CPUS MEMORY\n"
         "vgrads* (null) infinite 1 8 4000\n"
-        "gpu gpu:2 1-01:00:00 1 4 8000\n"
+        "gpu (null) 1-01:00:00 1 4 8000\n"
     )
     assert squeue("-h", "--format", "%i %t %M", "-n", "align").out == "11 R 1:00\n"
     records = scontrol("show", "job").out.split("\n\n")
@@ -140,7 +140,7 @@ def test_snakemake():
     lines = scontrol("show", "partition").out.splitlines()
     assert lines[0] == "PartitionName=vgrads"
     assert "MaxTime=UNLIMITED" in lines[4]
-    assert lines[-2].strip() == "TRES=cpu=4,mem=8000M,node=1,billing=4,gres/gpu=2"
+    assert lines[-2].strip() == "TRES=cpu=4,mem=8000M,node=1,billing=4"
 
 
 def test_nextflow():
@@ -246,15 +246,6 @@ def test_units_of_the_accounting():
     assert sacct(*words).out == (
         "11|100M||billing=1,cpu=1,mem=100M,node=1\n11.batch||20M|cpu=1,mem=100M,node=1\n"
     )
-
-
-def test_a_gpu_is_a_resource():
-    shown = job(41, JobState.RUNNING, gres="gpu:2")
-    words = ["-n", "-X", "-P", "-o", "allocTRES", "-j", "41"]
-    assert sacct(*words, jobs=[shown]).out == "billing=1,cpu=1,gres/gpu=2,mem=100M,node=1\n"
-    out = scontrol("show", "job", "41", jobs=[shown]).out
-    assert "TRES=cpu=1,mem=100M,node=1,billing=1,gres/gpu=2\n" in out
-    assert "   TresPerNode=gpu:2\n" in out
 
 
 def test_nodes_and_their_states():

@@ -48,7 +48,6 @@ class TaskPlace:
     process: int = 0
     array: ArrayShape | None = None
     memory_per_cpu_mib: int | None = None
-    gpus: tuple[str, ...] = ()
     cluster: str = "vgrads"
 
 
@@ -117,9 +116,6 @@ def task_environment(
     result |= _process_variables(job, place)
     if job.array_id is not None:
         result |= _array_variables(job, place.array)
-    if place.gpus:
-        result["CUDA_VISIBLE_DEVICES"] = ",".join(place.gpus)
-        result["SLURM_GPUS_ON_NODE"] = str(len(place.gpus))
     if place.tmpdir:
         result["TMPDIR"] = result["SLURM_TMPDIR"] = place.tmpdir
     return result

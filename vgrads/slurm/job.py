@@ -37,7 +37,7 @@ class JobState(Enum):
     @property
     def is_pending(self) -> bool:
         """Whether the job has not started, or waits to start again."""
-        return self in (JobState.PENDING, JobState.REQUEUED)
+        return self is JobState.PENDING
 
     @property
     def is_active(self) -> bool:
@@ -46,7 +46,7 @@ class JobState(Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the job has ended for good."""
+        """Whether the job has ended for good, or this attempt of it."""
         return not self.is_pending and not self.is_active
 
     @property
@@ -89,7 +89,7 @@ class Job:
     ``pending_indices`` (``3-9%2``) instead of an index; ``array_limit`` is how many of the array
     may run at once (0: all). ``limit_s`` None is UNLIMITED.
     ``dependency`` is what is not yet satisfied. ``promise`` is the probability that the job's
-    group keeps its deadline.
+    group keeps its deadline. ``system_comment`` says why a job failed where its state does not.
     """
 
     id: int
@@ -127,14 +127,13 @@ class Job:
     command: str = ""
     comment: str = ""
     dependency: str = ""
-    features: str = ""
-    gres: str = ""
     requeue: bool = True
     restarts: int = 0
     max_rss_kib: int | None = None
     cpu_s: float | None = None
     deadline_s: float | None = None
     promise: float | None = None
+    system_comment: str = ""
 
     @property
     def cpus(self) -> int:
@@ -195,8 +194,6 @@ class Partition:
     nodes: tuple[str, ...] = ()
     cores_per_node: int = 1
     memory_mib: int = 0
-    gres: str = ""
-    features: str = ""
     priority: int = 1
     busy_cores: tuple[tuple[str, int], ...] = ()
 

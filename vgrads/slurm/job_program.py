@@ -21,6 +21,8 @@ from contextlib import suppress
 MARK = "VGRADS_COPY"
 STEP = "VGRADS_SLURM_STEP"
 """Variable with the path of the program that ``srun`` is inside the job."""
+STEPS = "VGRADS_SLURM_STEPS"
+"""Variable with the path of a file that counts the steps of the job, a byte each."""
 KILL_WAIT_S = 30.0
 """Seconds between the signal at the time limit and SIGKILL."""
 _LOOK_S = 0.5
@@ -43,11 +45,17 @@ class JobFiles:
         self.id = self.spec["id"] + index
         self.node = os.uname().nodename.split(".")[0]
         self.began_s = 0.0
+        self.lost = 0  # how often this generation was begun on nodes that were lost
 
     def path(self, kind: str, generation: bool = True) -> str:
         """Return the path of a file of this job."""
         suffix = f"-{self.generation}" if generation else ""
         return os.path.join(self.folder, f"{kind}-{self.index}{suffix}")
+
+    @property
+    def restarts(self) -> int:
+        """How often the job was begun before."""
+        return self.generation + self.lost
 
     def expand(self, pattern: str) -> str:
         """Insert what is known only now into a pattern of file names."""
@@ -89,8 +97,9 @@ class JobFiles:
         if self.spec["limit_s"] is not None:
             values["SLURM_JOB_END_TIME"] = str(int(self.began_s + self.spec["limit_s"]))
         values[STEP] = self.spec["step_program"]
-        if self.generation:
-            values["SLURM_RESTART_COUNT"] = str(self.generation)
+        values[STEPS] = f"{self.path('steps')}-{self.lost}"
+        if self.restarts:
+            values["SLURM_RESTART_COUNT"] = str(self.restarts)
         if MARK in os.environ:
             values[MARK] = os.environ[MARK]
         return values
@@ -108,7 +117,7 @@ class JobFiles:
     def open(self) -> list:  # type: ignore[type-arg]
         """Open the standard files. Raise OSError where one cannot be opened."""
         spec = self.spec
-        more = os.O_APPEND if spec["append"] or self.generation else os.O_TRUNC
+        more = os.O_APPEND if spec["append"] or self.restarts else os.O_TRUNC
         flags = os.O_WRONLY | os.O_CREAT | more
         out = os.open(self.expand(spec["stdout"]), flags, 0o666)
         same = not spec["stderr"] or spec["stderr"] == spec["stdout"]
@@ -117,10 +126,10 @@ class JobFiles:
 
 
 class RunningJob:
-    """A job and its process."""
+    """A job and its process. Its limits count by the monotonic clock: the calendar may be set."""
 
     def __init__(self, job: JobFiles) -> None:
-        self.job = job
+        self.job, self._start_s = job, 0.0
         self.pid, self.kill_s = 0, 0.0
         self.state, self._read = "", 0
         self.cancelled_by = None  # type: int | None
@@ -134,7 +143,7 @@ class RunningJob:
 
     def start(self) -> None:
         """Start the script with its files. Raise OSError where one cannot be opened."""
-        self.job.began_s = time.time()
+        self.job.began_s, self._start_s = time.time(), time.monotonic()
         environment = self.job.environment()
         note = self.job.change_folder()
         os.umask(self.job.spec["umask"])
@@ -172,15 +181,19 @@ class RunningJob:
         finally:
             os._exit(126)
 
-    def send(self, number: int, batch_only: bool = False) -> None:
-        """Send a signal to the script, or to all processes of the job."""
-        try:
-            if batch_only:
+    def send(self, number: int, to: str = "all") -> None:
+        """Send a signal to the script (``batch``), to the processes of its steps (``steps``), or
+        to all processes of the job."""
+        if to == "steps":
+            for pid in processes_of_steps(self.job.id):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            return
+        with suppress(ProcessLookupError):
+            if to == "batch":
                 os.kill(self.pid, number)
             else:
                 os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass
 
     def end(self, state: str) -> None:
         """End the job for this reason."""
@@ -188,7 +201,7 @@ class RunningJob:
             self.state = state
             self.send(signal.SIGCONT)
             self.send(signal.SIGTERM)
-            self.kill_s = time.time() + KILL_WAIT_S
+            self.kill_s = time.monotonic() + KILL_WAIT_S
 
     def obey(self) -> None:
         """Do what new lines in the file of signals say."""
@@ -206,7 +219,7 @@ class RunningJob:
             if int(words[1]) != self.job.generation:
                 continue
             if words[0] == "signal":
-                self.send(int(words[2]), words[3] == "batch")
+                self.send(int(words[2]), words[3])
             elif words[0] == "requeue":
                 self.end("REQUEUED")
             elif words[0] == "limit":
@@ -216,12 +229,11 @@ class RunningJob:
                 self.end("CANCELLED")
 
     def look(self, now_s: float) -> None:
-        """Send what is due."""
-        ran_s = now_s - self.job.began_s
+        """Send what is due; ``now_s``: by the monotonic clock."""
+        ran_s = now_s - self._start_s
         if ran_s >= self.warn_s and not self.state:
             self.warn_s = float("inf")
-            warning = self.job.spec["signal"]
-            self.send(warning["number"], warning["batch"])
+            self._warn()
         if ran_s >= self.limit_s:
             self.end("TIMEOUT")
         if self.kill_s and now_s >= self.kill_s:
@@ -230,22 +242,27 @@ class RunningJob:
 
     def warn_of_end(self) -> None:
         """Pass on that the node is taken away: by the signal that the job has requested."""
+        self._warn()
+        self.send(signal.SIGTERM)
+
+    def _warn(self) -> None:
+        """Send the signal that the job has requested (``--signal``), if it has: to its steps, with
+        ``B:`` to its script."""
         warning = self.job.spec["signal"]
         if warning:
-            self.send(warning["number"], warning["batch"])
-        self.send(signal.SIGTERM)
+            self.send(warning["number"], "batch" if warning["batch"] else "steps")
 
     def wait(self) -> dict:  # type: ignore[type-arg]
         """Wait for the end of the script; return what became of it."""
         while True:
-            now_s = time.time()
+            now_s = time.monotonic()
             self.look(now_s)
             self.obey()
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
                 self.send(signal.SIGKILL)  # what it has left behind
                 return self._outcome(status, usage)
-            due_s = min(self.warn_s, self.limit_s) + self.job.began_s
+            due_s = min(self.warn_s, self.limit_s) + self._start_s
             due_s = min(due_s, self.kill_s or due_s) - now_s
             received = signal.sigtimedwait(_BLOCKED, max(0.01, min(_LOOK_S, due_s)))
             if received is not None and received.si_signo in (signal.SIGTERM, signal.SIGINT):
@@ -262,8 +279,9 @@ class RunningJob:
             "code": code,
             "signal": number,
             "start_s": self.job.began_s,
-            "end_s": time.time(),
+            "end_s": self.job.began_s + time.monotonic() - self._start_s,
             "node": self.job.node,
+            "lost": self.job.lost,
             "cancelled_by": self.cancelled_by,
             "max_rss_kib": usage.ru_maxrss,  # type: ignore[attr-defined]
             "cpu_s": round(cpu_s, 3),
@@ -271,6 +289,21 @@ class RunningJob:
 
 
 _TEXT = ("utf-8", "surrogateescape")
+
+
+def processes_of_steps(job: int) -> list:  # type: ignore[type-arg]
+    """Return the processes that steps of a job have started, found by their environment."""
+    stated = {f"SLURM_JOB_ID={job}".encode(), b"SLURM_STEP_ID"}
+    result = []
+    for name in os.listdir("/proc"):
+        with suppress(OSError, ValueError):
+            pid = int(name)
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                entries = file.read().split(b"\0")
+            names = {entry.partition(b"=")[0] for entry in entries}
+            if stated <= names.union(entries):
+                result.append(pid)
+    return result
 
 
 def write(path: str, outcome: dict) -> None:  # type: ignore[type-arg]
@@ -281,8 +314,9 @@ def write(path: str, outcome: dict) -> None:  # type: ignore[type-arg]
     os.replace(draft, path)
 
 
-def ended_before(job: JobFiles, state: str, number: int = 0) -> dict:  # type: ignore[type-arg]
-    """Return the outcome of a job that did not run here."""
+def ended_before(job: JobFiles, state: str, number: int = 0, why: str = "") -> dict:  # type: ignore[type-arg]
+    """Return the outcome of a job that did not run here, and why, where the state does not say
+    that."""
     now_s = time.time()
     return {
         "state": state,
@@ -291,22 +325,26 @@ def ended_before(job: JobFiles, state: str, number: int = 0) -> dict:  # type: i
         "node": job.node,
         "start_s": job.began_s or now_s,
         "end_s": now_s,
+        "why": why,
     }
 
 
 def carry_out(job: JobFiles) -> dict:  # type: ignore[type-arg]
     """Run a job, unless it has begun before; return what became of it."""
-    if not job.spec["requeue"] and os.path.exists(job.path("started")):
+    earlier = read(job.path("started"))
+    if earlier and not job.spec["requeue"]:
         return ended_before(job, "NODE_FAIL")
+    job.lost = earlier.get("lost", 0) + 1 if earlier else 0
     signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
-    started = {"node": job.node, "start_s": time.time(), "pid": os.getpid()}
+    started = {"node": job.node, "start_s": time.time(), "pid": os.getpid(), "lost": job.lost}
     write(job.path("started"), started)
     running = RunningJob(job)
     try:
         running.start()
     except OSError as error:
         report(error)
-        return ended_before(job, "FAILED", _NO_OUTPUT)
+        why = f"{error.filename}: {error.strerror}"
+        return ended_before(job, "FAILED", _NO_OUTPUT, why)
     return running.wait()
 
 
@@ -318,8 +356,13 @@ def report(error: OSError) -> None:
 
 def stored(folder: str, index: int, generation: int) -> dict:  # type: ignore[type-arg]
     """Return what became of a job that has run before; empty for any other."""
+    return read(os.path.join(folder, f"ended-{index}-{generation}"))
+
+
+def read(path: str) -> dict:  # type: ignore[type-arg]
+    """Read a JSON file; empty where there is none."""
     try:
-        with open(os.path.join(folder, f"ended-{index}-{generation}"), "rb") as file:
+        with open(path, "rb") as file:
             return json.load(file)  # type: ignore[no-any-return]
     except (OSError, ValueError):
         return {}

@@ -13,14 +13,15 @@ _CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)")
 _MEMORY = re.compile(r"(\d+)([KMGTP]?)B?", re.IGNORECASE)
 _COUNT = re.compile(r"\s*\+?(\d+)")
 _UNLIMITED = ("INFINITE", "UNLIMITED", "-1")
+_MOST_MINUTES = 2**31 - 1
 _MIB = {"": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 
 def parse_limit(text: str) -> float | None:
     """Parse a time limit into seconds, rounded up to whole minutes; None is unlimited, as is 0.
 
-    Accepts ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S`` and ``UNLIMITED``.
-    Raises ValueError.
+    Accepts ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M``, ``D-H:M:S`` and ``UNLIMITED``, up to
+    2,147,483,647 minutes. Raises ValueError, and OverflowError beyond that.
 
     >>> parse_limit("90"), parse_limit("1:30"), parse_limit("1-2"), parse_limit("0")
     (5400.0, 120.0, 93600.0, None)
@@ -41,6 +42,8 @@ def parse_limit(text: str) -> float | None:
         else:
             seconds = (int(hours or 0) * 60 + int(minutes)) * 60 + int(last)
     whole = -(-seconds // 60)
+    if whole > _MOST_MINUTES:
+        raise OverflowError(text)
     return whole * 60.0 if whole else None
 
 

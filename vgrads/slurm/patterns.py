@@ -9,7 +9,7 @@ from dataclasses import dataclass
 NO_INDEX = 4294967294
 """What Slurm prints for %a where there is no array."""
 _PLACEHOLDER = re.compile(r"%(\d*)([AabJjNnstux%])")
-_NUMBERS = frozenset("AabJjnt")
+_NUMBERS = frozenset("AabJjnst")
 _WIDEST = 10
 
 
@@ -46,7 +46,7 @@ def expand_pattern(pattern: str, values: PatternValues) -> str:
         "A": str(values.job if values.array_id is None else values.array_id),
         "a": str(index),
         "b": str(index % 10),
-        "J": str(values.job),
+        "J": str(values.job) if values.step == "batch" else f"{values.job}.{values.step}",
         "j": str(values.job),
         "N": values.node.partition(".")[0],
         "n": str(values.node_number),

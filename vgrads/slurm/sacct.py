@@ -72,8 +72,8 @@ class AccountingQuery:
     """Which jobs sacct lists, and how. Empty selections select everything; ``states`` None is all.
 
     Jobs that were eligible before ``end_s`` and had not ended before ``start_s`` are listed; with
-    ids, times are not looked at unless they are stated. ``reply`` answers ``--version``,
-    ``--help`` and ``--helpformat``.
+    ids, times are not looked at unless they are stated. ``duplicates``: also the earlier attempts
+    of requeued jobs. ``reply`` answers ``--version``, ``--help`` and ``--helpformat``.
     """
 
     ids: JobIds = field(default_factory=JobIds)
@@ -89,6 +89,7 @@ class AccountingQuery:
     fields: tuple[ShownField, ...] = ()
     allocations: bool = False
     array: bool = False
+    duplicates: bool = False
     header: bool = True
     style: str = ""
     delimiter: str = "|"
@@ -163,6 +164,7 @@ def _query(
         fields=_fields(_format(stated, parsed, variables)),
         allocations="allocations" in stated,
         array="array" in stated,
+        duplicates="duplicates" in stated,
         header="noheader" not in stated,
         style=PARSABLE2 if "parsable2" in stated else style,
         delimiter=stated.get("delimiter", "|"),
@@ -259,7 +261,7 @@ def render_sacct(
     selected = [job for job in candidates if query.selects(job)]
     if query.array:
         selected = [row for job in selected for row in task_rows(job)]
-    selected.sort(key=lambda job: (bool(job.pending_indices), job.id, job.array_index or 0))
+    selected.sort(key=lambda job: (bool(job.pending_indices), job.id, job.restarts))
     texts = JobTexts(now_s, instant_format(query.time_format), cluster)
     rows = [row for job in selected for row in _rows(query, job, texts)]
     table = PaddedTable(

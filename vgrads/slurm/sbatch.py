@@ -95,9 +95,6 @@ class BatchSubmission:
     dependency: Dependency = field(default_factory=Dependency)
     kill_on_invalid_dependency: bool | None = None
     comment: str = ""
-    gres: str = ""
-    gpus: int = 0
-    features: str = ""
     exclusive: bool = False
     deadline_s: float | None = None
     least_limit_s: float | None = None
@@ -161,8 +158,7 @@ def batch_submission(
     nodes = values.nodes()
     folder = posixpath.normpath(posixpath.join(context.folder, values.text("chdir")))
     tasks = values.tasks(nodes)
-    gpus = values.gpus(tasks)
-    cpus_per_task = values.cpus_per_task(tasks, gpus)
+    cpus_per_task = values.count("cpus-per-task")
     limit_s = values.limit_s("time")
     return BatchSubmission(
         script=text,
@@ -175,7 +171,7 @@ def batch_submission(
         tasks=tasks,
         cpus_per_task=cpus_per_task,
         nodes=nodes,
-        memory_mib=values.memory_mib(tasks * cpus_per_task, gpus),
+        memory_mib=values.memory_mib(tasks * cpus_per_task),
         memory_per_cpu_mib=values.memory("mem-per-cpu"),
         limit_s=limit_s,
         unlimited=values.has("time") and limit_s is None,
@@ -191,9 +187,6 @@ def batch_submission(
         dependency=values.dependency(),
         kill_on_invalid_dependency=values.yes_or_no("kill-on-invalid-dep"),
         comment=values.text("comment"),
-        gres=values.gres(),
-        gpus=gpus,
-        features=values.text("constraint"),
         exclusive=values.exclusive(),
         deadline_s=values.instant_s("deadline"),
         least_limit_s=values.limit_s("time-min"),

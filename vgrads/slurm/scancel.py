@@ -32,7 +32,8 @@ class CancelRequest:
     """Which jobs scancel means, and the signal (None: cancel).
 
     Empty selections select everything, but one of them is stated. ``batch`` signals the batch
-    shell alone, ``full`` it and its children. ``reply`` answers ``--version`` and ``--help``.
+    shell alone, ``full`` it and its children; without both, the steps of ``srun`` are signalled and
+    nothing else. ``reply`` answers ``--version`` and ``--help``.
     """
 
     ids: JobIds = field(default_factory=JobIds)
@@ -47,6 +48,14 @@ class CancelRequest:
     quiet: bool = False
     verbose: bool = False
     reply: Reply | None = None
+
+    @property
+    def receivers(self) -> str:
+        """What of a job gets the signal: its ``batch`` shell, ``all`` its processes, or its
+        ``steps``."""
+        if self.full:
+            return "all"
+        return "batch" if self.batch else "steps"
 
     def selects(self, job: Job) -> bool:
         """Whether an unfinished job is meant, apart from its id."""

@@ -241,7 +241,7 @@ def _update(words: Sequence[str], now_s: float, form: Mapping[str, Any]) -> Cont
 def _changed(key: str, value: str, now_s: float, parse: Callable[[str, float], object]) -> object:
     try:
         return parse(value, now_s)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise command_error("scontrol", f"Invalid {key} value") from error
 
 

@@ -96,16 +96,20 @@ def _request(
     for name, _ in parsed:
         if name in _REFUSED:
             raise command_error("srun", f"--{name}: {_REFUSED[name]}")
+    job = int(environment.get("SLURM_JOB_ID", environment.get("SLURM_JOBID", "0")))
     default = environment.get("SLURM_NTASKS", "1")
     try:
+        values.refuse_unavailable()
         values.nodes()
         tasks = values.count("ntasks", int(default) if default.isdigit() else 1)
         cpus = values.count("cpus-per-task")
     except SlurmError as error:
-        raise SlurmError(error.what.replace("sbatch:", "srun:", 1)) from error
+        step = f"Unable to create step for job {job}"
+        text = error.what.replace("sbatch:", "srun:").replace("Batch job submission failed", step)
+        raise SlurmError(text) from error
     return SrunRequest(
         command=tuple(words),
-        job=int(environment.get("SLURM_JOB_ID", environment.get("SLURM_JOBID", "0"))),
+        job=job,
         tasks=tasks,
         cpus_per_task=cpus,
         label=values.has("label"),

@@ -6,6 +6,7 @@ not reach one. Plain processes: no MPI library is started.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -24,6 +25,8 @@ from vgrads.slurm.patterns import PatternValues, output_path
 from vgrads.slurm.srun import SrunRequest, parse_srun
 
 _CANNOT_RUN = 2
+STEPS = "VGRADS_SLURM_STEPS"
+"""Variable with the file that counts the steps of the job (:mod:`vgrads.slurm.job_program`)."""
 _LOOK_S = 0.02
 
 
@@ -36,6 +39,7 @@ class Step:
         self._copies: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._folder = request.folder or str(Path.cwd())
+        self._number = str(_next_step())
 
     def run(self) -> int:
         """Run the step to its end; return the largest exit code."""
@@ -62,7 +66,8 @@ class Step:
             "SLURM_NPROCS": str(request.tasks),
             "SLURM_STEP_NUM_TASKS": str(request.tasks),
             "SLURM_CPUS_PER_TASK": str(request.cpus_per_task),
-            "SLURM_STEP_ID": "0",
+            "SLURM_STEP_ID": self._number,
+            "SLURM_STEPID": self._number,
         }
         out = self._opened(request.stdout, process, "ab")
         err = self._opened(request.stderr, process, "ab") or out
@@ -94,8 +99,10 @@ class Step:
             name=os.environ.get("SLURM_JOB_NAME", ""),
             user=os.environ.get("SLURM_JOB_USER", ""),
             node=os.environ.get("SLURMD_NODENAME", ""),
+            array_id=_number("SLURM_ARRAY_JOB_ID"),
+            array_index=_number("SLURM_ARRAY_TASK_ID"),
             task=process,
-            step="0",
+            step=self._number,
         )
         return Path(output_path(pattern, self._folder, values)).open(mode)
 
@@ -131,6 +138,24 @@ class Step:
             copy.join()
         codes = [process.returncode for process in self._processes]
         return max(code if code >= 0 else 128 - code for code in codes)
+
+
+def _number(name: str) -> int | None:
+    """Return the number that a variable has; None where it has none."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else None
+
+
+def _next_step() -> int:
+    """Return the number of a new step of this job; 0 where nobody counts them."""
+    try:
+        with Path(os.environ[STEPS]).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            number = file.seek(0, os.SEEK_END)
+            file.write(b".")
+    except (KeyError, OSError):
+        return 0
+    return number
 
 
 def _exported(request: SrunRequest) -> dict[str, str]:

@@ -23,6 +23,7 @@ _DATES = (
 )
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?\s*([ap]m)?(?=$|[T\s-])", re.IGNORECASE)
 _WORD = re.compile(r"today|tomorrow|midnight|noon|fika|teatime", re.IGNORECASE)
+_FIRST_S, _LAST_S = 0.0, 253_402_214_400.0  # to the last day of the year 9999, in any zone
 _GAP = re.compile(r"[T\s-]")
 
 
@@ -50,11 +51,11 @@ def parse_instant(text: str, now_s: float, *, past: bool = False) -> float:
     if relative:
         sign, count, unit = relative.groups()
         seconds = int(count or 0) * _UNITS[(unit or "second").rstrip("s")]
-        return now_s - seconds if sign == "-" else now_s + seconds
+        return _within(now_s - seconds if sign == "-" else now_s + seconds, text, 4)
     if re.match(r"now\s*[+-]", words.lower()):
         raise _bad(text, 4)
     if words.startswith("uts") and words[3:].isdigit():
-        return float(words[3:])
+        return _within(float(words[3:]), text, 3)
     now = datetime.fromtimestamp(int(now_s))
     parts = _Instant(now)
     position = 0
@@ -72,6 +73,12 @@ def parse_instant(text: str, now_s: float, *, past: bool = False) -> float:
         return _resolve(parts, past).timestamp()
     except (ValueError, OverflowError) as error:
         raise _bad(text, 0) from error
+
+
+def _within(unix_s: float, text: str, position: int) -> float:
+    if not _FIRST_S <= unix_s <= _LAST_S:
+        raise _bad(text, position)
+    return unix_s
 
 
 def _read_part(parts: _Instant, words: str, position: int) -> int:

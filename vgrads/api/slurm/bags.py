@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 
 from vgrads.api.bags.in_process import LocalCalls, LocalChannel
 from vgrads.api.bags.open_calls import Ended, OnEnds
@@ -38,7 +39,8 @@ class ShapeBags:
     ) -> None:
         self._journal, self._folders, self._channel = journal, folders, channel
         self._partitions, self._receive = partitions, receive
-        self._bags: dict[JobShape, ShapeBag] = {}
+        self._bags: dict[int, ShapeBag] = {}
+        self._of_shape: dict[JobShape, ShapeBag] = {}
 
     def start(self) -> list[tuple[ShapeBag, int]]:
         """Take up the bags of an earlier process; return the tasks that ended while nobody
@@ -46,15 +48,16 @@ class ShapeBags:
         table = self._journal.table
         for number, shape in table.bags.items():
             calls = self._channel.adopt(number, self._receiver(number))
-            self._bags[JobShape(*shape)] = ShapeBag(number, calls)
+            self._bags[number] = ShapeBag(number, calls)
+            if len(shape) == len(fields(JobShape)):  # else of an earlier version: no new jobs
+                self._of_shape[JobShape(*shape)] = self._bags[number]
         if not self._bags:
             return []
         self._channel.start()
-        by_number = {bag.number: bag for bag in self._bags.values()}
         for record in table.records.values():
             if record.is_released and not record.state.is_terminal:
-                by_number[record.bag].records[record.task] = record
-        return [(bag, task) for bag in by_number.values() for task in self._take_up(bag)]
+                self._bags[record.bag].records[record.task] = record
+        return [(bag, task) for bag in self._bags.values() for task in self._take_up(bag)]
 
     def _take_up(self, bag: ShapeBag) -> list[int]:
         """Return the tasks of a bag that have ended; jobs that it never got are released again."""
@@ -69,7 +72,7 @@ class ShapeBags:
 
     def numbered(self, number: int) -> ShapeBag:
         """Return a bag by its number."""
-        return next(bag for bag in self._bags.values() if bag.number == number)
+        return self._bags[number]
 
     def change(self, records: Iterable[JobRecord], changes: dict[str, object]) -> None:
         """Change jobs, and store that."""
@@ -90,13 +93,13 @@ class ShapeBags:
         bag.calls.add([self._folders.command(*place_of(record)) for record in records])
 
     def _bag(self, shape: JobShape) -> ShapeBag:
-        if shape not in self._bags:
+        if shape not in self._of_shape:
             sites = self._partitions.sites[shape.partition]
             number = self._channel.next_number
             calls = self._channel.open(shape.document(sites), self._receiver(number))
             self._journal.write({"bag": number, "shape": shape.to_json()})
-            self._bags[shape] = ShapeBag(number, calls)
-        return self._bags[shape]
+            self._bags[number] = self._of_shape[shape] = ShapeBag(number, calls)
+        return self._of_shape[shape]
 
     def _receiver(self, number: int) -> OnEnds:
         return lambda ends: self._receive((number, ends))

@@ -203,7 +203,7 @@ class SlurmCommands:
         if request.signal in (None, 9):
             self._scheduler.cancel(records, self._uid)
         else:
-            self._scheduler.control.signal(records, int(request.signal or 15), request.batch)
+            self._scheduler.control.signal(records, int(request.signal or 15), request.receivers)
         return answer_of(render_scancel(request, jobs), others)
 
     def _scontrol(self, body: Mapping[str, Any]) -> Answer:

@@ -42,11 +42,11 @@ class JobControl:
         """Return the jobs of a submission."""
         return self._journal.table.submissions[number]
 
-    def signal(self, records: Sequence[JobRecord], number: int, batch_only: bool) -> None:
-        """Send a signal to jobs that run."""
+    def signal(self, records: Sequence[JobRecord], number: int, to: str) -> None:
+        """Send a signal to jobs that run: to their ``batch`` shell, their ``steps``, or ``all``
+        their processes."""
         for record in records:
             if record.state is JobState.RUNNING:
-                to = "batch" if batch_only else "all"
                 self._folders.send(*place_of(record), "signal", str(number), to)
 
     def hold(self, records: Sequence[JobRecord], hold: bool) -> list[JobRecord]:

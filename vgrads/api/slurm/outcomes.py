@@ -14,7 +14,7 @@ from vgrads.api.slurm.records import JobRecord
 OUT_OF_MEMORY = 125
 """The signal that Slurm reports of a job that used too much memory."""
 _STORED = ("state", "start_s", "end_s", "node", "code", "signal", "cancelled_by")
-_USED = ("max_rss_kib", "cpu_s")
+_USED = ("max_rss_kib", "cpu_s", "lost", "why")
 _REASONS = {
     "DEADLINE": "DeadLine",
     "FAILED": "NonZeroExitCode",

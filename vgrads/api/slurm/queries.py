@@ -82,7 +82,9 @@ class SlurmQueries:
         if words := self._outer.instead("sacct", arguments, query.ids):
             return {"execute": words}
         numbers = query.ids.numbers if query.has_ids else None
-        jobs = self._table.select(numbers, selects=_selector(query))
+        jobs = list(self._table.select(numbers, selects=_selector(query)))
+        if query.duplicates:
+            jobs += [job for record in self._table.records_of(jobs) for job in record.earlier()]
         reply = render_sacct(query, jobs, now_s)
         return answer_of(reply, self._also("sacct", arguments, query))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,6 +18,12 @@ MIN_JOB_AGE_S = 300.0
 GROUP_COMMENT = "vgrads:"
 """A comment that begins so names the group of a job."""
 _NOT_STORED = ("submission", "position", "view_alone")
+_OF_ATTEMPT = (
+    *("cancelled_by", "code", "cpu_s", "end_s", "lost", "max_rss_kib", "node"),
+    *("reason", "signal", "start_s", "why"),
+)
+"""What is new with each generation of a job."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 RunKey = tuple[str, str, float | None]
 ON_HOLD = "JobHeldUser"
 _NOT_ELIGIBLE = (ON_HOLD, "Dependency", "DependencyNeverSatisfied")
@@ -60,8 +67,6 @@ class StoredSubmission:
     requeue: bool = True
     hold: bool = False
     comment: str = ""
-    gres: str = ""
-    features: str = ""
     deadline_s: float | None = None
     begin_s: float | None = None
     least_limit_s: float | None = None
@@ -98,6 +103,11 @@ class StoredSubmission:
         return self.tasks * self.cpus_per_task
 
 
+def without_controls(text: str) -> str:
+    """Return a text without control characters: lists of jobs have one line for each."""
+    return _CONTROL.sub(" ", text)
+
+
 def submission_from(stated: Mapping[str, Any]) -> StoredSubmission:
     """Return a submission from its JSON."""
     names = {field.name for field in fields(StoredSubmission)}
@@ -109,6 +119,7 @@ class JobRecord:
     """One job and its state."""
 
     __slots__ = (
+        "attempts",
         "bag",
         "cancelled_by",
         "code",
@@ -116,6 +127,7 @@ class JobRecord:
         "dependency",
         "end_s",
         "hold",
+        "lost",
         "max_rss_kib",
         "node",
         "position",
@@ -127,6 +139,7 @@ class JobRecord:
         "submission",
         "task",
         "view_alone",
+        "why",
     )
 
     def __init__(self, submission: StoredSubmission, position: int) -> None:
@@ -142,6 +155,9 @@ class JobRecord:
         self.cancelled_by: int | None = None
         self.max_rss_kib: int | None = None
         self.cpu_s: float | None = None
+        self.lost = 0  # how often the node of this generation was lost
+        self.why = ""  # why it failed, where state and exit code do not tell
+        self.attempts: Sequence[Mapping[str, Any]] = ()  # how earlier generations ended
 
     @property
     def id(self) -> int:
@@ -157,11 +173,16 @@ class JobRecord:
         """Return True where it is a task of a bag."""
         return self.bag >= 0
 
-    def fresh(self) -> dict[str, object]:
-        """Return how it changes to be run again."""
-        cleared = dict.fromkeys(("start_s", "end_s", "cancelled_by"))
-        more = {"state": "PENDING", "reason": "None", "code": 0, "signal": 0, "node": ""}
-        return {**NOT_RELEASED, **cleared, **more, "restarts": self.restarts + 1}
+    def fresh(self, ended: Mapping[str, Any]) -> dict[str, object]:
+        """Return how it changes to be run again; ``ended``: how it has changed by its end, where
+        that is not stored yet."""
+        now = {name: getattr(self, name) for name in _OF_ATTEMPT}
+        attempt = {**now, "state": self.state.value, **ended}
+        new = JobRecord(self.submission, self.position)
+        cleared = {name: getattr(new, name) for name in _OF_ATTEMPT}
+        attempts = [*self.attempts, {name: attempt[name] for name in ("state", *_OF_ATTEMPT)}]
+        more = {"state": "PENDING", "restarts": self.restarts + 1, "attempts": attempts}
+        return {**NOT_RELEASED, **cleared, **more}
 
     def change(self, changes: Mapping[str, Any]) -> None:
         """Apply changes that were stored."""
@@ -187,10 +208,19 @@ class JobRecord:
             self.view_alone = self._view()
         return self.view_alone
 
+    def earlier(self) -> list[Job]:
+        """Return its earlier attempts, each as the job that it was."""
+        views = []
+        for number, attempt in enumerate(self.attempts):
+            record = JobRecord(self.submission, self.position)
+            record.change({**attempt, "restarts": number})
+            views.append(record.view())
+        return views
+
     def _view(self, pending: str = "") -> Job:
         stated, values = self.submission, self._pattern_values()
         is_array = bool(stated.indices)
-        stdout = expand_pattern(stated.stdout, values)
+        stdout = without_controls(expand_pattern(stated.stdout, values))
         return Job(
             id=stated.id if pending else self.id,
             name=stated.name,
@@ -219,20 +249,21 @@ class JobRecord:
             cpus_per_task=stated.cpus_per_task,
             memory_mib=stated.memory_mib,
             node_list=self.node,
-            folder=stated.folder,
-            stdin=stated.stdin,
+            folder=without_controls(stated.folder),
+            stdin=without_controls(stated.stdin),
             stdout=stdout,
-            stderr=expand_pattern(stated.stderr, values) if stated.stderr else stdout,
-            command=stated.command,
+            stderr=without_controls(expand_pattern(stated.stderr, values))
+            if stated.stderr
+            else stdout,
+            command=without_controls(stated.command),
             comment=stated.comment,
             dependency=self.dependency,
-            features=stated.features,
-            gres=stated.gres,
             requeue=stated.requeue,
-            restarts=self.restarts,
+            restarts=self.restarts + self.lost,
             max_rss_kib=self.max_rss_kib,
             cpu_s=self.cpu_s,
             deadline_s=stated.deadline_s,
+            system_comment=without_controls(self.why),
         )
 
     def _eligible_s(self) -> float | None:

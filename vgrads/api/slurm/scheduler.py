@@ -156,7 +156,7 @@ class JobScheduler:
         lost = state is JobState.NODE_FAIL and record.submission.requeue
         self._losses[record.id] += lost
         if state is JobState.REQUEUED or (lost and self._losses[record.id] < _MOST_LOSSES):
-            self.run_again(record)
+            self.run_again(record, changes_of(outcome))
         else:
             self._end([record], outcome)
         del bag.records[ended.task]
@@ -181,7 +181,7 @@ class JobScheduler:
         """Notice starts, and what time alone changes."""
         for record in self._bags.just_begun():
             if started := self._folders.started(*place_of(record)):
-                place = {"start_s": started["start_s"], "node": started["node"]}
+                place = {name: started[name] for name in ("start_s", "node", "lost")}
                 self._bags.change([record], {"state": "RUNNING", "reason": "None", **place})
         for number in (*self._waiting.take_due(), *self._waiting.after_starts()):
             self.consider(self.table.submissions[number])
@@ -213,8 +213,8 @@ class JobScheduler:
         for group in by_submission.values():
             self._end(group, outcome)
 
-    def run_again(self, record: JobRecord) -> None:
-        """Make a job pending anew."""
-        self._bags.change([record], record.fresh())
+    def run_again(self, record: JobRecord, ended: Mapping[str, Any] | None = None) -> None:
+        """Make a job pending anew; ``ended``: how it has changed by its end, if not stored yet."""
+        self._bags.change([record], record.fresh(ended or {}))
         self._waiting.register(record)
         self.consider([record])

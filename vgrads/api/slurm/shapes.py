@@ -36,8 +36,6 @@ class JobShape:
     cpus: int
     memory_mib: int
     limit_s: float
-    features: str
-    gres: str
     runtime_s: float = 0.0
 
     def to_json(self) -> list[Any]:
@@ -80,8 +78,6 @@ def shape_of(job: StoredSubmission, runs_s: Sequence[float] = ()) -> JobShape:
         cpus=job.cpus,
         memory_mib=job.memory_mib,
         limit_s=rounded_s if limit_s else 0.0,
-        features=job.features,
-        gres=job.gres,
         runtime_s=_usual_s(runs_s),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.slurm.records import StoredSubmission
+from vgrads.api.slurm.records import StoredSubmission, without_controls
 from vgrads.api.slurm.shapes import Partitions
 from vgrads.slurm import sbatch
 from vgrads.slurm.dependencies import format_dependency
@@ -63,7 +63,7 @@ def stored_submission(
         id=0,
         request=request,
         submit_s=now_s,
-        name=batch.name,
+        name=without_controls(batch.name),
         user=caller.user,
         uid=caller.uid,
         gid=caller.gid,
@@ -75,7 +75,7 @@ def stored_submission(
         command=batch.command,
         kind=hashlib.sha256(batch.script.encode("utf-8", "surrogateescape")).hexdigest()[:16],
         partition=partitions.chosen(batch.partition),
-        account=batch.account,
+        account=without_controls(batch.account),
         tasks=batch.tasks,
         cpus_per_task=batch.cpus_per_task,
         memory_mib=batch.memory_mib or 0,
@@ -89,9 +89,7 @@ def stored_submission(
         kill_on_invalid=bool(batch.kill_on_invalid_dependency),
         requeue=batch.requeue is not False,
         hold=batch.hold,
-        comment=batch.comment,
-        gres=batch.gres,
-        features=batch.features,
+        comment=without_controls(batch.comment),
         deadline_s=batch.deadline_s,
         begin_s=batch.begin_s,
         least_limit_s=batch.least_limit_s,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from vgrads.api.slurm.records import JobRecord, StoredSubmission
+from vgrads.api.slurm.records import JobRecord, StoredSubmission, without_controls
 from vgrads.api.slurm.shapes import Partitions
 from vgrads.slurm.dependencies import format_dependency, parse_dependency
 from vgrads.slurm.errors import SlurmError
@@ -34,7 +34,9 @@ def updated_fields(
     stated = records[0].submission
     started = any(record.state is not JobState.PENDING for record in records)
     fields: dict[str, Any] = {
-        name: value for name in _DIRECT if (value := getattr(changes, name)) is not None
+        name: without_controls(value) if isinstance(value, str) else value
+        for name in _DIRECT
+        if (value := getattr(changes, name)) is not None
     }
     if changes.limit:
         fields["limit_s"] = _limit_s(stated, started, stated.limit_s, changes.limit)

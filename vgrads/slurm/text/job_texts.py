@@ -63,16 +63,4 @@ class JobTexts:
     def resources(self, job: Job) -> str:
         """Return processors, memory and nodes as one text."""
         memory = format_memory(job.memory_mib)
-        return (
-            f"cpu={job.cpus},mem={memory},node={job.nodes},billing={job.cpus}{gres_resources(job)}"
-        )
-
-
-def gres_resources(job: Job) -> str:
-    """Return generic resources as ``,gres/gpu=2``; empty without any."""
-    parts = [part.removeprefix("gres:").removeprefix("gres/") for part in job.gres.split(",")]
-    texts = []
-    for part in filter(None, parts):
-        name, _, count = part.rpartition(":")
-        texts.append(f"gres/{name or part}={count if name else 1}")
-    return "".join(f",{text}" for text in texts)
+        return f"cpu={job.cpus},mem={memory},node={job.nodes},billing={job.cpus}"

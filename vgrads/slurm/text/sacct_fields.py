@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vgrads.slurm.job import Job, JobState
 from vgrads.slurm.limits import format_cpu_time, format_long, format_memory, format_memory_as
-from vgrads.slurm.text.job_texts import JobTexts, gres_resources
+from vgrads.slurm.text.job_texts import JobTexts
 
 _TERM = 15
 
@@ -67,8 +67,7 @@ class AccountingRow:
         """Return processors, memory and nodes in alphabetical order."""
         cpus, nodes = self.job.cpus, self.job.nodes
         billing = "" if self.is_step else f"billing={cpus},"
-        extra = gres_resources(self.job)
-        return f"{billing}cpu={cpus}{extra},mem={self.requested()},node={nodes}"
+        return f"{billing}cpu={cpus},mem={self.requested()},node={nodes}"
 
 
 def exit_text(job: Job, *, is_step: bool) -> str:
@@ -163,7 +162,6 @@ _TEXTS: dict[str, tuple[Text | None, Text | None]] = {
     "AveRSS": (None, _RSS),
     "Cluster": (lambda r: r.texts.cluster, lambda r: r.texts.cluster),
     "Comment": (lambda r: r.job.comment, None),
-    "Constraints": (lambda r: r.job.features, None),
     "ConsumedEnergy": (_ENERGY, _constant("0")),
     "ConsumedEnergyRaw": (_ENERGY, _constant("0")),
     "CPUTime": (_CPU_TIME, _CPU_TIME),
@@ -210,6 +208,7 @@ _TEXTS: dict[str, tuple[Text | None, Text | None]] = {
     "Submit": (_SUBMIT, _start),
     "SubmitLine": (lambda r: f"sbatch {r.job.command}".strip(), None),
     "Suspended": (_constant("00:00:00"), _constant("00:00:00")),
+    "SystemComment": (lambda r: r.job.system_comment, None),
     "SystemCPU": (_constant("00:00:00"), _constant("00:00:00")),
     "Timelimit": (lambda r: format_long(r.job.limit_s), None),
     "TimelimitRaw": (_limit_minutes, None),

@@ -64,6 +64,19 @@ REFUSED = {
 }
 """Options that change what a job gets, each with the reason of its refusal."""
 
+_NO_GRES = "Invalid generic resource (gres) specification"
+UNAVAILABLE = {
+    "constraint": "Batch job submission failed: Invalid feature specification",
+    "cpus-per-gpu": _NO_GRES,
+    "gpus": _NO_GRES,
+    "gpus-per-node": _NO_GRES,
+    "gpus-per-task": _NO_GRES,
+    "gres": _NO_GRES,
+    "mem-per-gpu": _NO_GRES,
+}
+"""Options that request what no node has: vgrads assigns no GPUs, and its nodes have no features.
+Each with what Slurm prints where its own nodes have none."""
+
 ALIASES = {"workdir": "chdir", "tasks-per-node": "ntasks-per-node"}
 
 VARIABLES = {

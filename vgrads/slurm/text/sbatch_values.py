@@ -13,14 +13,14 @@ from vgrads.slurm.dependencies import Dependency, parse_dependency
 from vgrads.slurm.environment import Export, parse_export
 from vgrads.slurm.errors import SlurmError, command_error
 from vgrads.slurm.limits import parse_count, parse_limit, parse_memory
-from vgrads.slurm.text.sbatch_options import REFUSED
+from vgrads.slurm.text.sbatch_options import REFUSED, UNAVAILABLE
 from vgrads.slurm.times import parse_instant
 
 _Value = TypeVar("_Value")
 _SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9]+)(?:@(\d*))?")
 _NODES = re.compile(r"(\d+)(?:-(\d+))?")
-_GPUS = re.compile(r"gpu(?:[:/][A-Za-z_][\w.-]*)?(?:[:=](\d+))?")
-_GPU_COUNT = re.compile(r"(?:[A-Za-z_][\w.-]*:)?(\d+)")
+_NOTHING = re.compile(r"(?i)|0|none|[^,]*[:=]0(,[^,]*[:=]0)*")
+"""A request for no unit of a resource."""
 _BEFORE_S, _LONGEST_BEFORE_S = 60, 65535
 _INVALID = 255
 """Exit status of sbatch after a value that it cannot read."""
@@ -58,10 +58,19 @@ class Chosen:
         self._options, self._now_s = options, now_s
 
     def refuse(self) -> None:
-        """Raise SlurmError for an option that changes what the job gets."""
+        """Raise SlurmError for an option that changes what the job gets, or requests what no node
+        has."""
         for name in self._options:
             if name in REFUSED:
                 raise refusal(f"--{name}", REFUSED[name])
+        self.refuse_unavailable()
+
+    def refuse_unavailable(self) -> None:
+        """Raise SlurmError for an option that requests what no node has."""
+        for name, value in self._options.items():
+            if name in UNAVAILABLE and not _NOTHING.fullmatch(value or ""):
+                stated = f"--{name}={value}"
+                raise refusal(stated, "no node of vgrads has that", failed=UNAVAILABLE[name])
 
     def has(self, name: str) -> bool:
         """Whether an option is among them."""
@@ -113,20 +122,14 @@ class Chosen:
         """Return the number of tasks, which ``--ntasks-per-node`` states too."""
         return self.count("ntasks", nodes * self.count("ntasks-per-node"))
 
-    def cpus_per_task(self, tasks: int, gpus: int) -> int:
-        """Return the processors of a task, which ``--cpus-per-gpu`` states too."""
-        if self.has("cpus-per-task") or not self.has("cpus-per-gpu"):
-            return self.count("cpus-per-task")
-        return max(1, -(-self.count("cpus-per-gpu") * gpus // tasks))
-
     def memory(self, name: str) -> int | None:
         """Return an amount of memory in MiB."""
         value = self._options.get(name)
         return None if value is None else self._parsed(name, parse_memory)
 
-    def memory_mib(self, cpus: int, gpus: int) -> int | None:
+    def memory_mib(self, cpus: int) -> int | None:
         """Return the memory of the whole job in MiB."""
-        for name, factor in (("mem", 1), ("mem-per-cpu", cpus), ("mem-per-gpu", gpus)):
+        for name, factor in (("mem", 1), ("mem-per-cpu", cpus)):
             amount = self.memory(name)
             if amount is not None:
                 return amount * factor
@@ -134,7 +137,11 @@ class Chosen:
 
     def limit_s(self, name: str) -> float | None:
         """Return a time limit in seconds: ``time``, or the least one, ``time-min``."""
-        return self._parsed(name, parse_limit) if self.has(name) else None
+        try:
+            return self._parsed(name, parse_limit) if self.has(name) else None
+        except OverflowError as error:
+            message = "Requested time limit is invalid (missing or exceeds some limit)"
+            raise command_error("sbatch", f"Batch job submission failed: {message}") from error
 
     def instant_s(self, name: str) -> float | None:
         """Return an instant in Unix seconds."""
@@ -217,22 +224,6 @@ class Chosen:
         """Return what the job waits for."""
         return parse_dependency(self.text("dependency"))
 
-    def gres(self) -> str:
-        """Return the generic resources as they were stated."""
-        value = self.text("gres")
-        return "" if value.lower() == "none" else value
-
-    def gpus(self, tasks: int) -> int:
-        """Return the number of GPUs of the whole job, however it was stated."""
-        for name, factor in (("gpus", 1), ("gpus-per-node", 1), ("gpus-per-task", tasks)):
-            if self.has(name):
-                return factor * sum(_gpu_count(part) for part in self.text(name).split(","))
-        counts = 0
-        for part in filter(None, self.gres().split(",")):
-            match = _GPUS.fullmatch(part.removeprefix("gres/").removeprefix("gres:"))
-            counts += int(match[1] or 1) if match else 0
-        return counts
-
     def _parsed(self, name: str, parse: Callable[[str], _Value]) -> _Value:
         try:
             return parse(self.text(name))
@@ -240,21 +231,15 @@ class Chosen:
             raise _invalid(name) from error
 
 
-def refusal(option: str, reason: str) -> SlurmError:
-    """Return the error for an option that vgrads does not carry out."""
+def refusal(option: str, reason: str, failed: str = "") -> SlurmError:
+    """Return the error for an option that vgrads does not carry out; ``failed``: the reason that
+    Slurm would state."""
     name = option.lstrip("-").partition("=")[0]
-    return command_error(
-        "sbatch",
+    message = (
         f"{option}: {reason}. Submit to a partition of Slurm itself, or set "
-        f"VGRADS_SLURM_IGNORE={name} to ignore the option.",
+        f"VGRADS_SLURM_IGNORE={name} to ignore the option."
     )
-
-
-def _gpu_count(part: str) -> int:
-    match = _GPU_COUNT.fullmatch(part.strip())
-    if match is None:
-        raise command_error("sbatch", "Invalid generic resource (gres) specification")
-    return int(match[1])
+    return command_error("sbatch", message, *([failed] if failed else []))
 
 
 def _invalid(name: str) -> SlurmError:

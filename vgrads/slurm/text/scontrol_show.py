@@ -44,7 +44,6 @@ def job_text(job: Job, texts: JobTexts, single_line: bool = False, details: bool
         f"StdIn={job.stdin}",
         f"StdOut={job.stdout}",
         "Power=",
-        *([f"TresPerNode={job.gres}"] if job.gres else []),
     ]
     return _block([*lines, ""], single_line)
 
@@ -86,9 +85,7 @@ def _times(job: Job, texts: JobTexts) -> list[str]:
 
 def _resources(job: Job, texts: JobTexts, details: bool) -> list[str]:
     tasks = "N/A" if job.state.is_terminal and job.start_s is None else str(job.tasks)
-    allocated = (
-        f"  Nodes={job.node_list} CPU_IDs=0-{job.cpus - 1} Mem={job.memory_mib} GRES={job.gres}"
-    )
+    allocated = f"  Nodes={job.node_list} CPU_IDs=0-{job.cpus - 1} Mem={job.memory_mib} GRES="
     return [
         f"NumNodes={job.nodes} NumCPUs={job.cpus} NumTasks={tasks} "
         f"CPUs/Task={job.cpus_per_task} ReqB:S:C:T=0:0:*:*",
@@ -98,16 +95,15 @@ def _resources(job: Job, texts: JobTexts, details: bool) -> list[str]:
         *([allocated] if details and job.node_list else []),
         f"MinCPUsNode={job.cpus_per_task} MinMemoryNode={format_memory(job.memory_mib)} "
         "MinTmpDiskNode=0",
-        f"Features={job.features or '(null)'} DelayBoot=00:00:00",
+        "Features=(null) DelayBoot=00:00:00",
         "OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)",
     ]
 
 
 def _comment(job: Job) -> list[str]:
     promise = "" if job.promise is None else f"Promise={job.promise:.2f}"
-    if job.comment:
-        return [f"Comment={job.comment} {promise}"]
-    return [promise] if promise else []
+    lines = [f"Comment={job.comment} {promise}"] if job.comment else [promise] * bool(promise)
+    return lines + [f"SystemComment={job.system_comment} "] * bool(job.system_comment)
 
 
 def partition_text(partition: Partition, single_line: bool = False) -> str:
@@ -115,7 +111,6 @@ def partition_text(partition: Partition, single_line: bool = False) -> str:
     nodes = len(partition.nodes)
     cores, memory = partition.cores_per_node * nodes, partition.memory_mib * nodes
     limit_s = partition.default_limit_s
-    gpus = _gpus(partition.gres) * nodes
     lines = [
         f"PartitionName={partition.name}",
         "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",
@@ -132,19 +127,9 @@ def partition_text(partition: Partition, single_line: bool = False) -> str:
         "SelectTypeParameters=NONE",
         "JobDefaults=(null)",
         "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
-        f"TRES=cpu={cores},mem={memory}M,node={nodes},billing={cores}"
-        + (f",gres/gpu={gpus}" if gpus else ""),
+        f"TRES=cpu={cores},mem={memory}M,node={nodes},billing={cores}",
     ]
     return _block(lines, single_line)
-
-
-def _gpus(gres: str) -> int:
-    count = 0
-    for part in filter(None, gres.split(",")):
-        words = part.partition("(")[0].split(":")
-        if words[0] == "gpu":
-            count += int(words[-1]) if words[-1].isdigit() else 1
-    return count
 
 
 def node_text(name: str, partitions: Sequence[Partition], single_line: bool = False) -> str:
@@ -152,14 +137,13 @@ def node_text(name: str, partitions: Sequence[Partition], single_line: bool = Fa
     first = partitions[0]
     cores, memory = first.cores_per_node, first.memory_mib
     busy = max(partition.busy(name) for partition in partitions)
-    features = first.features or "(null)"
     names = ",".join(partition.name for partition in partitions)
     lines = [
         f"NodeName={name} Arch=x86_64 CoresPerSocket={cores} ",
         f"CPUAlloc={busy} CPUEfctv={cores} CPUTot={cores} CPULoad=N/A",
-        f"AvailableFeatures={features}",
-        f"ActiveFeatures={features}",
-        f"Gres={first.gres or '(null)'}",
+        "AvailableFeatures=(null)",
+        "ActiveFeatures=(null)",
+        "Gres=(null)",
         f"NodeAddr={name} NodeHostName={name} Version={SLURM_VERSION}",
         f"RealMemory={memory} AllocMem=0 FreeMem=N/A Sockets=1 Boards=1",
         f"State={first.node_state(name).upper()} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A "
