@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Thread
 
 import pytest
 from fastapi.testclient import TestClient
@@ -23,7 +24,10 @@ from tests.waiting import until
 from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.portal.client import Client
+from vgrads.portal.jobs.worker import run_set
 from vgrads.portal.records.heartbeat import new_owner
+from vgrads.portal.records.reading.run_rows import InapplicableError
+from vgrads.portal.records.run_lease import RunLease
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import LeaseRow
@@ -126,6 +130,39 @@ def test_a_run_with_a_key_is_begun_once(client):
     assert len(runs) == 1
     until(lambda: client.get(f"/v1/workflow-sets/{set_id}").json()["runs"][0]["state"] != "running")
     assert len(client.get(f"/v1/workflow-sets/{set_id}").json()["runs"]) == 1
+
+
+def test_a_set_has_one_active_run(client):
+    base = f"/v1/workflow-sets/{submit(client)}"
+    run = client.post(f"{base}/run?speed=1").json()["run"]
+    for path in (f"{base}/run", f"{base}/run?speed=2"):
+        refused = client.post(path)
+        assert (refused.status_code, refused.json()["ids"]) == (409, [run])
+        assert "has not ended" in refused.json()["detail"]
+    assert [row["id"] for row in client.get(base).json()["runs"]] == [run]
+    assert client.post(f"/v1/work/{run}/cancel").status_code == 202
+    until(lambda: client.get(base).json()["runs"][0]["state"] == "cancelled")
+    assert client.post(f"{base}/run").status_code == 202
+
+
+def test_of_runs_that_are_requested_at_once_a_single_run_begins(tmp_path):
+    check_that_a_single_run_begins(f"sqlite:///{tmp_path / 'test.db'}")
+
+
+def check_that_a_single_run_begins(url, count=8):
+    """Request runs of one set at the same time."""
+    with Store(url) as store, ThreadPoolExecutor(count) as threads:
+        set_id, ready = store.add_set("s", {}, {}, {}), Barrier(count)
+
+        def request(_):
+            ready.wait(60.0)
+            try:
+                return Sets(store.engine).add_run(set_id, {})["run"]
+            except InapplicableError as error:
+                return error.parts[0]
+
+        assert len(set(threads.map(request, range(count)))) == 1
+        assert len(store.list_runs(set_id)) == 1
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201])
@@ -387,6 +424,23 @@ def test_large_bodies_are_refused_before_and_while_they_come(tmp_path):
 
 
 # a service that is killed
+
+
+def test_a_run_whose_last_manager_still_lives_waits_for_its_end(client, caplog):
+    """That of a service that was killed ends a moment after the next service has begun."""
+    store = client.app.state.service.store
+    set_id = submit(client)
+    run_id = store.add_run(set_id)
+    other = RunLease(store.engine, run_id)
+    other.take()
+    catalog = load_catalog(embedded_data() / "sites.toml")
+    work = Thread(target=run_set, args=(store, catalog, run_id))
+    work.start()
+    until(lambda: "is managed by" in caplog.text, "the refusal")
+    assert (work.is_alive(), store.get_run(run_id).state) == (True, "running")
+    other.leave()
+    work.join(60)
+    assert store.get_run(run_id).state == "kept"
 
 
 @pytest.mark.more

@@ -8,6 +8,7 @@ from sqlalchemy import make_url, text
 from tests.conftest import DATA
 from tests.portal.migrating import check_many_at_once, check_shape, check_up_and_down
 from tests.portal.serving import LEAD, serving
+from tests.portal.test_portal import check_that_a_single_run_begins
 from tests.security.test_accounts import check_services_agree, check_users_of_before
 from tests.services import postgres
 from tests.services.fixtures import there
@@ -65,6 +66,10 @@ def test_a_single_manager_at_a_time_and_what_it_writes_is_there(url):
         first.lease.leave()
         second.lease.take()
         second.lease.leave()
+
+
+def test_of_runs_that_are_requested_at_once_a_single_run_begins(url):
+    check_that_a_single_run_begins(url)
 
 
 def test_sites_are_stored(url, vgrads, monkeypatch):

@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import and_, delete, or_
+from sqlalchemy import and_, delete, or_, update
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.idempotency import Key, once
 from vgrads.portal.records.reading.reader import new_id
+from vgrads.portal.records.reading.run_rows import GOES_ON, active_run
 from vgrads.portal.records.store import new_run, summary_of
 from vgrads.portal.records.tables import KeyRow, PlanRow, RunRow, SetRow, WorkRow
 from vgrads.portal.records.work import PLAN, RUN
@@ -176,9 +177,16 @@ class Sets:
         return unpack(row.body, f"plan of '{set_id}'") if row is not None else None
 
     def add_run(self, set_id: str, how: Json, key: Key | None = None) -> Json:
-        """Queue a run; return the answer for the caller."""
+        """Queue a run; return the answer for the caller. Raise InapplicableError where the set has
+        an active one: its tasks would be run twice at once."""
 
         def make(session: Session) -> Json:
+            # written first, so that of two such transactions the second waits for the first
+            of_set = update(SetRow).where(col(SetRow.id) == set_id)
+            session.execute(of_set.values(state=col(SetRow.state)))
+            goes_on = (col(RunRow.set_id) == set_id, col(RunRow.state).in_(GOES_ON))
+            if active := session.exec(select(RunRow.id).where(*goes_on)).first():
+                raise active_run(active)
             row = new_run(set_id)
             row.how = json.dumps(how)
             run_id = row.id

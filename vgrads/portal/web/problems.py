@@ -102,7 +102,7 @@ def install_problem_handlers(app: FastAPI) -> None:
         status, title = next(
             (s for kind, s in _STATUS.items() if isinstance(error, kind)), (500, "Error")
         )
-        name = "ids" if isinstance(error, AmbiguousNameError) else "errors"
+        name = "ids" if isinstance(error, AmbiguousNameError | InapplicableError) else "errors"
         more = {name: list(error.parts)} if error.parts else {}
         return refusal(request.scope, status, title, str(error), field=error.where or None, **more)
 

@@ -15,7 +15,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import answered, key_of
-from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.reading.run_rows import GOES_ON, active_run
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.guard import Reader
@@ -117,7 +117,7 @@ async def retry_run(
     if before is not None:
         return str(before["run"])
     if run.state in GOES_ON:
-        raise HTTPException(409, f"run '{run.id}' has not ended: cancel it first, or wait")
+        raise active_run(run.id)
     if not is_of_service(run):
         raise HTTPException(409, f"it is a run of the command line: vgrads retry {run.id}")
     if tasks:

@@ -131,7 +131,14 @@ class AmbiguousNameError(InputError):
 
 
 class InapplicableError(InputError):
-    """An action that what is named does not have."""
+    """An action that what is named does not have, or not now; ``parts``: ids of what prevents
+    it."""
+
+
+def active_run(run_id: str) -> InapplicableError:
+    """Return the error of a request for another run of a set that has an active one."""
+    fix = "cancel it first, or wait for its end"
+    return InapplicableError("a run of the set has not ended", (run_id,), fix=fix)
 
 
 def named(reader: RecordReader, name: str, owner: str | None = None) -> NamedWork:
