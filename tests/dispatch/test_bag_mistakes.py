@@ -3,6 +3,7 @@
 import json
 import signal
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.bags.bag import parts_of
-from vgrads.dispatch.document import BagDocument, build_bag
+from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.dispatch.parameters import FileLines
+from vgrads.dispatch.storage.folder import keep_bag, open_bag
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
+from vgrads.portal.cli.bags.run import _read
 from vgrads.portal.jobs.bags import Crew, _Signals
 
 
@@ -73,12 +76,92 @@ def test_ctrl_c_stops_at_once_while_commands_are_read():
         _Signals(crew)._came(signal.SIGINT, None)
 
 
-@given(st.lists(st.text("a\r é", max_size=3), max_size=9), st.booleans(), st.integers(1, 8))
-def test_lines_of_a_file_are_those_of_its_text(lines, ended, chunk):
+@given(
+    st.lists(st.text("a\r é#\ufeff", max_size=3), max_size=9),
+    st.booleans(),
+    st.integers(1, 8),
+    st.booleans(),
+)
+def test_lines_of_a_file_are_those_of_its_text(lines, ended, chunk, every):
     body = "\n".join(lines) + ("\n" if ended and lines else "")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lines"
         path.write_bytes(body.encode())
-        read = FileLines(path, "lines", chunk)
+        read = FileLines(path, "lines", chunk, every)
     expected = body.split("\n")[:-1] if body.endswith("\n") else body.split("\n") if body else []
-    assert [read[n] for n in range(len(read))] == [line.rstrip("\r\n") for line in expected]
+    expected = [line.rstrip("\r\n") for line in expected]
+    if not every:
+        count = len(expected)
+        if body.startswith("\ufeff"):
+            expected[0] = expected[0][1:]
+            count -= body == "\ufeff"
+        expected = [line for line in expected if line.strip() and line.strip()[0] != "#"]
+        assert read.ignored == count - len(expected)
+    assert [read[n] for n in range(len(read))] == expected
+
+
+@pytest.mark.parametrize("field", ["commands_file", "lines"])
+def test_lines_without_a_value_are_no_tasks_and_their_number_is_said(vgrads, write, field):
+    write("list.txt", b"\xef\xbb\xbfecho one\n\n# echo two\n  \n  echo three\r\n")
+    lines = "commands_file: list.txt"
+    if field == "lines":
+        lines = "command: '{c:raw}'\nparameters: {c: {lines: list.txt}}"
+    bag = write("bag.yaml", f"name: b\n{lines}\n")
+    answer = vgrads("bags", "run", bag, "--json")
+    assert answer.code == 0, answer.err
+    assert "list.txt: 3 lines without a value left out (blank, or a # comment)" in answer.err
+    (entry,) = answer.json["bags"]
+    assert entry["tasks"] == 2
+
+
+def test_a_list_of_comments_has_no_tasks(vgrads, write):
+    write("list.txt", "# nothing\n")
+    answer = vgrads("bags", "run", write("bag.yaml", "name: b\ncommands_file: list.txt\n"))
+    assert (answer.code, "has no tasks" in answer.err) == (2, True)
+
+
+def test_a_bag_of_an_earlier_version_keeps_the_numbers_of_its_tasks(write, tmp_path):
+    write("list.txt", "echo zero\n\necho two\n")
+    document, bag = load_bag(write("bag.yaml", "name: b\ncommands_file: list.txt\n"))
+    assert len(bag.commands) == 2
+    stored = keep_bag(tmp_path / "d", 0, document, tmp_path)
+    assert len(stored.bag.commands) == 2
+    file = tmp_path / "d" / "bags" / "0000" / "document.json"
+    older = json.loads(file.read_text())
+    del older["lists"]
+    file.write_text(json.dumps(older))
+    commands = open_bag(tmp_path / "d", 0).bag.commands
+    assert [commands.command(n) for n in range(len(commands))] == ["echo zero", "", "echo two"]
+
+
+@pytest.mark.parametrize("written", ["{:%Y-%m-%dT%H:%M:%SZ}", '"{:%Y-%m-%dT%H:%M:%S+00:00}"'])
+def test_the_deadline_of_a_bag_may_be_an_instant(write, written):
+    at = written.format(datetime.now(UTC) + timedelta(hours=2))
+    document, _ = load_bag(write("b.yaml", f"name: b\ncommands: ['true']\ndeadline: {at}\n"))
+    assert 7100 < document.deadline <= 7200
+
+
+@pytest.mark.parametrize(
+    ("deadline", "text"),
+    [("2020-01-01T00:00:00Z", "is in the past"), ("2090-01-01T00:00:00", "has no time zone")],
+)
+def test_an_instant_that_cannot_be_a_deadline_is_refused(vgrads, write, deadline, text):
+    head = "name: b\ncommands: ['true']\n"
+    for words in (
+        (write("a.yaml", f"{head}deadline: {deadline}\n"),),
+        (write("b.yaml", head), "--deadline", deadline),
+    ):
+        answer = vgrads("bags", "run", *words)
+        assert (answer.code, "deadline" in answer.err, text in answer.err) == (2, True, True)
+
+
+def test_a_deadline_of_the_command_line_is_a_goal(vgrads, write):
+    plain = write("plain.yaml", "name: b\ncommands: ['true']\n")
+    stated = write("goal.yaml", "name: b\ncommands: ['true']\ndeadline: 9h\nprobability: 0.7\n")
+    assert _read(plain, {})[0].goal is None
+    goal = _read(plain, {"deadline": "2h"})[0].goal
+    assert (goal.deadline_s, goal.probability) == (7200.0, 0.95)
+    goal = _read(stated, {"deadline": "2h", "budget_usd": 3.0})[0].goal
+    assert (goal.deadline_s, goal.probability, goal.budget_usd) == (7200.0, 0.7, 3.0)
+    refused = vgrads("bags", "run", plain, "--budget", "3")
+    assert (refused.code, "'budget_usd' needs a 'deadline'" in refused.err) == (2, True)

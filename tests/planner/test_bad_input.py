@@ -27,7 +27,7 @@ def document(**changes):
     ("changes", "words"),
     [
         ({"deadline": "2020-01-01T00:00:00Z"}, "deadline: '2020-01-01T00:00:00Z' is in the past"),
-        ({"deadline": 0}, "deadline: '0.0' is in the past"),
+        ({"deadline": 0}, "deadline: must be above 0"),
         ({"workflows": []}, "workflows: needs at least 1 entry"),
         ({"workflows": [{"name": "w", "tasks": []}]}, "workflows.0: give either"),
         ({"budget_usd": -1}, "budget_usd"),

@@ -1,6 +1,13 @@
 """Sites of files and of the database: commands, histories, what runs teach."""
 
+import json
+import urllib.request
+
+import pytest
+
 from tests.conftest import DATA
+from tests.portal.serving import serving
+from tests.waiting import until
 
 SITE = """
 [[site]]
@@ -97,3 +104,27 @@ def test_runs_teach_how_long_binding_takes(vgrads):
     assert {k: v for k, v in again.items() if k not in drop} == {
         k: v for k, v in plain.items() if k not in drop
     }
+
+
+def names_at(service):
+    with urllib.request.urlopen(f"{service.url}/v1/sites", timeout=60) as answer:
+        return [site["name"] for site in json.load(answer)]
+
+
+@pytest.mark.more
+def test_a_running_service_uses_sites_as_soon_as_they_are_stored(vgrads, write, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    with serving(home) as service:
+        names = names_at(service)
+        assert "kittyhawk" in names
+        file = write("s.toml", '[[site]]\nname = "mine"\nkind = "local"\nprocs = 2\n')
+        stored = vgrads("sites", "add", file)
+        assert "stored in the database: mine" in stored.out
+        assert "no longer offered" in stored.out and "kittyhawk" in stored.out
+        until(lambda: names_at(service) == ["mine"], "the site")
+        log = service.log.read_text()
+        assert "Now: mine; no longer: " in log and "kittyhawk" in log
+        more = write("t.toml", '[[site]]\nname = "other"\nkind = "local"\nprocs = 2\n')
+        assert "no longer offered" not in vgrads("sites", "add", more).out
+        until(lambda: len(names_at(service)) == 2, "the second site")

@@ -30,12 +30,14 @@ def test_what_is_written_can_be_planned(vgrads, tmp_path, workflow, sites):
     assert {slot["site"] for slot in planned.json["slots"]} == {site}
 
 
-def test_without_a_terminal_the_first_that_is_found_is_taken(vgrads, tmp_path):
+def test_without_a_terminal_the_first_that_is_found_is_taken(vgrads, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # without Snakemake
     (tmp_path / "workflow").mkdir()
     (tmp_path / "workflow" / "Snakefile").write_text("rule all:\n")
     (tmp_path / "z.cwl").write_text("cwlVersion: v1.2\n")
     answer = vgrads("init", tmp_path, "--sites", "here")
-    assert "snakemake --executor vgrads" in answer.out.replace("\n", " ")
+    steps = answer.out.replace("\n", " ")
+    assert steps.index("pip install vgrads snakemake") < steps.index("snakemake --executor vgrads")
     assert 'file: "workflow/Snakefile"' in (tmp_path / "set.yaml").read_text()
 
 
@@ -64,6 +66,12 @@ def test_a_wrong_answer_writes_nothing(vgrads, tmp_path, options, message):
     assert (missing.code, "is not a folder" in missing.err) == (2, True)
 
 
+def test_a_bare_number_is_no_deadline(vgrads, tmp_path):
+    answer = vgrads("init", tmp_path, "--sites", "here", "--deadline", "90")
+    assert (answer.code, "'90' has no unit (write 90s, 90m or 90h)" in answer.err) == (2, True)
+    assert not list(tmp_path.glob("s*.*"))
+
+
 def test_three_questions_at_a_terminal(tmp_path):
     (tmp_path / "flow a b.jx").write_text(JX)
     shutil.copy(DATA / "histories" / "mercury.swf.gz", tmp_path / "waits.swf.gz")
@@ -71,7 +79,7 @@ def test_three_questions_at_a_terminal(tmp_path):
     command = [sys.executable, "-m", "vgrads", "init", str(tmp_path)]
     with subprocess.Popen(command, stdin=there, stdout=there, stderr=there) as process:
         os.close(there)
-        os.write(here, b"1\nwaits.swf.gz\n90m\n")
+        os.write(here, b"1\nwaits.swf.gz\n90\n\n")  # the question of the unit: 90m
         written = b""
         try:
             while more := os.read(here, 4096):
@@ -80,7 +88,8 @@ def test_three_questions_at_a_terminal(tmp_path):
             os.close(here)
     text = written.decode()
     assert process.returncode == 0, text
-    assert [q in text for q in ("What is to be run?", "Where?", "By when")] == [True] * 3
+    questions = ("What is to be run?", "Where?", "By when", "90 of which unit: 90s, 90m or 90h?")
+    assert [q in text for q in questions] == [True] * 4
     chosen = (tmp_path / "set.yaml").read_text()
     assert 'file: "flow a b.jx"' in chosen
     assert 'deadline: "90m"' in chosen

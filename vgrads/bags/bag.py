@@ -161,7 +161,7 @@ class BagSpec:
     where not all are at once; ``account``: number of the account of its tasks on nodes where agents
     run as root (0: that of the agents). ``python``: for calls of functions: the shell command of
     their Python, the digests of the program that it runs (:mod:`vgrads.agent.functions`) and of its
-    setup.
+    setup. ``notes``: what of its files is not used.
     """
 
     name: str
@@ -190,6 +190,7 @@ class BagSpec:
     order: Lazy | None = None
     account: int = 0
     python: tuple[str, str, str] | None = None
+    notes: tuple[str, ...] = ()
 
     def label(self, task: int) -> str:
         """Return a task's command as people read it: of a call, what it calls."""

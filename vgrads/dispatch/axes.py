@@ -37,7 +37,7 @@ def read_table(path: Path) -> Axis:
     """Read a CSV file whose first line has the names of the parameters. Raise InputError with the
     line."""
     try:
-        with open_user_file(path) as raw, TextIOWrapper(raw, "utf-8", newline="") as file:
+        with open_user_file(path) as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as file:
             rows = csv.reader(file)
             names = tuple(next(rows, ()))
             for name in names:

@@ -34,7 +34,7 @@ from vgrads.kernel.documents import (
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import MissingExtraError
 from vgrads.kernel.problems import Sourced
-from vgrads.kernel.units import parse_duration
+from vgrads.kernel.units import format_count, parse_duration
 from vgrads.kernel.user_files import read_user_file
 from vgrads.policies.policy import SLOTS, Policy, read_policy
 from vgrads.policies.waiting import WaitingPolicy
@@ -201,10 +201,15 @@ class BagDocument(GoalDocument):
         return self
 
 
-def load_bag(path: Path) -> tuple[BagDocument, BagSpec]:
-    """Read the bag in a YAML or JSON file. Raise InputError with the field, the file or the
-    line."""
-    document = validate(BagDocument, with_written_parameters(load_mapping(path)), str(path))
+def load_bag(path: Path, changes: Mapping[str, Any] | None = None) -> tuple[BagDocument, BagSpec]:
+    """Read the bag in a YAML or JSON file; ``changes``: fields that are stated elsewhere instead.
+    Raise InputError with the field, the file or the line."""
+    written = with_written_parameters(load_mapping(path))
+    if changes and isinstance(written, Sourced):
+        written = written.replaced(**changes)
+    elif changes:
+        written = {**written, **changes}
+    document = validate(BagDocument, written, str(path))
     try:
         return document, build_bag(document, path.resolve().parent)
     except InputError as error:
@@ -259,10 +264,30 @@ def refuse_missing_inputs(bag: BagSpec, folder: Path) -> None:
         )
 
 
-def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagSpec:
+class _Lists:
+    """Reads lists of values from files, and notes what is left out there."""
+
+    def __init__(self, folder: Path, every_line: bool) -> None:
+        self._folder, self._every_line = folder, every_line
+        self.notes: list[str] = []
+
+    def read(self, name: str, where: str) -> FileLines:
+        """Read the values of a file. Raise InputError with the line."""
+        lines = FileLines(self._folder / name, where, every_line=self._every_line)
+        if lines.ignored:
+            count = format_count(f"{lines.ignored:,}", "line")
+            self.notes.append(f"{name}: {count} without a value left out (blank, or a # comment)")
+        return lines
+
+
+def build_bag(
+    document: BagDocument, folder: Path, stored: bool = False, every_line: bool = False
+) -> BagSpec:
     """Build the bag of a document; its files are searched in ``folder``. ``stored``: it was
-    accepted, so it waits where an extra for its policy is missing."""
-    commands = _commands(document, folder)
+    accepted, so it waits where an extra for its policy is missing; ``every_line``: of an earlier
+    version, for which blank lines and comments in lists were values."""
+    lists = _Lists(folder, every_line)
+    commands = _commands(document, folder, lists)
     if not len(commands) and not document.open:
         raise InputError(
             "has no tasks", fix="give parameters, commands, or a file that is not empty"
@@ -284,7 +309,7 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         limit_s=float(document.limit or 0.0),
         retries=document.retries,
         estimate_s=document.runtime_s,
-        deadline_s=None if document.deadline is None else float(document.deadline),
+        deadline_s=document.deadline_s,
         goal=document.goal,
         sites=document.sites,
         inputs=document.inputs,
@@ -300,6 +325,7 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         failover=document.failover,
         account=document.account,
         python=document.functions.python if document.functions else None,
+        notes=tuple(lists.notes),
     )
 
 
@@ -342,15 +368,15 @@ def _text_of(path: Path) -> str:
     return read_user_file(path).decode("utf-8-sig")
 
 
-def _commands(document: BagDocument, folder: Path) -> TaskCommands:
+def _commands(document: BagDocument, folder: Path, lists: _Lists) -> TaskCommands:
     if document.open:
         return Listed(GrowingCommands(folder / OPEN))
     if document.commands is not None:
         return Listed(document.commands)
     if document.commands_file is not None:
-        return Listed(FileLines(folder / document.commands_file, "commands_file"))
+        return Listed(lists.read(document.commands_file, "commands_file"))
     axes = ([read_table(folder / document.table)] if document.table else []) + [
-        _axis(name, parameter, folder) for name, parameter in document.parameters.items()
+        _axis(name, parameter, lists) for name, parameter in document.parameters.items()
     ]
     names = [name for axis in axes for name in axis.names]
     for name in names:
@@ -374,10 +400,10 @@ def _check_files(document: BagDocument, commands: TaskCommands) -> None:
             )
 
 
-def _axis(name: str, values: Any, folder: Path) -> Axis:
+def _axis(name: str, values: Any, lists: _Lists) -> Axis:
     where = f"parameters.{name}"
     if isinstance(values, LinesDocument):
-        return Axis((name,), FileRows(FileLines(folder / values.lines, where)))
+        return Axis((name,), FileRows(lists.read(values.lines, where)))
     if isinstance(values, RangeDocument):
         return Axis((name,), range_steps(values.range, where))
     return Axis((name,), [(plain(value),) for value in values])

@@ -3,21 +3,26 @@ which probability, and for how much money (docs/deadlines.md)."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from vgrads.bags.bag import BagGoal
+from vgrads.kernel.deadline import parse_deadline
 from vgrads.kernel.documents import Document, NotNegative, as_value_error
-from vgrads.kernel.units import parse_duration
+
+USUAL_PROBABILITY = 0.95
+"""With which a deadline is to be kept where nothing else is stated."""
 
 
 class GoalDocument(Document):
-    """``deadline``: from the submission on. ``fraction`` or ``at_least`` (tasks): how many must be
-    done by then; ``of``: ``these``: the first by number, fixed before; ``any``: whichever are done
-    first. ``probability``: with which; ``budget_usd``: the most that nodes may cost."""
+    """``deadline``: from the submission on, or an instant. ``fraction`` or ``at_least`` (tasks):
+    how many must be done by then; ``of``: ``these``: the first by number, fixed before; ``any``:
+    whichever are done first. ``probability``: with which; ``budget_usd``: the most that nodes may
+    cost."""
 
-    deadline: str | float | None = None
+    deadline: str | float | datetime | None = None
     fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     at_least: Annotated[int, Field(ge=1)] | None = None
     of: Literal["these", "any"] = "these"
@@ -26,8 +31,8 @@ class GoalDocument(Document):
 
     @field_validator("deadline")
     @classmethod
-    def _deadline(cls, value: str | float | None) -> float | None:
-        return None if value is None else as_value_error(lambda: parse_duration(value, ""))
+    def _deadline(cls, value: str | float | datetime | None) -> float | None:
+        return None if value is None else as_value_error(lambda: parse_deadline(value, None, ""))
 
     @model_validator(mode="after")
     def _check_goal(self) -> GoalDocument:
@@ -45,17 +50,22 @@ class GoalDocument(Document):
         return self
 
     @property
+    def deadline_s(self) -> float | None:
+        """Return the deadline in seconds from the submission."""
+        return self.deadline if isinstance(self.deadline, float) else None
+
+    @property
     def goal(self) -> BagGoal | None:
         """Return the goal; None where a deadline is all that is stated: such a bag is run as one
         without (0.2 and before read the deadline for ``vgrads size`` alone)."""
         stated = (self.fraction, self.at_least, self.probability, self.budget_usd)
-        if self.deadline is None or all(value is None for value in stated):
+        if self.deadline_s is None or all(value is None for value in stated):
             return None
         return BagGoal(
-            deadline_s=float(self.deadline),
+            deadline_s=self.deadline_s,
             fraction=self.fraction or 1.0,
             at_least=self.at_least,
             these=self.of == "these",
-            probability=self.probability or 0.95,
+            probability=self.probability or USUAL_PROBABILITY,
             budget_usd=self.budget_usd,
         )

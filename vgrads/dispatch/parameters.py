@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,15 @@ def _add_ends(ends: array[int], part: bytes | memoryview, begin: int) -> int:
 
 
 class FileLines:
-    """The lines of a file by number: only their offsets are in memory, eight bytes per line."""
+    """The lines of a file by number: only their offsets are in memory, eight bytes per line.
 
-    def __init__(self, path: Path, where: str, chunk: int = _CHUNK) -> None:
+    Blank lines, comments (``# …``) and a byte order mark are no values: ``ignored`` lines are left
+    out, unless ``every_line`` counts, as for bags that an earlier version has stored.
+    """
+
+    def __init__(
+        self, path: Path, where: str, chunk: int = _CHUNK, every_line: bool = False
+    ) -> None:
         try:
             self._body = read_user_file(path)
         except OSError as error:
@@ -42,6 +49,9 @@ class FileLines:
         if self._starts and self._starts[-1] == len(self._body):
             self._starts.pop()
         self._check(where)
+        self.ignored = 0
+        if not every_line:
+            self._ignore()
 
     def _check(self, where: str) -> None:
         """Check that the file is text; report the number of a line that is not."""
@@ -54,13 +64,28 @@ class FileLines:
             line = self._body[: error.start].count(b"\n") + 1
             raise InputError(f"line {line}: is not UTF-8 text", where=where) from error
 
+    def _ignore(self) -> None:
+        """Leave out what is no value."""
+        if self._body[: len(BOM_UTF8)] == BOM_UTF8:
+            self._starts[0] = len(BOM_UTF8)
+        if not self._starts or self._starts[0] == len(self._body):
+            self._starts = array("Q")
+            return
+        starts = np.frombuffer(self._starts, np.uint64)
+        first = np.frombuffer(self._body, np.uint8)[starts]
+        suspects = np.flatnonzero(np.isin(first, np.frombuffer(b"#\n\r \t\v\f", np.uint8)))
+        ignored = [n for n in suspects.tolist() if self[n].strip()[:1] in ("", "#")]
+        if ignored:
+            self.ignored = len(ignored)
+            self._starts = array("Q", np.delete(starts, ignored).tobytes())
+
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, index: int) -> str:
         begin = self._starts[index]
-        end = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
-        return self._body[begin:end].decode().rstrip("\r\n")
+        end = self._body.find(b"\n", begin)
+        return self._body[begin : end if end >= 0 else None].decode().rstrip("\r")
 
 
 class GrowingCommands:

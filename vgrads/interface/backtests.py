@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from vgrads.api.queues.backtests import BacktestJob, backtest_all, backtest_rows
 from vgrads.interface.arguments import FileName, named_arguments, path_of
-from vgrads.interface.html import bare_table, box_html
+from vgrads.interface.html import bare_table, box_html, charts_html
 from vgrads.interface.wait_charts import reliability_chart
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, format_share, parse_probability
@@ -81,7 +81,7 @@ class BacktestResult:
                 ("history", "queue", "scored", "coverage", "worst 500", "median bound"),
                 map(_cells, self.rows),
             ),
-            curves_svg(self._charts()),
+            charts_html(curves_svg(self._charts())),
         )
 
     def _repr_png_(self) -> bytes | None:

@@ -88,7 +88,8 @@ class Bag:
 
     def _take(self, document: BagDocument, folder: Path) -> None:
         self.document, self.folder = document, folder
-        self.tasks = len(build_bag(document, folder).commands)
+        built = build_bag(document, folder)
+        self.tasks, self.notes = len(built.commands), built.notes
 
     @property
     def name(self) -> str:
@@ -101,7 +102,8 @@ class Bag:
     def __repr__(self) -> str:
         first = self.document.command or next(iter(self.document.commands or ()), "")
         text = first or f"commands of {self.document.commands_file}"
-        return f"Bag '{self.name}': {self.tasks:,} tasks\n  {text}"
+        lines = (f"Bag '{self.name}': {self.tasks:,} tasks", text, *self.notes)
+        return "\n  ".join(lines)
 
     @named_arguments()
     def run(

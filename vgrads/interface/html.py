@@ -19,6 +19,12 @@ def box_html(*parts: str) -> str:
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
 
 
+def charts_html(*charts: str) -> str:
+    """Charts next to each other, as far as the page is wide enough."""
+    style = "display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,560px));gap:8px"
+    return f'<div style="{style}">{"".join(charts)}</div>'
+
+
 def text_html(text: str, bold: bool = False) -> str:
     """A paragraph."""
     weight = "font-weight:600;" if bold else ""

@@ -13,7 +13,7 @@ from vgrads.interface.arguments import (
     named_arguments,
     seconds_of,
 )
-from vgrads.interface.html import box_html, text_html
+from vgrads.interface.html import box_html, charts_html, text_html
 from vgrads.interface.wait_charts import start_chart, trajectory_chart
 from vgrads.kernel.units import format_duration, parse_probability
 from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
@@ -67,7 +67,7 @@ class TrajectoryResult:
 
     def _repr_html_(self) -> str:
         chart = trajectory_chart(self.points, self.start_by_s, self.submit_in_s)
-        return box_html(text_html(self.sentence, bold=True), curves_svg([chart]))
+        return box_html(text_html(self.sentence, bold=True), charts_html(curves_svg([chart])))
 
     def _repr_png_(self) -> bytes | None:
         return curves_png([trajectory_chart(self.points, self.start_by_s, self.submit_in_s)])
@@ -140,7 +140,9 @@ class BoundResult:
     def _repr_html_(self) -> str:
         foot = f"Confidence {self.confidence:g}, method {self.method}, {self.jobs} similar jobs."
         return box_html(
-            text_html(self.sentence, bold=True), curves_svg(self._charts()), text_html(foot)
+            text_html(self.sentence, bold=True),
+            charts_html(curves_svg(self._charts())),
+            text_html(foot),
         )
 
     def _repr_png_(self) -> bytes | None:

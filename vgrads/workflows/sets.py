@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from vgrads.kernel.deadline import as_written, parse_deadline
 from vgrads.kernel.documents import (
     Count,
     Document,
@@ -23,7 +24,6 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import needed_of, parse_fraction
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
 from vgrads.workflows.dag import Workflow, make_workflow, safe_name
-from vgrads.workflows.deadline import as_written, parse_deadline
 from vgrads.workflows.links import linked, refuse_shared_targets
 from vgrads.workflows.remote import FetchDocument, SendDocument
 from vgrads.workflows.spread import RuntimeSpread
@@ -217,9 +217,8 @@ def build_set(
 ) -> WorkflowSet:
     """Return the value of a document; ``load_entry`` opens the workflow files and bags that
     it names."""
-    deadline_s = parse_deadline(
-        document.deadline, now, where
-    )  # before files are read, which may take long
+    # before files are read, which may take long
+    deadline_s = parse_deadline(document.deadline, now, f"{where}: deadline")
     workflows = _expand(document, load_entry, where)
     needed = _needed(document, len(workflows), where)
     return WorkflowSet(

@@ -34,14 +34,23 @@ def screen(request, browser, gallery_url):
 
 
 @pytest.mark.usefixtures("gallery_home")
-def test_no_page_has_a_barrier_and_none_is_wider_than_its_screen(screen, gallery):
-    width = screen.viewport_size["width"]
+def test_no_page_has_a_barrier_an_error_or_a_part_beyond_its_screen(screen, gallery):
+    """Errors of the console include what the Content-Security-Policy has refused."""
+    width, errors = screen.viewport_size["width"], []
+    screen.on("console", lambda text: errors.append(text.text) if text.type == "error" else None)
+    screen.on("pageerror", lambda error: errors.append(str(error)))
     for name, path in addresses(gallery).items():
         screen.goto(path)
         settled(screen)
         violations = axe.Axe().run(screen, options=RULES).response["violations"]
         assert [(name, v["id"], v["nodes"][0]["html"]) for v in violations] == []
         assert (name, screen.evaluate("document.documentElement.scrollWidth")) == (name, width)
+        assert (name, [text for text in errors if not _is_expected(name, text)]) == (name, [])
+        errors.clear()
+
+
+def _is_expected(name, text):
+    return name == "missing" and "404" in text
 
 
 @pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=lambda view: view.name)

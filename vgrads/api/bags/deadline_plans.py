@@ -110,13 +110,13 @@ def _answer(text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...])
 
 
 def _goal(document: BagDocument, where: str, overrides: GoalOverrides) -> BagGoal:
-    deadline_s = overrides.deadline_s or document.deadline
+    deadline_s = overrides.deadline_s or document.deadline_s
     if deadline_s is None:
         raise InputError("is not given", where=f"{where}: deadline", fix="give --deadline")
-    goal = document.goal or BagGoal(deadline_s=float(deadline_s))
+    goal = document.goal or BagGoal(deadline_s=deadline_s)
     return replace(
         goal,
-        deadline_s=float(deadline_s),
+        deadline_s=deadline_s,
         probability=overrides.probability or goal.probability,
         budget_usd=goal.budget_usd if overrides.budget_usd is None else overrides.budget_usd,
     )

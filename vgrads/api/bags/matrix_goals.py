@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from vgrads.dispatch.goal_document import USUAL_PROBABILITY
+from vgrads.kernel.deadline import parse_deadline
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.stored import as_stored
-from vgrads.kernel.units import format_duration, format_usd, parse_duration
+from vgrads.kernel.units import format_duration, format_usd
 
-_PROBABILITY = 0.95
 _LEAST_S = 1e-3
 """Deadline of a run that begins after the deadline of its matrix."""
 
@@ -24,7 +25,7 @@ class MatrixGoal:
     ``spent_usd``: what they cost so far, by the id of the bag."""
 
     deadline_s: float
-    probability: float = _PROBABILITY
+    probability: float = USUAL_PROBABILITY
     budget_usd: float | None = None
     since_unix_s: float = 0.0
     spent_usd: Mapping[str, float] = field(default_factory=dict)
@@ -94,12 +95,9 @@ def matrix_goal(
             raise InputError("needs a --deadline", where=name, fix="give --deadline, e.g. 4h")
     if deadline is None:
         return None
-    deadline_s = parse_duration(deadline, "--deadline")
-    if deadline_s <= 0:
-        raise InputError("must be above 0", where="--deadline", fix="write 90, 2h or 1h30m")
     return MatrixGoal(
-        deadline_s=deadline_s,
-        probability=_PROBABILITY if probability is None else probability,
+        deadline_s=parse_deadline(deadline, None, "--deadline"),
+        probability=USUAL_PROBABILITY if probability is None else probability,
         budget_usd=budget_usd,
         since_unix_s=time.time(),
     )

@@ -16,6 +16,7 @@ from vgrads.drivers.api import QueueLimits
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration
 from vgrads.vgrid.catalog import Site
+from vgrads.workflows.formats.snakefile import has_snakemake
 
 SET, SITES = "set.yaml", "sites.toml"
 EXAMPLE = "example"
@@ -24,6 +25,10 @@ HERE, SLURM = "here", "slurm"
 _WORKFLOWS = ("snakefile", "workflow/snakefile", "makeflow")
 _SUFFIXES = (".smk", ".cwl", ".jx", ".makeflow", ".dax", ".dag")
 _LOGS = (".swf", ".swf.gz", ".swf.xz")
+_INSTALL_SNAKEMAKE = (
+    "python -m venv smk && smk/bin/pip install vgrads snakemake snakemake-executor-plugin-vgrads "
+    "&& export PATH=$PWD/smk/bin:$PATH   # Snakemake is not installed here"
+)
 _EXAMPLE_TEXT = """  - name: example
     tasks:
       # a task needs processors, an estimate of its run time, and a command; what its run takes is
@@ -189,5 +194,6 @@ def next_steps(answers: Answers) -> Sequence[str]:
     """Return the commands that come next."""
     if answers.workflow.lower().endswith(("snakefile", ".smk")):
         run = f"snakemake --executor vgrads -j 1000 --vgrads-sites {SITES}"
-        return (f"vgrads plan {SET}", f"{run} --vgrads-deadline {answers.deadline}")
+        steps = (f"vgrads plan {SET}", f"{run} --vgrads-deadline {answers.deadline}")
+        return steps if has_snakemake() else (_INSTALL_SNAKEMAKE, *steps)
     return (f"vgrads plan {SET}", f"vgrads run {SET}")

@@ -78,7 +78,9 @@ def bag_workflow(entry: WorkflowDocument, folder: Path | None) -> Workflow:
         document, bag = load_bag(folder / entry.file)
     _refuse_unsupported(document, bag, where)
     tasks = tuple(_pieces(document, bag))
-    return make_workflow(entry.name or bag.name, tasks, {}, where, (_note(document, bag, tasks),))
+    return make_workflow(
+        entry.name or bag.name, tasks, {}, where, (_note(document, bag, tasks), *bag.notes)
+    )
 
 
 def _refuse_files(document: BagDocument) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from vgrads.kernel.deadline import is_bare
 from vgrads.kernel.units import LONGEST_S, format_count
 from vgrads.planner.plan import Relaxation
 from vgrads.workflows.sets import WorkflowSet
 
-_BARE = re.compile(r"\d+\.?\d*|\.\d+")
 _UNITS = (("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 _USUAL = "h"
 
@@ -19,7 +18,7 @@ def unit_question(workflow_set: WorkflowSet, changes: Iterable[Relaxation]) -> s
     smallest unit in which it would suffice, by the relaxations, otherwise hours. Empty where it has
     a unit, or is no longer that of the set."""
     text = workflow_set.deadline_text
-    if not _BARE.fullmatch(text) or float(text) != workflow_set.deadline_s:
+    if not is_bare(text) or float(text) != workflow_set.deadline_s:
         return ""
     later_s = [change.amount for change in changes if change.unit == "s"]
     enough_s = workflow_set.deadline_s + min(later_s) if later_s else None

@@ -73,6 +73,10 @@ class StoredBag:
             growing.rest()
 
 
+_WITHOUT_COMMENTS = "without comments"
+"""How lists of stored bags are read, so that their tasks keep their numbers."""
+
+
 def reserve_number(folder: Path, first: int) -> int:
     """Return the first number from ``first`` on that no other bag of a dispatcher's folder has, and
     reserve it: bags that are submitted at the same time must not share a folder."""
@@ -109,7 +113,11 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
             ) from error
     if document.open:
         (path / "given" / OPEN).touch()
-    stored = {"document": _moved(document).model_dump(mode="json"), "source": str(source)}
+    stored = {
+        "document": _moved(document).model_dump(mode="json"),
+        "source": str(source),
+        "lists": _WITHOUT_COMMENTS,
+    }
     write_whole(path / "document.json", json.dumps(stored).encode())
     return open_bag(folder, number)
 
@@ -146,7 +154,8 @@ def open_bag(folder: Path, number: int) -> StoredBag:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path / "document.json")) from error
     document = validate(BagDocument, stored["document"], str(path / "document.json"))
-    bag = build_bag(document, path / "given", stored=True)
+    every_line = stored.get("lists") != _WITHOUT_COMMENTS
+    bag = build_bag(document, path / "given", stored=True, every_line=every_line)
     if is_of_blocks(path):
         return StoredBag(number, document, *blocks_bag(bag, path))
     files = FunctionFiles if document.functions else BagFiles

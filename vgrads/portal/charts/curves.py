@@ -103,10 +103,9 @@ def step_points(samples: Iterable[Point], end_x: float) -> tuple[Point, ...]:
 
 
 def curves_svg(charts: Sequence[CurveChart]) -> str:
-    """The charts next to each other, as far as the page is wide enough."""
-    style = "flex:1 1 340px;min-width:300px;max-width:560px"
-    drawn = "".join(f'<div style="{style}">{_svg(chart)}</div>' for chart in charts)
-    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{drawn}</div>'
+    """The charts, one after the other. Pages permit no styles within the document: the class
+    ``curve`` has those of their style sheet."""
+    return "".join(map(_svg, charts))
 
 
 def _svg(chart: CurveChart) -> str:
@@ -117,9 +116,9 @@ def _svg(chart: CurveChart) -> str:
         *_legend(chart),
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(chart.title)}" font-family="system-ui, sans-serif" '
-        f'font-size="11" style="width:100%;height:auto">{"".join(parts)}</svg>'
+        f'<svg class="curve" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'role="img" aria-label="{escape(chart.title)}" font-family="system-ui, sans-serif" '
+        f'font-size="11" width="100%">{"".join(parts)}</svg>'
     )
 
 
@@ -137,7 +136,7 @@ def _y(chart: CurveChart, value: float) -> float:
 
 def _grid(chart: CurveChart) -> list[str]:
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-    parts = [_text(_LEFT, 14, chart.title, "start", "currentColor", "font-weight:600")]
+    parts = [_text(_LEFT, 14, chart.title, "start", "currentColor", "600")]
     for value in chart.y_ticks:
         y = _y(chart, value)
         parts += [
@@ -200,11 +199,11 @@ def _line(start: Point, end: Point, colour: str, width: float = 1.2, opacity: fl
 
 
 def _text(
-    x: float, y: float, text: str, anchor: str = "start", colour: str = _SOFT, style: str = ""
+    x: float, y: float, text: str, anchor: str = "start", colour: str = _SOFT, weight: str = "400"
 ) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" '
-        f'style="{style}">{escape(text)}</text>'
+        f'font-weight="{weight}">{escape(text)}</text>'
     )
 
 

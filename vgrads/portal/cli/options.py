@@ -276,6 +276,37 @@ Rerun = Annotated[
         ),
     ),
 ]
+GoalDeadline = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline",
+        help=(
+            "Time from now, e.g. 4h, or an instant with its zone, by which all is to be done: "
+            "nodes are planned for it (docs/deadlines.md)."
+        ),
+        show_default=False,
+    ),
+]
+GoalProbability = Annotated[
+    float | None,
+    typer.Option(
+        "--probability",
+        "-p",
+        min=0.01,
+        max=0.9999,
+        help="With --deadline: with which it is to be kept. Default: 0.95.",
+        show_default=False,
+    ),
+]
+GoalBudget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        min=0.0,
+        help="With --deadline: the most that the nodes may cost, in dollars.",
+        show_default=False,
+    ),
+]
 ProbabilityOption = Annotated[
     str | None,
     typer.Option(

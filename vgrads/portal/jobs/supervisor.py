@@ -22,6 +22,7 @@ from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import SiteError
 from vgrads.portal.jobs import children, forkserver
 from vgrads.portal.jobs.bag_service import Dispatchers
+from vgrads.portal.jobs.service_sites import ServiceSites
 from vgrads.portal.records.heartbeat import RENEW_S, new_owner
 from vgrads.portal.records.reconnect import DatabaseLost
 from vgrads.portal.records.run_lease import request_stop
@@ -146,17 +147,17 @@ def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
 
 class Supervisor:
     """Processes the queue of work while the service runs. ``catalog``: the sites for a set's id;
-    ``all_sites``: those of all users."""
+    ``sites``: those of all users."""
 
     def __init__(
         self,
         store: Store,
         catalog: Callable[[str], Catalog],
         places: Places,
-        all_sites: Callable[[], Catalog],
+        sites: ServiceSites,
     ) -> None:
         self._store, self._catalog, self._places = store, catalog, places
-        self._all_sites = all_sites
+        self._sites = sites
         self.works, self.sets = Works(store.engine), Sets(store.engine)
         self._owner, self._crew = new_owner(), _Crew(store.url, places)
         self._busy: dict[int, tuple[WorkItem, Future[None]]] = {}
@@ -164,7 +165,7 @@ class Supervisor:
         self._over: deque[tuple[WorkItem, BaseException | None]] = deque()  # ends to be stored
         self._news, self._stopped = threading.Event(), threading.Event()
         self._outside: dict[str, OutsideEngine] = {}
-        self._dispatchers = Dispatchers(store, all_sites, bool(places.planners))
+        self._dispatchers = Dispatchers(store, sites.current, bool(places.planners))
         self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
 
     def start(self) -> None:
@@ -230,13 +231,14 @@ class Supervisor:
 
     def _look_after(self) -> None:
         try:  # here, since it waits until a process can be forked, and the service answers before
-            self._crew.warm(self._all_sites())
+            self._crew.warm(self._sites.current())
         except Exception:
             _log.exception("the planners cannot be started; trying again with the next work")
         renewed_s, lost = time.monotonic(), False
         while not self._stopped.is_set():
             try:
                 self._store.refuse_lost()
+                self._sites.look()
                 if (
                     time.monotonic() - renewed_s > RENEW_S
                 ):  # first: take over work whose lease has expired

@@ -9,7 +9,7 @@ from typing import Any
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import read_user_file
-from vgrads.portal.records.reading.sites import stored_catalog
+from vgrads.portal.records.reading.sites import choose_catalog, stored_catalog
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow, LinkRow, SiteRow
@@ -19,8 +19,9 @@ from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.documents import SiteDocument, SitesDocument
 
 
-def add_sites(file: Path) -> list[str]:
-    """Add the sites of a file, with their links and histories, to the database; return their names.
+def add_sites(file: Path) -> tuple[list[str], list[str]]:
+    """Add the sites of a file, with their links and histories, to the database; return their names,
+    and those of the embedded sites that are used no more, since the database had none.
 
     Everything is read and checked first: nothing of an invalid file is stored.
     """
@@ -34,9 +35,10 @@ def add_sites(file: Path) -> list[str]:
         for queue in site.queues:
             if queue.history is not None:
                 rows.append(_history_row(site.name, queue.name, Path(queue.history)))
+    embedded = choose_catalog(None).sites if stored_catalog() is None else ()
     with Store() as store:
         SiteRecords(store.engine).put(rows)
-    return [site.name for site in catalog.sites]
+    return [site.name for site in catalog.sites], [site.name for site in embedded]
 
 
 def _site_json(site: SiteDocument) -> str:

@@ -75,7 +75,7 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
                 body=path.read_bytes(),
             )
             await run_in_threadpool(SiteRecords(service.store.engine).put, [row])
-        await run_in_threadpool(service.refresh)
+        await run_in_threadpool(service.sites.refresh)
         return {"site": site, "queue": target.name, "jobs": len(log), "format": form or "detected"}
 
 

@@ -21,11 +21,12 @@ from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
 from vgrads.portal.jobs.run_attempts import RunAttempts
 from vgrads.portal.jobs.run_status import RunStatuses
+from vgrads.portal.jobs.service_sites import ServiceSites
 from vgrads.portal.jobs.supervisor import Places, Supervisor
 from vgrads.portal.records.access import AccessControl, Principal
 from vgrads.portal.records.idempotency import Key
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.reading.sites import usable, with_uploads
+from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.records.sets import Head, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
@@ -66,15 +67,15 @@ class Service:
     def __init__(
         self, store: Store, catalog: Catalog, bounds: Bounds, oidc: Provider | None = None
     ) -> None:
-        self.store, self.bounds, self._base, self.oidc = store, bounds, catalog, oidc
-        self.catalog = with_uploads(catalog, store.reader)
+        self.store, self.bounds, self.oidc = store, bounds, oidc
+        self.sites = sites = ServiceSites(catalog, store.reader)
         self.sets, self.access = Sets(store.engine), AccessControl(store.engine)
         self.meters, self.overview = Meters(), Overview(store.reader)
         self.live, self.learned = LiveGantt(store), LearnedStates()
-        self.forecasts = ForecastUpkeep(store, lambda: self.catalog, self.learned)
-        self.wait_gauges = WaitGauges(bounds.wait_gauges, lambda: self.catalog, self.learned)
+        self.forecasts = ForecastUpkeep(store, sites.current, self.learned)
+        self.wait_gauges = WaitGauges(bounds.wait_gauges, sites.current, self.learned)
         self.stopping, self._answered_s = threading.Event(), -1.0
-        self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
+        self.supervisor = Supervisor(store, self._catalog_of, bounds.places, sites)
         self.statuses = RunStatuses(self.live, self.supervisor.think)
         self.attempts = RunAttempts(self.live, self.supervisor.think, store.url)
 
@@ -107,9 +108,10 @@ class Service:
                     if queue.history is not None and not self.stopping.is_set():
                         self.learned.find(queue.history, queue.of_log)
 
-    def refresh(self) -> None:
-        """Reload changed histories."""
-        self.catalog = with_uploads(self._base, self.store.reader)
+    @property
+    def catalog(self) -> Catalog:
+        """The sites as they are now."""
+        return self.sites.catalog
 
     def _catalog_of(self, set_id: str) -> Catalog:
         head = self.sets.head(set_id)

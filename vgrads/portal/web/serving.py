@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,7 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
     for name in missing_queues(settings, catalog):
         _log.warning("the settings name the queue '%s', which no site has", name)
     app = make_app(store, catalog, bounds, limits, provider)
+    app.state.service.sites.follow(partial(choose_catalog, settings.sites))
     hosts = settings.allowed_hosts or (_LOCAL_NAMES if settings.loopback else ())
     if hosts:  # reject names that a foreign DNS resolves to here
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))

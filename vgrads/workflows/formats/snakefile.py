@@ -83,6 +83,15 @@ def read_snakefile(
     )
 
 
+def has_snakemake() -> bool:
+    """Return True where Snakefiles can be read."""
+    try:
+        _interpreter("")
+    except InputError:
+        return False
+    return True
+
+
 def _interpreter(where: str) -> str:
     """Return the Python with Snakemake: the configured one, otherwise the one of the command
     ``snakemake``."""

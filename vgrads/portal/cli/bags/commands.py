@@ -10,7 +10,17 @@ import typer
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.bags.group import bags_app
-from vgrads.portal.cli.options import AsJson, Service, Sites, Wide, answer_with, make_console
+from vgrads.portal.cli.options import (
+    AsJson,
+    GoalBudget,
+    GoalDeadline,
+    GoalProbability,
+    Service,
+    Sites,
+    Wide,
+    answer_with,
+    make_console,
+)
 
 BagId = Annotated[
     str, typer.Argument(metavar="BAG", help="Id of a bag, as listed by `bags status`.")
@@ -67,6 +77,9 @@ def run(
     contact: Contact = "",
     out: Out = None,
     separate: Separate = False,
+    deadline: GoalDeadline = None,
+    probability: GoalProbability = None,
+    budget: GoalBudget = None,
     rerun: Annotated[
         bool,
         typer.Option(
@@ -81,6 +94,7 @@ def run(
     Default: on this machine. Tasks that an earlier run of the bag has done are not repeated."""
     from vgrads.portal.cli.bags.run import HowToWork, run_bags
 
+    goal = {"deadline": deadline, "probability": probability, "budget_usd": budget}
     how = HowToWork(
         sites=sites,
         policy=_check_policy(policy),
@@ -90,6 +104,7 @@ def run(
         rerun=rerun,
         out=out,
         separate=separate,
+        goal={name: value for name, value in goal.items() if value is not None},
     )
     raise typer.Exit(run_bags(files, how))
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.cli.options import AsJson, Sites, app
+from vgrads.portal.cli.options import (
+    AsJson,
+    GoalBudget,
+    GoalDeadline,
+    GoalProbability,
+    Sites,
+    app,
+)
 
 if TYPE_CHECKING:
     from vgrads.api.bags.matrices import Function
@@ -86,37 +93,6 @@ Retries = Annotated[
     int,
     typer.Option("--retries", min=0, max=100, help="Number of retries of a failed block."),
 ]
-Deadline = Annotated[
-    str | None,
-    typer.Option(
-        "--deadline",
-        help=(
-            "Time from now by which all cells are to be done, e.g. 4h: nodes are planned for it "
-            "(docs/deadlines.md)."
-        ),
-        show_default=False,
-    ),
-]
-Probability = Annotated[
-    float | None,
-    typer.Option(
-        "--probability",
-        "-p",
-        min=0.01,
-        max=0.9999,
-        help="With --deadline: with which it is to be kept. Default: 0.95.",
-        show_default=False,
-    ),
-]
-Budget = Annotated[
-    float | None,
-    typer.Option(
-        "--budget",
-        min=0.0,
-        help="With --deadline: the most that the nodes may cost, in dollars.",
-        show_default=False,
-    ),
-]
 
 
 @app.command(
@@ -149,9 +125,9 @@ def allpairs(
     procs: Procs = 1,
     more: More = None,
     retries: Retries = 1,
-    deadline: Deadline = None,
-    probability: Probability = None,
-    budget: Budget = None,
+    deadline: GoalDeadline = None,
+    probability: GoalProbability = None,
+    budget: GoalBudget = None,
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:
@@ -231,9 +207,9 @@ def wavefront(
     procs: Procs = 1,
     more: More = None,
     retries: Retries = 1,
-    deadline: Deadline = None,
-    probability: Probability = None,
-    budget: Budget = None,
+    deadline: GoalDeadline = None,
+    probability: GoalProbability = None,
+    budget: GoalBudget = None,
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,12 @@ from vgrads.api.bags.results_folder import check_names, is_table
 from vgrads.api.bags.sites import check_places, usable_sites
 from vgrads.api.config import dispatcher_folder
 from vgrads.api.queues.sites import this_machine
+from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.protocol import Rules
-from vgrads.dispatch.document import load_bag
+from vgrads.dispatch.document import BagDocument, load_bag
+from vgrads.dispatch.goal_document import USUAL_PROBABILITY
 from vgrads.dispatch.storage.folder import open_bag
+from vgrads.kernel.deadline import parse_deadline
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration, format_usd
@@ -50,7 +53,7 @@ class HowToWork:
     """Options of ``vgrads bags run``. ``service``: the service with the pools; ``contact``: the
     names under which they reach the manager; ``rerun``: do the tasks again that were done in an
     earlier run of the bag; ``out``: folder, or table, of results; ``separate``: a file for what
-    each task printed."""
+    each task printed; ``goal``: fields of the goal that replace those of the bags."""
 
     sites: Path | None
     policy: str = "fair-share"
@@ -60,13 +63,14 @@ class HowToWork:
     rerun: bool = False
     out: Path | None = None
     separate: bool = False
+    goal: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_bags(files: Sequence[Path], how: HowToWork) -> int:
     """Run bags in this process; return the exit code."""
     check_out(how.out, len(files))
     catalog = choose_catalog(how.sites) if how.sites else this_machine()
-    read = [(load_bag(file), file) for file in files]
+    read = [(_read(file, how.goal), file) for file in files]
     for (document, bag), file in read:
         try:
             check_places(usable_sites(catalog, document), document)
@@ -75,8 +79,9 @@ def run_bags(files: Sequence[Path], how: HowToWork) -> int:
         except InputError as error:
             raise error.within(str(file)) from None
     for (_, bag), file in read:
-        for doubt in bag.policy.doubts if bag.policy else ():
-            console(stderr=True).print(f"{file}: policy: {doubt}", highlight=False, markup=False)
+        doubts = (f"policy: {doubt}" for doubt in (bag.policy.doubts if bag.policy else ()))
+        for note in (*bag.notes, *doubts):
+            console(stderr=True).print(f"{file}: {note}", highlight=False, markup=False)
     for (document, _), file in read:
         if document.deadline is not None and document.goal is None:
             console(stderr=True).print(f"{file}: {_NO_GOAL}", highlight=False, markup=False)
@@ -95,6 +100,17 @@ def run_bags(files: Sequence[Path], how: HowToWork) -> int:
                     highlight=False,
                 )
         return work_on(store, dispatcher, catalog, [row for row, _ in submitted], how)
+
+
+def _read(file: Path, goal: Mapping[str, Any]) -> tuple[BagDocument, BagSpec]:
+    """Read a bag. A deadline of the command line is a goal, also where the bag states no other
+    part of one."""
+    if "deadline" in goal:
+        parse_deadline(goal["deadline"], None, "--deadline")
+    document, bag = load_bag(file, goal)
+    if "deadline" in goal and document.goal is None:
+        return load_bag(file, {**goal, "probability": USUAL_PROBABILITY})
+    return document, bag
 
 
 def resume_bags(bag_id: str, how: HowToWork) -> int:

@@ -62,7 +62,6 @@ def init(
         refuse_existing,
         write_first_set,
     )
-    from vgrads.kernel.units import parse_duration
     from vgrads.portal.cli.terminal import console
 
     refuse_existing(folder)
@@ -70,8 +69,7 @@ def init(
     machines = (*((SLURM,) if surroundings.slurm else ()), HERE, *surroundings.logs)
     workflow = workflow or _choose("What is to be run?", (*surroundings.workflows, EXAMPLE))
     sites = sites or _choose("Where?", machines)
-    deadline = deadline or _ask("By when, from the start (90m, 4h, 2d)?", "4h")
-    parse_duration(deadline, "--deadline")
+    deadline = _deadline(deadline or _ask("By when, from the start (90m, 4h, 2d)?", "4h"))
     answers = Answers(workflow=workflow, sites=sites, deadline=deadline)
     for path in write_first_set(folder, answers):
         console().print(f"wrote {path}", highlight=False, markup=False)
@@ -79,6 +77,20 @@ def init(
     console().print(f"next{place}:", highlight=False, markup=False)
     for step in next_steps(answers):
         console().print(f"  {step}", highlight=False, markup=False)
+
+
+def _deadline(text: str) -> str:
+    """Return a deadline with its unit: a bare number is seconds, which few mean."""
+    from vgrads.kernel.deadline import is_bare, parse_deadline
+    from vgrads.kernel.errors import InputError
+
+    if is_bare(text):
+        units = f"{text}s, {text}m or {text}h"
+        if not sys.stdin.isatty():
+            raise InputError(f"'{text}' has no unit", where="--deadline", fix=f"write {units}")
+        return _deadline(_ask(f"{text} of which unit: {units}?", f"{text}m"))
+    parse_deadline(text, None, "--deadline")
+    return text
 
 
 def _choose(question: str, choices: Sequence[str]) -> str:

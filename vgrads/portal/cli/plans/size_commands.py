@@ -135,6 +135,7 @@ def size(
 ) -> None:
     """Show time and cost of work by the number of nodes, and recommend a number."""
     from vgrads.api.bags.sizes import SizeQuestion, matrix_work, size, work_of
+    from vgrads.kernel.deadline import parse_deadline
     from vgrads.kernel.errors import InputError
     from vgrads.kernel.units import parse_duration
     from vgrads.pool.models import Resources
@@ -159,7 +160,7 @@ def size(
         dispatch_s=wait_s,
         wait_s=seconds(wait, "--wait"),
         capacity=capacity,
-        deadline_s=None if deadline is None else seconds(deadline, "--deadline"),
+        deadline_s=None if deadline is None else parse_deadline(deadline, None, "--deadline"),
     )
     if work is not None:
         result = work_of(work, wait_s)
@@ -183,13 +184,13 @@ def _with_sites(
 ) -> None:
     from vgrads.api.bags.deadline_plans import GoalOverrides, deadline_plan, matrix_plan
     from vgrads.api.bags.sizes import matrix_sides
-    from vgrads.kernel.units import parse_duration
+    from vgrads.kernel.deadline import parse_deadline
     from vgrads.portal.cli.plans.deadline_text import deadline_table
     from vgrads.portal.cli.terminal import busy, console
     from vgrads.vgrid.catalog import load_catalog
 
     overrides = GoalOverrides(
-        deadline_s=None if deadline is None else parse_duration(deadline, "--deadline"),
+        deadline_s=None if deadline is None else parse_deadline(deadline, None, "--deadline"),
         probability=wishes[0],
         budget_usd=wishes[1],
     )

@@ -154,8 +154,14 @@ def add(
     replaced."""
     from vgrads.portal.records.sites import add_sites
 
-    names = add_sites(sites)
+    names, embedded = add_sites(sites)
     make_console().print(f"stored in the database: {', '.join(names)}", highlight=False)
+    if embedded:
+        make_console().print(
+            "used instead of the embedded sites, which are simulated and no longer offered: "
+            f"{', '.join(embedded)}",
+            highlight=False,
+        )
 
 
 @sites_app.command("remove", epilog="Example: `vgrads sites remove kittyhawk`")

@@ -74,6 +74,13 @@ def stored_catalog() -> Catalog | None:
     return build_catalog(validate(SitesDocument, parts, HERE), folder, HERE)
 
 
+def stored_sites() -> list[tuple[Any, ...]]:
+    """Return the sites and links of the database as they are stored, to notice changes."""
+    with open_reader() as reader:
+        sites = reader.rows("SELECT name, document FROM site ORDER BY name")
+        return [*sites, *reader.rows("SELECT document FROM link ORDER BY document")]
+
+
 def with_collected(catalog: Catalog) -> Catalog:
     """Return a catalogue whose queues without a history have those of the database; unchanged where
     the database is unavailable."""
