@@ -166,6 +166,17 @@ def test_size_plans_a_bag_on_sites(vgrads, bag, tmp_path):
     assert picture.read_text().count("<path") > 5
     shown = vgrads("size", path, *sites, "--deadline", "10m", "-p", "0.99", "--budget", "1")
     assert "0.99 was requested" in shown.out and "Cost and promise by deadline" in shown.out
+    assert shown.out.count("← chosen") == 1 and "did you mean" not in shown.out
+
+
+def test_a_deadline_of_seconds_is_asked_for_its_unit_and_its_plan_is_in_the_table(
+    vgrads, bag, tmp_path
+):
+    path = bag("runtime_s: 60\ndeadline: 3\nfraction: 0.02\n")
+    answer = vgrads("size", path, "--sites", tmp_path / "sites.toml")
+    assert answer.code == 0 and answer.out.count("← chosen") == 1
+    assert "3 means 3 seconds; did you mean 3h?" in answer.out
+    assert "3 means 3 seconds; did you mean 3" in vgrads("size", path, "--deadline", "3").out
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from vgrads.api.bags.sites import check_places, places_of
+from vgrads.api.plans.unit_mistakes import question_of
 from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.axes import MOST_TASKS
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.dispatch.fleet.goal_view import source_of
 from vgrads.dispatch.fleet.site_view import SiteHealth, SiteInventory
+from vgrads.kernel.deadline import as_written
+from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.pool.deadline.plan import DeadlinePlan, Goal, PlannedNodes, plan_nodes
 from vgrads.pool.deadline.values import NodeSource, Work
@@ -30,9 +33,11 @@ _SCENARIOS, _SCENARIOS_OF_CURVE = 400, 200
 
 @dataclass(frozen=True, kw_only=True)
 class GoalOverrides:
-    """What the command line states instead of the bag. ``deadline_s``: from now."""
+    """What the command line states instead of the bag. ``deadline_s``: from now;
+    ``deadline_text``: as written."""
 
     deadline_s: float | None = None
+    deadline_text: str = ""
     probability: float | None = None
     budget_usd: float | None = None
 
@@ -52,7 +57,8 @@ def deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides) -> dic
     tasks = len(build_bag(document, path.resolve().parent).commands)
     work = Work(tasks=goal.required(tasks), mean_s=document.runtime_s)
     text = f"{work.tasks:,} of {tasks:,} tasks of {document.runtime_s:g} s"
-    return _answer(text, work, goal, _sources(catalog, document, goal))
+    stated = overrides.deadline_text or as_written(load_mapping(path).get("deadline", ""))
+    return _answer(text, work, goal, _sources(catalog, document, goal), stated)
 
 
 def matrix_plan(
@@ -83,18 +89,23 @@ def matrix_plan(
         f"{kind}, {grid.rows} x {grid.cols} cells of {cell_s:g} s, in {blocks:,} blocks of "
         f"{grid.high} x {grid.wide}"
     )
-    return _answer(text, work, goal, _sources(catalog, document, goal))
+    return _answer(text, work, goal, _sources(catalog, document, goal), overrides.deadline_text)
 
 
-def _answer(text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...]) -> dict[str, Any]:
+def _answer(
+    text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...], deadline_text: str
+) -> dict[str, Any]:
     chosen = plan_nodes(work, nodes, _goal_of(goal, 1.0), _SCENARIOS)
     curve = {
         factor: plan_nodes(work, nodes, _goal_of(goal, factor), _SCENARIOS_OF_CURVE)
         for factor in _FACTORS
         if factor != 1.0
     }
+    suffice = [f for f, plan in sorted(curve.items()) if plan.enough]
+    enough_s = suffice[0] * goal.deadline_s if suffice else None
     return {
         "work": text,
+        "question": "" if chosen.enough else question_of(deadline_text, enough_s),
         "deadline_s": goal.deadline_s,
         "requested": goal.probability,
         "budget_usd": goal.budget_usd,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.plans.set_files import SetOverrides, load_set
+from vgrads.api.plans.unit_mistakes import question_of
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.document import load_bag
 from vgrads.kernel.documents import load_mapping
@@ -34,7 +35,7 @@ _GRID = re.compile(r"(\d{1,9})(?:x(\d{1,9}))?")
 class SizeQuestion:
     """``procs``: of a node; ``most``: maximum number of nodes; ``wait_s``: until nodes are ready;
     ``dispatch_s``: until a task starts; ``capacity``: processors that the manager can keep busy,
-    None for all."""
+    None for all; ``deadline_text``: the deadline as written."""
 
     procs: int = 1
     most: int = 256
@@ -43,6 +44,7 @@ class SizeQuestion:
     dispatch_s: float = 0.0
     capacity: float | None = None
     deadline_s: float | None = None
+    deadline_text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,7 @@ class WorkModel:
     total_s: float
     widest: int = 1
     deadline_s: float | None = None
+    deadline_text: str = ""
     how: Mapping[str, Any] | None = None
 
 
@@ -99,6 +102,7 @@ def _of_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
         widest=max(widths, default=1),
         run_s=lambda procs: graph_s(times, parents, procs, widths),
         deadline_s=workflow_set.deadline_s,
+        deadline_text=workflow_set.deadline_text,
     )
 
 
@@ -174,8 +178,12 @@ def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
         )
         if sized.nodes >= least
     ]
+    fastest_s = min((sized.seconds for sized in sizes), default=0.0)
+    late = deadline_s is not None and fastest_s > deadline_s
+    stated = question.deadline_text or work.deadline_text
     return {
         "work": work.what,
+        "question": question_of(stated, fastest_s) if late else "",
         "work_s": work.total_s,
         "procs": question.procs,
         "deadline_s": deadline_s,

@@ -21,7 +21,14 @@ def unit_question(workflow_set: WorkflowSet, changes: Iterable[Relaxation]) -> s
     if not is_bare(text) or float(text) != workflow_set.deadline_s:
         return ""
     later_s = [change.amount for change in changes if change.unit == "s"]
-    enough_s = workflow_set.deadline_s + min(later_s) if later_s else None
+    return question_of(text, workflow_set.deadline_s + min(later_s) if later_s else None)
+
+
+def question_of(text: str, enough_s: float | None) -> str:
+    """Return the question about the unit of a deadline that does not suffice; empty where it has
+    one. ``enough_s``: with which it would suffice; None: unknown, hours are usual."""
+    if not is_bare(text):
+        return ""
     units = [
         name
         for name, size_s in _UNITS

@@ -22,6 +22,8 @@ _FACTORS = (0.25, 0.5, 0.8, 1.1, 1.4, 2.0, 3.0, 5.0)
 _ROUGH, _ROUGH_MARGIN, _SHORT = 64, 0.03, 6
 _ROUNDS, _CHANGE = 8, 0.15
 """Rounds in which the numbers of nodes change by one, or by this share."""
+_MOST_PROMISES = 32
+"""Plans whose promise in execution is computed where none is probable enough."""
 _NODE_HOUR_USD = 1e-3
 """What an hour of a node without a price counts for: of equally cheap plans the smallest."""
 
@@ -61,7 +63,8 @@ class DeadlinePlan:
     cheapest whose ``promise`` does, or the one that promises most (``enough`` is False).
     ``promise``: the probability in execution, where the plan is made anew, and nodes of a cloud are
     added when those of the plan can no longer be in time.
-    ``front``: plans of which none is both cheaper and more probable than another."""
+    ``front``: plans of which none is both cheaper and more probable than another, and the chosen
+    one."""
 
     chosen: PlannedNodes
     promise: float
@@ -126,7 +129,7 @@ def plan_nodes(
         chosen=chosen,
         promise=promise,
         enough=promise >= goal.probability,
-        front=_front([planned for search in searches for planned in search.plans]),
+        front=_with(chosen, _front([p for search in searches for p in search.plans])),
     )
 
 
@@ -162,7 +165,10 @@ class _Search:
         chosen = self._improved()
         if chosen.probability >= self._requested:
             return chosen, self._simulated.promises([chosen])[0]
-        promises = zip(self.plans, self._simulated.promises(self.plans), strict=True)
+        # all that were tried would take longer than the search for them
+        best = sorted(self.plans, key=lambda p: _order(p, self._requested))[:_MOST_PROMISES]
+        plans = list(dict.fromkeys([*best, *_front(self.plans)]))
+        promises = zip(plans, self._simulated.promises(plans), strict=True)
         return min(promises, key=lambda p: _order(p[0], self._requested, p[1]))
 
     def _improved(self) -> PlannedNodes:
@@ -301,6 +307,11 @@ def _planned(plan: NodePlan, outcome: PlanOutcome, case: DeadlineCase, goal: Goa
         node_hours=float(outcome.node_s.mean()) / 3600.0,
         end_s=float(np.median(outcome.end_s)),
     )
+
+
+def _with(chosen: PlannedNodes, front: tuple[PlannedNodes, ...]) -> tuple[PlannedNodes, ...]:
+    """Return a front with the chosen plan: in execution it may promise more than its own nodes."""
+    return front if chosen in front else tuple(sorted((*front, chosen), key=lambda p: p.price))
 
 
 def _front(planned: Sequence[PlannedNodes]) -> tuple[PlannedNodes, ...]:

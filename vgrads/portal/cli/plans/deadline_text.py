@@ -43,7 +43,8 @@ def deadline_table(payload: Mapping[str, Any]) -> TextTable:
         f"{item['probability']:.2f}"
         for item in payload["deadlines"]
     )
-    notes = (first, f"Cost and promise by deadline: {curve}.")
+    questions = (payload["question"],) if payload["question"] else ()
+    notes = (first, *questions, f"Cost and promise by deadline: {curve}.")
     title = f"{payload['work']} within {format_duration(payload['deadline_s'])}"
     return TextTable(columns, tuple(rows), title=title, notes=notes)
 

@@ -161,6 +161,7 @@ def size(
         wait_s=seconds(wait, "--wait"),
         capacity=capacity,
         deadline_s=None if deadline is None else parse_deadline(deadline, None, "--deadline"),
+        deadline_text=deadline or "",
     )
     if work is not None:
         result = work_of(work, wait_s)
@@ -191,6 +192,7 @@ def _with_sites(
 
     overrides = GoalOverrides(
         deadline_s=None if deadline is None else parse_deadline(deadline, None, "--deadline"),
+        deadline_text=deadline or "",
         probability=wishes[0],
         budget_usd=wishes[1],
     )
@@ -245,4 +247,6 @@ def _table(payload: Mapping[str, Any]) -> TextTable:
             f"{format_duration(how['seconds'])}"
         )
         notes = (f"Configuration chosen by the models: {words}.",)
+    if payload["question"]:
+        notes = (*notes, payload["question"])
     return TextTable(columns, tuple(rows), title=str(payload["work"]), notes=notes)
