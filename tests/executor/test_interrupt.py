@@ -19,7 +19,7 @@ def slow(number=0):
     while not (folder / "go").exists():
         time.sleep(.05)
     (folder / "done").touch()
-executor = vgrads.Executor(1, sites={sites!r})
+executor = vgrads.Executor(1, sites={sites!r}, name={name!r})
 """
 WAITS = {
     "in its block": "with executor: executor.submit(slow).result()",
@@ -31,12 +31,13 @@ WAITS = {
 }
 
 
-def interrupted(folder, home, text, sites):
+def interrupted(folder, home, text, sites, name=""):
     """Interrupt a program while a call of it runs; return its exit code, errors and the call's
     process."""
     folder.mkdir()
+    begins = BEGINS.format(folder=str(folder), sites=sites, name=name)
     program = subprocess.Popen(
-        [sys.executable, "-c", BEGINS.format(folder=str(folder), sites=sites) + text],
+        [sys.executable, "-c", begins + text],
         env={**os.environ, "VGRADS_HOME": str(home), "PYTHONPATH": f"{ROOT}"},
         stderr=subprocess.PIPE,
         text=True,
@@ -60,11 +61,15 @@ def test_the_calls_of_this_machine_end(tmp_path, home, text):
 
 @pytest.mark.more
 @pytest.mark.parametrize("text", [WAITS["in its block"], WAITS["without a block"]])
-def test_a_service_goes_on_with_its_calls(tmp_path, home, text):
+def test_a_service_goes_on_with_the_calls_of_an_executor_with_a_name(tmp_path, home, text):
     served = serve_this_machine(tmp_path / "service")
     try:
-        folder = tmp_path / "calls"
+        folder = tmp_path / "unnamed"
         code, err, process = interrupted(folder, home, text, served.url)
+        assert (code, err.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
+        until(lambda: not runs(process), "the end of the call's process")
+        folder = tmp_path / "calls"
+        code, err, process = interrupted(folder, home, text, served.url, "study")
         assert (code, err.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
         assert runs(process)
         (folder / "go").touch()

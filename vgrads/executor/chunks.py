@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
+from itertools import islice
 from math import ceil
 from typing import Any
 
@@ -22,20 +23,27 @@ def run_chunk(function: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> li
 
 
 class ChunkedMap:
-    """Calls of one function for many rows: submitted in chunks, a few at a time, in order."""
+    """Calls of one function for many rows: submitted in chunks, a few at a time, in order.
+
+    ``count``: of the rows; None where they may be endless. Then those whose results nobody has
+    taken are few, and rows are read by whoever takes results, in no other thread.
+    """
 
     def __init__(
         self,
         submit: Submit,
         function: Callable[..., Any],
-        rows: Sequence[Sequence[Any]],
+        rows: Iterator[Sequence[Any]],
+        count: int | None,
         places: int,
         size: int | None,
     ) -> None:
         self._submit, self._function, self._rows = submit, function, rows
-        self._places, self._size = places, size
+        self._left, self._places, self._size = count, places, size
         self._futures: list[Future[Any]] = []
-        self._at = self._running = self._done_items = 0
+        self._is_read = False
+        self._taken = 0  # chunks whose results are being read
+        self._running = self._done_items = 0
         self._ran_s = 0.0
         self._changed = threading.Condition(threading.RLock())
         self._stopped = False
@@ -47,16 +55,25 @@ class ChunkedMap:
         if not self._done_items:
             return 1
         each_s = max(self._ran_s / self._done_items, 1e-7)
-        left = len(self._rows) - self._at
-        return max(1, min(_MOST_ITEMS, int(_TARGET_S / each_s), ceil(left / self._places / 2)))
+        most = _MOST_ITEMS if self._left is None else ceil(self._left / self._places / 2)
+        return max(1, min(_MOST_ITEMS, int(_TARGET_S / each_s), most))
+
+    def _has_room(self) -> bool:
+        most = _IN_FLIGHT * self._places
+        if self._left is None:
+            return len(self._futures) - self._taken < most
+        return self._size is not None or self._running < most
 
     def _feed(self) -> None:
         with self._changed:
-            most = len(self._rows) if self._size is not None else _IN_FLIGHT * self._places
-            while self._at < len(self._rows) and self._running < most and not self._stopped:
-                size = self._next_size()
-                rows = self._rows[self._at : self._at + size]
-                self._at, self._running = self._at + len(rows), self._running + 1
+            while not self._is_read and not self._stopped and self._has_room():
+                rows = list(islice(self._rows, self._next_size()))
+                if self._left is not None:
+                    self._left -= len(rows)
+                self._is_read = not rows or self._left == 0
+                if not rows:
+                    break
+                self._running += 1
                 future = self._submit(run_chunk, self._function, rows)
                 self._futures.append(future)
                 future.add_done_callback(partial(self._on_done, len(rows)))
@@ -68,6 +85,8 @@ class ChunkedMap:
             if not future.cancelled() and future.exception() is None:
                 self._done_items += items
                 self._ran_s += getattr(future, "ran_s", 0.0)
+        if self._left is None:
+            return
         try:
             self._feed()
         except RuntimeError:  # the executor was shut down: the rest is not submitted
@@ -89,6 +108,9 @@ class ChunkedMap:
                 values: list[Any] = future.result(left_s)
                 future = None
                 number += 1
+                if self._left is None:
+                    self._taken = number
+                    self._feed()
                 values.reverse()  # a value that was passed on is not referenced from here
                 while values:
                     yield values.pop()
@@ -103,7 +125,7 @@ class ChunkedMap:
         """Wait until a chunk was submitted; None where there is none."""
         with self._changed:
             while number >= len(self._futures):
-                if self._at >= len(self._rows):
+                if self._is_read:
                     return None
                 if self._stopped:
                     raise RuntimeError("cannot schedule new futures after shutdown")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,8 @@ def place_of(
         from vgrads.executor.service import ServiceChannel
 
         command = python_command(environment, "")
-        return Place(lambda: ServiceChannel(sites, token), document, command, 8, results=results)
+        connect = partial(ServiceChannel, sites, token, goes_on=results is not None)
+        return Place(connect, document, command, 8, results=results)
     return replace(_here(sites, environment, max_workers, document), results=results)
 
 

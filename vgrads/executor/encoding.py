@@ -208,6 +208,19 @@ def outcome(parts: Sequence[memoryview], code: int | None, why: str) -> tuple[bo
         return False, TaskFailed(f"its value cannot be read here: {error!r}")
     if code == 0:
         return True, value
-    exception, text = value
+    exception, text, *words = value
+    if words:  # else of an agent of an earlier version
+        exception = _exception_of(exception, words[0])
     exception.__cause__ = RemoteTraceback(text)
     return False, exception
+
+
+def _exception_of(packed: bytes, words: str) -> BaseException:
+    """Return a packed exception; TaskFailed with its name and text where its class cannot be read
+    here."""
+    try:
+        first, *more = unpack(memoryview(packed))
+        result = _ValueUnpickler(opened(first), buffers=more).load()
+    except BaseException as error:
+        return TaskFailed(f"{words} (its class cannot be read here: {error!r})")
+    return result if isinstance(result, BaseException) else TaskFailed(words)

@@ -7,7 +7,7 @@ import concurrent.futures.thread  # first: what is registered last is called fir
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -171,8 +171,8 @@ class ExecutorSession:
             threading.Thread(target=self._finish, args=(bags,), daemon=True).start()
 
     def interrupt(self) -> None:
-        """At Ctrl-C: drop the calls that no node has yet, and wait for no other. Those of this
-        process are ended; a service goes on with its own."""
+        """At Ctrl-C: drop the calls that no node has yet, end the others, and wait for none. A
+        service goes on with those of an executor with a name: their results outlive the program."""
         with self._all_ready:
             self.closed = self._interrupted = True
             bags = list(self._bags.values())
@@ -300,12 +300,19 @@ class Executor(concurrent.futures.Executor):
         chunksize: int | None = None,
     ) -> Iterator[Any]:
         """Return the results of calls for each item, in order. ``chunksize``: how many items one
-        task has; by default so many that a task takes about a tenth of a second."""
+        task has; by default so many that a task takes about a tenth of a second. Where all
+        iterables are without a length, which may be endless, a few chunks for each place are
+        submitted at a time, and further items are taken as results are."""
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        rows = list(zip(*iterables, strict=False))
+        rows: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
+        count = None
+        if not iterables or any(isinstance(each, Sized) for each in iterables):
+            collected = list(rows)
+            rows, count = iter(collected), len(collected)
         # by its public name, as in the standard library: whoever replaces `submit` sees all calls
-        return ChunkedMap(self.submit, fn, rows, self._session.places, chunksize).results(timeout)
+        places = self._session.places
+        return ChunkedMap(self.submit, fn, rows, count, places, chunksize).results(timeout)
 
     def with_options(
         self,

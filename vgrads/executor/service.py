@@ -5,17 +5,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vgrads.agent.functions.packing import packed_size, pieces_of
 from vgrads.api.bags.open_calls import Ended, OnEnds
-from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.dispatch.core.tasks import ASSIGNED, WORDS
+from vgrads.kernel.errors import InputError, SiteError, VgradsError
 from vgrads.portal.client import Client
 from vgrads.portal.client_bags import FollowedBag, OpenBag, TaskResult
 
 _SLICE = 1 << 20  # bytes
+_RUNS = WORDS[ASSIGNED]
 
 
 class ServiceCalls:
@@ -49,13 +52,22 @@ class ServiceCalls:
                 partial(_pass_on, self._client, self._bag.bag_id, number, self._on_ends)
             )
 
-    def cancel(self, _: Sequence[int]) -> set[int]:
-        """Cancel nothing: the service has no request for single tasks."""
-        return set()
+    def cancel(self, tasks: Sequence[int]) -> set[int]:
+        try:
+            return self._bag.drop(tasks)
+        except (InputError, SiteError):  # the bag has ended, or nobody answers: they stay
+            return set()
 
-    def is_running(self, _: int) -> bool:
-        """Return False: it is not known here."""
-        return False
+    def is_running(self, task: int) -> bool:
+        try:
+            return bool(self._client.explain_task(self._bag.bag_id, task)["state"] == _RUNS)
+        except (InputError, SiteError):  # not sent yet, or nobody answers
+            return False
+
+    def cancel_all(self) -> None:
+        """Cancel all calls, also those that run."""
+        with suppress(InputError, SiteError):
+            self._client.cancel_bag(self._bag.bag_id)
 
     def close(self) -> None:
         self._bag.shutdown(wait=False)
@@ -102,10 +114,10 @@ def _fetched(client: Client, bag_id: str, name: str) -> Path:
 
 
 class ServiceChannel:
-    """A service, as executors see it."""
+    """A service, as executors see it. ``goes_on``: its calls outlive the program."""
 
-    def __init__(self, url: str, token: str) -> None:
-        self.places = 8
+    def __init__(self, url: str, token: str, goes_on: bool) -> None:
+        self.places, self._goes_on = 8, goes_on
         self._client = Client(url, token=token)
         self._calls: list[ServiceCalls] = []
         self._earlier: dict[str, FollowedBag] = {}
@@ -133,6 +145,8 @@ class ServiceChannel:
 
     def interrupt(self) -> None:
         self._interrupted = True
+        for calls in () if self._goes_on else self._calls:
+            calls.cancel_all()
 
     def shutdown(self, wait: bool) -> None:
         for calls in self._calls if wait and not self._interrupted else ():

@@ -133,6 +133,7 @@ class OpenBag(ResultFutures):
         self._commands: deque[str] = deque()
         self._count = 0
         self._news, self._closed = threading.Event(), False
+        self._sent, self._sending = threading.Condition(self._lock), False
         self._sender = threading.Thread(target=self._send, daemon=True)
         self._sender.start()
         self._reader.start()
@@ -155,6 +156,20 @@ class OpenBag(ResultFutures):
             self._commands.append(command)
         self._news.set()
         return future
+
+    def drop(self, tasks: Iterable[int]) -> set[int]:
+        """Drop those of these tasks that no agent has; their futures are never completed. Return
+        them."""
+        with self._sent:
+            self._sent.wait_for(lambda: not self._commands and not self._sending)
+            if self._over:
+                return set()
+        request = {"tasks": list(tasks)}
+        dropped = set(self._ask("POST", f"/v1/bags/{self.bag_id}/drop", request)["tasks"])
+        with self._lock:
+            for task in dropped:
+                self._futures.pop(task, None)
+        return dropped
 
     def map(self, command: str, params: Iterable[Any]) -> Iterator[TaskResult]:
         """Yield the results of a command for each value of its parameters, in order, as they
@@ -184,17 +199,19 @@ class OpenBag(ResultFutures):
     def _send(self) -> None:
         """Send commands to the service in bundles, in order; requests without an answer are
         retried."""
-        taken = 0
         while True:
             self._news.wait()
             self._news.clear()  # commands that come during a request are sent together
             with self._lock:
                 commands, closed = list(self._commands), self._closed
                 self._commands.clear()
+                self._sending = True
             try:
                 if commands:
                     self._with_backoff("POST", f"/v1/bags/{self.bag_id}/tasks", commands)
-                    taken += len(commands)
+                with self._sent:
+                    self._sending = False
+                    self._sent.notify_all()
                 if closed:
                     self._with_backoff("POST", f"/v1/bags/{self.bag_id}/close", None)
                     return
@@ -218,8 +235,9 @@ class OpenBag(ResultFutures):
                 time.sleep(_PAUSE_S)
 
     def _abandon(self, error: BaseException) -> None:
-        with self._lock:
-            self._closed = True
+        with self._sent:
+            self._closed, self._sending = True, False
+            self._sent.notify_all()
         super()._abandon(error)
 
 
@@ -292,6 +310,11 @@ class BagCalls:
         """Write an output of a bag's task to an open file."""
         with self._open(f"/v1/bags/{bag_id}/outputs/{quote(name)}") as answer:
             shutil.copyfileobj(answer, file, 1 << 20)
+
+    def drop_tasks(self, bag_id: str, tasks: Iterable[int]) -> list[int]:
+        """Drop those of these tasks of a bag that no agent has; return them."""
+        answer = self._ask("POST", f"/v1/bags/{bag_id}/drop", {"tasks": list(tasks)})
+        return list(answer["tasks"])
 
     def explain_task(self, bag_id: str, task: int) -> dict[str, Any]:
         """Explain the state of a task of a bag."""

@@ -136,22 +136,23 @@ def _explained(value: object, error: BaseException) -> BaseException:
 
 
 def _dump_error(error: BaseException) -> list[Any]:
-    """Return the parts of (exception, its traceback as text)."""
+    """Return the parts of (the packed exception, its traceback as text, its name and text): where
+    it is read, its class may be missing."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    words = f"{type(error).__qualname__}: {_text_of(error)}"
     try:
-        parts = dump((error, text))
+        parts = dump(error)
         load([memoryview(part) for part in parts])  # some are pickled and cannot be read
-        return parts
     except BaseException:
-        plain = RuntimeError(f"{type(error).__qualname__}: {_text_of(error)}")
-        return dump((plain, text))
+        parts = dump(RuntimeError(words))
+    return dump((pack(parts), text, words))
 
 
 def _shortened(parts: list[Any]) -> list[Any]:
     """Return an exception that fits a report: its type and its beginning in words."""
-    error, text = load([memoryview(part) for part in parts])
-    plain = RuntimeError(f"{type(error).__qualname__}: {_text_of(error)[:2000]}")
-    return dump((plain, text[-8000:]))
+    _, text, words = load([memoryview(part) for part in parts])
+    short = words[:2000]
+    return dump((pack(dump(RuntimeError(short))), text[-8000:], short))
 
 
 def _text_of(error: BaseException) -> str:

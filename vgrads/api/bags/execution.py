@@ -258,6 +258,7 @@ class BagWork:
         if fresh:
             fleet.ask_at(places_of(self.catalog, bags.documents))
         bags.retry(control_requests.new)
+        bags.drop(control_requests.new)
         for number, why in control_requests.stops.items():
             if number in manager.state.bags and not manager.state.bags[number].over:
                 manager.cancel(number, why)

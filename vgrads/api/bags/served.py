@@ -4,7 +4,8 @@ open."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.drop_requests import answer_drops
 from vgrads.dispatch.storage.folder import (
     StoredBag,
     close_if_silent,
@@ -99,6 +101,23 @@ class ServedBags:
             self._manager.core.attach(bag.number, self._with_own_values(now))
             self._manager.notify()
 
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Drop waiting tasks of these bags on request."""
+        for number in numbers:
+            if number in self._manager.state.bags:
+                self._serve(number, partial(self._drop, number))
+
+    def _drop(self, number: int) -> None:
+        core, now_s = self._manager.core, self._manager.clock.now()
+        count = len(self._manager.state.bags[number].tasks)
+
+        def drop(tasks: Sequence[int]) -> Sequence[int]:
+            return core.drop(number, [task for task in tasks if task < count], now_s)
+
+        with suppress(OSError):  # a full disk: tried again soon
+            if answer_drops(self._folder, number, drop):
+                self._manager.notify()
+
     def retry(self, numbers: Iterable[int]) -> None:
         """Apply new requests to retry tasks of these bags, and open those again that failed because
         they could not be served."""
@@ -120,9 +139,10 @@ class ServedBags:
         manager.notify()
 
     def grow(self) -> None:
-        """Add new tasks of open bags, and close those that get no more."""
+        """Add new tasks of open bags, close those that get no more, and drop tasks on request."""
         for bag in list(self._open.values()):
             self._serve(bag.number, partial(self._grow, bag))
+        self.drop(self._bags)
 
     def _grow(self, bag: StoredBag) -> None:
         manager, number = self._manager, bag.number

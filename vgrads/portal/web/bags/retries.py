@@ -1,4 +1,4 @@
-"""REST and a form: do failed tasks of a bag again."""
+"""REST and a form: do failed tasks of a bag again; drop those that wait."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from starlette.exceptions import HTTPException
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import is_worked_on
 from vgrads.portal.records.reading.bags import HERE, BagEntry
-from vgrads.portal.web.bag_routes import BagId, visible_bag
+from vgrads.portal.web.bag_routes import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
 
 Json = dict[str, Any]
+_TaskNumber = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
+_DROP_S = 10.0
 
 
 class BagRetry(BaseModel):
@@ -26,9 +28,15 @@ class BagRetry(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tasks: Annotated[
-        list[Annotated[int, Field(ge=0, lt=2**32, strict=True)]], Field(max_length=1_000_000)
-    ] = []
+    tasks: Annotated[list[_TaskNumber], Field(max_length=1_000_000)] = []
+
+
+class BagDrop(BaseModel):
+    """The tasks to drop, by number."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tasks: Annotated[list[_TaskNumber], Field(min_length=1, max_length=1_000_000)]
 
 
 def add_bag_retries(app: FastAPI, service: Service) -> None:
@@ -40,6 +48,23 @@ def add_bag_retries(app: FastAPI, service: Service) -> None:
         or were not run. The bag works again; what is done is not repeated."""
         row = visible_bag(service, bag_id, who)
         return retry_row(service, row, request.tasks if request else ())
+
+    @app.post("/v1/bags/{bag_id}/drop")
+    def drop_tasks(bag_id: BagId, who: Submitter, request: BagDrop) -> Json:
+        """Drop those of these ``tasks`` that no agent has; the answer has the numbers of the tasks
+        that were dropped."""
+        row = visible_bag(service, bag_id, who)
+        refuse_unattended(row, "cancel")
+        # imported late: the service starts without the dispatcher
+        from vgrads.dispatch.storage.drop_requests import request_drop
+
+        folder = dispatcher_folder(row.dispatcher)
+        try:
+            dropped = request_drop(folder, row.number, request.tasks, _DROP_S)
+        except TimeoutError as error:
+            message = f"the dispatcher of bag '{bag_id}' did not answer within {_DROP_S:g} s"
+            raise HTTPException(503, message, {"Retry-After": "1"}) from error
+        return {"id": row.id, "tasks": dropped}
 
     @app.post("/bags/{bag_id}/retry", include_in_schema=False)
     def retry_form(bag_id: BagId, who: Submitter) -> RedirectResponse:
