@@ -89,6 +89,7 @@ def test_bags_are_as_many_as_jobs():
         replace(log, bag=log.bag[1:]).check()
 
 
+@pytest.mark.long
 def test_generate_fit_generate_gives_the_same_kind_of_workload(vgrads, tmp_path, drawn):
     out, created = drawn
     fitted = vgrads("bags", "fit", out, "--json")

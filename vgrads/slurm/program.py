@@ -21,6 +21,7 @@ START: tuple[str, ...] = ()
 STEP = "VGRADS_SLURM_STEP"
 """Variable inside a job: the program that ``srun`` is there."""
 COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "scontrol", "srun", "sinfo", "sacctmgr")
+_STARTS = 5  # of a program that is killed, as where memory runs out
 PATIENCE_S = 30.0
 ANSWER_S = 300.0
 _VARIABLES = tuple(b"SQUEUE_ SLURM_ SACCT_ SBATCH_ SINFO_ SCANCEL_ VGRADS_SLURM_".split())
@@ -228,7 +229,13 @@ def start_service(address: str) -> None:
         if time.monotonic() >= end_s:
             raise CommandFailure("another command starts the service, and does not end")
         time.sleep(0.05)
-    any(listens(address) or not _was_killed_at_start(address) for _ in range(5))
+    for _ in range(_STARTS):
+        if listens(address) or not _was_killed_at_start(address):
+            break
+    else:
+        if not listens(address):
+            why = f"the program that starts it was killed {_STARTS} times"
+            raise CommandFailure(f"the service does not listen: {why}")
     while not listens(address):
         if time.monotonic() >= end_s:
             raise CommandFailure(f"the service does not listen: {_last_line(address)}")
