@@ -9,6 +9,7 @@ from vgrads.drivers.dialect import Dialect, JobReport, order_of
 from vgrads.drivers.machines import machines
 from vgrads.drivers.shell import Output, Shell, quote
 from vgrads.kernel.errors import SiteError
+from vgrads.kernel.units import format_count
 
 _OLDEST = (3, 8)  # of agents
 
@@ -103,7 +104,8 @@ class BatchSite:
         if answer.code and value is None:
             text = " ".join(line for line in answer.out.splitlines() if not line.isdigit())
             raise SiteError(
-                f"would refuse a slot of {spec.procs} processors in '{spec.queue}': {text}",
+                f"would refuse a slot of {format_count(spec.procs, 'processor')} in "
+                f"'{spec.queue}': {text}",
                 site=self.name,
                 transient=False,
                 fix=f"show its queues and limits with 'vgrads sites check {self.name}'",

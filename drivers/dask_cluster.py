@@ -28,6 +28,7 @@ from vgrads.drivers.pilot import Mark
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.extras import require_at
+from vgrads.kernel.units import format_count
 
 _Result = TypeVar("_Result")
 
@@ -169,7 +170,10 @@ class DaskCluster(LedgerDriver):
         """Return the cluster's version, workers and problems."""
         info = self._ask(lambda c: c.scheduler_info(n_workers=-1))
         threads = sum(worker["nthreads"] for worker in info["workers"].values())
-        works = (f"{len(info['workers'])} workers with {threads} threads",)
+        works = (
+            f"{format_count(len(info['workers']), 'worker')} with "
+            f"{format_count(threads, 'thread')}",
+        )
         return Survey(
             version=f"Dask {info.get('id', '')}".strip(),
             queues=(QueueLimits(name="", max_procs=threads),),

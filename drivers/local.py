@@ -23,6 +23,7 @@ from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.ledger import SlotLedger
 from vgrads.drivers.pilot import Mark
 from vgrads.kernel.clock import Clock
+from vgrads.kernel.units import format_count
 
 _DEATH_S = 10.0
 _GRACE_S = 7.0  # agents take up to five seconds to report what they ended
@@ -122,7 +123,7 @@ class LocalDriver:
         self._advance()
         now = self._clock.now()
         if spec.procs > self.procs - sum(hold.procs for hold in self._holds.values()):
-            reason = f"fewer than {spec.procs} of {self.procs} cores are free"
+            reason = f"fewer than {spec.procs} of {format_count(self.procs, 'core', 'are')} free"
             self._ledger.move(spec.id, SlotState.FAILED, now, reason)
             return
         hold = _Hold(spec.procs, now + spec.duration_s)

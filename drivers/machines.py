@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
 from vgrads.drivers.api import QueueLimits
+from vgrads.kernel.units import format_count
 
 _ELEMENT = re.compile(r"(?:[^,\[\]]|\[[^\]]*\])+")
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
@@ -56,5 +57,7 @@ def machines(queues: Iterable[QueueLimits]) -> Mapping[str, frozenset[str]]:
 def shared_text(queue: QueueLimits, queues: Iterable[QueueLimits]) -> str:
     """Return which queues share nodes with a queue, and how many; empty if none does."""
     counts = {q.name: len(q.nodes & queue.nodes) for q in queues if q.name != queue.name}
-    shared = [f"{count} nodes with '{name}'" for name, count in counts.items() if count]
+    shared = [
+        f"{format_count(count, 'node')} with '{name}'" for name, count in counts.items() if count
+    ]
     return f"queue '{queue.name}' shares {', '.join(shared)}" if shared else ""

@@ -16,6 +16,7 @@ from itertools import combinations
 import pulp
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Placement
 from vgrads.planner.snapshot import Snapshot, TaskKey
@@ -52,7 +53,8 @@ def place_optimal(draft: Draft) -> float | None:
     tasks = snapshot.workflow_set.task_count
     if tasks > MOST_TASKS or len(snapshot.slots) > MOST_SLOTS:
         raise InputError(
-            f"{tasks} tasks over {len(snapshot.slots)} slots are too many for the policy 'optimal'",
+            f"{format_count(tasks, 'task')} over "
+            f"{format_count(len(snapshot.slots), 'slot', 'are')} too many for the policy 'optimal'",
             where="--policy",
             fix=f"at most {MOST_TASKS} tasks and {MOST_SLOTS} slots",
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 
 Json = Mapping[str, Any]
 
@@ -26,7 +26,7 @@ def explain(plan: Json, task: str) -> dict[str, Any]:
         )
     if len(owners) > 1:
         raise InputError(
-            f"{len(owners)} workflows have a task '{task_id}'",
+            f"{format_count(len(owners), 'workflow', 'have')} a task '{task_id}'",
             where="TASK",
             fix=f"for example {owners[0]}/{task_id}",
         )
@@ -92,7 +92,7 @@ def explain_text(payload: Json) -> str:
         lines.append(
             f"  replica {replica['copy']}: slot {replica['slot']}, "
             f"{format_duration(replica['start_s'])} to {format_duration(replica['end_s'])}, "
-            f"{replica['procs']} processors, succeeds with probability "
+            f"{format_count(replica['procs'], 'processor')}, succeeds with probability "
             f"{replica['probability']:.3f}."
         )
         lines += [f"    {line}" for line in why(replica["why"])]

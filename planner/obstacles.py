@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.planner.plan import Plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot
@@ -25,19 +25,26 @@ def lacking_of(snapshot: Snapshot, plan: Plan) -> str:
     shapes = {id(w.tasks): w for w in reversed(unplaced)}  # same shape, same obstacles
     result = (r for r in map(lambda w: _obstacle(w, snapshot), shapes.values()) if r)
     reason = next(result, "") or _refused(plan) or _full(snapshot)
-    return f"{missing} of the {workflow_set.needed} workflows needed cannot be placed: {reason}"
+    return (
+        f"{missing} of the {format_count(workflow_set.needed, 'workflow')} needed cannot be "
+        f"placed: {reason}"
+    )
 
 
 def _full(snapshot: Snapshot) -> str:
     """Return that the slots on offer hold no more."""
     slots = len(snapshot.slots)
-    return f"room: {slots} slots are on offer, and no other workflow fits into them by the deadline"
+    return (
+        f"room: {format_count(slots, 'slot', 'are')} on offer, and no other workflow fits "
+        "into them by the deadline"
+    )
 
 
 def too_dear(plan: Plan, workflow_set: WorkflowSet, would_usd: float) -> str:
     """Return why the minimum is not placed if that would exceed the budget on average."""
     return (
-        f"{workflow_set.needed - plan.scheduled} of the {workflow_set.needed} workflows needed "
+        f"{workflow_set.needed - plan.scheduled} of the "
+        f"{format_count(workflow_set.needed, 'workflow')} needed "
         f"cannot be placed: money: the budget is {format_usd(workflow_set.most_usd)}, with them "
         f"the plan would cost {format_usd(would_usd)} on average"
     )
@@ -73,7 +80,8 @@ def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
     if task.procs > widest:
         share = " for its share of resources" if task.threads else ""
         return (
-            f"task '{task.id}' needs {task.procs} processors{share}, the widest slot on offer "
+            f"task '{task.id}' needs {format_count(task.procs, 'processor')}{share}, the widest "
+            "slot on offer "
             f"has {widest}"
         )
     most_mib = max(slot.memory_for(min(task.procs, slot.procs)) for slot in slots)

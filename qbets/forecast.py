@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vgrads.kernel.units import format_count
 from vgrads.qbets.adaptive_correction import looser, stricter
 from vgrads.qbets.bounds import minimum_history, probability_within
 from vgrads.qbets.clusters import SIZES, bin_of
@@ -99,7 +100,9 @@ class QueueForecast:
             jobs=len(waits),
             since_s=self.since_s,
             cluster=self.cluster(procs, walltime_s),
-            reason=f"{needed} waits needed, {len(waits)} known" if np.isnan(bound) else None,
+            reason=f"{format_count(needed, 'wait')} needed, {len(waits)} known"
+            if np.isnan(bound)
+            else None,
         )
 
     def bounds(

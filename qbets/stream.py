@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vgrads.kernel.units import format_count
 from vgrads.qbets.bounds import minimum_history, rank_table, upper_rank
 from vgrads.qbets.changepoint import WINDOW, change_run
 
@@ -156,7 +157,9 @@ class WaitStream:
             h[(i - 1) // 2] <= h[i] for h in (self._low, self._high) for i in range(1, len(h))
         )
         if not heaps or not 0 <= self.old_left <= self.minimum:
-            raise AssertionError(f"no heaps, or {self.old_left} old waits of {self.minimum}")
+            raise AssertionError(
+                f"no heaps, or {format_count(self.old_left, 'old wait')} of {self.minimum}"
+            )
 
 
 def bounds_of(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from vgrads.kernel.units import format_count
 from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.offers import Knowledge
@@ -77,7 +78,8 @@ class GridOffer:
                 pools[choice.pool] = pools.get(choice.pool, 0) + choice.slot.procs
                 if pools[choice.pool] > choice.room:
                     raise AssertionError(
-                        f"{pools[choice.pool]} processors of {choice.room} in {choice.pool}"
+                        f"{format_count(pools[choice.pool], 'processor')} of {choice.room} in "
+                        f"{choice.pool}"
                     )
 
 
@@ -91,7 +93,9 @@ def _check_group(offer: GroupOffer) -> None:
         whole = offer.group.coupling == "loose" or nodes >= offer.group.least
         first = positions[0]
         if len(widths) > 1 or positions != list(range(first, first + len(chosen))) or not whole:
-            raise AssertionError(f"{name}: widths {widths}, positions {positions}, {nodes} nodes")
+            raise AssertionError(
+                f"{name}: widths {widths}, positions {positions}, {format_count(nodes, 'node')}"
+            )
 
 
 def procure(

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from vgrads.kernel.documents import Count, Document, NotNegative, as_value_error, validate
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import parse_duration, parse_probability
+from vgrads.kernel.units import format_count, parse_duration, parse_probability
 from vgrads.vgrid.catalog import NodeType
 
 Coupling = Literal["tight", "loose"]
@@ -88,7 +88,7 @@ class NodeGroup:
         """Return why nodes of this type are unsuitable; empty if they are suitable. Unstated memory
         is unsuitable."""
         if node.cores < self.cores:
-            return f"nodes have {node.cores} cores"
+            return f"nodes have {format_count(node.cores, 'core')}"
         if self.memory_mib is not None and (node.memory_mib or 0.0) < self.memory_mib:
             return f"nodes have {node.memory_mib or 'an unknown amount of'} MiB of memory"
         return f"speed is {node.speed:g}" if node.speed < self.speed else ""

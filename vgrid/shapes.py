@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from vgrads.drivers.api import SPOT
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.vgrid.binding import latest_submission
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrads.vgrid.offers import Knowledge, OfferRequest, batch_offers, instant_offers
@@ -100,9 +100,9 @@ def _limit(request: GridRequest, group: NodeGroup, cluster: ClusterName) -> str:
         cluster.queue.max_jobs if cluster.queue else 1,
     )
     if not nodes:
-        return f"at most {cluster.procs} processors, less than one node"
+        return f"at most {format_count(cluster.procs, 'processor')}, less than one node"
     if group.coupling == "tight" and nodes * jobs < group.least:
-        return f"at most {nodes} nodes, {group.least} are needed in one cluster"
+        return f"at most {format_count(nodes, 'node')}, {group.least} are needed in one cluster"
     if cluster.queue and cluster.queue.max_walltime_s < request.duration_s:
         longest, required = (
             format_duration(s) for s in (cluster.queue.max_walltime_s, request.duration_s)

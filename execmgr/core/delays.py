@@ -8,7 +8,7 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import first_lost
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaRecord, ReplicaState, RunState, SlotRecord
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 
 _LEAST_SHARE = 0.01  # of the deadline
 _LEAST_S = 1.0
@@ -41,7 +41,8 @@ def _lost_slots(execution: ExecutionPlan, state: RunState) -> Iterator[str]:
             yield f"slot {slot} of {site} was lost after {format_duration(at_s)}{reason}"
         else:
             yield (
-                f"{len(lost)} slots were lost, the last one, {slot} of {site}, after "
+                f"{format_count(len(lost), 'slot', 'were')} lost, the last one, {slot} of "
+                f"{site}, after "
                 f"{format_duration(at_s)}{reason}"
             )
 

@@ -11,6 +11,7 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import LIVE, Delivery, ReplicaRecord, SlotRecord
 from vgrads.kernel.arrays import Bools
+from vgrads.kernel.units import format_count
 from vgrads.planner.plan import in_order
 from vgrads.planner.rules import EVERYTHING, superfluous
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
@@ -39,12 +40,16 @@ def released_early(
     ``whole``: number of workflows that are done."""
     plan = execution.plan
     if whole >= plan.needed:
-        words = f"{whole} workflows are done, {plan.needed} are needed: the rest is released"
+        words = (
+            f"{format_count(whole, 'workflow', 'are')} done, {plan.needed} are needed: the "
+            "rest is released"
+        )
         return _live(execution, run), words
     if plan.spare_workflows >= EVERYTHING:
         return [], ""
     words = (
-        f"{plan.needed + plan.spare_workflows} workflows are placed in available slots, "
+        f"{format_count(plan.needed + plan.spare_workflows, 'workflow', 'are')} placed in "
+        "available slots, "
         f"{plan.needed} are needed: "
         "the rest is released early; with this rule the plan promised "
         f"{plan.promise.probability:.3f}"

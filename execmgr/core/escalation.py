@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaEnded, ReplicaRecord
+from vgrads.kernel.units import format_count
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 from vgrads.workflows.task_environment import ErrorRule
 
@@ -65,7 +66,7 @@ def exhausted(
         return ""
     if not rule.retries:
         return f"{reason}; not retried, as its error rules state"
-    return f"{reason}; retried {rule.retries} times, as its error rules state"
+    return f"{reason}; retried {format_count(rule.retries, 'time')}, as its error rules state"
 
 
 def too_much(execution: ExecutionPlan, replicas: Replication, event: ReplicaEnded) -> str:

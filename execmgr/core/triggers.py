@@ -9,6 +9,7 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import first_lost
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import SlotRecord
+from vgrads.kernel.units import format_count
 from vgrads.planner.snapshot import TaskKey
 
 _UNREADY = (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
@@ -24,7 +25,10 @@ def shortfall(execution: ExecutionPlan, lost: Mapping[TaskKey, str]) -> str:
     if left >= needed:
         return ""
     (workflow, task), why = first_lost(lost)
-    return f"{left} workflows are left, {needed} are needed; {workflow}/{task}: {why}"
+    return (
+        f"{format_count(left, 'workflow', 'are')} left, {needed} are needed; "
+        f"{workflow}/{task}: {why}"
+    )
 
 
 def beyond_help(execution: ExecutionPlan, faulty: Mapping[TaskKey, str]) -> bool:

@@ -138,13 +138,13 @@ WRONG = {
         "command: 'echo {x}'\nparameters: {x: {lines: broken.txt}}",
         "line 900001: is not UTF-8",
     ),
-    "a row too short": ("command: 'echo {a} {b}'\ntable: short.csv", "line 3: has 1 values for 2"),
+    "a row too short": ("command: 'echo {a} {b}'\ntable: short.csv", "line 3: has 1 value for 2"),
     "a column that is no name": ("command: 'echo {a}'\ntable: odd.csv", "'a b' cannot be the name"),
     "a name that is given twice": (
         "command: 'echo {a}'\ntable: good.csv\nparameters: {a: [1]}",
         "is given twice: 'a'",
     ),
-    "too many processors": ("command: 'true'\nprocs: 4000", "needs 4000 processors"),
+    "too many processors": ("command: 'true'\nprocs: 4000", "needs 4,000 processors"),
     "a way to ask that nobody knows": (
         "command: 'true'\nhosts: {acquire: some}",
         "unknown acquisition policy 'some'",

@@ -37,7 +37,7 @@ def test_partitions_that_share_nodes_are_one_machine():
     assert groups["batch"] == groups["debug"] == {"batch", "debug"}
     assert groups["gpu"] == {"gpu"}
     assert groups["empty"] == {"empty"}
-    assert shared_text(listed()["debug"], queues) == "queue 'debug' shares 1 nodes with 'batch'"
+    assert shared_text(listed()["debug"], queues) == "queue 'debug' shares 1 node with 'batch'"
     assert not shared_text(listed()["gpu"], queues)
 
 

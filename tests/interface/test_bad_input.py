@@ -15,7 +15,7 @@ CASES = {
     "not a number": (lambda: probability(LOG, within=None), "within: 'None'"),
     "no processors": (lambda: bound(LOG, 0), "procs: '0'"),
     "half a processor": (lambda: bound(LOG, 1.5), "procs: '1.5'"),
-    "too wide": (lambda: bound(LOG, 100_000), "^procs: 100000 processors"),
+    "too wide": (lambda: bound(LOG, 100_000), "^procs: 100,000 processors"),
     "no probability": (lambda: bound(LOG, probability=95), r"probability: 95"),
     "unknown queue": (lambda: bound(LOG, queue="express"), "express"),
     "unknown method": (lambda: bound(LOG, method="magic"), "magic"),

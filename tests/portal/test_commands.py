@@ -323,7 +323,7 @@ BAD_SETS = {
         "cycle: ",
     ),
     "not a number": ("tasks: [{id: a, runtime_s: x}]", 2, "workflows.0.tasks.0.runtime_s"),
-    "too wide": ("tasks: [{id: a, runtime_s: 1, procs: 100000}]", 3, "needs 100000 processors"),
+    "too wide": ("tasks: [{id: a, runtime_s: 1, procs: 100000}]", 3, "needs 100,000 processors"),
     "too long": ("tasks: [{id: a, runtime_s: 10000}]", 3, "lacking: "),
     "no file": ("file: nowhere.json", 2, "nowhere.json: no such file"),
 }

@@ -94,10 +94,10 @@ def test_the_change_is_noted_once_and_only_where_it_changes_something(vgrads, wr
 def test_list_and_check_say_which_queue_of_the_log_counts(vgrads, sites):
     for queue, more, taken, text in (
         ("busy", "", "busy", "200 jobs of queue 'busy' of its log"),
-        ("idle", "", "idle", "2000 jobs of queue 'idle' of its log"),
-        ("other", "", None, "2200 jobs of all 2 queues of its log"),
+        ("idle", "", "idle", "2,000 jobs of queue 'idle' of its log"),
+        ("other", "", None, "2,200 jobs of all 2 queues of its log"),
         ("other", "log_queue = 1", "1", "200 jobs of queue '1' of its log"),
-        ("busy", "log_queue = '*'", None, "2200 jobs of all 2 queues of its log"),
+        ("busy", "log_queue = '*'", None, "2,200 jobs of all 2 queues of its log"),
     ):
         path = sites(queue, more)
         listed = vgrads("sites", "list", path, "--json").json["sites"][0]["queues"][0]["history"]

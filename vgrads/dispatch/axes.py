@@ -10,6 +10,7 @@ from vgrads.bags.bag import TASK, Axis
 from vgrads.dispatch.parameters import RangeSteps
 from vgrads.dispatch.templates import PARAMETER
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.kernel.user_files import open_user_file
 
 MOST_TASKS = 100_000_000
@@ -25,7 +26,9 @@ def range_steps(values: tuple[int | float, ...], where: str) -> RangeSteps:
         raise InputError("a range needs a step other than 0", where=where)
     count = max(0, -int((start - stop) // step))
     if count > MOST_TASKS:
-        raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are accepted", where=where)
+        raise InputError(
+            f"has {format_count(count, 'value')}; at most {MOST_TASKS:,} are accepted", where=where
+        )
     return RangeSteps(start, step, count)
 
 
@@ -49,7 +52,8 @@ def read_table(path: Path) -> Axis:
             for row in rows:
                 if row and len(row) != len(names):
                     raise InputError(
-                        f"line {rows.line_num}: has {len(row)} values for {len(names)} parameters",
+                        f"line {rows.line_num}: has {format_count(len(row), 'value')} for "
+                        f"{len(names)} parameters",
                         where="table",
                     )
                 if row:

@@ -294,10 +294,13 @@ def build_bag(
         )
     if document.at_least is not None and document.at_least > len(commands) and not document.open:
         raise InputError(
-            f"is {document.at_least:,}, the bag has {len(commands):,} tasks", where="at_least"
+            f"is {document.at_least:,}, the bag has {format_count(len(commands), 'task')}",
+            where="at_least",
         )
     if len(commands) > MOST_TASKS:
-        raise InputError(f"has {len(commands):,} tasks; at most {MOST_TASKS:,} are accepted")
+        raise InputError(
+            f"has {format_count(len(commands), 'task')}; at most {MOST_TASKS:,} are accepted"
+        )
     _check_files(document, commands)
     return BagSpec(
         name=document.name,

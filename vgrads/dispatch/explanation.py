@@ -15,6 +15,7 @@ from vgrads.dispatch.core.faults import serving
 from vgrads.dispatch.core.replicas import stands_in_tail
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import WORDS
+from vgrads.kernel.units import format_count
 from vgrads.policies.policy import Policy, PolicyVerdict
 
 _SAMPLE = 50
@@ -99,7 +100,8 @@ def _too_late(bag: BagState) -> str:
         ended = tasks.failures.get(task, 0) + tasks.losses.get(task, 0)
         if tasks.attempts[task] - ended > _OFTEN:
             return (
-                f"task {task} was assigned {tasks.attempts[task]} times and has not ended; check "
+                f"task {task} was assigned {format_count(tasks.attempts[task], 'time')} and has "
+                "not ended; check "
                 "whether its Deadline is too short"
             )
     return ""
@@ -151,7 +153,9 @@ def _reasons(
         return
     yield from _of_agent(core, agent, now_s)
     if bag.procs > agent.procs:
-        yield RejectionReason(f"it has {agent.procs} processors, the task needs {bag.procs}")
+        yield RejectionReason(
+            f"it has {format_count(agent.procs, 'processor')}, the task needs {bag.procs}"
+        )
     if bag.sites and agent.site not in bag.sites:
         yield RejectionReason(f"it is at {agent.site}, the bag requests {', '.join(bag.sites)}")
     left_s, takes_s = agent.ends_s - now_s, bag.stated_s or bag.typical_s or 0.0
@@ -178,7 +182,7 @@ def _of_agent(core: Core, agent: AgentState, now_s: float) -> Iterator[Rejection
     if record.pauses and now_s < record.quarantined_until_s and odds > QUARANTINE_AT:
         yield RejectionReason(
             f"it is quarantined for {record.quarantined_until_s - now_s:.0f} s more: its last "
-            f"{len(record.quick_failures)} tasks failed at once, "
+            f"{format_count(len(record.quick_failures), 'task')} failed at once, "
             "but tasks of the same bag run on other agents"
         )
 
@@ -192,7 +196,9 @@ def _of_policy(
             yield _reason(f"the bag rejects it: JobRequirements is {_word(verdict.value)}", verdict)
         elif verdict.slot == "Concurrency" and len(agent.assigned) >= verdict.counts:
             yield _reason(
-                f"it has {len(agent.assigned)} tasks, and Concurrency is {verdict.counts}", verdict
+                f"it has {format_count(len(agent.assigned), 'task')}, and Concurrency is "
+                f"{verdict.counts}",
+                verdict,
             )
         elif verdict.slot == "Rank":
             first = next(bag_selection.offers(agent, now_s), None)

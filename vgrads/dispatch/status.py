@@ -12,6 +12,7 @@ from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, FAILED
 from vgrads.exchange.values import AttemptEnd
+from vgrads.kernel.units import format_count
 
 _MAX_SAMPLES = 600
 _LATEST = 25
@@ -66,7 +67,8 @@ def _why_dropped(bag: BagState) -> str:
     if bag.tasks.order is None or not dropped:
         return ""
     return (
-        f"{dropped:,} tasks can never be ready, because they need {failed:,} that failed, the "
+        f"{format_count(dropped, 'task')} can never be ready, because they need {failed:,} that "
+        "failed, the "
         f"first task {bag.tasks.status.find(FAILED)}"
     )
 

@@ -15,7 +15,7 @@ from vgrads.interface.arguments import FileName, named_arguments, path_of
 from vgrads.interface.html import bare_table, box_html, charts_html
 from vgrads.interface.wait_charts import reliability_chart
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration, format_share, parse_probability
+from vgrads.kernel.units import format_count, format_duration, format_share, parse_probability
 from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
 from vgrads.qbets.backtest import BacktestRow, Trial
 from vgrads.qbets.predictor import Settings
@@ -65,7 +65,9 @@ class BacktestResult:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        lines = [f"BacktestResult: {len(self.rows)} rows, bounds of {self.probability:g}"]
+        lines = [
+            f"BacktestResult: {format_count(len(self.rows), 'row')}, bounds of {self.probability:g}"
+        ]
         for row in self.rows[:_MOST_SHOWN]:
             lines.append(
                 f"  {row.history} {row.queue}: {row.scored} scored, "

@@ -24,7 +24,7 @@ from vgrads.dispatch.storage.folder import list_bags, open_bag
 from vgrads.dispatch.storage.status import exclusive, read_json, read_status
 from vgrads.interface.html import bare_table, box_html, text_html
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.vgrid.catalog import Catalog
 
 StatusCallback = Callable[[Mapping[str, Any]], None]
@@ -101,7 +101,7 @@ class BagResult:
         """The result in words."""
         failed = f", {self.failed:,} failed" if self.failed else ""
         return (
-            f"{self.done:,} of {self.tasks:,} tasks done in {_duration(self.seconds)}"
+            f"{self.done:,} of {format_count(self.tasks, 'task')} done in {_duration(self.seconds)}"
             f"{failed}, {self.rate:,.1f} per second: {self.state}"
         )
 

@@ -14,6 +14,7 @@ from vgrads.interface.bag_runs import BagOptions, BagResult, StatusCallback, run
 from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 
 Values = Sequence[str | int | float] | Mapping[str, Any] | range
 """The values of a parameter: a sequence, a range, or ``{"lines": "file.txt"}``."""
@@ -102,7 +103,7 @@ class Bag:
     def __repr__(self) -> str:
         first = self.document.command or next(iter(self.document.commands or ()), "")
         text = first or f"commands of {self.document.commands_file}"
-        lines = (f"Bag '{self.name}': {self.tasks:,} tasks", text, *self.notes)
+        lines = (f"Bag '{self.name}': {format_count(self.tasks, 'task')}", text, *self.notes)
         return "\n  ".join(lines)
 
     @named_arguments()

@@ -12,7 +12,7 @@ from vgrads.api.queues.offers import offer_gantt, offer_json, offer_sentence
 from vgrads.interface.arguments import FileName, Instant, instant_of, named_arguments, path_of
 from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.interface.gantt import gantt_html, gantt_png
-from vgrads.kernel.units import format_usd
+from vgrads.kernel.units import format_count, format_usd
 from vgrads.portal.charts.exports import write_chart
 from vgrads.vgrid.procure import GridOffer, procure
 from vgrads.vgrid.request import GridRequest, request_from
@@ -75,7 +75,8 @@ class OfferResult:
             f"{format_usd(self.cost_usd)}"
         ]
         lines += [
-            f"  {group.name}: {group.nodes} nodes in {len(group.slots)} slots, "
+            f"  {group.name}: {format_count(group.nodes, 'node')} in "
+            f"{format_count(len(group.slots), 'slot')}, "
             f"probability {group.probability:.3f}"
             for group in self.groups[:4]
         ]

@@ -27,7 +27,7 @@ from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.interface.gantt import gantt_html, gantt_png
 from vgrads.interface.sets import LoadedSet, read_set
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration, format_usd, parse_probability
+from vgrads.kernel.units import format_count, format_duration, format_usd, parse_probability
 from vgrads.planner.explain import explain, explain_text
 from vgrads.planner.make import Options
 from vgrads.planner.plan import Promise, Relaxation
@@ -139,8 +139,9 @@ class PlanResult:
     def __repr__(self) -> str:
         return (
             f"PlanResult '{self.name}': {self.sentence}\n"
-            f"  {len(self.placements)} placements in {len(self.slots)} slots, "
-            f"{self.scheduled} workflows scheduled, {self.requested:g} requested"
+            f"  {format_count(len(self.placements), 'placement')} in "
+            f"{format_count(len(self.slots), 'slot')}, "
+            f"{format_count(self.scheduled, 'workflow')} scheduled, {self.requested:g} requested"
         )
 
     def _repr_html_(self) -> str:

@@ -15,7 +15,7 @@ from vgrads.interface.arguments import (
 )
 from vgrads.interface.html import box_html, charts_html, text_html
 from vgrads.interface.wait_charts import start_chart, trajectory_chart
-from vgrads.kernel.units import format_duration, parse_probability
+from vgrads.kernel.units import format_count, format_duration, parse_probability
 from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
 from vgrads.vgrid.varq import Reservation, Trajectory
 
@@ -122,7 +122,7 @@ class BoundResult:
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        job = f"{self.procs} processors for {format_duration(self.walltime_s)}"
+        job = f"{format_count(self.procs, 'processor')} for {format_duration(self.walltime_s)}"
         if self.bound_s is None:
             return f"no bound for {job}: {self.reason}"
         return (
@@ -134,11 +134,14 @@ class BoundResult:
         return (
             f"BoundResult: {self.sentence}\n"
             f"  confidence {self.confidence:g}, method {self.method}, "
-            f"{self.jobs} similar jobs since {self.since}"
+            f"{format_count(self.jobs, 'similar job')} since {self.since}"
         )
 
     def _repr_html_(self) -> str:
-        foot = f"Confidence {self.confidence:g}, method {self.method}, {self.jobs} similar jobs."
+        foot = (
+            f"Confidence {self.confidence:g}, method {self.method}, "
+            f"{format_count(self.jobs, 'similar job')}."
+        )
         return box_html(
             text_html(self.sentence, bold=True),
             charts_html(curves_svg(self._charts())),
@@ -184,7 +187,8 @@ class ProbabilityResult:
         return (
             f"ProbabilityResult: starts within {format_duration(self.within_s)} "
             f"with probability {self.probability:.3f}\n"
-            f"  confidence {self.confidence:g}, method {self.method}, {self.jobs} similar jobs"
+            f"  confidence {self.confidence:g}, method {self.method}, "
+            f"{format_count(self.jobs, 'similar job')}"
         )
 
 

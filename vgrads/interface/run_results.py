@@ -106,8 +106,9 @@ class RunResult:
     def __repr__(self) -> str:
         states = [attempt.state for attempt in self.attempts]
         counts = ", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(states))
-        return f"RunResult '{self.name}': {self.sentence}\n  {len(states)} attempts ({counts})" + (
-            f" in {self.folder}" if self.folder.is_dir() else ""
+        return (
+            f"RunResult '{self.name}': {self.sentence}\n  {format_count(len(states), 'attempt')} "
+            f"({counts})" + (f" in {self.folder}" if self.folder.is_dir() else "")
         )
 
     def _repr_html_(self) -> str:

@@ -18,7 +18,7 @@ from vgrads.interface.arguments import (
 )
 from vgrads.interface.html import table_html
 from vgrads.kernel.documents import validate
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.workflows.sets import SetDocument, WorkflowSet, build_set
 
 
@@ -44,7 +44,8 @@ class LoadedSet:
 
     def __repr__(self) -> str:
         return (
-            f"LoadedSet '{self.name}': {len(self.workflows)} workflows, {self.tasks} tasks\n"
+            f"LoadedSet '{self.name}': {format_count(len(self.workflows), 'workflow')}, "
+            f"{format_count(self.tasks, 'task')}\n"
             f"  {self.needed} by {format_duration(self.deadline_s)} "
             f"with probability {self.probability:g}, budget {self._budget}"
         )

@@ -130,13 +130,23 @@ def parse_size_mib(text: float | str, where: str = "memory") -> float:
     return float(number) * base**power / 2**20
 
 
-def format_count(count: float | str, noun: str) -> str:
-    """Return a count with its noun, which is plural unless the count is 1.
+_SINGULAR = {"are": "is", "were": "was", "have": "has"}
 
-    >>> format_count(1, "workflow"), format_count("0.5", "second")
-    ('1 workflow', '0.5 seconds')
+
+def format_count(count: float | str, noun: str, verb: str = "") -> str:
+    """Return a count with its noun, which is plural unless the count is 1, and a verb in the plural
+    that agrees with it.
+
+    >>> format_count(1, "workflow"), format_count("0.5", "second"), format_count(1200, "retry")
+    ('1 workflow', '0.5 seconds', '1,200 retries')
+    >>> format_count(1, "task", "were"), format_count(2, "job", "wait")
+    ('1 task was', '2 jobs wait')
     """
-    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
+    text = f"{count:,}" if isinstance(count, int) else str(count)
+    if text == "1":
+        return f"1 {noun} {_SINGULAR.get(verb, f'{verb}s')}" if verb else f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+    return f"{text} {plural} {verb}".rstrip()
 
 
 def parse_probability(value: str | float, where: str) -> float:

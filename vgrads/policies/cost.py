@@ -13,6 +13,7 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from vgrads.kernel.units import format_count
 from vgrads.policies.ads import LONGEST, MOST
 from vgrads.policies.patterns import PatternError, pattern_cost_ns
 from vgrads.policies.text import BRACKETS, DEEPEST, ExpressionSource, Node, in_a_row
@@ -165,8 +166,9 @@ class Scales:
         weight = self.weigh(node)
         if weight.worst_ns > LIMIT_NS or weight.parts > MOST_PARTS:
             text = (
-                f"it may take {weight.worst_ns / 1e6:.1f} ms, has {weight.parts} parts, reads "
-                f"{len(weight.names)} names"
+                f"it may take {weight.worst_ns / 1e6:.1f} ms, has "
+                f"{format_count(weight.parts, 'part')}, reads "
+                f"{format_count(len(weight.names), 'name')}"
             )
             raise self.source.wrong(
                 f"the expression is too expensive: {text}",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Literal
 
+from vgrads.kernel.units import format_count
 from vgrads.pool.view import NOTHING, PoolDecision, PoolView
 
 Pace = Literal["at_once", "per_poll"]
@@ -71,9 +72,11 @@ def toward(
     if not sizes:
         return NOTHING
     reason = (
-        f"requested {sum(sizes)} agents ({policy.replace('-', ' ')}): {view.queued} loads "
+        f"requested {format_count(sum(sizes), 'agent')} ({policy.replace('-', ' ')}): "
+        f"{format_count(view.queued, 'load')} "
         f"wait, {view.running} run, "
-        f"{len(view.staying)} agents are available and {view.coming} are requested"
+        f"{format_count(len(view.staying), 'agent', 'are')} available and {view.coming} are "
+        "requested"
     )
     return PoolDecision(open=sizes, reasons=(reason,))
 
@@ -90,7 +93,8 @@ def _withdraw(view: PoolView, surplus: int, nodes: int) -> PoolDecision:
     if not gone:
         return NOTHING
     reason = (
-        f"withdrew {len(gone)} requests: {nodes} agents are enough for "
-        f"{view.queued + view.running} loads"
+        f"withdrew {format_count(len(gone), 'request')}: {format_count(nodes, 'agent', 'are')} "
+        "enough for "
+        f"{format_count(view.queued + view.running, 'load')}"
     )
     return PoolDecision(withdraw=tuple(gone), reasons=(reason,))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from vgrads.kernel.units import format_count
 from vgrads.pool.capacity import Interval
 from vgrads.pool.share import (
     ManagerAd,
@@ -140,7 +141,8 @@ def _in_terms(numbers: Mapping[str, float]) -> str:
     bounds = ", ".join(f"{bound} {number:g}" for bound, number in terms[first].items())
     others = "; smaller: " + ", ".join(f"{name} {least[name]:g}" for name in rest) if rest else ""
     return (
-        f"{least[first]:g} workers are of use: '{first}' is the least of {bounds}{others}; "
+        f"{format_count(f'{least[first]:g}', 'worker', 'are')} of use: '{first}' is the least of "
+        f"{bounds}{others}; "
         f"{numbers['from elsewhere']:g} come from elsewhere"
     )
 

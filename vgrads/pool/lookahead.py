@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
+from vgrads.kernel.units import format_count
 from vgrads.pool.acquire import Pace, toward
 from vgrads.pool.release import before_the_end
 from vgrads.pool.view import Decide, NodeView, PoolDecision, PoolView, together
@@ -125,7 +126,8 @@ def look_ahead(
     if spare:
         until_s = next_work_s(history, view)
         reason = (
-            f"released {len(spare)} agents: more work is expected in {until_s:.0f} s, a new "
+            f"released {format_count(len(spare), 'agent')}: more work is expected in "
+            f"{until_s:.0f} s, a new "
             "agent takes "
             f"{view.wait_s:.0f} s to start, and {ahead} are worth keeping for it"
         )

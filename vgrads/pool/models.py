@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from vgrads.kernel.stored import stored_as
+from vgrads.kernel.units import format_count
 
 LONGEST_JOB_S = 3600.0
 """Maximum length of a job of All-Pairs: beyond it too much is lost with a node."""
@@ -113,7 +114,7 @@ def graph_s(
     """
     wide = widths or [1] * len(runtimes_s)
     if max(wide, default=0) > procs:
-        raise ValueError(f"a task needs {max(wide)} processors, there are {procs}")
+        raise ValueError(f"a task needs {format_count(max(wide), 'processor')}, there are {procs}")
     children: list[list[int]] = [[] for _ in runtimes_s]
     missing = [0] * len(runtimes_s)
     for task, needed in enumerate(parents):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from vgrads.kernel.units import format_count
 from vgrads.pool.view import NOTHING, NodeView, PoolDecision, PoolView
 
 
@@ -24,7 +25,9 @@ def central_single(view: PoolView, fewer_than: int) -> PoolDecision:
     """Release one node, the longest idle, when fewer loads are queued than this."""
     if view.queued >= fewer_than:
         return NOTHING
-    return _leave(view, view.idle[:1], f"{view.queued} loads wait, fewer than {fewer_than}")
+    return _leave(
+        view, view.idle[:1], f"{format_count(view.queued, 'load', 'wait')}, fewer than {fewer_than}"
+    )
 
 
 def distributed(view: PoolView, idle_s: float) -> PoolDecision:
@@ -60,7 +63,8 @@ def before_the_end(view: PoolView, margin_s: float = 0.0) -> PoolDecision:
     if not late:
         return NOTHING
     reason = (
-        f"{len(late)} agents get no more work: their allocations end before a task of "
+        f"{format_count(len(late), 'agent', 'get')} no more work: their allocations end before a "
+        "task of "
         f"{view.task_s:g} s could end"
     )
     return PoolDecision(drain=tuple(late), reasons=(reason,))
@@ -79,4 +83,6 @@ def _leave(view: PoolView, nodes: Sequence[NodeView], why: str) -> PoolDecision:
     going = [node.id for node in nodes][: max(0, len(view.staying) - view.limits.least)]
     if not going:
         return NOTHING
-    return PoolDecision(drain=tuple(going), reasons=(f"released {len(going)} agents: {why}",))
+    return PoolDecision(
+        drain=tuple(going), reasons=(f"released {format_count(len(going), 'agent')}: {why}",)
+    )

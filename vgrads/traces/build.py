@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import parse_duration
+from vgrads.kernel.units import format_count, parse_duration
 from vgrads.traces.records import JobLog
 
 BROKEN_SHARE = 0.01
@@ -40,7 +40,8 @@ def refuse_broken(
     if broken and len(broken) > share * (good + len(broken)):
         raise InputError(
             (
-                f"{len(broken)} of {good + len(broken)} lines are not valid {what}, the first "
+                f"{len(broken)} of {format_count(good + len(broken), 'line', 'are')} not valid "
+                f"{what}, the first "
                 "is line "
                 f"{broken[0]}"
             ),

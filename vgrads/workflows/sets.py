@@ -21,7 +21,7 @@ from vgrads.kernel.documents import (
     as_value_error,
 )
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import needed_of, parse_fraction
+from vgrads.kernel.units import format_count, needed_of, parse_fraction
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
 from vgrads.workflows.dag import Workflow, make_workflow, safe_name
 from vgrads.workflows.links import linked, refuse_shared_targets
@@ -310,7 +310,8 @@ def _needed(document: SetDocument, count: int, where: str) -> int:
     if document.at_least is not None:
         if document.at_least > count:
             raise InputError(
-                f"at_least is {document.at_least}, but there are {count} workflows", where=where
+                f"at_least is {document.at_least}, but there are {format_count(count, 'workflow')}",
+                where=where,
             )
         return document.at_least
     return needed_of(float(document.fraction or 1.0), count)

@@ -93,5 +93,5 @@ def test_only_jobs_of_the_machine_count_in_a_live_queue(collected):
 
 def test_a_check_of_the_site_names_shared_nodes(collected, vgrads):
     (row,) = vgrads("sites", "check", "--json").json["sites"]
-    assert "queue 'debug' shares 1 nodes with 'batch': their jobs take the same nodes" in row["can"]
+    assert "queue 'debug' shares 1 node with 'batch': their jobs take the same nodes" in row["can"]
     assert not any("'gpu' shares" in text for text in row["can"])

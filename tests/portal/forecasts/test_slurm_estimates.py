@@ -94,10 +94,10 @@ def test_estimates_are_taken_at_the_instant_of_the_forecasts(store, slurm, tmp_p
     app = make_app(store, catalog, Bounds(places=Places(planners=0)))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         page = client.get("/sites/cluster/all/score").text
-    assert "On the same 1 jobs" in page
+    assert "On the same 1 job" in page
     assert "2 jobs are left out" in page
     text = vgrads("score", "cluster", "all", "--sites", tmp_path / "sites.toml").out
-    assert "Median error on the same 1 jobs: vgrads 10s, Slurm's own estimate" in text
+    assert "Median error on the same 1 job: vgrads 10s, Slurm's own estimate" in text
     assert "2 jobs are left out" in text
 
 

@@ -25,6 +25,7 @@ from vgrads.dispatch.storage.status import agent_names, read_status
 from vgrads.exchange.messages import PrintedOutput
 from vgrads.exchange.values import COULD_NOT
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 
 _MOST_AGENTS = 200
 _NAMED = 20
@@ -172,9 +173,13 @@ def why(folder: Path, number: int, task: int, agent: str = "") -> dict[str, Any]
     elif status == FAILED:
         lost = row["hosts_lost"] >= MOST_LOSSES
         reasons.append(
-            f"{row['hosts_lost']} agents were lost while running it, or could not run it"
+            f"{format_count(row['hosts_lost'], 'agent', 'were')} lost while running it, or could "
+            "not run it"
             if lost
-            else (f"it failed {row['failures']} times; {bag.retries} retries were allowed")
+            else (
+                f"it failed {format_count(row['failures'], 'time')}; "
+                f"{format_count(bag.retries, 'retry', 'were')} allowed"
+            )
         )
     elif status == BLOCKED and bag.tasks.order is not None:
         needs = bag.tasks.order.needs(task)
@@ -228,13 +233,14 @@ def _why_it_waits(folder: Path, state: Any, bag: Any, task: int) -> list[str]:
     )
     printed_outputs = [
         (
-            f"{before} tasks of its bag are before it; {len(fit)} of {len(agents)} agents are "
+            f"{format_count(before, 'task', 'precede')} it in its bag; {len(fit)} of "
+            f"{format_count(len(agents), 'agent', 'are')} "
             "wide enough and at its sites"
         )
     ]
     if not fit and agents:
         printed_outputs.append(
-            f"it needs {bag.procs} processors of one agent"
+            f"it needs {format_count(bag.procs, 'processor')} of one agent"
             + (f" at {', '.join(bag.sites)}" if bag.sites else "")
         )
     status = read_status(folder)

@@ -9,6 +9,7 @@ from vgrads.dispatch.core.step import retriable
 from vgrads.dispatch.core.tasks import ENDED, WORDS
 from vgrads.dispatch.storage.journal import look
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 
 
 class NotRetriableError(InputError):
@@ -28,7 +29,8 @@ def count_retriable(folder: Path, number: int, bag_id: str, tasks: Sequence[int]
     for task in tasks or ():
         if not 0 <= task < len(status):
             raise InputError(
-                f"bag '{bag_id}' has no task {task}: its {len(status):,} tasks are numbered from 0",
+                f"bag '{bag_id}' has no task {task}: its "
+                f"{format_count(len(status), 'task', 'are')} numbered from 0",
                 where="TASK",
             )
         if status[task] not in ENDED:

@@ -13,6 +13,7 @@ from vgrads.dispatch.fleet.site_view import FleetSite
 from vgrads.dispatch.server.manager import AD_HOC
 from vgrads.drivers.api import SPOT
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.pool.acquire import ACQUISITIONS, acquire
 from vgrads.pool.lookahead import looking_ahead
 from vgrads.pool.release import before_the_end, central_all, coordinated, distributed
@@ -48,7 +49,8 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
     widest = max((_procs(s, document.hosts) for s in sites), default=0)
     if document.procs > widest:
         raise InputError(
-            f"needs {document.procs} processors of one node; the largest has {widest}",
+            f"needs {format_count(document.procs, 'processor')} of one node; the largest has "
+            f"{widest}",
             where="procs",
         )
     places = [_place(site, [document.hosts]) for site in sites]

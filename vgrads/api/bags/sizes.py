@@ -16,6 +16,7 @@ from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.kernel.stored import as_stored
+from vgrads.kernel.units import format_count
 from vgrads.pool.models import (
     Resources,
     allpairs_best_s,
@@ -97,7 +98,10 @@ def _of_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
             parents.append([at[parent] for parent in task.parents])
     total_s = sum(t * w for t, w in zip(times, widths, strict=True)) - dispatch_s * sum(widths)
     return WorkModel(
-        what=f"{len(workflow_set.workflows)} workflows, {len(times):,} tasks",
+        what=(
+            f"{format_count(len(workflow_set.workflows), 'workflow')}, "
+            f"{format_count(len(times), 'task')}"
+        ),
         total_s=total_s,
         widest=max(widths, default=1),
         run_s=lambda procs: graph_s(times, parents, procs, widths),
@@ -109,7 +113,7 @@ def _of_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
 def _of_bag(bag: BagSpec, runtime_s: float, dispatch_s: float) -> WorkModel:
     tasks, each_s = len(bag.commands), runtime_s + dispatch_s
     return WorkModel(
-        what=f"{tasks:,} tasks of {runtime_s:g} s",
+        what=f"{format_count(tasks, 'task')} of {runtime_s:g} s",
         total_s=tasks * runtime_s * bag.procs,
         widest=bag.procs,
         run_s=lambda procs: -(-tasks // (procs // bag.procs)) * each_s,
@@ -147,7 +151,7 @@ def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> Wor
             choose_allpairs(rows, cols, cell_s, machines),
         )
     return WorkModel(
-        what=f"{kind}, {rows} x {cols} cells of {cell_s:g} s",
+        what=f"{kind}, {rows} x {format_count(cols, 'cell')} of {cell_s:g} s",
         run_s=run_s,
         total_s=rows * cols * cell_s,
         how=as_stored(how),
@@ -159,7 +163,8 @@ def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
     if work.widest > question.procs * question.most:
         raise InputError(
             (
-                f"a task needs {work.widest} processors, {question.most} nodes have "
+                f"a task needs {format_count(work.widest, 'processor')}, "
+                f"{format_count(question.most, 'node', 'have')} "
                 f"{question.procs * question.most}"
             ),
             where="--most",

@@ -12,6 +12,7 @@ import yaml
 from vgrads.api.plans.set_files import SetOverrides, load_set
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
+from vgrads.kernel.units import format_count
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.formats.load import format_of, is_workflow, load_workflow
 from vgrads.workflows.formats.wfformat import write_wfformat
@@ -57,7 +58,7 @@ def _single_workflow(path: Path, overrides: SetOverrides) -> Workflow:
     workflow_set, _ = load_set(path, overrides=overrides)
     if len(workflow_set.workflows) > 1:
         raise InputError(
-            f"has {len(workflow_set.workflows)} workflows, and WfFormat holds one",
+            f"has {format_count(len(workflow_set.workflows), 'workflow')}, and WfFormat holds one",
             where=str(path),
             fix="convert the file of one workflow, or convert to a set",
         )

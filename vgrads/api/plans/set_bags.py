@@ -16,7 +16,7 @@ from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.document import BagDocument, LinesDocument, build_bag, load_bag
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowDocument
 from vgrads.workflows.task import Task
@@ -117,7 +117,8 @@ def _refuse_unsupported(document: BagDocument, bag: BagSpec, where: str) -> None
         )
     if len(bag.commands) > _MOST_TASKS:
         raise InputError(
-            f"has {len(bag.commands):,} tasks; at most {_MOST_TASKS:,} are possible within a set",
+            f"has {format_count(len(bag.commands), 'task')}; at most {_MOST_TASKS:,} are "
+            "possible within a set",
             where=where,
             fix="run it with 'vgrads bags run'",
         )
@@ -171,7 +172,8 @@ def _names(bag: BagSpec, texts: tuple[str, ...], first: int, after: int) -> tupl
 def _note(document: BagDocument, bag: BagSpec, tasks: tuple[Task, ...]) -> str:
     longest_s = max(task.runtime_s for task in tasks)
     note = (
-        f"{bag.name}: a bag of {len(bag.commands):,} tasks, planned as {len(tasks):,} pieces of up "
+        f"{bag.name}: a bag of {format_count(len(bag.commands), 'task')}, planned as "
+        f"{format_count(len(tasks), 'piece')} of up "
         f"to {format_duration(max(1.0, longest_s))}"
     )
     set_by_set = [name for name in _OF_THE_SET if name in document.model_fields_set]

@@ -12,6 +12,7 @@ import numpy as np
 
 from vgrads.api.config import home
 from vgrads.api.queues.history_files import open_history
+from vgrads.kernel.units import format_count
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog, Queue
@@ -32,11 +33,11 @@ def log_queue_row(queue: Queue, whole: JobLog) -> Json:
 
 def history_text(history: Mapping[str, Any]) -> str:
     """Describe how many jobs a history has, and of which queues of its log, if it has several."""
-    jobs = f"{history['jobs']} jobs"
+    jobs = f"{format_count(history['jobs'], 'job')}"
     if history["log_queues"] == 1:
         return jobs
     if history["log_queue"] is None:
-        return f"{jobs} of all {history['log_queues']} queues of its log"
+        return f"{jobs} of all {format_count(history['log_queues'], 'queue')} of its log"
     return f"{jobs} of queue '{history['log_queue']}' of its log"
 
 
@@ -57,7 +58,8 @@ def changed_defaults(catalog: Catalog) -> list[str]:
         mine = len(whole.only_queue(queue.of_log))
         if mine < len(whole):
             notes.append(
-                f"{site.name}/{queue.name}: the {mine} jobs of queue '{queue.name}' of its "
+                f"{site.name}/{queue.name}: the {format_count(mine, 'job')} of queue "
+                f"'{queue.name}' of its "
                 "log count, earlier versions took all "
                 f"{len(whole)}; log_queue in its entry chooses another queue, "
                 f'"{ALL_QUEUES}" takes all'

@@ -10,7 +10,7 @@ from vgrads.api.queues.forecast_cache import cached
 from vgrads.api.queues.histories import cached_counts, cached_forecast, learned_forecast
 from vgrads.api.queues.history_files import Instant, check_there, open_history
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration, format_instant
+from vgrads.kernel.units import format_count, format_duration, format_instant
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import Settings
@@ -109,7 +109,8 @@ def refuse_too_wide(query: QueueQuery, procs: int) -> None:
     most = max(query.log.max_procs or 0, int(query.log.procs.max()))
     if procs > most:
         raise InputError(
-            f"{procs} processors are more than the machine of this history has ({most})",
+            f"{format_count(procs, 'processor', 'are')} more than the machine of this history "
+            f"has ({most})",
             where="--procs",
         )
 

@@ -12,7 +12,7 @@ from vgrads.api.wiring import is_real, open_site, python_problem
 from vgrads.drivers.api import QueueLimits
 from vgrads.drivers.machines import shared_text
 from vgrads.kernel.errors import SiteError
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.vgrid.catalog import Catalog, Queue, Site
 
 Json = dict[str, Any]
@@ -41,15 +41,15 @@ def _check(site: Site, queues: Sequence[Json]) -> Json:
     """Check a local or simulated site without requesting a slot."""
     if site.driver == "local":
         cores = os.cpu_count() or 1
-        can = [f"run processes here on {site.procs} of {cores} cores"]
-        over = f"{site.procs} processors are stated, this machine has {cores}"
+        can = [f"run processes here on {site.procs} of {format_count(cores, 'core')}"]
+        over = f"{format_count(site.procs, 'processor', 'are')} stated, this machine has {cores}"
         return {
             "usable": site.procs <= cores,
             "can": can,
             "problem": over if site.procs > cores else None,
         }
     problems = [f"{q['name']}: {q['problem']}" for q in queues if "problem" in q]
-    can = [f"simulate {site.procs} processors"]
+    can = [f"simulate {format_count(site.procs, 'processor')}"]
     can += [
         f"no promise in {q['name']}: no history"
         for q in queues
@@ -108,7 +108,8 @@ def _queue_problem(queue: Queue, by_queue: Mapping[str, QueueLimits]) -> str:
         )
     if there.max_procs is not None and there.max_procs < queue.max_procs:
         return (
-            f"queue '{queue.name}': {queue.max_procs} processors are stated, the queue has "
+            f"queue '{queue.name}': {format_count(queue.max_procs, 'processor', 'are')} stated, "
+            "the queue has "
             f"{there.max_procs}"
         )
     return ""

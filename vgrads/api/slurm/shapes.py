@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from vgrads.api.slurm.records import StoredSubmission
+from vgrads.kernel.units import format_count
 from vgrads.slurm.job import Partition
 from vgrads.slurm.sbatch import submission_error
 from vgrads.vgrid.catalog import Catalog, Site
@@ -125,7 +126,8 @@ class Partitions:
         if job.cpus > widest:
             raise submission_error(
                 _UNAVAILABLE,
-                f"CPU count per node can not be satisfied: the job needs {job.cpus} cores of one "
+                f"CPU count per node can not be satisfied: the job needs "
+                f"{format_count(job.cpus, 'core')} of one "
                 f"node, the largest node of partition {job.partition} has {widest}",
             )
         if partition.memory_mib and job.memory_mib > partition.memory_mib:

@@ -30,7 +30,7 @@ from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.supply import SiteDemand
 from vgrads.drivers.api import SlotState
-from vgrads.kernel.units import billed_s
+from vgrads.kernel.units import billed_s, format_count
 from vgrads.pool.view import NodeView, PoolDecision, PoolView, together
 
 _MOST_PROMISES, _MOST_RECORDED = 200, 400
@@ -71,7 +71,9 @@ class GoalNeeds:
         ]
         if not going:
             return decision
-        reason = f"released {len(going)} nodes of {where.name}: others do their work"
+        reason = (
+            f"released {format_count(len(going), 'node')} of {where.name}: others do their work"
+        )
         return together((decision, PoolDecision(drain=tuple(going), reasons=(reason,))))
 
     def _is_at_boundary(self, where: FleetSite, node: NodeView, now_s: float) -> bool:

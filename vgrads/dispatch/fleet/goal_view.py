@@ -15,7 +15,7 @@ from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, ENDED, FAILED, P
 from vgrads.dispatch.fleet.budget import RELEASE_S
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.worker_time import WorkerTime
-from vgrads.kernel.units import billed_s, format_usd
+from vgrads.kernel.units import billed_s, format_count, format_usd
 from vgrads.pool.deadline.values import NodeSource, Work
 from vgrads.pool.deadline.width import Width
 
@@ -216,7 +216,8 @@ def without_work(view: GoalView) -> GoalDecision:
     """Return the decision where no task that counts is left."""
     if not view.is_final:
         reason = (
-            f"all of the {view.tasks:,} tasks submitted so far that count are done; the bag is "
+            f"all of the {format_count(view.tasks, 'task')} submitted so far that count are "
+            "done; the bag is "
             "open, and later tasks count too"
         )
         return GoalDecision(nodes={}, promise=None, reason=reason)

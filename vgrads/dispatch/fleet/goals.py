@@ -28,7 +28,7 @@ from vgrads.dispatch.fleet.goal_view import (
 )
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.worker_time import WorkerTime
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.pool.deadline import plan as deadline_plan
 from vgrads.pool.deadline.plan import DeadlinePlan, plan_nodes
 from vgrads.pool.deadline.values import NodeSource, Work
@@ -201,7 +201,7 @@ class GoalControl:
                 nodes[spot_name] = min(1, count, payable[spot_name])
             running = 0 if decision.market == "none" else count
             _retain_paid(nodes, usable, present, useful)
-            reason += f"; cloud: {running} nodes, {decision.reason}"
+            reason += f"; cloud: {format_count(running, 'node')}, {decision.reason}"
         return GoalDecision(nodes=nodes, promise=promise, reason=reason)
 
     def _probes(
@@ -343,8 +343,8 @@ def _sample(
         nodes={first.name: min(count, payable[first.name])},
         promise=None,
         reason=(
-            f"no promise yet: the run time is not stated; the first {min(view.left, SAMPLE)} "
-            f"tasks on {first.name} are the sample"
+            f"no promise yet: the run time is not stated; the sample is the "
+            f"first {format_count(min(view.left, SAMPLE), 'task')}, on {first.name}"
         ),
     )
 
@@ -358,7 +358,8 @@ def _reason(view: GoalView, plan: DeadlinePlan, nodes: Mapping[str, int], promis
     chain = f", {len(view.width.levels):,} of them one after another," if view.width else ""
     first = " after those of bags with earlier deadlines" if view.ahead else ""
     return (
-        f"{view.left:,} tasks of {view.each_s or 0.0:.3g} s{chain} are left{first} for "
+        f"{format_count(view.left, 'task')} of {view.each_s or 0.0:.3g} s{chain} are left{first} "
+        "for "
         f"{format_duration(max(0.0, view.due_s - view.now_s))}: {where}; promise "
         f"{promise:.3f}{shortfall}, {format_usd(chosen.cost_usd)} expected, "
         f"{format_usd(view.spent_usd)} spent"

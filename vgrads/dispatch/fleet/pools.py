@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.step import Core
 from vgrads.exchange.messages import HEARTBEAT_S
+from vgrads.kernel.units import format_count
 
 POOL = "pool"
 """The attribute in which an agent reports its pool."""
@@ -58,7 +59,10 @@ def excess(
     ):
         pool = pool_of(agent_state)
         if there[pool] - agent_state.procs >= decided[pool]:
-            why = f"{pool} has decided on {decided[pool]} processors here, but has {there[pool]}"
+            why = (
+                f"{pool} has decided on {format_count(decided[pool], 'processor')} here, but "
+                f"has {there[pool]}"
+            )
             there[pool] -= agent_state.procs
             results.append((agent_state, why))
     return results

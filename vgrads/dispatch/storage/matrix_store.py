@@ -23,6 +23,7 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import append_durably, refuse_database
+from vgrads.kernel.units import format_count
 from vgrads.workflows.generated.blocks import BlockGrid
 
 _HEAD = struct.Struct("<4sIII")  # magic, number, bytes, checksum
@@ -42,12 +43,15 @@ def joined(values: Sequence[bytes]) -> bytes:
 def parted(body: bytes, count: int) -> list[bytes]:
     """Split the values of a block of this many cells. Raise InputError for invalid data."""
     if len(body) < 4 * count:
-        raise InputError(f"has {len(body):,} bytes, which are not {count:,} values", where="block")
+        raise InputError(
+            f"has {format_count(len(body), 'byte')}, which are not {format_count(count, 'value')}",
+            where="block",
+        )
     lengths = array("I", body[: 4 * count])
     if sys.byteorder == "big":
         lengths.byteswap()
     if 4 * count + sum(lengths) != len(body):
-        raise InputError(f"must have {count:,} values", where="block")
+        raise InputError(f"must have {format_count(count, 'value')}", where="block")
     cells, at = [], 4 * count
     for length in lengths:
         cells.append(body[at : at + length])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_text
 from vgrads.kernel.report_page import report_page, scrolling
-from vgrads.kernel.units import format_duration, format_share
+from vgrads.kernel.units import format_count, format_duration, format_share
 from vgrads.qbets.backtest import WINDOW, BacktestRow, Trial, rolling_coverage
 
 if TYPE_CHECKING:
@@ -226,5 +226,6 @@ def _conclusion(trials: Sequence[Trial]) -> str:
     return (
         f"{kept} of {len(rows)} backtests kept their bounds as often as stated, within "
         f"{_TOLERANCE}; the lowest is {worst.history} ({worst.queue}, {worst.method}): "
-        f"{format_share(worst.coverage)} of {worst.scored:,} jobs, where {quantile} was stated."
+        f"{format_share(worst.coverage)} of {format_count(worst.scored, 'job')}, where "
+        f"{quantile} was stated."
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgrads.kernel.extras import present, require
 from vgrads.kernel.files import write_bytes
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.planner.explain import why
 from vgrads.portal.charts.gantt import (
     DEADLINE,
@@ -120,7 +120,9 @@ def trace(gantt: Json) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     numbers = {slot["id"]: index for index, slot in enumerate(gantt["slots"], start=1)}
     for slot in gantt["slots"]:
-        name = f"{slot['id']} ({slot['procs']} processors, {slot['probability']:.0%})"
+        name = (
+            f"{slot['id']} ({format_count(slot['procs'], 'processor')}, {slot['probability']:.0%})"
+        )
         events.append(
             {"ph": "M", "name": "process_name", "pid": numbers[slot["id"]], "args": {"name": name}}
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.portal.charts.layout import (
     Bar,
     Lane,
@@ -184,7 +184,7 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
     price = f" · {format_usd(slot['cost_usd'])}" if slot["cost_usd"] else ""
     end = (slot.get("actual") or {}).get("reason") or ""
     title = (
-        f"{slot['id']} ({slot['kind']}, {slot['procs']} processors)\nrequested at "
+        f"{slot['id']} ({slot['kind']}, {format_count(slot['procs'], 'processor')})\nrequested at "
         f"{format_duration(slot['submit_s'])}, "
         f"needed from {format_duration(slot['start_s'])}\nprobability {chance}{price}\n"
         f"state {slot['state']}{': ' + end if end else ''}"
@@ -256,7 +256,7 @@ def _bar_title(bar: Bar) -> str:
     return (
         f"{item['workflow']} · {item['task']}{replica}\n{format_duration(bar.start_s)} – "
         f"{format_duration(bar.end_s)}, "
-        f"{item['procs']} processors\nplanned {format_duration(item['start_s'])} – "
+        f"{format_count(item['procs'], 'processor')}\nplanned {format_duration(item['start_s'])} – "
         f"{format_duration(item['end_s'])}, "
         f"probability {item['probability']:.1%}\nstate {item['state']}{reason}"
     )
@@ -324,7 +324,7 @@ def _before(y: float, done: Sequence[Json]) -> list[str]:
 def before_text(done: Sequence[Json]) -> str:
     """Return the text for the number of tasks that an earlier run did."""
     runs = {item["run"] for item in done}
-    where = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
+    where = next(iter(runs)) if len(runs) == 1 else f"{format_count(len(runs), 'run')}"
     return f"{len(done)} done before, in {where}"
 
 
@@ -344,7 +344,7 @@ def render_html(
     → reason; ``promises``: a picture of the promise over time."""
     promise = gantt["promise"]
     facts = gantt.get("facts") or (
-        f"{gantt['needed']} of {len(gantt['workflows'])} workflows by "
+        f"{gantt['needed']} of {format_count(len(gantt['workflows']), 'workflow')} by "
         f"{format_duration(gantt['deadline_s'])}, "
         f"promised with probability {promise['probability']:.3f} ± "
         f"{promise['standard_error']:.3f}, "

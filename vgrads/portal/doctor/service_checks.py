@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from vgrads.kernel.units import format_count
 from vgrads.portal.doctor.checks import Check, Unavailable
 from vgrads.portal.doctor.service_facts import (
     CertificateFacts,
@@ -116,7 +117,9 @@ def judge_certificate(facts: ServiceFacts, now_s: float) -> Check:
         return Check(name, "unknown", f"cannot be read: {certificate.reason}")
     days = _days_left(certificate, now_s)
     if days is not None and days < 0:
-        return Check(name, "wrong", f"it expired {-days:.0f} days ago", "renew it")
+        return Check(
+            name, "wrong", f"it expired {format_count(f'{-days:.0f}', 'day')} ago", "renew it"
+        )
     if certificate.problem:
         fix = (
             "use a certificate for this name of an authority that clients trust; for a private "
@@ -125,7 +128,7 @@ def judge_certificate(facts: ServiceFacts, now_s: float) -> Check:
         return Check(name, "wrong", f"it is not accepted: {certificate.problem}", fix)
     if days is None:
         return Check(name, "unknown", "its end cannot be read")
-    text = f"valid for {days:.0f} more days"
+    text = f"valid for {format_count(f'{days:.0f}', 'more day')}"
     if days < _CERTIFICATE_DAYS:
         return Check(name, "doubtful", text, "renew it, or check its automatic renewal")
     return Check(name, "ok", text)

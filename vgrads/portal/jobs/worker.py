@@ -28,6 +28,7 @@ from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.kernel.progress import progress_to, report_progress
+from vgrads.kernel.units import format_count
 from vgrads.planner.make import Options
 from vgrads.planner.plan import Done
 from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
@@ -127,7 +128,7 @@ def check_document(value: Mapping[str, Any], most_tasks: int) -> CheckedSet:
     document = validate_field(SetDocument, value)
     workflow_set = workflow_set_of(document)
     if workflow_set.task_count > most_tasks:
-        raise InputError(f"more than {most_tasks} tasks", where="workflows")
+        raise InputError(f"more than {format_count(most_tasks, 'task')}", where="workflows")
     return CheckedSet(document.name, json.dumps(document.model_dump(mode="json", by_alias=True)))
 
 

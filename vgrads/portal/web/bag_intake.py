@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.portal.records.reading.bags import ENDED, BagEntry
 
 _MOST_LINE = 1 << 20
@@ -30,10 +31,12 @@ async def take_tasks(row: BagEntry, request: Request) -> int:
                 more_commands, folder, row.number, commands_of(lines, count)
             )
         except NotOpen as error:
-            raise HTTPException(409, f"{error}; {count} tasks were accepted") from error
+            raise HTTPException(
+                409, f"{error}; {format_count(count, 'task', 'were')} accepted"
+            ) from error
         except InputError as error:
             raise InputError(
-                f"{error.what}; {count} tasks were accepted", where=error.where
+                f"{error.what}; {format_count(count, 'task', 'were')} accepted", where=error.where
             ) from error
     return count
 

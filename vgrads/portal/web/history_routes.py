@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.api.config import home
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.tables import HistoryRow
 from vgrads.portal.web.guard import Operator
@@ -156,6 +157,8 @@ def _measure(path: Path, limit: int) -> None:
             while chunk := file.read(_CHUNK):
                 size += len(chunk)
                 if size > limit:
-                    raise InputError(f"unpacks to more than {limit} bytes", where="body")
+                    raise InputError(
+                        f"unpacks to more than {format_count(limit, 'byte')}", where="body"
+                    )
     except (EOFError, zlib.error, OSError, lzma.LZMAError) as error:
         raise InputError("the compressed file is cut off or damaged", where="body") from error

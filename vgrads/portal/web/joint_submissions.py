@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import VgradsError
-from vgrads.kernel.units import needed_of, parse_duration, parse_fraction
+from vgrads.kernel.units import format_count, needed_of, parse_duration, parse_fraction
 from vgrads.portal.records.access import Principal
 from vgrads.portal.web.service import PLANNING_S, Service
 from vgrads.portal.web.set_routes import begin_run
@@ -76,8 +76,8 @@ class JointSubmissions:
                 409,
                 (
                     f"set '{name}' has started with {len(submission.came)} of "
-                    f"{submission.first.of} "
-                    "workflows: too late; submit this workflow alone, or under another name"
+                    f"{format_count(submission.first.of, 'workflow')}: too "
+                    "late; submit this workflow alone, or under another name"
                 ),
             )
         for item in _AGREED:
@@ -130,8 +130,8 @@ class JointSubmissions:
         if len(submission.came) < needed:
             return {
                 "state": "failed",
-                "reason": f"only {len(submission.came)} of {first.of} workflows were submitted, "
-                f"{needed} are needed",
+                "reason": f"only {len(submission.came)} of "
+                f"{format_count(first.of, 'workflow', 'were')} submitted, {needed} are needed",
             }
         document = {
             "name": name,

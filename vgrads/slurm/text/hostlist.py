@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 
+from vgrads.kernel.units import format_count
 from vgrads.slurm.arrays import runs
 from vgrads.slurm.errors import SlurmError
 
@@ -36,7 +37,9 @@ def expand_hostlist(text: str) -> list[str]:
 
 def _check_count(count: int) -> None:
     if count > _MOST_HOSTS:
-        raise SlurmError(f"error: a list of {count} hosts: it may have {_MOST_HOSTS} at most")
+        raise SlurmError(
+            f"error: a list of {format_count(count, 'host')}: it may have {_MOST_HOSTS} at most"
+        )
 
 
 def fold_hostlist(names: Iterable[str]) -> str:

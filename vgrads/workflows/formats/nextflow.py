@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.kernel.user_files import read_user_file
 from vgrads.traces.task_lines import Broken, Row, bytes_of, cell, procs_of, rows
 from vgrads.traces.task_nextflow import named, realtime
@@ -67,7 +68,7 @@ def read_trace(path: Path, runtimes: Runtimes, work: Path | None = None) -> Work
         )
     ids = dict(zip(folders, _ids(rows), strict=True))
     tasks = [_task(row, ids, folders, runtimes) for row in rows]
-    notes = (f"leaves out {left} tasks or attempts that did not succeed",) if left else ()
+    notes = (f"leaves out {format_count(left, 'attempt')} that did not succeed",) if left else ()
     return make_workflow(path.stem, tasks, where=str(path), notes=notes)
 
 

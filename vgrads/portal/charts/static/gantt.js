@@ -1,7 +1,7 @@
 // The Gantt chart: a lane per slot, as high as its processors; plan and reality; what the reader does with it.
 "use strict";
 (() => {
-  const {TOP, GAP, FOOT, duration, colours, planned, actual, lanes, horizon} = window.vgrads;
+  const {TOP, GAP, FOOT, duration, count, colours, planned, actual, lanes, horizon} = window.vgrads;
   const grouped = bars => {
     const map = new Map();
     for (const bar of bars) if (map.has(bar.item.slot)) map.get(bar.item.slot).push(bar); else map.set(bar.item.slot, [bar]);
@@ -181,8 +181,8 @@
       this.content = y + FOOT;
       for (const [mode, b] of this.modes) b.setAttribute("aria-pressed", String(mode === this.mode));
       this.fold.setAttribute("aria-pressed", String(this.folded));
-      this.canvas.setAttribute("aria-label", `Gantt chart of ${data.name}: ${data.slots.length} slots, ` +
-        `${data.placements.length} tasks. Arrows move, plus and minus zoom, n and p go from task to task, Enter explains.`);
+      this.canvas.setAttribute("aria-label", `Gantt chart of ${data.name}: ${count(data.slots.length, "slot")}, ` +
+        `${count(data.placements.length, "task")}. Arrows move, plus and minus zoom, n and p go from task to task, Enter explains.`);
     }
 
     // Seconds to a scale in which long stretches without slots may be short: pieces [t0, t1, u0, u1].
@@ -261,14 +261,14 @@
     describe(thing) {
       if (thing.slot) {
         const s = thing.slot, seen = s.actual || {};
-        return [`${s.id} (${s.kind}, ${s.procs} processors)`, `requested at ${duration(s.submit_s)}, planned from ${duration(s.start_s)}`,
+        return [`${s.id} (${s.kind}, ${count(s.procs, "processor")})`, `requested at ${duration(s.submit_s)}, planned from ${duration(s.start_s)}`,
           s.ready_p5_s == null ? "" : `ready ${duration(s.ready_p5_s)} to ${s.ready_p95_s == null ? "perhaps never" : duration(s.ready_p95_s)} (5–95 %)`,
           seen.ready_s != null ? `was ready at ${duration(seen.ready_s)}` : "",
           `ready at its planned start with ${(100 * s.probability).toFixed(1)} %` + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),
           `state ${s.state}${seen.reason ? ": " + seen.reason : ""}`].filter(Boolean).join("\n");
       }
       const p = thing.item;
-      return [`${p.workflow} · ${p.task}${p.copy ? ` (replica ${p.copy})` : ""}`, `${duration(thing.start)} to ${duration(thing.end)}, ${p.procs} processors`,
+      return [`${p.workflow} · ${p.task}${p.copy ? ` (replica ${p.copy})` : ""}`, `${duration(thing.start)} to ${duration(thing.end)}, ${count(p.procs, "processor")}`,
         `planned ${duration(p.start_s)} to ${duration(p.end_s)} in ${p.slot}`, `probability ${(100 * p.probability).toFixed(1)} %`,
         `state ${p.state}${p.reason ? ": " + p.reason : ""}`].join("\n");
     }

@@ -8,6 +8,10 @@
   const HUES = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#f0e442"];
   const SHADES = [[255, 0.3], [255, 0.62], [0, 0.25]];
 
+  function count(n, noun) {
+    return `${n} ${noun}${n === 1 ? "" : "s"}`;
+  }
+
   function duration(s) {
     const sign = s < 0 ? "-" : "";
     s = Math.abs(Math.round(s));
@@ -102,11 +106,11 @@
       for (const state of ["planned", "running", "done", "failed", "cancelled", "skipped"]) chip("span", state, STATES[state]);
       for (const [kind, text] of [["slot", "slot, as high as its processors; % ready at its planned start"], ["wait", "when its queue may start it: 5–95 %, tick at the median"],
         ["copy", "a replica of a task"], ["lost", "a slot that was lost"], ["deadline", "deadline"], ["now", "now"]]) chip("span", text, "").firstChild.className = kind;
-      if (before.length) chip("span", `${before.length} done before, in ${runs.length === 1 ? runs[0] : runs.length + " runs"}`, STATES.done);
+      if (before.length) chip("span", `${before.length} done before, in ${runs.length === 1 ? runs[0] : count(runs.length, "run")}`, STATES.done);
     };
     paint();
     return paint;
   }
 
-  window.vgrads = {TOP, GAP, FOOT, STATES, duration, colours, readable, planned, actual, lanes, horizon, legend};
+  window.vgrads = {TOP, GAP, FOOT, STATES, duration, count, colours, readable, planned, actual, lanes, horizon, legend};
 })();

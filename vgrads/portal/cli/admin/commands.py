@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.portal.cli.options import AsJson, SiteName, Sites, Wide, answer_with, app
 from vgrads.portal.cli.sites.commands import sites_app
 
@@ -199,8 +200,9 @@ def prune(
         as_json,
         gone,
         lambda: (
-            f"removed {gone['sets']} sets, {gone['forecasts']} forecasts and "
-            f"{gone['jobs']} jobs of histories"
+            f"removed {format_count(gone['sets'], 'set')}, "
+            f"{format_count(gone['forecasts'], 'forecast')} and "
+            f"{format_count(gone['jobs'], 'job')} of histories"
         ),
     )
 

@@ -32,6 +32,7 @@ from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.dispatch.storage.status import is_worked_on, read_latest
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import refuse_database
+from vgrads.kernel.units import format_count
 from vgrads.portal.cli.bags.run import HowToWork, cancel_bag, work_on
 from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.bags import resumable, submit
@@ -112,8 +113,9 @@ def _chosen(
     _print(
         how,
         (
-            f"F takes {takes} per cell here ({measured.cells} measured): {grid.cells:,} cells in "
-            f"{grid.order.size:,} blocks of {grid.high} × {grid.wide}"
+            f"F takes {takes} per cell here ({measured.cells} measured): "
+            f"{format_count(grid.cells, 'cell')} in "
+            f"{format_count(grid.order.size, 'block')} of {grid.high} × {grid.wide}"
         ),
     )
     return grid, measured.cell_s
@@ -130,8 +132,8 @@ def _measured(
         _print(
             how,
             (
-                f"{how.matrix} has {store.done:,} of {grid.cells:,} cells, in "
-                f"{grid.order.size:,} blocks of {grid.high} × {grid.wide}"
+                f"{how.matrix} has {store.done:,} of {format_count(grid.cells, 'cell')}, in "
+                f"{format_count(grid.order.size, 'block')} of {grid.high} × {grid.wide}"
             ),
         )
         if how.block not in (None, grid.high):
@@ -250,7 +252,7 @@ def _conclude(how: HowToCompute) -> int:
                 file.writelines(lines_of(store))
         _print(
             how,
-            f"{how.matrix}: {store.done:,} of {store.grid.cells:,} cells"
+            f"{how.matrix}: {store.done:,} of {format_count(store.grid.cells, 'cell')}"
             + (
                 f", as lines in {how.out}"
                 if how.out

@@ -25,7 +25,7 @@ from vgrads.dispatch.storage.folder import open_bag
 from vgrads.kernel.deadline import parse_deadline
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.text_table import Column, Row, TextTable
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.portal.cli.bags.results import check_out, write_results_of
 from vgrads.portal.cli.bags.status_text import nodes_json, status_json
 from vgrads.portal.cli.options import answer_with
@@ -95,7 +95,8 @@ def run_bags(files: Sequence[Path], how: HowToWork) -> int:
         for row, reused in submitted:
             if reused:
                 console(stderr=True).print(
-                    f"{row.id} ({row.name}): {reused:,} of {row.tasks:,} tasks were done before "
+                    f"{row.id} ({row.name}): {reused:,} of "
+                    f"{format_count(row.tasks, 'task', 'were')} done before "
                     "(--rerun does them again)",
                     highlight=False,
                 )
@@ -216,7 +217,10 @@ def _conclude(out: Console, row: BagEntry) -> None:
     here = max(0, status["done"] - reused)
     rate = f", {here / took_s:,.0f} a second" if took_s > 0 and here else ""
     if row.state in ENDED:
-        line = f"{row.id} ({row.name}): {status['done']:,} of {status['tasks']:,} tasks done"
+        line = (
+            f"{row.id} ({row.name}): {status['done']:,} of "
+            f"{format_count(status['tasks'], 'task')} done"
+        )
         line += f" ({reused:,} of them before)" if reused else ""
         line += f" in {format_duration(took_s)}{rate}" if took_s > 0 else ""
         if status["failed"]:
@@ -261,7 +265,8 @@ def _shown_place(places: Mapping[str, Path], row: BagEntry) -> str | None:
 def _shown(out: Console, rows: Sequence[BagEntry]) -> Iterator[Any]:
     """Show a status table of the bags on a terminal; otherwise no output until the end."""
     out.print(
-        f"{', '.join(row.id for row in rows)}: {sum(row.tasks for row in rows):,} tasks",
+        f"{', '.join(row.id for row in rows)}: "
+        f"{format_count(sum(row.tasks for row in rows), 'task')}",
         highlight=False,
     )
     if not out.is_terminal:
@@ -312,7 +317,7 @@ def _notes(status: Mapping[str, Any]) -> tuple[str, ...]:
     coming = f", {status['coming']} requested" if status.get("coming") else ""
     last = status["reasons"][-1] if status.get("reasons") else None
     refusal = (f"{last['site']}: {last['reason']}",) if last else ()
-    return (f"{status['host_count']} hosts{coming}", *_problems(status), *refusal)
+    return (f"{format_count(status['host_count'], 'host')}{coming}", *_problems(status), *refusal)
 
 
 def show_results(bag_id: str, how: HowToWork) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from vgrads.execmgr.core.states import (
     SlotRequestedAgain,
     SlotUpdate,
 )
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.planner.replan import Outlook, conditional_curve, promise_now
 
 _AGAIN_S, _MOST_SHARE = 5.0, 20.0  # between forecasts, and the interval in forecast lengths
@@ -66,7 +66,7 @@ class RunReporter:
         if news.state == SlotState.QUEUED and news.reason:
             use = execution.uses[news.slot]
             duration = format_duration(execution.slot_duration_s(news.slot))
-            size = f"{use.slot.procs} processors for {duration}"
+            size = f"{format_count(use.slot.procs, 'processor')} for {duration}"
             value = expected_s(execution, news.slot, news.at_s, news.at_s)
             when = f", expected in {format_duration(value)}" if value is not None else ""
             self._line(
@@ -104,7 +104,7 @@ class RunReporter:
         if workflow not in self._done and all((workflow, name) in state.done for name in tasks):
             self._done.add(workflow)
             late = event.at_s > execution.plan.deadline_s
-            share = f"{len(state.done)}/{self._tasks} tasks"
+            share = f"{len(state.done)}/{format_count(self._tasks, 'task')}"
             self._line(
                 event.at_s,
                 f"workflow {workflow} is done{' LATE' if late else ''}  [{share}]",
@@ -128,7 +128,11 @@ def later(execution: ExecutionPlan, elapsed_s: float) -> list[str]:
         for at_s, slot in waits[:_MOST_LATER]
     ]
     more = len(waits) - _MOST_LATER
-    return [*lines, f"{more} more slots are requested after that"] if more > 0 else lines
+    return (
+        [*lines, f"{format_count(more, 'more slot', 'are')} requested after that"]
+        if more > 0
+        else lines
+    )
 
 
 def expected_s(
@@ -230,7 +234,8 @@ def status_parts(
     if outlook is not None:
         parts.append(f"promise now {outlook.probability:.2f}")
     parts += [
-        f"{len(workflows_done(execution, state))} of {execution.plan.needed} workflows",
+        f"{len(workflows_done(execution, state))} of "
+        f"{format_count(execution.plan.needed, 'workflow')}",
         *_slots(execution, state, now_s),
         f"tasks {len(state.done)}/{tasks}, {replicas.count(ReplicaState.RUNNING)} running",
     ]
@@ -258,7 +263,7 @@ def _slots(execution: ExecutionPlan, state: RunState, now_s: float) -> list[str]
     pending = [
         (s, r) for s, r in state.slots.items() if r.state in _PENDING and r.requested_s is not None
     ]
-    lines = [f"{ready} slots ready"] if ready else []
+    lines = [f"{format_count(ready, 'slot')} ready"] if ready else []
     if pending:
         waits = [expected_s(execution, s, r.requested_s or 0.0, now_s) for s, r in pending]
         soonest = min((w for w in waits if w is not None), default=None)

@@ -14,6 +14,7 @@ from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.delays import delays
 from vgrads.execmgr.core.journal import fold
 from vgrads.execmgr.core.remainder import progress_of
+from vgrads.kernel.units import format_count
 from vgrads.planner.replan import promise_now
 from vgrads.portal.records.reading.reader import RecordReader
 from vgrads.portal.records.reading.run_rows import GOES_ON
@@ -37,7 +38,7 @@ def open_slots(record: RunRecord | RunReader) -> list[str]:
     execution = executions[state.version]
     return [
         (
-            f"{slot}: {execution.uses[slot].slot.procs} processors "
+            f"{slot}: {format_count(execution.uses[slot].slot.procs, 'processor')} "
             f"at {execution.uses[slot].slot.site}, {record.state.name.lower()}"
         )
         + (f" ({record.reason})" if record.reason else "")

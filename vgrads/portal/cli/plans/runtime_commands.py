@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.units import format_count
 from vgrads.portal.cli.options import AsJson, Sites, Wide, answer_with, app, diagram_file
 
 runtimes_app = typer.Typer(
@@ -78,7 +79,7 @@ def learn(
     with busy(console(stderr=True), "reading records of tasks") as show_step:
         read = [(path, read_task_records(path, machine, workflow)) for path in files]
         records = [record for _, item in read for record in mapped(item.records, names)]
-        show_step(f"learning from {len(records):,} records")
+        show_step(f"learning from {format_count(len(records), 'record')}")
         with Store() as store:
             added, existing = RunTimeRecords(store.engine).learn(records)
     kinds: dict[str, int] = {}
@@ -109,13 +110,13 @@ def _learned(payload: Mapping[str, Any]) -> None:
     for item in payload["files"]:
         left = ", ".join(f"{count} {why}" for why, count in sorted(item["skipped"].items()))
         out.print(
-            f"{item['file']}: {item['records']} records ({item['format']})"
+            f"{item['file']}: {format_count(item['records'], 'record')} ({item['format']})"
             + (f"; not used: {left}" if left else ""),
             highlight=False,
         )
     out.print(
-        f"{payload['new']} new of {len(payload['kinds'])} kinds; "
-        f"{payload['present']} records are stored",
+        f"{payload['new']} new of {format_count(len(payload['kinds']), 'kind')}; "
+        f"{format_count(payload['present'], 'record', 'are')} stored",
         highlight=False,
     )
 
@@ -202,7 +203,9 @@ def forget(
     answer_with(
         as_json,
         payload,
-        lambda: console().print(f"{count} records of {kind} deleted", highlight=False),
+        lambda: console().print(
+            f"{format_count(count, 'record')} of {kind} deleted", highlight=False
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.units import format_count
 from vgrads.portal.cli.options import AsJson, Wide, answer_with, app, diagram_file
 
 _Set = Annotated[
@@ -243,7 +244,7 @@ def _table(payload: Mapping[str, Any]) -> TextTable:
     if payload["how"]:
         how = payload["how"]
         words = (
-            f"{how['how']}, blocks of {how['block']}, {how['hosts']} nodes: "
+            f"{how['how']}, blocks of {how['block']}, {format_count(how['hosts'], 'node')}: "
             f"{format_duration(how['seconds'])}"
         )
         notes = (f"Configuration chosen by the models: {words}.",)

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.units import format_count
 
 Json = dict[str, Any]
 _STYLES = {"kept": "green", "broken": "red", "failed": "red", "interrupted": "yellow"}
@@ -22,7 +23,7 @@ def print_runs(out: Console, rows: Sequence[Json], total: int | None = None) -> 
         return
     out.print(runs_table(rows))
     if total is not None and total > len(rows):
-        out.print(f"the newest {len(rows):,} of {total:,} runs; --limit shows more")
+        out.print(f"the newest {len(rows):,} of {format_count(total, 'run')}; --limit shows more")
 
 
 def runs_table(rows: Sequence[Json]) -> TextTable:
@@ -86,9 +87,15 @@ def print_run(out: Console, row: Json) -> None:
 def _progress(row: Json) -> str:
     """Return the progress, and the current probability of the promise."""
     tasks = row["tasks"]
-    text = f"{tasks['done']} of {tasks['of']} tasks and {row['workflows_done']} workflows are done"
+    text = (
+        f"{tasks['done']} of {format_count(tasks['of'], 'task')} and "
+        f"{format_count(row['workflows_done'], 'workflow', 'are')} done"
+    )
     if tasks["before"] and not tasks["of"]:
-        return f"nothing was left to be done: {tasks['before']} tasks were done by an earlier run"
+        return (
+            f"nothing was left to be done: {format_count(tasks['before'], 'task', 'were')} "
+            "done by an earlier run"
+        )
     if tasks["before"]:
         text += f"; {tasks['before']} more were done by an earlier run"
     if "promise_now" in row:

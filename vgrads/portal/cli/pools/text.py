@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.units import format_count
 
 _IDLE = (
     "no manager needs workers: this pool serves bags with 'sites: [guest]' and "
@@ -23,7 +24,7 @@ def pool_line(status: Mapping[str, Any]) -> str:
         f"{name} {count}" for name, count in sorted(pools.get("decided", {}).items())
     )
     problem = status.get("problem") or pools.get("problem") or ""
-    hosts = f"{status['host_count']} hosts" + (
+    hosts = f"{format_count(status['host_count'], 'host')}" + (
         f", {status['coming']} requested" if status.get("coming") else ""
     )
     return "; ".join(filter(None, [hosts, f"decided: {shares}" if shares else _IDLE, problem]))
@@ -107,7 +108,8 @@ def decision_text(payload: Mapping[str, Any]) -> Text:
     """Return a decision and its reasons as text."""
     lines = [
         (
-            f"{payload['name']} ({payload['policy']}): {payload['decided']} workers decided, "
+            f"{payload['name']} ({payload['policy']}): "
+            f"{format_count(payload['decided'], 'worker')} decided, "
             f"at most {payload['max_workers']}"
         )
     ]

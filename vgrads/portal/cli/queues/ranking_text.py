@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vgrads.kernel.text_table import Column, Row, TextTable
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ def _cloud_text(cloud: Json | None) -> str:
         return "No cloud has as many processors."
     kind = f" of type {cloud['node_type']}" if cloud["node_type"] else ""
     return (
-        f"Cheapest cloud: {cloud['site']}, {cloud['nodes']} nodes{kind}, ready in "
+        f"Cheapest cloud: {cloud['site']}, {format_count(cloud['nodes'], 'node')}{kind}, ready in "
         f"{format_duration(cloud['start_s'])}, {format_usd(cloud['cost_usd'])}."
     )
 
@@ -81,13 +81,14 @@ def score_text(document: Json) -> list[TextTable | str]:
     )
     records = document["records"]
     lines: list[TextTable | str] = [
-        f"{records['issued']} answers; of their records {records['scored']} are scored, "
+        f"{format_count(records['issued'], 'answer')}; of their records {records['scored']} are "
+        "scored, "
         f"{records['open']} are open, {records['without_start']} had no start within a month, "
         f"{records['retrospective']} are about the past.",
         TextTable(columns, tuple(map(Row, cells))),
         *[
-            f"probability {row['stated']:.2f}: {row['observed']:.2f} of {row['statements']} "
-            "statements came true"
+            f"probability {row['stated']:.2f}: {row['observed']:.2f} of "
+            f"{format_count(row['statements'], 'statement')} came true"
             for row in document["reliability"]
         ],
         *_slurm_lines(document["slurm"]),
@@ -100,12 +101,16 @@ def score_text(document: Json) -> list[TextTable | str]:
 def _slurm_lines(comparison: Json | None) -> list[str]:
     if comparison is None:
         return []
-    left_out = f"{comparison['left_out']} jobs are left out: Slurm stated no start for them."
+    left_out = (
+        f"{format_count(comparison['left_out'], 'job', 'are')} left out: Slurm stated no "
+        "start for them."
+    )
     if not comparison["jobs"]:
         return [left_out]
     error = comparison["median_error_s"]
     return [
-        f"Median error on the same {comparison['jobs']} jobs: vgrads {_time(error['vgrads'])}, "
+        f"Median error on the same {format_count(comparison['jobs'], 'job')}: vgrads "
+        f"{_time(error['vgrads'])}, "
         f"Slurm's own estimate {_time(error['slurm'])}.",
         left_out,
     ]

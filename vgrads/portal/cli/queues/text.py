@@ -7,7 +7,7 @@ from typing import Any
 
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.text_table import Column, Row, TextTable
-from vgrads.kernel.units import format_duration, format_share
+from vgrads.kernel.units import format_count, format_duration, format_share
 from vgrads.qbets.backtest import BacktestRow
 from vgrads.qbets.forecast import Bound
 from vgrads.vgrid.varq import Reservation, Trajectory
@@ -22,7 +22,7 @@ def bound_text(answer: Bound, query: QueueQuery) -> str:
             "A job like this, submitted now, waits at most "
             f"{format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with "
             f"probability {answer.probability}, according to the state of the queue and the "
-            f"outcome of {answer.jobs} such forecasts."
+            f"outcome of {format_count(answer.jobs, 'such forecast')}."
             + _merged_text(query)
             + _downtime_text(query)
         )
@@ -30,7 +30,9 @@ def bound_text(answer: Bound, query: QueueQuery) -> str:
         f"A job like this waits at most {format_duration(answer.bound_s)} "
         f"({answer.bound_s:.0f} s) with probability "
         f"{answer.probability}, stated with confidence {answer.confidence} from "
-        f"{answer.jobs} waits since {query.since}." + _merged_text(query) + _downtime_text(query)
+        f"{format_count(answer.jobs, 'wait')} since {query.since}."
+        + _merged_text(query)
+        + _downtime_text(query)
     )
 
 
@@ -66,7 +68,8 @@ def _merged_text(query: QueueQuery) -> str:
     if query.jobs is None or query.distinct is None or query.distinct > query.jobs / 2:
         return ""
     return (
-        f"\nThe history has {query.jobs} jobs, {query.distinct} of them distinct: equal jobs "
+        f"\nThe history has {format_count(query.jobs, 'job')}, {query.distinct} of them "
+        "distinct: equal jobs "
         "of one user that are submitted and start within a minute count as one observation "
         "(--no-arrays counts each job)."
     )
@@ -78,7 +81,7 @@ def _downtime_text(query: QueueQuery) -> str:
         return ""
     return (
         f"\nThe queue may be down: no job has started since {query.instant(stall.since_s)}, "
-        f"{stall.submissions} jobs were submitted."
+        f"{format_count(stall.submissions, 'job', 'were')} submitted."
     )
 
 
@@ -89,13 +92,13 @@ def probability_text(answer: dict[str, Any], query: QueueQuery) -> str:
             "A job like this, submitted now, starts within "
             f"{format_duration(answer['within_s'])} with probability "
             f"{answer['probability']:.3f}, according to the state of the queue and the outcome of "
-            f"{answer['jobs']} such forecasts." + _downtime_text(query)
+            f"{format_count(answer['jobs'], 'such forecast')}." + _downtime_text(query)
         )
     return (
         f"A job like this starts within {format_duration(answer['within_s'])} with "
         f"probability {answer['probability']:.3f} "
-        f"or more, stated with confidence {answer['confidence']} from {answer['jobs']} waits."
-        + _downtime_text(query)
+        f"or more, stated with confidence {answer['confidence']} from "
+        f"{format_count(answer['jobs'], 'wait')}." + _downtime_text(query)
     )
 
 

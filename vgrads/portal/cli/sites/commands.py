@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vgrads.kernel.units import format_count
 from vgrads.portal.cli.options import (
     AsJson,
     AsStated,
@@ -86,7 +87,7 @@ def reset(
     with Store() as store:
         count = store.forget_acquisitions(site, queue)
     text = (
-        f"deleted the observations of {count} slots of {site}"
+        f"deleted the observations of {format_count(count, 'slot')} of {site}"
         if count
         else f"no observations of {site}"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from vgrads.api.queues.log_queues import history_text
 from vgrads.kernel.text_table import Column, Row, TextTable
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 
 Json = dict[str, Any]
 
@@ -82,7 +82,7 @@ def _node_text(site: Json, node: Json) -> str:
     price = f", {format_usd(node['price_usd_per_hour'])}/h" if node["price_usd_per_hour"] else ""
     spot = node["spot_price_usd_per_hour"]
     market = f", spot {format_usd(spot)}/h" if spot is not None else ""
-    return f"{count} × {node['cores']} cores{price}{market}"
+    return f"{count} × {format_count(node['cores'], 'core')}{price}{market}"
 
 
 def _queue_text(queue: Json) -> str:
@@ -98,7 +98,8 @@ def _queue_text(queue: Json) -> str:
             )
         return f"{queue['name']}: no history, treated as unknown (probability 0)"
     return (
-        f"{queue['name']}: ≤ {queue['max_procs']} processors, {history_text(history)} until "
+        f"{queue['name']}: ≤ {format_count(queue['max_procs'], 'processor')}, "
+        f"{history_text(history)} until "
         f"{history['until'][:10]}"
     )
 
@@ -177,7 +178,9 @@ def _forecast_text(answer: Json) -> str:
 
 def collected_text(result: Json) -> str:
     """Return the result of a collection as text."""
-    text = ", ".join(f"{row['queue']}: {row['jobs']} jobs" for row in result["queues"])
+    text = ", ".join(
+        f"{row['queue']}: {format_count(row['jobs'], 'job')}" for row in result["queues"]
+    )
     shared = "".join(
         f"\n{row['queue']} shares nodes with {', '.join(row['shares_nodes_with'])}, one machine"
         for row in result["queues"]

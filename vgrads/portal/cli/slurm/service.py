@@ -18,6 +18,7 @@ from vgrads.api.queues.sites import this_machine
 from vgrads.api.slurm.service import LOG, last_problem, refuse_second, socket_of, sweep
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_text
+from vgrads.kernel.units import format_count
 from vgrads.portal.charts.gantt import render_html
 from vgrads.portal.charts.promise_chart import promise_chart
 from vgrads.portal.records.reading.sites import choose_catalog
@@ -192,7 +193,7 @@ def _group_text(group: dict[str, Any]) -> str:
     share = "no promise can be given until the group has run once"
     if group["promise"] is not None:
         share = f"probability {group['promise']:.2f}"
-    jobs = f"{group['ended']} of {group['jobs']} jobs have ended"
+    jobs = f"{group['ended']} of {format_count(group['jobs'], 'job', 'have')} ended"
     if group["expected"] is not None:
         jobs += f", about {group['expected']:.0f} are expected"
     return f"group {group['name']}: {jobs}; deadline {due}: {share}"

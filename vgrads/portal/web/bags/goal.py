@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.portal.charts.curves import (
     AMBER,
     BLUE,
@@ -42,7 +42,7 @@ def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | N
     end_s = reached_s or now_s or due_s
     return {
         "what": (
-            f"{goal['required']:,} of {bag['tasks']:,} tasks within "
+            f"{goal['required']:,} of {format_count(bag['tasks'], 'task')} within "
             f"{format_duration(due_s - came_s)}, with probability {goal['requested']:g}: {state}"
         ),
         "promise": goal["promise"],

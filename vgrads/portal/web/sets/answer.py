@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
@@ -88,7 +88,7 @@ def _figures(head: Head, promise: PromiseSummary, state: DisplayState, now: Json
     counts = head.summary.get("counts")
     if head.state == "planning" or state == IMPOSSIBLE or not counts:
         return []
-    replicas = f", and {counts['replicas']} replicas" if counts["replicas"] else ""
+    replicas = f", and {format_count(counts['replicas'], 'replica')}" if counts["replicas"] else ""
     figures = [
         (str(counts["tasks"]), f"tasks{replicas}"),
         (str(counts["slots"]), f"slots at {counts['sites']} site{'s'[: counts['sites'] != 1]}"),

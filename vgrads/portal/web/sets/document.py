@@ -10,6 +10,7 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import (
+    format_count,
     format_duration,
     format_usd,
     needed_of,
@@ -42,7 +43,7 @@ def request_in_words(document: Json) -> str:
     budget = document.get("budget_usd")
     money = "" if budget is None else f", for at most {format_usd(budget)}"
     return (
-        f"{needed} of {total} workflows within {deadline}, with a probability of "
+        f"{needed} of {format_count(total, 'workflow')} within {deadline}, with a probability of "
         f"{share(document.get('probability', 0.9))}{money}"
     )
 
