@@ -49,7 +49,7 @@ class _SlotLife:
         self._due.push(at_s + spec.duration_s, (spec.id, SlotState.EXPIRED, "reached its end"))
         if draws.random() >= self.behaviour.slot_up:
             breaks_s = ready_s + draws.random() * max(0.0, at_s + spec.duration_s - ready_s)
-            self._due.push(breaks_s, (spec.id, SlotState.FAILED, "the slot failed"))
+            self._due.push(breaks_s, (spec.id, SlotState.FAILED, "a simulated fault of its node"))
         if spec.queue == SPOT and self.behaviour.spot_interruptions_per_hour > 0:
             nodes_hours = 3600.0 / self.behaviour.spot_interruptions_per_hour / spec.nodes
             taken_s = at_s + draws.exponential(nodes_hours)

@@ -91,21 +91,20 @@ SIDES = {
 }
 """Side of a queue's state, as text → its features: all of them."""
 _COUNTS = {
-    "processors": "{} processors, usually {}",
-    "own jobs waiting": "{} jobs of this user wait, usually {}",
-    "own processors running": "this user runs on {} processors, usually {}",
-    "jobs waiting": "{} jobs wait, usually {}",
-    "jobs as short waiting": "{} jobs as short wait, usually {}",
-    "jobs as narrow waiting": "{} jobs as narrow wait, usually {}",
-    "same waiting": "{} equal jobs wait, usually {}",
-    "jobs of this queue waiting": "{} jobs of this queue wait, usually {}",
-    "jobs running": "{} jobs run, usually {}",
-    "like jobs waiting for long": "{} like jobs have waited for over an hour, usually {}",
-    "starts lately": "{} jobs started within the last hour, usually {}",
-    "arrivals lately": "{} jobs were submitted within the last hour, usually {}",
-    "hour": "it is {} o'clock of the log, usually {}",
-    "weekday": "it is day {} of the log's weeks, usually {}",
+    "processors": "processors",
+    "own jobs waiting": "waiting jobs of this user",
+    "own processors running": "processors on which this user runs",
+    "jobs waiting": "waiting jobs",
+    "jobs as short waiting": "waiting jobs as short",
+    "jobs as narrow waiting": "waiting jobs as narrow",
+    "same waiting": "waiting jobs that are equal",
+    "jobs of this queue waiting": "waiting jobs of this queue",
+    "jobs running": "running jobs",
+    "like jobs waiting for long": "like jobs that have waited for over an hour",
+    "starts lately": "jobs started within the last hour",
+    "arrivals lately": "jobs submitted within the last hour",
 }
+_CLOCKS = {"hour": "time of day, by the log's clock", "weekday": "day of the log's weeks"}
 _SHARES = {
     "share of the machine": "{} of the machine, usually {}",
     "free share": "{} of the machine is free, usually {}",
@@ -221,7 +220,7 @@ def _reason(
     best, name = -np.inf, ""
     for feature in SIDES[side]:
         column = FEATURES.index(feature)
-        if not any(feature in described for described in (_COUNTS, _SHARES, _TIMES)):
+        if not any(feature in described for described in (_COUNTS, _CLOCKS, _SHARES, _TIMES)):
             continue
         other = now.copy()
         other[column] = usual[column]
@@ -242,10 +241,29 @@ def _reason(
 def _text(name: str, now: float, usual: float) -> str | None:
     if name in _COUNTS:
         logs = name == "processors"
-        return _COUNTS[name].format(*(f"{np.exp(v) if logs else v:.0f}" for v in (now, usual)))
+        counts = [f"{np.exp(v) if logs else v:,.0f}" for v in (now, usual)]
+        return f"{_COUNTS[name]}: {counts[0]}, usually {counts[1]}"
+    if name in _CLOCKS:
+        at = _time_of_day if name == "hour" else _day_of_week
+        return f"{_CLOCKS[name]}: {at(now)}, usually {at(usual)}"
     if name in _SHARES:
         return _SHARES[name].format(f"{now:.0%}", f"{usual:.0%}")
     return None
+
+
+def _time_of_day(hours: float) -> str:
+    """Return hours since midnight as a time.
+
+    >>> _time_of_day(23.99), _time_of_day(0.5)
+    ('23:59', '00:30')
+    """
+    minutes = int(hours * 60 + 1e-6) % (24 * 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _day_of_week(days: float) -> str:
+    """Return the number of a day, from 1 to 7."""
+    return str(int(days) % 7 + 1)
 
 
 def _seconds(name: str, value: float) -> float:

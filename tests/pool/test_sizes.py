@@ -65,7 +65,11 @@ def test_a_bag_goes_in_rounds_and_begun_hours_are_paid(vgrads, write):
     assert by[1]["cost_usd"] == 2.0
     fewest = min(item["hosts"] for item in message["sizes"] if item["seconds"] <= 720.0)
     assert message["worth"]["in time"]["hosts"] == fewest
-    assert message["worth"]["cheapest"]["cost_usd"] == 2.0
+    cheapest = message["worth"]["cheapest"]
+    assert cheapest["seconds"] <= 720.0  # one node costs $2, but is too late
+    assert cheapest["cost_usd"] == min(n["cost_usd"] for n in by.values() if n["seconds"] <= 720.0)
+    hopeless = vgrads("size", bag, *options[:-1], "31s").out
+    assert next(line for line in hopeless.splitlines() if "cheapest" in line).endswith("too late")
     _, slower = sizes(vgrads("size", bag, "--dispatch", "6s", "--json"))
     assert slower[1]["seconds"] == 100 * 66.0
     _, fed = sizes(vgrads("size", bag, "--capacity", 5, "--json"))

@@ -282,7 +282,8 @@ def test_a_task_that_needs_more_than_was_learned_gets_more(vgrads, write, tmp_pa
 
 
 def test_a_pilot_is_chosen_by_the_probability_that_it_adds(catalog):
-    """Of two kinds that are as uncertain, that with most of the work decides the deadline."""
+    """Of two kinds that are as uncertain, that with most of the work decides the deadline; the
+    other would add nothing that a user can see."""
     uncertain = RuntimeSpread(own=0.05, kind=0.8)
     tasks = [
         Task(id=f"{kind}{n}", runtime_s=seconds, kind=kind, spread=uncertain)
@@ -292,10 +293,10 @@ def test_a_pilot_is_chosen_by_the_probability_that_it_adds(catalog):
     workflow_set = make_set([make_workflow("w", tasks)], deadline_s=1500.0)
     grid = GridSnapshot(catalog=catalog, logs={}, instants={}, forecasts={})
     planned = plan_set(workflow_set, grid, options=QUICK)
-    first, second = pilots(planned, options=QUICK)
-    assert (first["kind"], second["kind"]) == ("long", "short")
-    assert first["gain"] > 0.05 > abs(second["gain"])
-    assert first["pilot_s"] + second["pilot_s"] <= 0.05 * 1224
+    (pilot,) = pilots(planned, options=QUICK)
+    assert pilot["kind"] == "long"
+    assert pilot["gain"] > 0.05
+    assert pilot["pilot_s"] <= 0.05 * 1224
     assert pilots(plan_set(make_set([chain("a", 1.0)]), grid)) == []
 
 

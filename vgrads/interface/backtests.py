@@ -71,7 +71,7 @@ class BacktestResult:
         for row in self.rows[:_MOST_SHOWN]:
             lines.append(
                 f"  {row.history} {row.queue}: {row.scored} scored, "
-                f"coverage {format_share(row.coverage)}, "
+                f"coverage {format_share(row.coverage, row.scored)}, "
                 f"median bound {format_duration(row.median_bound_s)}"
             )
         more = len(self.rows) - _MOST_SHOWN
@@ -100,8 +100,8 @@ def _cells(row: BacktestRow) -> tuple[str, ...]:
         row.history,
         row.queue,
         f"{row.scored:,}",
-        format_share(row.coverage),
-        format_share(row.worst_window_coverage),
+        format_share(row.coverage, row.scored),
+        format_share(row.worst_window_coverage, row.scored),
         format_duration(row.median_bound_s),
     )
 

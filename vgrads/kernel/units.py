@@ -232,6 +232,30 @@ def format_usd(amount: float) -> str:
     return f"${amount:,.2f}"
 
 
-def format_share(value: float | None) -> str:
-    """Format a share to three digits; a dash if there is none."""
-    return "–" if value is None else f"{value:.3f}"
+_FEW = 20
+"""Cases below which the third digit of a share says nothing."""
+
+
+def format_share(value: float | None, cases: int = _FEW) -> str:
+    """Format a share to three digits; of few cases, as their number; a dash if there is none.
+
+    >>> format_share(0.5), format_share(0.0, 1), format_share(None, 0)
+    ('0.500', '0 of 1', '–')
+    """
+    if value is None or not cases:
+        return "–"
+    return f"{value:.3f}" if cases >= _FEW else f"{round(value * cases)} of {cases}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration of which fractions of a second matter.
+
+    >>> format_seconds(2.7e-11), format_seconds(0.25), format_seconds(12.3456)
+    ('0 s', '0.25 s', '12.3 s')
+    >>> format_seconds(400.0), format_seconds(86400.0)
+    ('400 s', '1d')
+    """
+    if abs(seconds) >= 1000:
+        return format_duration(seconds)
+    text = f"{round(seconds, 6):.3g}"
+    return f"{float(text):.6f}".rstrip("0").rstrip(".") + " s"

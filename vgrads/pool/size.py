@@ -60,17 +60,17 @@ def curve(
 
 def notable_sizes(sizes: Sequence[SizePoint], deadline_s: float | None) -> dict[str, SizePoint]:
     """Return the notable sizes. ``quickest``: the fewest nodes that are nearly as fast as any;
-    ``cheapest``, where nodes have a price; ``knee``: where time × node seconds is least, unless
-    that is the largest size (more nodes might be better still); ``in time``: the cheapest, then the
-    fewest, by the deadline, if any is."""
+    ``cheapest``, where nodes have a price: of those by the deadline, if any is; ``knee``: where
+    time × node seconds is least, unless that is the largest size (more nodes might be better
+    still); ``in time``: the cheapest, then the fewest, by the deadline, if any is."""
     quick_s = min(size.seconds for size in sizes)
     points = {"quickest": next(size for size in sizes if size.seconds <= quick_s * _SOON)}
+    in_time = [size for size in sizes if deadline_s is not None and size.seconds <= deadline_s]
     if any(size.cost_usd for size in sizes):
-        points["cheapest"] = min(sizes, key=lambda size: (size.cost_usd, size.seconds))
+        points["cheapest"] = min(in_time or sizes, key=lambda size: (size.cost_usd, size.seconds))
     knee = min(sizes, key=lambda size: size.seconds * size.seconds * size.nodes)
     if knee is not sizes[-1]:
         points["knee"] = knee
-    in_time = [size for size in sizes if deadline_s is not None and size.seconds <= deadline_s]
     if in_time:
         points["in time"] = min(in_time, key=lambda point: (point.cost_usd, point.nodes))
     return points

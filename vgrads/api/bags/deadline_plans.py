@@ -20,7 +20,7 @@ from vgrads.dispatch.fleet.site_view import SiteHealth, SiteInventory
 from vgrads.kernel.deadline import as_written
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_count
+from vgrads.kernel.units import format_count, format_seconds
 from vgrads.pool.deadline.plan import DeadlinePlan, Goal, PlannedNodes, plan_nodes
 from vgrads.pool.deadline.values import NodeSource, Work
 from vgrads.pool.deadline.width import Width
@@ -57,7 +57,9 @@ def deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides) -> dic
     check_places(catalog, document)
     tasks = len(build_bag(document, path.resolve().parent).commands)
     work = Work(tasks=goal.required(tasks), mean_s=document.runtime_s)
-    text = f"{work.tasks:,} of {format_count(tasks, 'task')} of {document.runtime_s:g} s"
+    text = (
+        f"{work.tasks:,} of {format_count(tasks, 'task')} of {format_seconds(document.runtime_s)}"
+    )
     stated = overrides.deadline_text or as_written(load_mapping(path).get("deadline", ""))
     return _answer(text, work, goal, _sources(catalog, document, goal), stated)
 
@@ -88,7 +90,7 @@ def matrix_plan(
         width=None if levels is None else Width(levels),
     )
     text = (
-        f"{kind}, {grid.rows} x {format_count(grid.cols, 'cell')} of {cell_s:g} s, in "
+        f"{kind}, {grid.rows} x {format_count(grid.cols, 'cell')} of {format_seconds(cell_s)}, in "
         f"{format_count(blocks, 'block')} of "
         f"{grid.high} x {grid.wide}"
     )

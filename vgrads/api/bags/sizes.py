@@ -16,7 +16,7 @@ from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.kernel.stored import as_stored
-from vgrads.kernel.units import format_count
+from vgrads.kernel.units import format_count, format_seconds
 from vgrads.pool.models import (
     Resources,
     allpairs_best_s,
@@ -113,7 +113,7 @@ def _of_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
 def _of_bag(bag: BagSpec, runtime_s: float, dispatch_s: float) -> WorkModel:
     tasks, each_s = len(bag.commands), runtime_s + dispatch_s
     return WorkModel(
-        what=f"{format_count(tasks, 'task')} of {runtime_s:g} s",
+        what=f"{format_count(tasks, 'task')} of {format_seconds(runtime_s)}",
         total_s=tasks * runtime_s * bag.procs,
         widest=bag.procs,
         run_s=lambda procs: -(-tasks // (procs // bag.procs)) * each_s,
@@ -151,7 +151,7 @@ def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> Wor
             choose_allpairs(rows, cols, cell_s, machines),
         )
     return WorkModel(
-        what=f"{kind}, {rows} x {format_count(cols, 'cell')} of {cell_s:g} s",
+        what=f"{kind}, {rows} x {format_count(cols, 'cell')} of {format_seconds(cell_s)}",
         run_s=run_s,
         total_s=rows * cols * cell_s,
         how=as_stored(how),

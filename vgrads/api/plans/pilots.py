@@ -14,10 +14,12 @@ from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 Json = dict[str, Any]
+_VISIBLE_GAIN = 0.0005
+"""Of a probability that is written with three digits."""
 
 
 def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list[Json]:
-    """Return the pilot runs that raise the promise, the most probability per second first.
+    """Return the pilot runs that visibly raise the promise, the most probability per second first.
 
     Those that make the set's run time less uncertain are tried, and the gain of each is measured:
     the set is planned again with the uncertainty that its kind would have after the run. Together
@@ -25,7 +27,8 @@ def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list
     """
     every = _kinds(planned)
     chosen = choose_pilots((kind.reduced() for kind in _uncertain(every)), every)
-    return _measured(planned, [(kind, {}) for kind in chosen], (seed, options))
+    measured = _measured(planned, [(kind, {}) for kind in chosen], (seed, options))
+    return [item for item in measured if item["gain"] >= _VISIBLE_GAIN]
 
 
 def pilots_to_start(

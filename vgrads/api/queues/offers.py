@@ -13,6 +13,7 @@ from vgrads.vgrid.shapes import SlotOption
 from vgrads.vgrid.tree import grid_tree
 
 Json = dict[str, Any]
+_VISIBLE_GAP = 0.0005
 
 
 def offer_json(offer: GridOffer) -> Json:
@@ -54,17 +55,24 @@ def offer_sentence(offer: GridOffer) -> str:
     """Return the offer as a sentence."""
     request = offer.request
     groups = ", ".join(f"{g.group.name} {g.probability:.3f}" for g in offer.groups)
-    gaps = ", ".join(
-        f"{g.solver}{'' if g.gap is None else f' within {g.gap:.1%} of the best'}"
-        for g in offer.groups
-    )
     return (
         f"All nodes are available from {format_duration(request.start_by_s)} to "
         f"{format_duration(request.deadline_s)} from now with "
         f"probability {offer.probability:.3f} ± {offer.standard_error:.3f} ({groups}) for "
         f"at most {format_usd(offer.cost_usd)}; "
-        f"the requested probability is {request.probability}. Chosen by {gaps}."
+        f"the requested probability is {request.probability}.{_choice_text(offer)}"
     )
+
+
+def _choice_text(offer: GridOffer) -> str:
+    """Return how far the choice of slots may be from the best; empty if it is the best."""
+    chosen = [group for group in offer.groups if group.choices]
+    gaps = [group.gap for group in chosen if group.gap is not None]
+    if len(gaps) < len(chosen):
+        return " A better choice of slots may exist: no time was left to find the best."
+    if max(gaps, default=0.0) >= _VISIBLE_GAP:
+        return f" A choice of slots that is better by up to {max(gaps):.1%} may exist."
+    return ""
 
 
 def refuse(offer: GridOffer, path: Path) -> NoReturn:

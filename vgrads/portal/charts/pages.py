@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vgrads.kernel.units import format_count, format_duration
+from vgrads.kernel.units import format_count, format_duration, format_seconds, format_share
 from vgrads.portal.charts.wait_axis import wait_words
 
 _METHODS = ("get", "items")
@@ -38,6 +38,8 @@ def environment(package: str) -> Environment:
     )
     templates.filters |= {
         "duration": format_duration,
+        "seconds": format_seconds,
+        "coverage": format_share,
         "with_noun": format_count,
         "clock": clock,
         "instant": instant_clock,

@@ -132,8 +132,8 @@ def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
     """Print the tasks to try out first."""
     if not tried:
         out.print(
-            "No pilot run is recommended: no kind of task has an uncertain run time that its "
-            "tasks share."
+            "No pilot run is recommended: of no kind of task would a run on a small input raise "
+            "the promise visibly."
         )
         return
     columns = (
@@ -160,6 +160,13 @@ def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
+def _gain_text(gain: float | None) -> str:
+    """Return a gain of probability; a dash where it is not visible."""
+    if gain is None:
+        return ""
+    return f"{gain:+.3f}" if round(abs(gain), 3) else "–"
+
+
 def print_started(out: Console, pilots: Sequence[Mapping[str, Any]]) -> None:
     """Print the pilots that were started, and those that were not, with the reason."""
     if not pilots:
@@ -179,7 +186,7 @@ def print_started(out: Console, pilots: Sequence[Mapping[str, Any]]) -> None:
             (
                 item["kind"],
                 f"about {format_duration(item['pilot_s'])}",
-                f"{item['gain']:+.3f}" if "gain" in item else "",
+                _gain_text(item.get("gain")),
                 item["state"],
                 item["reason"] or "",
             ),

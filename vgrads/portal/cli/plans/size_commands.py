@@ -237,7 +237,7 @@ def _table(payload: Mapping[str, Any]) -> TextTable:
         bar = "█" * max(1, round(24 * item["seconds"] / longest_s))
         late = payload["deadline_s"] is not None and item["seconds"] > payload["deadline_s"]
         cost = f"${item['cost_usd']:,.2f}" if item["cost_usd"] else "–"
-        text = ", ".join(names.get(item["hosts"], [])) or ("too late" if late else "")
+        text = ", ".join([*names.get(item["hosts"], []), *(["too late"] if late else [])])
         cells = (str(item["hosts"]), format_duration(item["seconds"]), bar)
         rows.append(Row((*cells, f"{item['efficiency']:.0%}", cost, text)))
     notes: tuple[str, ...] = ()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.text_table import Column, Row, TextTable
-from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration, format_share, format_usd
 
 Json = dict[str, Any]
 
@@ -53,7 +56,8 @@ def scores_table(document: Json) -> TextTable:
         Column(".9", right=True),
         Column(".95", right=True),
     )
-    rows = tuple(map(_score_row, document["queues"]))
+    names = _queue_names(document["queues"])
+    rows = tuple(map(_score_row, names, document["queues"]))
     promises = document["promises"]
     text = (
         f"Promises: {promises['kept']} of {promises['promises']} kept, {promises['open']} open."
@@ -63,12 +67,23 @@ def scores_table(document: Json) -> TextTable:
     return TextTable(columns, rows, notes=(text,))
 
 
-def _score_row(entry: Json) -> Row:
+def _queue_names(entries: Sequence[Json]) -> list[str]:
+    """Return the names of queues; of a log the name of its file, where no other has the same."""
+    sites = dict.fromkeys(str(entry["site"]) for entry in entries)
+    files = Counter(Path(site).name for site in sites)
+    names = {site: name if files[name := Path(site).name] == 1 else site for site in sites}
+    return [
+        names[str(entry["site"])] + ("" if entry["queue"] == "*" else f" {entry['queue']}")
+        for entry in entries
+    ]
+
+
+def _score_row(name: str, entry: Json) -> Row:
     records, warning = entry["records"], entry["warning"]
     counts = (str(records["scored"]), str(records["open"]))
-    shares = (_share(row["coverage"]) for row in entry["quantiles"])
+    shares = (format_share(row["coverage"], row["bounds"]) for row in entry["quantiles"])
     notes = (f"warning: {warning}",) if warning else ()
-    return Row((f"{entry['site']} {entry['queue']}", *counts, *shares), notes, {"": "yellow"})
+    return Row((name, *counts, *shares), notes, {"": "yellow"})
 
 
 def score_text(document: Json) -> list[TextTable | str]:
@@ -76,7 +91,12 @@ def score_text(document: Json) -> list[TextTable | str]:
     names = ("quantile", "bounds", "coverage", "pinball loss")
     columns = tuple(Column(name, right=bool(n)) for n, name in enumerate(names))
     cells = (
-        (str(row["quantile"]), str(row["bounds"]), _share(row["coverage"]), _time(row["pinball_s"]))
+        (
+            str(row["quantile"]),
+            str(row["bounds"]),
+            format_share(row["coverage"], row["bounds"]),
+            _time(row["pinball_s"]),
+        )
         for row in document["quantiles"]
     )
     records = document["records"]
@@ -87,7 +107,7 @@ def score_text(document: Json) -> list[TextTable | str]:
         f"{records['retrospective']} are about the past.",
         TextTable(columns, tuple(map(Row, cells))),
         *[
-            f"probability {row['stated']:.2f}: {row['observed']:.2f} of "
+            f"probability {row['stated']:.2f}: {round(row['observed'] * row['statements'])} of "
             f"{format_count(row['statements'], 'statement')} came true"
             for row in document["reliability"]
         ],
@@ -118,7 +138,3 @@ def _slurm_lines(comparison: Json | None) -> list[str]:
 
 def _time(seconds: float | None) -> str:
     return "–" if seconds is None else format_duration(seconds)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"

@@ -46,7 +46,7 @@ def offer_text(offer: GridOffer) -> list[Tree | str]:
 
 
 def _named(node: GridNode) -> Text:
-    return Text.assemble(f"{node.name}  ", (_sums(node), "dim"))
+    return Text.assemble(f"{node.name}  ", (_sums(node), "dim"), overflow="fold")
 
 
 def _sums(node: GridNode) -> str:
@@ -55,13 +55,14 @@ def _sums(node: GridNode) -> str:
     return f"{nodes} in {slots}{cost}"
 
 
-def _slot_text(node: GridNode) -> str:
+def _slot_text(node: GridNode) -> Text:
     facts = node.facts
     cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
-    return (
+    return Text(
         f"{node.name}: {format_count(facts['nodes'], 'node')} for {facts['group']}, submit in "
         f"{format_duration(facts['submit_s'])}, "
-        f"ready in time with probability {facts['probability']:.3f}{cost}"
+        f"ready in time with probability {facts['probability']:.3f}{cost}",
+        overflow="fold",
     )
 
 

@@ -1,0 +1,92 @@
+"""Texts that say what is so: offers, scores, explanations of bounds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.conftest import DATA
+from vgrads.kernel.text_table import table_lines
+from vgrads.portal.cli.queues.ranking_text import score_text, scores_table
+from vgrads.portal.cli.sites.offer_text import ask, offer_text
+from vgrads.qbets.explain import _text
+from vgrads.vgrid.procure import GridOffer
+
+
+@pytest.fixture(scope="module")
+def offer():
+    return ask(DATA / "storm.grid", DATA / "sites.toml", None, 0, False)
+
+
+def shown(offer: GridOffer, width: int) -> str:
+    out = Console(width=width, record=True, markup=False, highlight=False, file=None)
+    with out.capture() as captured:
+        for item in offer_text(offer):
+            out.print(item, overflow="ignore", crop=False)
+    return " ".join(captured.get().replace("│", " ").split())
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_nothing_of_an_offer_is_cut_on_a_narrow_terminal(offer, width):
+    text, whole = (shown(offer, columns) for columns in (width, 400))
+    assert text.count("ready in time with probability 0.") == whole.count(
+        "in time with probability"
+    )
+
+
+def test_an_offer_names_no_solver_and_mentions_only_a_gap_that_is_visible(offer):
+    def last(**changes):
+        groups = tuple(replace(group, **changes) for group in offer.groups)
+        return str(offer_text(replace(offer, groups=groups))[-1])
+
+    assert last(gap=0.0).endswith("the requested probability is 0.9.")
+    assert last(gap=0.0).count("0.0%") == 0
+    assert last(gap=0.031).endswith("A choice of slots that is better by up to 3.1% may exist.")
+    assert "may exist" in last(gap=None, solver="greedy")
+    assert not any(word in last(gap=0.031) for word in ("highs", "greedy"))
+
+
+def test_times_of_day_are_those_of_a_clock():
+    hours = [_text("hour", h, 12.51) for h in np.linspace(0.0, 23.9999, 200)]
+    assert hours[0] == "time of day, by the log's clock: 00:00, usually 12:30"
+    assert hours[-1] == "time of day, by the log's clock: 23:59, usually 12:30"
+    assert _text("weekday", 6.0, 0.0) == "day of the log's weeks: 7, usually 1"
+    assert _text("jobs waiting", 1.0, 1200.0) == "waiting jobs: 1, usually 1,200"
+
+
+def entry(site, queue, coverage, bounds):
+    quantiles = [
+        {"quantile": q, "coverage": coverage, "bounds": bounds, "pinball_s": None}
+        for q in (0.5, 0.75, 0.9, 0.95)
+    ]
+    records = dict.fromkeys(("issued", "scored", "open", "without_start", "retrospective"), bounds)
+    return {
+        "site": site,
+        "queue": queue,
+        "records": records,
+        "quantiles": quantiles,
+        "warning": None,
+        "slurm": None,
+        "reliability": [{"stated": 0.95, "observed": 0.0, "statements": bounds}],
+    }
+
+
+def test_scores_of_few_jobs_are_counts_and_logs_keep_their_names():
+    long = "/home/somebody/with/a/long/folder/"
+    queues = [
+        entry(f"{long}kittyhawk-of-last-winter.swf.gz", "*", 0.0, 1),
+        entry("/a/same.swf", "*", None, 0),
+        entry("/b/same.swf", "*", 0.5, 200),
+        entry("cluster", "batch", 1.0, 2),
+    ]
+    promises = {"promises": 0, "kept": 0, "open": 0}
+    lines = table_lines(scores_table({"queues": queues, "promises": promises}), 80)
+    rows = [line.split() for line in lines[2:6]]
+    assert rows[0][:1] == ["kittyhawk-of-last-winter.swf.gz"]
+    assert rows[0][-3:] == ["0", "of", "1"]
+    assert [row[0] for row in rows[1:3]] == ["/a/same.swf", "/b/same.swf"]
+    assert (rows[1][-1], rows[2][-1]) == ("–", "0.500")
+    assert rows[3][:2] == ["cluster", "batch"]
+    assert rows[3][-3:] == ["2", "of", "2"]
+    assert "probability 0.95: 0 of 1 statement came true" in score_text(queues[0])
