@@ -184,7 +184,7 @@ def with_promise(plan: Plan, simulated: SimulatedPlan) -> Plan:
         by_workflow={
             name: float(np.isfinite(done_s).mean()) for name, done_s in simulated.done_s.items()
         },
-        cautious=plan.promise.cautious,
+        cautious=min(plan.promise.cautious, probability),
     )
     return replace(
         plan,

@@ -61,7 +61,8 @@ class Promise:
     """Probability that at least the needed number of workflows is done by the deadline.
 
     ``cautious`` counts a task as lost if its slot is not ready at its planned start: the phases
-    compute in this way.
+    compute in this way. Never above ``probability``: a replica that starts late can delay others,
+    and then the simulation, in other scenarios, has less.
     """
 
     probability: float

@@ -110,6 +110,7 @@ def test_every_plan_keeps_its_invariants(shapes, rows, needed, seed):
     assert make_plan(snapshot, options).placements == plan.placements
     assert plan.feasible == (not plan.lacking)
     assert not plan.feasible or plan.scheduled >= plan.needed
+    assert plan.promise.cautious <= plan.promise.probability
     gains = {
         phase.name: (phase.probability_before, phase.probability_after) for phase in plan.phases
     }
