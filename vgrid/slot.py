@@ -17,6 +17,8 @@ from vgrads.workflows.needs import Needs
 Floats = NDArray[np.float64]
 _ANY = 1e-9  # smallest probability that counts
 _SHARES = (0.5, 0.75, 0.9, 0.97, 1.0)
+NOW_S = 60.0
+"""Texts say of a slot that likely starts within this time that it starts now."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,12 +77,14 @@ def _branch(
 
 def _slot_node(choice: Any, group: str) -> GridNode:
     slot = choice.slot
+    likely_s = slot.submit_s + slot.curve.reaches_s(0.5)
     facts = {
         "group": group,
         "site": slot.site,
         "nodes": choice.width,
         "procs": slot.procs,
         "submit_s": slot.submit_s,
+        "likely_s": likely_s if math.isfinite(likely_s) else None,
         "probability": choice.probability,
         "cost_usd": choice.cost_usd,
         "shared": slot.shared,

@@ -1,5 +1,6 @@
 """Texts that say what is so: offers, scores, explanations of bounds."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ from rich.console import Console
 
 from tests.conftest import DATA
 from vgrads.kernel.text_table import table_lines
+from vgrads.portal.charts.layout import planned_lanes
 from vgrads.portal.cli.queues.ranking_text import score_text, scores_table
 from vgrads.portal.cli.sites.offer_text import ask, offer_text
 from vgrads.qbets.explain import _text
@@ -45,6 +47,23 @@ def test_an_offer_names_no_solver_and_mentions_only_a_gap_that_is_visible(offer)
     assert last(gap=0.031).endswith("A choice of slots that is better by up to 3.1% may exist.")
     assert "may exist" in last(gap=None, solver="greedy")
     assert not any(word in last(gap=0.031) for word in ("highs", "greedy"))
+
+
+def test_slots_of_plans_and_offers_are_shown_with_their_likely_start(vgrads):
+    """A slot that is needed late may start at once; its tasks wait until it is safe to begin."""
+    plan = vgrads("plan", DATA / "lead-storm.yaml", "--as-stated").out.splitlines()
+    assert plan[1].split("  ")[-1] == "tasks"
+    assert "submit at  starts about  needed by  prob." in plan[1]
+    assert any(re.search(r" 0s  +now  +\d+m", line) for line in plan)
+    offers = vgrads("offers", DATA / "storm.grid").out
+    assert offers.count(", likely ready in ") == offers.count("ready in time with probability")
+
+
+def test_lanes_of_planned_slots_begin_when_they_likely_start():
+    slot = {"id": "s", "procs": 4, "start_s": 14000.0, "end_s": 20000.0, "ready_p50_s": 30.0}
+    others = [{**slot, "ready_p50_s": None}, {**slot, "ready_p50_s": 15000.0}]
+    lanes = planned_lanes({"slots": [slot, *others]})
+    assert [lane.start_s for lane in lanes] == [30.0, 14000.0, 14000.0]
 
 
 def test_times_of_day_are_those_of_a_clock():

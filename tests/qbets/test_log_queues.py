@@ -85,8 +85,8 @@ def test_the_change_is_noted_once_and_only_where_it_changes_something(vgrads, wr
         assert "earlier versions" not in promise(vgrads, write, sites(queue, more))[1]
     note = promise(vgrads, write, sites())[1]
     assert (
-        f"m/busy: the {BUSY} jobs of queue 'busy' of its log count, earlier versions took "
-        f"all {BUSY + IDLE}"
+        "only the jobs of a queue's own name in its log count, earlier versions took all "
+        f"(m/busy, {BUSY:,} of {BUSY + IDLE:,})"
     ) in " ".join(note.split())
     assert "earlier versions" not in promise(vgrads, write, sites())[1]
 

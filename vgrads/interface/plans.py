@@ -253,7 +253,7 @@ def _placement(row: Mapping[str, Any]) -> TaskPlacement:
 
 def _notes(planned: Planned) -> Iterator[str]:
     """Warnings, as the command line prints them."""
-    yield from (warning for log in planned.grid.logs.values() for warning in log.warnings)
+    yield from dict.fromkeys(w for log in planned.grid.logs.values() for w in log.warnings)
     yield from describe_priors(planned.grid.words)
     yield from describe_basis(planned.plan.run_times)
     yield from planned.plan.notes

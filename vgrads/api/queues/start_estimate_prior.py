@@ -10,7 +10,7 @@ estimates were wrong; once there is a history, the prior is not used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -18,16 +18,16 @@ from shlex import quote
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vgrads.api.queues.log_queues import ENOUGH
 from vgrads.api.wiring import is_real, open_batch
 from vgrads.drivers.api import SlotSpec
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.kernel.errors import SiteError
+from vgrads.kernel.units import format_count
 from vgrads.vgrid.catalog import Catalog, Queue, Site
 
 BASIS = "the site's own estimate"
-ENOUGH = 59
-"""Minimum number of waits for a bound at .95 with confidence .95: log .05 / log .95 (SC'09 §3.1).
-"""
+_ABOUT = 60
 _AT_ONCE_S = 60.0
 """The median wait if the site announces an immediate start."""
 _BUSY_S = 4 * 3600.0
@@ -39,12 +39,14 @@ class StartEstimatePrior:
     """GETPROB of a queue without history (:class:`vgrads.vgrid.varq.WaitOracle`); queries the site
     once for each shape.
 
-    ``errors``: messages of refusals and failures of the site; then the probability is 0.
+    ``jobs``: in its history, too few; ``errors``: messages of refusals and failures of the site;
+    then the probability is 0.
     """
 
     site: Site
     queue: Queue
     batch: BatchSite
+    jobs: int = 0
     errors: set[str] = field(default_factory=set)
     _announced: dict[tuple[int, float], float | None] = field(default_factory=dict)
 
@@ -108,20 +110,34 @@ class StartEstimatePrior:
 def describe_priors(
     words: Mapping[tuple[str, str], StartEstimatePrior], file: Path | None = None
 ) -> list[str]:
-    """Return notes on a promise that is based on start estimates of sites, and on how to improve
+    """Return a note for each site whose start estimates a promise is based on, and how to improve
     it.
 
     ``file``: the file of the sites, if they are not in the database.
     """
-    first = f"vgrads sites add {quote(str(file))}; " if file else ""
+    used = [word for word in words.values() if word.is_queried and not word.errors]
+    sites = {word.site.name: word.site for word in used}
     return [
-        f"{site}/{queue} has no history, or a short one: the start estimates of its site are "
-        "used, with a wide uncertainty. "
-        f"'{first}vgrads sites collect {site}' learns from its accounting; "
-        "state what you know with stated_probability and stated_wait"
-        for (site, queue), word in words.items()
-        if word.is_queried and not word.errors
+        _describe(site, [word for word in used if word.site.name == name], file)
+        for name, site in sites.items()
     ]
+
+
+def _describe(site: Site, used: Sequence[StartEstimatePrior], file: Path | None) -> str:
+    most = max(word.jobs for word in used)
+    if len(used) == 1:
+        count = f"{site.name}/{used[0].queue.name}: {format_count(most, 'job', 'are')} known"
+    else:
+        count = f"{site.name}: at most {format_count(most, 'job')} of a queue are known"
+    whose = "Slurm's" if site.driver == "slurm" else "the site's"
+    text = f"{count}, about {_ABOUT} are needed: {whose} own estimates are used, widely spread; "
+    if any(queue.history for queue in site.queues):
+        return f"{text}stated_probability and stated_wait state what you know"
+    first = f"vgrads sites add {quote(str(file))}; " if file else ""
+    return (
+        f"{text}'{first}vgrads sites collect {site.name}' learns from its accounting, "
+        "stated_probability and stated_wait state what you know"
+    )
 
 
 def refusals(words: Mapping[tuple[str, str], StartEstimatePrior]) -> list[str]:
@@ -140,7 +156,9 @@ def start_estimate_priors(
     confidence.
     """
     return {
-        (site.name, queue.name): StartEstimatePrior(site, queue, open_batch(site))
+        (site.name, queue.name): StartEstimatePrior(
+            site, queue, open_batch(site), existing.get((site.name, queue.name), 0)
+        )
         for site in catalog.sites
         if is_real(site) and site.kind == "batch"
         for queue in site.queues

@@ -186,7 +186,8 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
     title = (
         f"{slot['id']} ({slot['kind']}, {format_count(slot['procs'], 'processor')})\nrequested at "
         f"{format_duration(slot['submit_s'])}, "
-        f"needed from {format_duration(slot['start_s'])}\nprobability {chance}{price}\n"
+        f"{_likely_text(slot)}needed from {format_duration(slot['start_s'])}\n"
+        f"probability {chance}{price}\n"
         f"state {slot['state']}{': ' + end if end else ''}"
     )
     return (
@@ -200,6 +201,11 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
         f'fill="#888">{slot["procs"]}p · {chance}{price}</text>'
         "</g>"
     )
+
+
+def _likely_text(slot: Json) -> str:
+    middle_s = slot.get("ready_p50_s")
+    return "" if middle_s is None else f"likely ready at {format_duration(middle_s)}, "
 
 
 def _wait(slot: Json, y: float, scale: _Scale) -> str:

@@ -46,7 +46,14 @@ def actual_bars(gantt: Json) -> list[Bar]:
 
 def planned_lanes(gantt: Json) -> list[Lane]:
     """Return the slots as planned."""
-    return [Lane(s, s["procs"], s["start_s"], s["end_s"]) for s in gantt["slots"]]
+    return [Lane(s, s["procs"], _likely_start_s(s), s["end_s"]) for s in gantt["slots"]]
+
+
+def _likely_start_s(slot: Json) -> float:
+    """Return when a slot is ready with probability one half, if that is before its tasks start."""
+    middle_s: float | None = slot.get("ready_p50_s")
+    start_s: float = slot["start_s"]
+    return start_s if middle_s is None else min(middle_s, start_s)
 
 
 def actual_lanes(gantt: Json) -> list[Lane]:

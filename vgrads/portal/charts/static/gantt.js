@@ -261,10 +261,11 @@
     describe(thing) {
       if (thing.slot) {
         const s = thing.slot, seen = s.actual || {};
-        return [`${s.id} (${s.kind}, ${count(s.procs, "processor")})`, `requested at ${duration(s.submit_s)}, planned from ${duration(s.start_s)}`,
+        return [`${s.id} (${s.kind}, ${count(s.procs, "processor")})`, `requested at ${duration(s.submit_s)}, `
+          + (s.ready_p50_s == null ? "" : `likely ready at ${duration(s.ready_p50_s)}, `) + `needed from ${duration(s.start_s)}`,
           s.ready_p5_s == null ? "" : `ready ${duration(s.ready_p5_s)} to ${s.ready_p95_s == null ? "perhaps never" : duration(s.ready_p95_s)} (5–95 %)`,
           seen.ready_s != null ? `was ready at ${duration(seen.ready_s)}` : "",
-          `ready at its planned start with ${(100 * s.probability).toFixed(1)} %` + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),
+          `ready when it is needed with ${(100 * s.probability).toFixed(1)} %` + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),
           `state ${s.state}${seen.reason ? ": " + seen.reason : ""}`].filter(Boolean).join("\n");
       }
       const p = thing.item;

@@ -60,7 +60,7 @@
 
   function lanes(data, real) {
     return data.slots.map(slot => {
-      if (!real) return {slot, start: slot.start_s, end: slot.end_s};
+      if (!real) return {slot, start: Math.min(slot.start_s, slot.ready_p50_s ?? slot.start_s), end: slot.end_s};
       const seen = slot.actual || {};
       if (seen.ready_s == null) return {slot, start: 0, end: 0};
       return {slot, start: seen.ready_s, end: seen.ended_s ?? Math.max(data.now_s ?? 0, seen.ready_s)};
@@ -104,7 +104,7 @@
         });
       }
       for (const state of ["planned", "running", "done", "failed", "cancelled", "skipped"]) chip("span", state, STATES[state]);
-      for (const [kind, text] of [["slot", "slot, as high as its processors; % ready at its planned start"], ["wait", "when its queue may start it: 5–95 %, tick at the median"],
+      for (const [kind, text] of [["slot", "slot, as high as its processors; % ready when it is needed"], ["wait", "when its queue may start it: 5–95 %, tick at the median"],
         ["copy", "a replica of a task"], ["lost", "a slot that was lost"], ["deadline", "deadline"], ["now", "now"]]) chip("span", text, "").firstChild.className = kind;
       if (before.length) chip("span", `${before.length} done before, in ${runs.length === 1 ? runs[0] : count(runs.length, "run")}`, STATES.done);
     };

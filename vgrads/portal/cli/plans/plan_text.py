@@ -13,6 +13,7 @@ from vgrads.api.plans.runtimes import source_text
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.planner.plan import PhaseReport, Plan
+from vgrads.vgrid.slot import NOW_S
 from vgrads.workflows.spread import RuntimeSpread
 
 _MOST_NAMED = 3
@@ -41,11 +42,12 @@ def _slots_table(plan: Plan) -> TextTable:
         Column("slot", shorten=True),
         Column("procs", right=True, fold=2),
         Column("submit at", right=True, fold=5),
-        Column("from", right=True),
-        Column("until", right=True, fold=1),
+        Column("starts about", right=True, fold=4),
+        Column("needed by", right=True),
         Column("prob.", right=True),
+        Column("until", right=True, fold=1),
         Column("cost", right=True, fold=3),
-        Column("tasks", right=True, fold=4),
+        Column("tasks", right=True, fold=6),
     )
     rows = tuple(
         Row(
@@ -53,9 +55,10 @@ def _slots_table(plan: Plan) -> TextTable:
                 use.slot.id,
                 str(use.slot.procs),
                 format_duration(use.submit_s),
+                likely_start_text(use.slot.curve.reaches_s(0.5) + use.submit_s),
                 format_duration(use.start_s),
-                format_duration(use.end_s),
                 f"{use.probability:.3f}",
+                format_duration(use.end_s),
                 format_usd(use.cost_usd) if use.slot.paid else "–",
                 str(sum(p.slot == use.slot.id for p in plan.placements)),
             )
@@ -63,6 +66,11 @@ def _slots_table(plan: Plan) -> TextTable:
         for use in plan.uses
     )
     return TextTable(columns, rows, title=f"Slots for '{plan.set_name}'")
+
+
+def likely_start_text(at_s: float) -> str:
+    """Return seconds from now as the likely start of a slot."""
+    return "now" if at_s < NOW_S else format_duration(at_s)
 
 
 def _phase_sentence(phase: PhaseReport, requested: float) -> str:

@@ -118,7 +118,7 @@ def plan_here(
         done = without_tasks(done, workflow_set, how.again)
         doing("planning")
         planned = issue_plan(plan_set(workflow_set, grid, how.seed, how.options, done))
-    print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
+    print_warnings(out, dict.fromkeys(w for log in grid.logs.values() for w in log.warnings))
     print_warnings(out, changed_defaults(catalog))
     print_warnings(out, describe_priors(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))

@@ -17,6 +17,7 @@ from vgrads.portal.cli.terminal import busy, console
 from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
 from vgrads.vgrid.procure import GridOffer, procure
 from vgrads.vgrid.request_file import load_request
+from vgrads.vgrid.slot import NOW_S
 from vgrads.vgrid.tree import GridNode, grid_tree
 
 
@@ -60,10 +61,17 @@ def _slot_text(node: GridNode) -> Text:
     cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
     return Text(
         f"{node.name}: {format_count(facts['nodes'], 'node')} for {facts['group']}, submit in "
-        f"{format_duration(facts['submit_s'])}, "
+        f"{format_duration(facts['submit_s'])}, likely ready "
+        f"{_when(facts['likely_s'])}, "
         f"ready in time with probability {facts['probability']:.3f}{cost}",
         overflow="fold",
     )
+
+
+def _when(at_s: float | None) -> str:
+    if at_s is None:
+        return "never"
+    return "about now" if at_s < NOW_S else f"in {format_duration(at_s)}"
 
 
 def draw(path: Path, offer: GridOffer) -> None:
