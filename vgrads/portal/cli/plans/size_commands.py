@@ -226,7 +226,7 @@ def _table(payload: Mapping[str, Any]) -> TextTable:
         Column("", fold=3),
         Column("busy", right=True, fold=2),
         Column("cost", right=True, fold=1),
-        Column("remark"),
+        Column("remark", below=True),
     )
     rows = []
     names: dict[int, list[str]] = {}
