@@ -1,6 +1,7 @@
 """Sites of files and of the database: commands, histories, what runs teach."""
 
 import json
+import re
 import urllib.request
 
 import pytest
@@ -104,6 +105,12 @@ def test_runs_teach_how_long_binding_takes(vgrads):
     assert {k: v for k, v in again.items() if k not in drop} == {
         k: v for k, v in plain.items() if k not in drop
     }
+    after = vgrads("plan", DATA / "lead-storm.yaml")
+    promised = f"{plain['promise']['probability']:.3f}"
+    assert f"with probability {promised}" not in after.out
+    text = " ".join(after.err.split())
+    assert f"since the last plan of this set, which promised {promised}, " in text
+    assert re.search(r", \d+ slot starts were learned", text)
 
 
 def names_at(service):

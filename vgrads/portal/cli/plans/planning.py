@@ -28,6 +28,7 @@ from vgrads.planner.policies import check_rule, make_pipeline
 from vgrads.portal.cli.terminal import busy, console, print_warnings
 from vgrads.portal.jobs.forecasts.plans import issue_plan
 from vgrads.portal.records.reading.earlier_runs import runs_of_name
+from vgrads.portal.records.reading.learned_since import with_learned_note
 from vgrads.portal.records.reading.runtimes import past_run_times
 from vgrads.portal.records.reading.sites import choose_catalog, is_this_machine, past_acquisitions
 from vgrads.vgrid.catalog import Catalog
@@ -118,6 +119,7 @@ def plan_here(
         done = without_tasks(done, workflow_set, how.again)
         doing("planning")
         planned = issue_plan(plan_set(workflow_set, grid, how.seed, how.options, done))
+        planned = with_learned_note(planned) if how.learned else planned
     print_warnings(out, dict.fromkeys(w for log in grid.logs.values() for w in log.warnings))
     print_warnings(out, changed_defaults(catalog))
     print_warnings(out, describe_priors(grid.words, file))
