@@ -25,6 +25,7 @@ from vgrads.portal.web.sets.display import (
     PromiseSummary,
     display_state,
     read_summary,
+    seconds_left,
 )
 from vgrads.portal.web.sets.document import request_in_words
 from vgrads.portal.web.sets.remedies import remedies
@@ -103,7 +104,7 @@ def _figures(head: Head, promise: PromiseSummary, state: DisplayState, now: Json
 
 def _of_run(now: Json) -> list[Figure]:
     tasks, workflows, slots = now["tasks"], now["workflows"], now["slots"]
-    left_s = now["deadline_s"] - now["now_s"]
+    left_s = seconds_left(now)
     ended = now["ended"] is not None
     if ended:
         first = (format_duration(now["now_s"]), "from its start to its end")

@@ -20,7 +20,7 @@ from vgrads.kernel.units import format_duration
 from vgrads.portal.charts.sparkline import sparkline
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.display import AT_RISK, INTERRUPTED, STATES
+from vgrads.portal.web.sets.display import AT_RISK, INTERRUPTED, STATES, seconds_left
 from vgrads.portal.web.sets.overview import Overview, SetEntry
 
 Json = dict[str, Any]
@@ -164,7 +164,7 @@ def _due_text(entry: SetEntry, status: Json | None) -> str:
     """Return how long a run has until its deadline, on its clock."""
     if entry.due_s is None or not (entry.run and entry.run.goes_on):
         return ""
-    left_s = status["deadline_s"] - status["now_s"] if status else entry.due_s - time.time()
+    left_s = seconds_left(status) if status else entry.due_s - time.time()
     return f"in {format_duration(left_s)}" if left_s >= 0 else f"{format_duration(-left_s)} ago"
 
 

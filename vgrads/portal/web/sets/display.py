@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from vgrads.portal.records.reading.run_rows import GOES_ON
@@ -11,6 +13,13 @@ from vgrads.portal.records.reading.run_rows import GOES_ON
 Json = Mapping[str, Any]
 AT_RISK_BELOW = 0.05
 """Distance below the requested probability at which a running set is displayed as at risk."""
+
+
+def seconds_left(status: Json) -> float:
+    """Return the seconds that an active run has until its deadline: on every page by the same
+    clock. Its own stands still between two events, and runs ahead at simulated sites."""
+    due_s = datetime.fromisoformat(status["due"]).timestamp()
+    return float(min(status["deadline_s"] - status["now_s"], due_s - time.time()))
 
 
 @dataclass(frozen=True, slots=True)
