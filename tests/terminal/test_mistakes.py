@@ -121,6 +121,50 @@ def test_a_wrong_value_is_reported_in_plain_words(vgrads, arguments, message):
     assert answer.err == f"vgrads: {message}\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("bound", "HISTORY: is missing (see 'vgrads bound --help')"),
+        ("token create --days 3", "--days: no such option (see 'vgrads token create --help')"),
+        (
+            "plan x --jsn",
+            "--jsn: no such option; did you mean '--json'? (see 'vgrads plan --help')",
+        ),
+        ("gantt x --format y", "--format: no such option (see 'vgrads gantt --help')"),
+        ("bound x --procs", "--procs: needs a value (see 'vgrads bound --help')"),
+        ("plan x --json=3", "--json: takes no value (see 'vgrads plan --help')"),
+        ("plan a b c", "unexpected argument 'b c' (see 'vgrads plan --help')"),
+        ("bond", "bond: no such command; did you mean 'bound'? (see 'vgrads --help')"),
+        ("sites xyz", "xyz: no such command (see 'vgrads sites --help')"),
+        ("bags --", "missing command (see 'vgrads bags --help')"),
+        ("--nope", "--nope: no such option (see 'vgrads --help')"),
+        ("study whatif", "log: is missing (see 'vgrads study whatif --help')"),
+        ("study whatif x --nope", "--nope: no such option (see 'vgrads study whatif --help')"),
+        ("study whatif x y", "unexpected argument 'y' (see 'vgrads study whatif --help')"),
+        ("study whatif --seed", "--seed: needs a value (see 'vgrads study whatif --help')"),
+        (
+            "study whatif --seed a",
+            "--seed: must be a whole number, is 'a' (see 'vgrads study whatif --help')",
+        ),
+        (
+            "study pool --only x",
+            "--only: 'x' is none of 'table', 'peers', 'random', 'capacity', 'rest' "
+            "(see 'vgrads study pool --help')",
+        ),
+    ],
+)
+def test_wrong_arguments_are_a_line_as_all_other_errors(vgrads, arguments, message):
+    answer = vgrads(*arguments.split())
+    assert (answer.code, answer.out, answer.err) == (2, "", f"vgrads: {message}\n")
+
+
+def test_a_group_without_a_command_shows_its_help(vgrads):
+    answer = vgrads("db")
+    assert answer.code == 2
+    assert "backup" in answer.out + answer.err
+    assert "vgrads:" not in answer.err
+
+
 def test_a_log_in_place_of_a_set_is_named_with_what_it_is_for(vgrads, write):
     path = write("log.swf", write_swf(make_log(50, seed=1)))
     for more in ((), ("--deadline", "4h")):

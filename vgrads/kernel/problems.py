@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
@@ -145,7 +145,7 @@ def _words(detail: Mapping[str, Any], folder: Path, owner: type[BaseModel] | Non
     if kind == "missing":
         return _MISSING
     if kind == "extra_forbidden":
-        return f"unknown key{_suggestion(str(folder[-1]), _keys(owner))}"
+        return f"unknown key{suggestion(str(folder[-1]), _keys(owner))}"
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type"):
         whole = "whole " if kind.startswith("int") else ""
         return f"must be a {whole}number, is {_shown(value)}"
@@ -170,8 +170,8 @@ def _limit_words(kind: str, value: object, limits: Mapping[str, Any]) -> str:
         return f"{words} {limits[name]:g}, is {_shown(value)}"
     if kind in ("literal_error", "enum"):
         expected = re.findall(r"'([^']*)'", str(limits.get("expected", "")))
-        suggestion = _suggestion(str(value), expected, report=False)
-        return f"{_shown(value)} is none of {', '.join(expected)}{suggestion}"
+        intended = suggestion(str(value), expected, report=False)
+        return f"{_shown(value)} is none of {', '.join(expected)}{intended}"
     least, most = limits.get("min_length"), limits.get("max_length")
     payload = {
         "too_short": f"needs at least {least} {'entry' if least == 1 else 'entries'}",
@@ -188,18 +188,14 @@ def _keys(owner: type[BaseModel] | None) -> list[str]:
     )
 
 
-def _suggestion(text: str, choices: list[str], report: bool = True) -> str:
-    """Return the most similar choice; otherwise, if requested, all choices."""
-    close = difflib.get_close_matches(text, choices, n=1, cutoff=0.6)
-    if not close and not report:
-        return ""
-    return (
-        f"; did you mean '{close[0]}'?"
-        if close
-        else f" (known: {', '.join(choices)})"
-        if choices
-        else ""
-    )
+def suggestion(text: str, choices: Iterable[str], report: bool = True) -> str:
+    """Return a question about the most similar choice; otherwise, if requested, all choices. A
+    mapping states how its choices are written."""
+    written = choices if isinstance(choices, Mapping) else {name: name for name in choices}
+    close = difflib.get_close_matches(text, written, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{written[close[0]]}'?"
+    return f" (known: {', '.join(written.values())})" if report and written else ""
 
 
 def _shown(value: object) -> str:

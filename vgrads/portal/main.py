@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import typer
 from typer.main import get_command
 
-from vgrads.kernel.errors import INTERNAL_ERROR, SiteError, VgradsError
+from vgrads.kernel.errors import INTERNAL_ERROR, InputError, SiteError, VgradsError
 from vgrads.portal.cli.options import app
 
 COMMANDS = {
@@ -92,15 +93,14 @@ def _build(_modules: frozenset[str]) -> Callable[..., object]:
 
 
 def _run(arguments: list[str] | None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        load_commands(sys.argv[1:] if arguments is None else arguments)
+        load_commands(words)
         call = _build(frozenset(name for name in COMMANDS if _module(name) in sys.modules))
         result = call(arguments, prog_name="vgrads", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except VgradsError as error:
-        first, *more = (" ".join(line.splitlines()).rstrip() for line in error.lines)
-        _report([f"vgrads: {first}", *(f"  {line}" for line in more)])
-        return error.exit_code
+        return _report(error)
     except OSError as error:  # full disk, missing folder: the system's own message
         place = f"{error.filename}: " if error.filename else ""
         _write(f"vgrads: {place}{error.strerror or error}\n")
@@ -108,8 +108,7 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except Exception as error:
-        usage = _usage_error(error)
-        return _own_fault(error) if usage is None else usage
+        return _own_fault(error) if getattr(error, "show", None) is None else _misused(error, words)
     if code == _INTERRUPTED:  # typer converts Ctrl-C to this code
         _write("vgrads: interrupted\n")
     return code
@@ -121,14 +120,28 @@ def _write(text: str) -> None:
         sys.stderr.write(text)
 
 
-def _report(lines: Sequence[str]) -> None:
-    """Print lines on stderr, at a terminal broken between words."""
+def _report(error: VgradsError) -> int:
+    """Print an error on stderr, at a terminal broken between words; return the exit status."""
+    first, *more = (" ".join(line.splitlines()).rstrip() for line in error.lines)
+    lines = [f"vgrads: {first}", *(f"  {line}" for line in more)]
     if sys.stderr.isatty():
         from vgrads.kernel.text_table import wrap
 
         width = shutil.get_terminal_size().columns
         lines = [part for line in lines for part in wrap(line, width)]
     _write("\n".join(lines) + "\n")
+    return error.exit_code
+
+
+def _misused(error: Exception, arguments: Sequence[str]) -> int:
+    """Report an error of Click about arguments as any other; without arguments, show the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{error}\n")
+        return InputError.exit_code
+    from vgrads.portal.cli.usage import usage_error
+
+    application: Any = get_command(app)
+    return _report(usage_error(error, application, arguments))
 
 
 def _own_fault(error: Exception) -> int:
@@ -148,20 +161,3 @@ def _own_fault(error: Exception) -> int:
         f"vgrads: please report it and attach {retained.name}\n"
     )
     return INTERNAL_ERROR
-
-
-def _usage_error(error: Exception) -> int | None:
-    """Show Click's error about options as Click would, exit 2; about a value in our words."""
-    show = getattr(error, "show", None)
-    if show is None:
-        return None
-    details = getattr(error.__cause__ or error.__context__, "errors", None)
-    parameter = getattr(error, "param", None)
-    if details is not None and parameter is not None:
-        from vgrads.kernel.problems import value_problem
-
-        option = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
-        _report([f"vgrads: {option}: {value_problem(details()[0])}"])
-    else:
-        show()
-    return int(getattr(error, "exit_code", 2))

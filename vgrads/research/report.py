@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_text
@@ -19,11 +20,39 @@ from vgrads.traces.records import JobLog
 Rows = Sequence[Sequence[str]]
 
 
+_ARGPARSE = (
+    (r"^argument (?:-\w/)?", ""),
+    (r"^the following arguments are required: (.*)", r"\1: is missing"),
+    (r"^unrecognized arguments: (-\S+).*", r"\1: no such option"),
+    (r"^unrecognized arguments: (.*)", r"unexpected argument '\1'"),
+    (r": expected .*argument.*", ": needs a value"),
+    (r": invalid int value: ", ": must be a whole number, is "),
+    (r": invalid float value: ", ": must be a number, is "),
+    (r": invalid choice: (.*) \(choose from (.*)\)$", r": \1 is none of \2"),
+)
+"""Messages of argparse, and the words of all other errors."""
+
+
+class StudyParser(ArgumentParser):
+    """A parser of the arguments of a study. Wrong ones raise InputError."""
+
+    def __init__(self, name: str, doc: str | None) -> None:
+        super().__init__(
+            prog=f"vgrads study {name}",
+            description=doc,
+            formatter_class=RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InputError in the words of other errors, behind the name of the argument."""
+        for pattern, words in _ARGPARSE:
+            message = re.sub(pattern, words, message, flags=re.DOTALL)
+        raise InputError(message, fix=f"see '{self.prog} --help'")
+
+
 def study_parser(name: str, doc: str | None) -> ArgumentParser:
     """Return a parser with the options of all studies: --json, --report, --seed."""
-    parser = ArgumentParser(
-        prog=f"vgrads study {name}", description=doc, formatter_class=RawDescriptionHelpFormatter
-    )
+    parser = StudyParser(name, doc)
     parser.add_argument("--json", action="store_true", help="print one JSON document to stdout")
     parser.add_argument(
         "--report", type=picture_file, metavar="FILE.html", help="write an HTML page with diagrams"

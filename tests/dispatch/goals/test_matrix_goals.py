@@ -370,7 +370,7 @@ def test_an_interrupted_run_has_its_goal_when_it_is_resumed_or_is_cancelled_for_
         (("--deadline", "0s"), "--deadline: must be above 0"),
         (("--deadline", "1h", "--probability", 1.5), "1.5"),
         (("--deadline", "1h", "--budget", -1), "-1"),
-        (("--deadlin", "1h"), "No such option"),
+        (("--deadlin", "1h"), "no such option; did you mean '--deadline'?"),
     ],
 )
 @pytest.mark.parametrize("kind", ["wavefront", "allpairs"])

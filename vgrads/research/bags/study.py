@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from vgrads.research.bags.selection import SELECTIONS
 from vgrads.research.bags.system import System, paper_system
 from vgrads.research.bags.workload import BagColumns
 from vgrads.research.picture import diagrams, picture_file
+from vgrads.research.report import StudyParser
 from vgrads.traces.history import history_name, read_history
 
 Cells = dict[tuple[str, str, float | str], dict[str, float]]
@@ -302,9 +302,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = ArgumentParser(
-        prog="vgrads study bags", description=__doc__, formatter_class=RawDescriptionHelpFormatter
-    )
+    parser = StudyParser("bags", __doc__)
     parser.add_argument(
         "histories", nargs="*", type=Path, help="logs for the predictors; default: the model"
     )

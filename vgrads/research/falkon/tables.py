@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -32,6 +32,7 @@ from vgrads.pool.release import central_all, coordinated, distributed
 from vgrads.pool.view import NOTHING, PoolDecision, PoolView, together
 from vgrads.research.falkon.scale import report
 from vgrads.research.falkon.stage import StageResult, StageSite, simulate
+from vgrads.research.report import StudyParser
 
 Stages = tuple[tuple[int, float], ...]
 STAGES: Stages = (
@@ -249,9 +250,7 @@ def policies(cycle_s: float, count: int, turn_s: float) -> dict[str, dict[str, E
 
 
 def _arguments() -> ArgumentParser:
-    parser = ArgumentParser(
-        "vgrads study falkon", description=__doc__, formatter_class=RawDescriptionHelpFormatter
-    )
+    parser = StudyParser("falkon", __doc__)
     parser.add_argument(
         "--only",
         choices=("stages", "policies", "scale"),

@@ -11,7 +11,7 @@ and 200 to 203 were used while learned replicas were improved; the default begin
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +25,7 @@ from vgrads.research.gridbot import order
 from vgrads.research.gridbot import replicas as copies
 from vgrads.research.gridbot.fleet import play_fleet
 from vgrads.research.picture import diagrams, picture_file
+from vgrads.research.report import StudyParser
 
 StudyPart = tuple[Table, Any]
 BAGS, JOBS_OF_A_BAG = 50, 1200
@@ -302,9 +303,7 @@ def draw(seeds: Sequence[int], scale: float, path: Path) -> None:
 
 
 def _arguments() -> ArgumentParser:
-    parser = ArgumentParser(
-        "vgrads study gridbot", description=__doc__, formatter_class=RawDescriptionHelpFormatter
-    )
+    parser = StudyParser("gridbot", __doc__)
     parser.add_argument("--only", choices=list(PARTS), nargs="+", default=list(PARTS))
     parser.add_argument("--seeds", type=int, default=6, help="simulations of each row")
     parser.add_argument("--first-seed", type=int, default=1000)

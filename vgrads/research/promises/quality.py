@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -30,6 +29,7 @@ from vgrads.planner.promise.rollout import rollout
 from vgrads.planner.snapshot import Snapshot
 from vgrads.research.picture import diagrams, picture_file
 from vgrads.research.promises.replication import lead
+from vgrads.research.report import StudyParser
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
@@ -264,11 +264,7 @@ def draw(scores: Sequence[PlanScore], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = ArgumentParser(
-        prog="vgrads study quality",
-        description=__doc__,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
+    parser = StudyParser("quality", __doc__)
     parser.add_argument("workflows", nargs="*", type=Path, help="recorded workflows; default: LEAD")
     parser.add_argument("--count", type=int, default=240, help="instances")
     parser.add_argument("--picture", type=picture_file, help="file for the diagrams (SVG)")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -33,6 +32,7 @@ from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.placement.replicate import Measure, alone, by_paper, raise_task
 from vgrads.planner.snapshot import Snapshot
 from vgrads.research.picture import diagrams, picture_file
+from vgrads.research.report import StudyParser
 from vgrads.vgrid.slot import Slot, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -178,11 +178,7 @@ def lead() -> Workflow:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = ArgumentParser(
-        prog="vgrads study replication",
-        description=__doc__,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
+    parser = StudyParser("replication", __doc__)
     parser.add_argument(
         "--trials", type=int, default=25, help="number of trials for each combination"
     )

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
@@ -36,7 +35,7 @@ from statsmodels.stats.proportion import proportion_confint
 from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.research.picture import diagrams, picture_file
-from vgrads.research.report import read_enough
+from vgrads.research.report import StudyParser, read_enough
 from vgrads.research.waits.varq_recorded import recorded_study
 from vgrads.research.waits.varq_recorded_rows import as_document, as_text
 from vgrads.research.waits.varq_stage import ReservationRequest, VarqSimulation, advance_to
@@ -262,9 +261,7 @@ def draw(outcomes: Sequence[VarqRow], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = ArgumentParser(
-        prog="vgrads study varq", description=__doc__, formatter_class=RawDescriptionHelpFormatter
-    )
+    parser = StudyParser("varq", __doc__)
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument(
         "--count", type=int, default=400, help="number of queries for each log and level"
