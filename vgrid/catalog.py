@@ -259,3 +259,24 @@ def _refuse_repeats(names: Iterable[str], what: str, where: str) -> None:
         if name in observed:
             raise InputError(f"two {what}s have the name '{name}'", where=where)
         observed.add(name)
+
+
+def split_queue_name(text: str) -> tuple[str, str | None]:
+    """Return site and queue of ``SITE/QUEUE``; None for the queue where only a site is named."""
+    site, _, queue = text.partition("/")
+    return site, queue or None
+
+
+def choose_queue(site: Site, name: str | None, where: str) -> Queue:
+    """Return a queue of a site by name; without one, its only queue. Raise InputError where this
+    leaves none."""
+    queues = [queue for queue in site.queues if name in (None, queue.name)]
+    if len(queues) == 1:
+        return queues[0]
+    choices = ", ".join(f"{site.name}/{queue.name}" for queue in site.queues) or "none"
+    what = (
+        f"site '{site.name}' has {len(queues) or 'no'} queues"
+        if name is None
+        else f"no queue '{name}' at site '{site.name}'"
+    )
+    raise InputError(what, where=where, fix=f"its queues: {choices}")

@@ -188,7 +188,7 @@ def test_a_job_that_nothing_can_run_is_refused_with_the_option(vgrads, sites):
 
 def test_a_ranking_is_recorded(vgrads, sites):
     assert vgrads("where", "--sites", sites, "--json").code == 0
-    score = vgrads("score", "here", "all", "--sites", sites, "--json").json
+    score = vgrads("score", "here/all", "--sites", sites, "--json").json
     assert score["records"]["issued"] == 1
 
 

@@ -70,6 +70,7 @@ def test_an_answer_about_a_file_is_scored_when_the_file_grows(vgrads, grows):
     assert shape(after)[0.95]["coverage"] == float(wait_s <= bound)
     assert any(row["stated"] == pytest.approx(chance) for row in after["reliability"])
     assert "3 answers" in vgrads("score", grows, "*").out
+    assert vgrads("score", grows, "--json").json == after
     everything = vgrads("score", "--json").json
     assert [entry["queue"] for entry in everything["queues"]] == ["*"]
 
@@ -126,8 +127,12 @@ def test_an_unknown_queue_has_no_score(client, vgrads, tmp_path):
     for arguments, field in (
         (("here", "none"), "QUEUE: no queue 'none'"),
         (("none", "all"), "SITE: no site 'none'"),
-        (("here",), "QUEUE: is missing"),
+        (("here",), "QUEUE: site 'here' has 2 queues (its queues: here/all, here/empty)"),
         (("here", "empty"), "QUEUE: queue 'here/empty' has no history"),
+        (("here/none",), "QUEUE: no queue 'none'"),
+        (("none/all",), "SITE: no site 'none'"),
+        (("none",), "SITE: no site 'none'"),
+        (("here/empty",), "QUEUE: queue 'here/empty' has no history"),
     ):
         answer = vgrads("score", *arguments, *sites)
         assert answer.code == 2

@@ -15,7 +15,7 @@ from vgrads.qbets.predictor import JobArrival
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast, aged
 from vgrads.traces.log_queue import SiteQueue
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.catalog import Catalog, Site
+from vgrads.vgrid.catalog import Catalog, Site, split_queue_name
 
 Json = dict[str, Any]
 
@@ -63,8 +63,8 @@ def _arrival(job: QueuedJob, log: JobLog | None) -> JobArrival:
 
 def ask_live(query: QueueQuery, catalog: Catalog | None, name: str) -> QueueQuery:
     """Repeat a query for a queue of a catalogue (``SITE/QUEUE``) as its site reports it now."""
-    site, _, queue = name.partition("/")
-    if catalog is None or not queue:
+    site, queue = split_queue_name(name)
+    if catalog is None or queue is None:
         raise InputError("--live needs SITE/QUEUE of the database", where=name)
     jobs = open_batch(catalog.site(site)).queue()
     forecast = forecast_now(query.forecast, query.log, queue, jobs)

@@ -15,7 +15,7 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow, LinkRow, SiteRow
 from vgrads.traces.history import read_history
 from vgrads.traces.log_queue import LogQueue
-from vgrads.vgrid.catalog import load_catalog
+from vgrads.vgrid.catalog import choose_queue, load_catalog, split_queue_name
 from vgrads.vgrid.documents import SiteDocument, SitesDocument
 
 
@@ -68,18 +68,12 @@ def resolve_history(value: Path) -> tuple[Path, LogQueue]:
     """Resolve HISTORY to a file and a queue in it: a path, ``SITE`` or ``SITE/QUEUE``."""
     if value.is_file() or len(value.parts) > 2 or value.suffix:
         return value, None
+    name, queue_name = split_queue_name(str(value))
     catalog = stored_catalog()
     names = {site.name: site for site in catalog.sites} if catalog else {}
-    if not value.parts or value.parts[0] not in names:
+    if name not in names:
         return value, None  # the reader reports the missing file
-    site = names[value.parts[0]]
-    required = value.parts[1] if len(value.parts) == 2 else None
-    queues = [queue for queue in site.queues if required in (None, queue.name)]
-    if len(queues) != 1:
-        choices = ", ".join(f"{site.name}/{queue.name}" for queue in site.queues)
-        raise InputError(
-            f"name a queue of site '{site.name}'", where=str(value), fix=f"one of: {choices}"
-        )
-    if queues[0].history is None:
-        raise InputError("has no history in the database", where=f"{site.name}/{queues[0].name}")
-    return Path(queues[0].history), queues[0].of_log
+    queue = choose_queue(names[name], queue_name, str(value))
+    if queue.history is None:
+        raise InputError("has no history in the database", where=f"{name}/{queue.name}")
+    return Path(queue.history), queue.of_log

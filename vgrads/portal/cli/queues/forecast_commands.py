@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_duration
 from vgrads.portal.cli.completion import complete_sites
 from vgrads.portal.cli.options import AsJson, Procs, Sites, Walltime, Wide, answer_with, app
@@ -30,7 +29,7 @@ def where(
     answer_with(as_json, document, lambda: ranking_text.ranking_table(document))
 
 
-@app.command(epilog="Examples: `vgrads score` · `vgrads score SITE QUEUE`")
+@app.command(epilog="Examples: `vgrads score` · `vgrads score SITE/QUEUE`")
 def score(
     site: Annotated[
         str | None,
@@ -38,13 +37,16 @@ def score(
             metavar="[SITE",
             show_default=False,
             autocompletion=complete_sites,
-            help="A site, or a file of a history that was queried. Default: all queues.",
+            help="A queue as SITE/QUEUE, a site, or a file of a history that was queried. Default: "
+            "all queues.",
         ),
     ] = None,
     queue: Annotated[
         str | None,
         typer.Argument(
-            metavar="QUEUE]", show_default=False, help="Its queue; '*': the whole file."
+            metavar="QUEUE]",
+            show_default=False,
+            help="Its queue. Default: its only one, of a file all.",
         ),
     ] = None,
     sites: Sites = None,
@@ -59,7 +61,5 @@ def score(
         document = score_now.score_all(sites)
         answer_with(as_json, document, lambda: ranking_text.scores_table(document))
         return
-    if queue is None:
-        raise InputError("is missing", where="QUEUE", fix="vgrads score SITE QUEUE")
     document = score_now.score_queue(site, queue, sites)
     answer_with(as_json, document, lambda: ranking_text.score_text(document))

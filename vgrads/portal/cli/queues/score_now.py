@@ -11,9 +11,11 @@ from vgrads.portal.jobs.forecasts.scoring import ForecastScorer
 from vgrads.portal.records.reading import forecast_scores
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
-from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.catalog import Catalog, Site, choose_queue, split_queue_name
 
 Json = dict[str, Any]
+_WHOLE = "*"
+"""Instead of a queue: all jobs of a file."""
 
 
 def score_all(sites: Path | None) -> Json:
@@ -23,18 +25,21 @@ def score_all(sites: Path | None) -> Json:
         return forecast_scores.all_scores(store.reader)
 
 
-def score_queue(site: str, queue: str, sites: Path | None) -> Json:
-    """Return the score of a queue. Raise InputError where there is neither such a queue nor a
-    record of one."""
-    catalog, name = (
-        choose_catalog(sites),
-        str(Path(site).resolve()) if Path(site).is_file() else site,
-    )
+def score_queue(place: str, queue: str | None, sites: Path | None) -> Json:
+    """Return the score of a queue: of a site, ``SITE/QUEUE`` or both words, or of a file, without a
+    queue as a whole. Raise InputError where there is neither such a queue nor a record of one."""
+    catalog = choose_catalog(sites)
+    if Path(place).is_file():
+        place, queue = str(Path(place).resolve()), queue or _WHOLE
+    elif queue is None:
+        place, queue = split_queue_name(place)
+        if queue is None:
+            queue = choose_queue(_site(catalog, place), None, "QUEUE").name
     with Store() as store:
         _update(store, catalog)
-        result = forecast_scores.queue_score(store.reader, name, queue)
-    if not result["records"]["issued"]:
-        _refuse_unknown(catalog, site, queue)
+        result = forecast_scores.queue_score(store.reader, place, queue)
+    if not result["records"]["issued"] and not Path(place).is_file():
+        _refuse_unknown(catalog, place, queue)
     return result
 
 
@@ -45,19 +50,15 @@ def _update(store: Store, catalog: Catalog) -> None:
         scorer.score(catalog)
 
 
+def _site(catalog: Catalog, name: str) -> Site:
+    names = {site.name: site for site in catalog.sites}
+    if name not in names:
+        raise InputError(f"no site '{name}'", where="SITE", fix=f"known: {', '.join(names)}")
+    return names[name]
+
+
 def _refuse_unknown(catalog: Catalog, site: str, queue: str) -> None:
-    if Path(site).is_file():
-        return
-    names = {entry.name: [q.name for q in entry.queues] for entry in catalog.sites}
-    if site not in names:
-        raise InputError(f"no site '{site}'", where="SITE", fix=f"known: {', '.join(names)}")
-    if queue not in names[site]:
-        has = ", ".join(names[site]) or "none"
-        raise InputError(
-            f"no queue '{queue}' at site '{site}'", where="QUEUE", fix=f"it has: {has}"
-        )
-    entry = next(q for q in catalog.site(site).queues if q.name == queue)
-    if entry.history is None:
+    if choose_queue(_site(catalog, site), queue, "QUEUE").history is None:
         raise InputError(
             f"queue '{site}/{queue}' has no history, so nothing was forecast",
             where="QUEUE",

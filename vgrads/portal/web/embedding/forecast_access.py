@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.access import Principal, forecast_scope
-from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.catalog import Catalog, split_queue_name
 
 Json = dict[str, Any]
 
@@ -134,8 +134,7 @@ def checked_origin(text: str) -> str:
 
 def checked_queue(text: str) -> str:
     """Return ``SITE/QUEUE``. ValueError for anything else."""
-    site, _, queue = text.partition("/")
-    if not site or not queue:
+    if not all(split_queue_name(text)):
         raise ValueError(f"'{text}' is not a queue: write SITE/QUEUE")
     return text
 
