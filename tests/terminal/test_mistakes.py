@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -172,6 +173,39 @@ def test_a_log_in_place_of_a_set_is_named_with_what_it_is_for(vgrads, write):
         assert answer.code == 2
         assert f"{path}: is a queue log (swf), not a workflow set" in answer.err
         assert f"'vgrads bound {path} --procs 16 --walltime 2h'" in answer.err
+
+
+KINDS = {
+    "pool.yaml": ("a pool", "vgrads pool run FILE"),
+    "lead.yaml": ("a workflow set", "vgrads plan FILE"),
+    "sites.toml": ("a description of sites", "--sites FILE"),
+    "bag.yaml": ("a bag", "vgrads bags run FILE"),
+}
+READERS = {
+    "pool.yaml": ("pool", "run"),
+    "lead.yaml": ("plan",),
+    "sites.toml": ("sites", "add"),
+    "bag.yaml": ("bags", "run"),
+}
+
+
+@pytest.mark.parametrize(("file", "reader"), tuple(permutations(KINDS, 2)))
+def test_a_file_of_another_kind_is_named_as_what_it_is(vgrads, file, reader):
+    kind, use = KINDS[file]
+    answer = vgrads(*READERS[reader], DATA / file)
+    text = f"is {kind}, not {KINDS[reader][0]} (use it with '{use}')"
+    assert (answer.code, answer.err) == (2, f"vgrads: {DATA / file}: {text}\n")
+
+
+def test_known_keys_are_listed_once_and_briefly(vgrads, write):
+    path = write("b.yaml", "name: b\ncommand: 'true'\nxyz: 1\nuvw: 2\nhosts: {abc: 1}\nnamme: 2\n")
+    first, *lines = vgrads("bags", "run", path).err.splitlines()
+    assert first == f"vgrads: {path}: 4 errors"
+    assert lines[0].startswith("  line 3: xyz: unknown key (known: name, command, ")
+    assert lines[0].endswith(" more)") and len(lines[0]) < 200
+    assert lines[1] == "  line 4: uvw: unknown key"
+    assert lines[2].startswith("  line 5: hosts.abc: unknown key (known: most, least, procs, ")
+    assert lines[3] == "  line 6: namme: unknown key; did you mean 'name'?"
 
 
 # the demonstration, and plans

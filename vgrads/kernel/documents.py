@@ -23,6 +23,7 @@ from pydantic import (
     field_validator,
 )
 
+from vgrads.kernel.document_kinds import refuse_other_kind
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.kernel.problems import MAX_REPORTED, Sourced, problems_of
@@ -219,6 +220,7 @@ def validate(model: type[Model], data: object, where: str) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
+        refuse_other_kind(model.model_fields, data, where)
         raise document_error(error, model, data, where) from error
 
 

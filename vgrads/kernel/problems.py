@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -17,6 +17,8 @@ Path = tuple[str | int, ...]
 MAX_REPORTED = 20
 _MOST_COMPOSED = 4 << 20  # characters: reading a text again for its lines costs more than the text
 _MISSING = "is missing"
+_CHOICES = " (known: "
+_MOST_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,18 @@ def problems_of(
         line = lines(folder[:-1] if error_details["type"] == "missing" else folder)
         field = ".".join(map(str, folder)) or "document"
         matrix_problems[folder] = Problem(field, _words(dict(error_details), folder, owner), line)
-    return sorted(_distinct(matrix_problems), key=lambda problem: problem.line or 0)
+    return list(
+        _list_once(sorted(_distinct(matrix_problems), key=lambda problem: problem.line or 0))
+    )
+
+
+def _list_once(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Name the known keys only with the first of the unknown keys of the same kind."""
+    listed = set()
+    for problem in problems:
+        what, mark, _ = problem.what.partition(_CHOICES)
+        yield replace(problem, what=what) if mark and problem.what in listed else problem
+        listed.add(problem.what)
 
 
 _FOLLOWS = ("needs at least", "must be text")
@@ -183,9 +196,12 @@ def _limit_words(kind: str, value: object, limits: Mapping[str, Any]) -> str:
 
 
 def _keys(owner: type[BaseModel] | None) -> list[str]:
-    return (
-        [] if owner is None else [field.alias or key for key, field in owner.model_fields.items()]
-    )
+    """Return the keys of a document, its own before those that several kinds have."""
+    if owner is None:
+        return []
+    own = owner.__annotations__
+    fields = sorted(owner.model_fields.items(), key=lambda item: item[0] not in own)
+    return [field.alias or key for key, field in fields]
 
 
 def suggestion(text: str, choices: Iterable[str], report: bool = True) -> str:
@@ -195,7 +211,13 @@ def suggestion(text: str, choices: Iterable[str], report: bool = True) -> str:
     close = difflib.get_close_matches(text, written, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{written[close[0]]}'?"
-    return f" (known: {', '.join(written.values())})" if report and written else ""
+    return f"{_CHOICES}{_first(list(written.values()))})" if report and written else ""
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return names in a line, at most a dozen."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _shown(value: object) -> str:

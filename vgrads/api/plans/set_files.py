@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from vgrads.api.plans.set_bags import bag_workflow
+from vgrads.kernel.document_kinds import refuse_other_kind
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
@@ -21,6 +22,9 @@ from vgrads.workflows.formats.load import (
 from vgrads.workflows.formats.snakefile import SnakemakeOptions
 from vgrads.workflows.sets import SetDocument, WorkflowDocument, WorkflowSet, build_set
 
+_PLAIN = (".yaml", ".yml", ".toml", ".json")
+_MOST_GUESSED = 1 << 20
+"""Bytes of a larger file, which people do not write."""
 _SETS = (".yaml", ".yml", ".json", ".toml", ".gz", ".xz")
 
 
@@ -97,12 +101,24 @@ def _refuse_log(path: Path, text: str) -> None:
     )
 
 
+def _refuse_other_document(path: Path) -> None:
+    """Raise InputError for a pool, a bag or sites: some formats of workflows are guessed."""
+    if path.suffix.lower() not in _PLAIN or path.stat().st_size > _MOST_GUESSED:
+        return
+    try:
+        document = load_mapping(path)
+    except InputError:  # its own reader reports it
+        return
+    refuse_other_kind(SetDocument.model_fields, document, str(path))
+
+
 def _read_document(path: Path, whole: str, overrides: SetOverrides) -> SetDocument:
     text = format_of(split_entry(path)[0], whole)
     if text == "" and path.suffix.lower() not in _SETS:
         raise InputError(
             "is neither a set nor a workflow of a known format", where=str(path), fix=UNDERSTOOD
         )
+    _refuse_other_document(path)
     if not is_workflow(text):
         for name in ("inputs", "targets", "config"):
             if getattr(overrides, name):
