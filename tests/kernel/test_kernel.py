@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from vgrads.kernel.clock import SimClock, WallClock
 from vgrads.kernel.errors import InfeasibleError, InputError, SiteError
 from vgrads.kernel.events import EventQueue
+from vgrads.kernel.files import replacing, write_whole
 from vgrads.kernel.streams import stream
 from vgrads.kernel.units import (
     format_duration,
@@ -17,6 +18,24 @@ from vgrads.kernel.units import (
     parse_instant,
     parse_probability,
 )
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "folder"])
+def test_a_draft_that_cannot_be_written_is_not_named(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError) as whole:
+        write_whole(tmp_path / name, b"x")
+    with pytest.raises(OSError) as replaced, replacing(tmp_path / name) as file:
+        file.write(b"x")
+    for error in (whole.value, replaced.value):
+        assert (error.filename, error.filename2) == (str(tmp_path / name), None)
+
+
+def test_other_errors_while_a_file_is_replaced_keep_their_names(tmp_path):
+    with pytest.raises(FileNotFoundError) as error, replacing(tmp_path / "x"):
+        (tmp_path / "other").read_text()
+    assert error.value.filename == str(tmp_path / "other")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

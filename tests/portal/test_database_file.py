@@ -70,6 +70,20 @@ def test_a_service_takes_no_work_when_its_database_was_deleted_or_replaced(servi
     assert answer(service, "/v1/bags", BAG)[0] == 503
 
 
+def test_a_backup_that_cannot_be_written_names_the_file_that_was_given(vgrads, tmp_path):
+    with Store():
+        pass
+    vgrads("token", "create", "me")
+    (tmp_path / "file").write_text("")
+    for file, why in (
+        (tmp_path / "missing" / "x.db", "No such file or directory"),
+        (tmp_path / "file" / "x.db", "Not a directory"),
+        (tmp_path / ("x" * 250), "File name too long"),
+    ):
+        answer = vgrads("db", "backup", file)
+        assert (answer.code, answer.err) == (2, f"vgrads: {file}: cannot be written: {why}\n")
+
+
 def test_an_empty_database_is_damaged_and_not_new(vgrads, tmp_path):
     assert vgrads("sites", "list").code == 0
     with Store():

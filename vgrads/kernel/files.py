@@ -78,12 +78,25 @@ def write_whole(path: Path, body: bytes, mode: int = 0o666) -> None:
     fails; ``mode``: of a new file, less the umask."""
     draft = path.with_suffix(".draft")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with os.fdopen(os.open(draft, flags, mode), "wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    with named_in_errors(path, draft):
+        with os.fdopen(os.open(draft, flags, mode), "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def named_in_errors(path: Path, draft: Path) -> Iterator[None]:
+    """Name a file in an OSError, and not the draft that is to replace it, of which nobody knows."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and os.fspath(error.filename) == str(draft):
+            error.filename = str(path)
+            error.filename2 = None
+        raise
 
 
 @contextmanager
@@ -92,12 +105,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     part of it there. OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        with draft.open("wb") as file:
-            yield file
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with named_in_errors(path, draft):
+        try:
+            with draft.open("wb") as file:
+                yield file
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

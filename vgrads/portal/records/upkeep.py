@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,10 @@ def back_up(url: str | None, file: Path) -> None:
             old.backup(new)
         draft.replace(file)
     except (sqlite3.Error, OSError) as error:
-        raise InputError(f"cannot be written: {error}", where=str(file)) from error
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be written: {why}", where=str(file)) from error
 
 
 def back_up_before_upgrade(url: str | None, version: str) -> Path:

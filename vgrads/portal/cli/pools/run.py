@@ -20,6 +20,7 @@ from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
 from vgrads.api.queues.sites import this_machine
 from vgrads.dispatch.storage.status import exclusive
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import write_whole
 from vgrads.portal.cli.pools.ledger import ledger_of
 from vgrads.portal.cli.pools.text import pool_line, pool_table
 from vgrads.portal.cli.terminal import console, table_text
@@ -50,9 +51,7 @@ def _run_of(folder: Path) -> str:
     """Return the prefix of a pool's slot names at sites: the same at each run."""
     path = folder / "run"
     if not path.exists() or not path.read_text():
-        fresh = path.with_suffix(".new")
-        fresh.write_text(new_id("pool"))
-        fresh.replace(path)
+        write_whole(path, new_id("pool").encode())
     return path.read_text()
 
 

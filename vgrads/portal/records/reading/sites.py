@@ -13,6 +13,7 @@ from typing import Any
 from vgrads.api.config import THIS_MACHINE, embedded_data, home, make_home
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.files import write_whole
 from vgrads.portal.records.reading.reader import RecordReader, open_reader
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog, Queue, build_catalog, load_catalog
@@ -143,9 +144,7 @@ def _lay_out(file: str, body: bytes, folder: Path) -> str:
     if not path.is_file():
         make_home()
         folder.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_bytes(body)
-        draft.replace(path)
+        write_whole(path, body)
     return name
 
 
