@@ -120,6 +120,73 @@ def test_unknown_things_are_404_and_malformed_ids_422(client):
     assert client.post("/v1/workflow-sets", content=b"{").status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("workflow-sets/none", "no workflow set 'none'"),
+        ("workflow-sets/none/plan", "no workflow set 'none'"),
+        ("workflow-sets/set-012345678", "no workflow set 'set-012345678'"),
+        ("bags/none", "no bag 'none'"),
+        ("bags/bag-0123456789/tasks/x", "no task 'x'"),
+        ("virtual-grids/none", "no virtual grid 'none'"),
+    ],
+)
+def test_an_id_of_another_form_is_one_that_does_not_exist(client, path, detail):
+    answer = client.get(f"/v1/{path}")
+    assert (answer.status_code, answer.json()["detail"]) == (404, detail)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "detail"),
+    [
+        ("GET", "workflow-sets?limit=many", None, "limit: must be a whole number, is 'many'"),
+        ("GET", "workflow-sets?limit=0", None, "limit: must be at least 1, is '0'"),
+        (
+            "GET",
+            "workflow-sets/set-0123456789/gantt?format=gif",
+            None,
+            "format: 'gif' is none of json, html, svg, png, pdf, trace",
+        ),
+        ("POST", "forecasts", b"", "body: is missing"),
+        ("POST", "forecasts", b"{}", "questions: is missing"),
+        ("POST", "forecasts", b"[]", "body: must be a mapping of keys to values, is []"),
+        (
+            "POST",
+            "forecasts",
+            b'{"questions": [',
+            "body: is not JSON: Expecting value at character 15",
+        ),
+        (
+            "POST",
+            "forecasts",
+            b'{"questions": 3}',
+            "questions: must be a list, is 3",
+        ),
+        (
+            "POST",
+            "forecasts",
+            b'{"questions": [{"site": 3}]}',
+            "questions.0.site: 2 errors: site: must be text: put it in quotes, is 3; "
+            "queue: is missing",
+        ),
+        (
+            "POST",
+            "forecasts",
+            b'{"questions": [], "x": 3}',
+            "questions: needs at least 1 entry",
+        ),
+    ],
+)
+def test_a_wrong_request_is_answered_in_the_words_of_wrong_files(
+    client, method, path, body, detail
+):
+    answer = client.request(
+        method, f"/v1/{path}", content=body, headers={"content-type": "application/json"}
+    )
+    assert (answer.status_code, answer.json()["detail"]) == (422, detail)
+    assert answer.json()["field"] == detail.partition(":")[0]
+
+
 def test_a_set_that_cannot_be_promised_is_stored_and_not_run(client):
     wide = {
         **SMALL,

@@ -128,7 +128,7 @@ def as_value_error(parse: Callable[[], Value]) -> Value:
     try:
         return parse()
     except InputError as error:
-        raise ValueError(f"{error.what} ({error.fix})" if error.fix else error.what) from error
+        raise ValueError(error.without_place) from error
 
 
 def load_mapping(path: Path) -> dict[str, Any]:

@@ -50,6 +50,13 @@ class VgradsError(Exception):
         advice = f" ({self.fix})" if self.fix else ""
         return f"{place}{self.what}{advice}", *self.parts
 
+    @property
+    def without_place(self) -> str:
+        """Return the message in one line, for where its place is stated already."""
+        advice = f" ({self.fix})" if self.fix else ""
+        more = f": {'; '.join(self.parts)}" if self.parts else ""
+        return f"{self.what}{advice}{more}"
+
     def __str__(self) -> str:
         first, *more = self.lines
         return f"{first}: {'; '.join(more)}" if more else first

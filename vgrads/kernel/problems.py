@@ -38,8 +38,17 @@ def problems_of(
     error: ValidationError, model: type[BaseModel], lines: Callable[[Path], int | None]
 ) -> list[Problem]:
     """Return all problems, one for each field, in the order of the lines."""
+    return detail_problems(error.errors(include_url=False), model, lines)
+
+
+def detail_problems(
+    details: Iterable[Mapping[str, Any]],
+    model: type[BaseModel] = BaseModel,
+    lines: Callable[[Path], int | None] = lambda _: None,
+) -> list[Problem]:
+    """Return the same from Pydantic's details; without a model, known keys are not named."""
     matrix_problems: dict[Path, Problem] = {}
-    for error_details in error.errors(include_url=False):
+    for error_details in details:
         folder, owner = _start_waiting(model, tuple(error_details["loc"]))
         if folder in matrix_problems:  # alternatives of a union: none of them accepted it
             text = matrix_problems[folder].what
@@ -142,6 +151,7 @@ _NUMBERS = {
 _PLAIN = {
     "finite_number": "must be a finite number",
     "int_from_float": "must be a whole number",
+    "model_attributes_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
     "dict_type": "must be a mapping of keys to values",
     "mapping_type": "must be a mapping of keys to values",
@@ -151,6 +161,16 @@ _PLAIN = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
 }
+_FORMS = {
+    "datetime": "not an instant: write it as 2026-11-28T08:00:00Z",
+    "timezone": "an instant without a time zone: end it with Z",
+    "date": "not a date: write it as 2026-11-28",
+    "json": "not JSON",
+    "url": "not a URL",
+    "uuid": "not a UUID",
+    "bytes": "not text",
+}
+"""Kinds of values, by the first word of Pydantic's kind of error."""
 
 
 def _words(detail: Mapping[str, Any], folder: Path, owner: type[BaseModel] | None) -> str:
@@ -166,8 +186,11 @@ def _words(detail: Mapping[str, Any], folder: Path, owner: type[BaseModel] | Non
         return "must not be empty"
     if kind in _PLAIN:
         return f"{_PLAIN[kind]}, is {_shown(value)}"
-    return _limit_words(kind, value, detail.get("ctx") or {}) or str(detail["msg"]).removeprefix(
-        "Value error, "
+    if kind in ("value_error", "assertion_error"):  # our own words
+        return str(detail["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return (
+        _limit_words(kind, value, detail.get("ctx") or {})
+        or f"{_shown(value)} is {_FORMS.get(kind.partition('_')[0], 'not a valid value')}"
     )
 
 

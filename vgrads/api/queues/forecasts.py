@@ -243,5 +243,4 @@ _SHAPE = ("site", "queue", "procs", "walltime_s")
 
 def _refused(entry: object, name: str, error: VgradsError) -> Json:
     plain = {k: entry[k] for k in _SHAPE if k in entry} if isinstance(entry, dict) else {}
-    advice = f" ({error.fix})" if error.fix else ""
-    return {**plain, "field": name, "error": f"{name}: {error.what}{advice}"}
+    return {**plain, "field": name, "error": f"{name}: {error.without_place}"}

@@ -139,9 +139,7 @@ def _read(path: Path, form: str | None, queue: Queue, limit: int) -> JobLog:
         if not len(log.only_queue(queue.of_log)):
             raise InputError(f"contains no job of queue '{queue.log_queue}'")
     except InputError as error:
-        raise InputError(
-            f"{error.what}" + (f" ({error.fix})" if error.fix else ""), where="body"
-        ) from error
+        raise InputError(error.without_place, where="body") from error
     return log
 
 

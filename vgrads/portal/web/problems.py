@@ -13,17 +13,28 @@ from starlette.types import Scope
 
 from vgrads.kernel.errors import InfeasibleError, InputError, SiteError, VgradsError
 from vgrads.kernel.extras import MissingExtraError
+from vgrads.kernel.problems import detail_problems
 from vgrads.portal.charts.pages import render
 from vgrads.portal.records.reading.run_rows import AmbiguousNameError, InapplicableError
 
+_INVALID = "The request is not valid"
 _STATUS: dict[type[VgradsError], tuple[int, str]] = {
     MissingExtraError: (501, "Not installed here"),
     AmbiguousNameError: (409, "The name is ambiguous"),
     InapplicableError: (409, "The request does not apply"),
-    InputError: (422, "The request is not valid"),
+    InputError: (422, _INVALID),
     InfeasibleError: (409, "No plan can meet the requirement"),
     SiteError: (503, "A site or service cannot be reached"),
 }
+_NAMED = {
+    "set_id": "workflow set",
+    "run_id": "run",
+    "bag_id": "bag",
+    "grid_id": "virtual grid",
+    "digest": "file with the digest",
+    "name": "object with the name",
+}
+"""What the parts of a path name; any other part has the name of what it names."""
 
 
 def problem(status: int, title: str, detail: str, **more: object) -> JSONResponse:
@@ -108,12 +119,20 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def _invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        detail = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-        if first["loc"][0] == "path":  # an invalid name is treated as not found
-            return refusal(request.scope, 404, "Not Found", detail, field=field)
-        return refusal(request.scope, 422, "The request is not valid", detail, field=field)
+        details = error.errors()
+        for detail in details:
+            if detail["loc"][0] == "path":  # an invalid name is treated as not found
+                name = str(detail["loc"][-1])
+                what = f"no {_NAMED.get(name, name)} '{str(detail['input'])[:60]}'"
+                return refusal(request.scope, 404, "Not Found", what, field=name)
+        first = details[0]
+        if first["type"] == "json_invalid":
+            text = f"body: is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
+            return refusal(request.scope, 422, _INVALID, text, field="body")
+        wrong, *_ = detail_problems(
+            {**detail, "loc": detail["loc"][1:] or ("body",)} for detail in details
+        )
+        return refusal(request.scope, 422, _INVALID, str(wrong), field=wrong.field)
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> Response:
