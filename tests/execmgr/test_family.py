@@ -5,8 +5,11 @@ import pytest
 from vgrads.api.pools.document import PoolDocument
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
 from vgrads.portal.records.pools import PoolLedger
+from vgrads.portal.records.reading.run_rows import run_rows
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
+from vgrads.portal.web.sets.display import MET
+from vgrads.portal.web.sets.overview import Overview
 
 SET = """
 name: {name}
@@ -162,5 +165,10 @@ def test_what_failed_is_tried_again_with_what_failed_because_of_it(vgrads, write
     assert nothing_left.code == 2 and "are done" in nothing_left.err
     assert vgrads("retry", second.json["run"], "w-1/b").code == 0
     assert ran.read_text().split() == ["b", "c"]
+    with Store() as store:  # three runs of a set: a row in lists, in the state of the last one
+        (entry,) = Overview(store.reader).entries(None, lambda _: None)
+        assert (entry.run.state, entry.state) == ("kept", MET)
+        assert len({row["set"] for row in run_rows(store.reader)}) == 1
+        assert len(run_rows(store.reader)) == 3
     wrong = vgrads("retry", second.json["run"], "w-1/d")
     assert wrong.code == 2 and "no task 'w-1/d'" in wrong.err

@@ -42,6 +42,7 @@ from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import RunLease, request_stop, store_stop_request
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.runtimes import RunTimeRecords
+from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store, new_run
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.records.work import Works
@@ -85,13 +86,20 @@ class NewRun:
 
 
 def create_run(
-    store: Store, planned: Planned, options: RunOptions, chosen: Path | None = None
+    store: Store,
+    planned: Planned,
+    options: RunOptions,
+    chosen: Path | None = None,
+    set_id: str = "",
 ) -> NewRun:
     """Add a run of a plan, with all data needed to resume it; ``chosen``: the folder of its files,
-    if its user chose it."""
+    if its user chose it; ``set_id``: the stored set that it is one more run of."""
     setup, execution = prepare_run(planned, options)
     name, document = planned.workflow_set.name, document_of(planned.workflow_set)
-    set_id = store.add_set(name, document, plan_json(planned.plan), planned_gantt(planned))
+    if set_id:
+        Sets(store.engine).put_plan(set_id, planned.plan, planned.snapshot)
+    else:
+        set_id = store.add_set(name, document, plan_json(planned.plan), planned_gantt(planned))
     record = RunRecord(store.engine, options.run_id)
     record.create(new_run(set_id, options.run_id, chosen), setup, execution)
     return NewRun(store=store, record=record, planned=planned, setup=setup, execution=execution)

@@ -16,9 +16,10 @@ from vgrads.workflows.dag import Workflow
 from vgrads.workflows.sets import SetDocument, WorkflowDocument, build_set
 
 
-def plan_again(run_id: str, tasks: Sequence[str]) -> Planned:
-    """Plan the set of a run that has ended, without the tasks that are done. ``tasks``: these run
-    again even if they are done. Raise InputError where nothing is left."""
+def plan_again(run_id: str, tasks: Sequence[str]) -> tuple[Planned, str]:
+    """Plan the set of a run that has ended, without the tasks that are done; return the plan and
+    the id of the set. ``tasks``: these run again even if they are done. Raise InputError where
+    nothing is left."""
     with Store() as store:
         run = store.get_run(run_id)
         if run.state in GOES_ON:
@@ -40,7 +41,7 @@ def plan_again(run_id: str, tasks: Sequence[str]) -> Planned:
             f"all tasks of run '{run_id}' are done",
             fix="name the tasks to run again: vgrads retry RUN TASK",
         )
-    return planned
+    return planned, run.set_id
 
 
 def _no_file(entry: WorkflowDocument) -> Workflow:

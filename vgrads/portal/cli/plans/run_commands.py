@@ -68,8 +68,10 @@ def retry(
     if failed and tasks:
         raise InputError("cannot be combined with names of tasks", where="--failed")
     run_id = family.run_of(run_id, "retry", lambda bag: family.retry_bag(bag, tasks or (), as_json))
-    planned = retrying.plan_again(run_id, tasks or ())
-    how = running.RunChoices(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
+    planned, set_id = retrying.plan_again(run_id, tasks or ())
+    how = running.RunChoices(
+        speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json, set_id=set_id
+    )
     raise typer.Exit(running.exit_code_of(running.run_here(planned, how)))
 
 

@@ -46,7 +46,8 @@ _SECOND_S = 5.0  # time for a second Ctrl-C
 
 @dataclass(frozen=True, kw_only=True)
 class RunChoices:
-    """Options of a run from the command line. ``quiet``: the standard output is for other data."""
+    """Options of a run from the command line. ``quiet``: the standard output is for other data;
+    ``set_id``: the run is one more of this stored set."""
 
     speed: float | None
     seed: int
@@ -58,6 +59,7 @@ class RunChoices:
     keep: str = "all"
     replan: bool = True
     quiet: bool = False
+    set_id: str = ""
 
 
 def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
@@ -84,7 +86,7 @@ def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
             replan=how.replan,
             own=True,
         )
-        new = create_run(store, planned, options, chosen)
+        new = create_run(store, planned, options, chosen, how.set_id)
         real = any_real(planned.grid.catalog, planned.plan)
         pace = 1.0 if real else how.speed
         shown = console(stderr=how.as_json or how.quiet, lasting=True)
