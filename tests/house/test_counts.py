@@ -10,7 +10,7 @@ from tests.house.test_house import SOURCES, shown, tree_of
 
 _NOUNS = (
     "agents|attempts|bags|blocks|bytes|cases|cells|clusters|copies|cores|days|entries|files"
-    "|forecasts|hosts|hours|jobs|kinds|lines|loads|minutes|models|nodes|observations|parts|pieces"
+    "|forecasts|hosts|hours|jobs|kinds|lines|loads|minutes|models|nodes|observations|parts|pieces|plans"
     "|placements|processors|queues|records|replicas|requests|results|retries|rows|samples|seconds"
     "|sets|sites|slots|statements|steps|tasks|threads|times|values|waits|workers|workflows"
 )

@@ -78,7 +78,11 @@ def _phase_sentence(phase: PhaseReport, requested: float) -> str:
     before, after = phase.probability_before, phase.probability_after
     if phase.name == "comparing":
         others = len(phase.steps) - 1
-        return f"compared with {others} other plans" if others > 0 else "no other plan is needed"
+        return (
+            f"compared with {format_count(others, 'other plan')}"
+            if others > 0
+            else "no other plan is needed"
+        )
     if phase.name == "improving":
         return _cheaper_sentence(phase, requested)
     return f"phase {phase.name:<11} {phase.placed:>4} placed, promise {before:.3f} → {after:.3f}"
