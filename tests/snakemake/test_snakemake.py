@@ -344,6 +344,24 @@ SINGLE_RULE = (
 )
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--vgrads-set", "storm"), "--vgrads-set needs --vgrads-of, the number of its runs"),
+        (("--vgrads-of", "3"), "--vgrads-of and --vgrads-fraction need a set"),
+        (
+            ("--vgrads-url", "http://127.0.0.1:1", "--vgrads-sites", "here"),
+            "--vgrads-sites applies only to a service that is started here",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_a_line(tmp_path, options, line):
+    project = Project(tmp_path / "p", SINGLE_RULE, tmp_path / "home")
+    code, out = project.run(*options)
+    assert (code, out.count(line)) == (1, 1), out
+    assert 'File "' not in out and "Traceback" not in out
+
+
 def test_several_runs_are_a_single_set_absentees_and_latecomers_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     sites = tmp_path / "sites.toml"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.real import RealExecutor
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
@@ -37,12 +38,19 @@ class Executor(RealExecutor):
     def __post_init__(self) -> None:
         settings = self.executor_settings
         self._commands = JobCommands(self.workflow, direct=not settings.respawn)
-        self._served = Served(
-            settings.url, settings.token, settings.sites, self._commands.folder / "service.log"
-        )
+        try:
+            self._served = Served(
+                settings.url, settings.token, settings.sites, self._commands.folder / "service.log"
+            )
+            self._start()
+        except WorkflowError as error:  # Snakemake would add the lines of this program
+            self.logger.error(str(error))
+            raise SystemExit(1) from error
+
+    def _start(self) -> None:
         try:
             self._commands.write_environment(self.envvars())
-            self._releases = self._begun(settings)
+            self._releases = self._begun(self.executor_settings)
         except BaseException:
             self._close()
             raise
