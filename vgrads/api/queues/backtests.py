@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from os import cpu_count
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from vgrads.api.queues.history_files import open_history
 from vgrads.kernel.arrays import Bools
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.process_pool import process_pool
 from vgrads.qbets.backtest import BacktestRow, Trial, backtest
 from vgrads.qbets.predictor import Settings
 from vgrads.traces.history import history_name
@@ -47,7 +47,7 @@ def backtest_all(
     if len(replays) == 1:
         yield _trials(replays[0], callback)
         return
-    with ProcessPoolExecutor(min(len(replays), cpu_count() or 1)) as pool:
+    with process_pool(min(len(replays), cpu_count() or 1)) as pool:
         for done, trials in enumerate(pool.map(_trials, replays), start=1):
             yield trials
             if callback is not None:

@@ -4,7 +4,6 @@ milliseconds."""
 from __future__ import annotations
 
 import os
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import forkserver, get_context
 
 processes = get_context("forkserver")
@@ -30,13 +29,3 @@ def clean_environment() -> None:
     """Remove, in a forked process, the variables set by :func:`begin`: they are not for tasks."""
     if os.environ.get(_SAFE_PATH) == _OURS:
         del os.environ[_SAFE_PATH]
-
-
-def end(pool: ProcessPoolExecutor) -> None:
-    """Terminate a pool at once, without waiting for its work."""
-    for process in list(pool._processes.values()):  # there is no public method to terminate them
-        process.terminate()
-    # one that was writing its result leaves a part of it; the rest would be awaited for ever while
-    # this process could still write it
-    pool._result_queue._writer.close()  # type: ignore[attr-defined]
-    pool.shutdown(wait=True, cancel_futures=True)

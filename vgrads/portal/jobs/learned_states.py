@@ -11,8 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vgrads.kernel.process_pool import end_pool
 from vgrads.portal.jobs import children
-from vgrads.portal.jobs.forkserver import end, processes
+from vgrads.portal.jobs.forkserver import processes
 from vgrads.traces.log_queue import LogQueue
 
 if TYPE_CHECKING:
@@ -76,4 +77,4 @@ class LearnedStates:
         with self._lock:
             self._closed, pool = True, self._pool
         if pool is not None:
-            end(pool)
+            end_pool(pool)

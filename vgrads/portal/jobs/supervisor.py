@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from vgrads.execmgr.core.lease_errors import LeaseExpired
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import SiteError
+from vgrads.kernel.process_pool import end_pool
 from vgrads.portal.jobs import children, forkserver
 from vgrads.portal.jobs.bag_service import Dispatchers
 from vgrads.portal.jobs.service_sites import ServiceSites
@@ -127,7 +128,7 @@ class _Crew:
         for child in list(self.children.values()):
             child.terminate()
         if self.pool is not None:
-            forkserver.end(self.pool)
+            end_pool(self.pool)
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 

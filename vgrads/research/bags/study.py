@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +29,7 @@ from rich.console import Console
 from rich.progress import track
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.stored import as_stored
 from vgrads.kernel.streams import stream
 from vgrads.research.bags.architectures import Algorithm, simulate
@@ -180,7 +180,7 @@ def study(seeds: int, processes: int = 2) -> list[dict[str, Any]]:
     """Return all rows, computed in parallel over cores, with a progress bar."""
     jobs = plan_jobs(seeds)
     bar = Console(stderr=True)
-    with ProcessPoolExecutor(processes) as pool:
+    with process_pool(processes) as pool:
         result = track(pool.map(answer, jobs), "bags", total=len(jobs), console=bar, transient=True)
         return [row for rows in result for row in rows]
 

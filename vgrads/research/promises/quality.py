@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
@@ -190,7 +190,7 @@ def _scores(job: tuple[int, tuple[Workflow, ...]]) -> list[PlanScore]:
 def study(count: int, recorded: Sequence[Workflow]) -> list[PlanScore]:
     """Run all instances, on all cores, with a progress bar."""
     jobs = [(number, tuple(recorded)) for number in range(count)]
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         done = pool.map(_scores, jobs, chunksize=4)
         bars = track(done, "planning", total=count, console=Console(stderr=True))
         return [score for scores in bars for score in scores]

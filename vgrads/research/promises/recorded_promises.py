@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from rich.console import Console
 from rich.progress import track
 
 from vgrads.api.queues.histories import AS_QUESTION
+from vgrads.kernel.process_pool import process_pool
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.predictor import Settings
@@ -144,7 +144,7 @@ def recorded_study(
 ) -> list[LogResult]:
     """Study all logs, on all cores, with a progress bar."""
     work = partial(study_log, extent=extent, shapes=tuple(shapes))
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         bar = Console(stderr=True)
         return list(
             track(pool.map(work, logs), "simulating recorded starts", total=len(logs), console=bar)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -26,6 +25,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.streams import stream
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
@@ -117,7 +117,7 @@ def _cell(job: tuple[Workflow, float, float, float, int, str]) -> TrialCell:
 def study(workflow: Workflow, trials: int, rule: str = "paper") -> list[TrialCell]:
     """Run every combination, on all cores, with a progress bar."""
     jobs = [(workflow, *levels, trials, rule) for levels in product(LEVELS, LEVELS, INCREMENTS)]
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         done = pool.map(_cell, jobs)
         return list(track(done, "replicating", total=len(jobs), console=Console(stderr=True)))
 

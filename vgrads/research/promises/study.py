@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.process_pool import process_pool
 from vgrads.qbets.predictor import Settings
 from vgrads.research.picture import diagrams
 from vgrads.research.promises.arena import (
@@ -152,7 +152,7 @@ def study(
 ) -> list[PromiseRow]:
     """Study all logs, on all cores, with a progress bar."""
     bar = Console(stderr=True)
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         refused = dict(zip(logs, pool.map(_refusal, logs), strict=True))
         for path, why in refused.items():
             if why:

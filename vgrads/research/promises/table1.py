@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.units import format_duration
 from vgrads.qbets.predictor import Settings
 from vgrads.research.picture import diagrams
@@ -120,7 +120,7 @@ def _at_instant(job: tuple[Arena, int, tuple[float, float]]) -> dict[str, tuple[
 def study(logs: Sequence[Path], count: int, seed: int) -> list[Table1Row]:
     """Study all logs, on all cores, with a progress bar."""
     table1_rows: list[Table1Row] = []
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         for path in logs:
             log = rescheduled(read_enough(path))
             pairs = draw_instants(log, count, seed, _HORIZON_S)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.units import format_duration
 from vgrads.qbets.predictor import Settings
 from vgrads.research.picture import diagrams
@@ -137,7 +137,7 @@ def study(
         )
         for budget, factor, needed in product(budgets, DEADLINES, NEEDED)
     ]
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         done = pool.map(_cell, what_if_questions)
         return list(
             track(done, "planning", total=len(what_if_questions), console=Console(stderr=True))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.process_pool import process_pool
 from vgrads.pool.spot.prior import PRIOR
 from vgrads.pool.spot.survival import STEP_S, LifeTable
 from vgrads.research.report import html_table, paragraph, study_parser, text_table, write_page
@@ -114,7 +114,7 @@ def late_cells(traces: Sequence[SpotTrace], count: int, jobs: int) -> list[LateC
         for deadline_h in _DEADLINES_H
         for restart_min in _RESTARTS_MIN
     ]
-    with ProcessPoolExecutor(jobs) as pool:
+    with process_pool(jobs) as pool:
         return list(pool.map(_cell, *zip(*questions, strict=True)))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.units import format_duration
 from vgrads.qbets.backtest import BacktestRow, backtest
 from vgrads.qbets.predictor import METHODS, Settings
@@ -63,7 +63,7 @@ def study(
 ) -> list[BacktestRow]:
     """Run all logs and methods, on all cores, with a progress bar."""
     jobs = [(path, method, quantile, first) for path, method in product(logs, methods)]
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         done = pool.map(_row, jobs)
         return list(track(done, "replaying", total=len(jobs), console=Console(stderr=True)))
 

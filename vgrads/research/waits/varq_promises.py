@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.research.picture import diagrams, picture_file
@@ -186,7 +187,7 @@ def study(paths: Sequence[Path], count: int) -> list[VarqRow]:
     work += [(path, "none", LEVELS[0], 0) for path in paths]
     work.sort(key=lambda job: -POLICIES.index(job[1]))  # the long ones first
     bar = Console(stderr=True)
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         waiting = [pool.submit(_work, job) for job in work]
         done = track(as_completed(waiting), "replaying", total=len(work), console=bar)
         outcomes = [future.result() for future in done]

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +37,7 @@ from rich.progress import track
 
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
@@ -301,7 +301,7 @@ def recorded_study(
 ) -> list[RecordedVarqRow]:
     """Study all logs, on all cores, with a progress bar."""
     work = partial(study_log, count=count, jobs=jobs, seed=seed)
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         bar = Console(stderr=True)
         done = track(
             pool.map(work, logs), "simulating recorded reservations", total=len(logs), console=bar
