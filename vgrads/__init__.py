@@ -11,8 +11,9 @@ Its names load when they are first used: ``import vgrads`` itself costs next to 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False
+"""As that of :mod:`typing`, which takes longer to import than all else until Ctrl-C is looked after
+(``vgrads/__main__.py``)."""
 
 if TYPE_CHECKING:
     from vgrads.executor.encoding import TaskFailed as TaskFailed
@@ -96,6 +97,8 @@ def __getattr__(name: str) -> object:
     """A public name, loaded when it is first used (PEP 562)."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'vgrads' has no attribute '{name}'")
+    from importlib import import_module  # noqa: PLC0415
+
     value: object = getattr(import_module(f"vgrads.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -267,3 +267,35 @@ def test_ctrl_c_while_a_command_is_imported_is_a_line(module):
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (130, "vgrads: interrupted\n")
+
+
+LOST = """
+import os, runpy, signal, sys
+
+class Losing:
+    def find_spec(self, name, *_):
+        if name == "vgrads.portal.cli.options":
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                signal.pause()
+            except BaseException:  # as in callbacks, and where an extension is initialized
+                raise ImportError("lost") from None
+
+sys.meta_path.insert(0, Losing())
+sys.argv[1:] = ["bags"]
+runpy.run_module("vgrads", run_name="__main__")
+"""
+
+
+def test_ctrl_c_that_an_import_would_lose_is_a_line():
+    done = subprocess.run(
+        [sys.executable, "-c", LOST], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "vgrads: interrupted\n")
+
+
+def test_little_is_imported_before_ctrl_c_is_looked_after():
+    program = "import sys; import vgrads.__main__; print('typing' in sys.modules)"
+    command = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
