@@ -1,13 +1,27 @@
 """Bad arguments are refused with the name of the argument, the file or the field."""
 
 import re
+import traceback
 from datetime import datetime
 
 import pytest
 
 from tests.conftest import DATA
 from tests.interface.conftest import LOG, commands
-from vgrads import Bag, InputError, backtest, bound, offers, plan, probability, read_set, run
+from tests.ports import free_ports
+from vgrads import (
+    Bag,
+    Client,
+    InputError,
+    SiteError,
+    backtest,
+    bound,
+    offers,
+    plan,
+    probability,
+    read_set,
+    run,
+)
 
 CASES = {
     "missing log": (lambda: bound("none.swf.gz"), r"none\.swf\.gz: no such file"),
@@ -57,3 +71,20 @@ def test_bad_input_is_refused_by_name(name):
     text = str(error.value)
     assert re.search(pattern, text), text
     assert not re.search(r"(?<![\w-])--[a-z]", f"{error.value.where} {error.value.fix}"), text
+
+
+def test_a_notebook_shows_the_message_alone():
+    """By the method that IPython calls in place of printing a traceback."""
+    with pytest.raises(InputError) as error:
+        read_set({"x": 1, "name": 2})
+    first, *more = error.value._render_traceback_()
+    assert first == "InputError: set: 4 errors"
+    assert "  name: must be text: put it in quotes, is 2" in more and len(more) == 4
+
+
+def test_a_service_that_does_not_answer_is_a_short_error():
+    client = Client(f"http://127.0.0.1:{free_ports()}")
+    with pytest.raises(SiteError, match=r"Connection refused .*'vgrads serve'") as error:
+        client.submit({})
+    lines = "".join(traceback.format_exception(error.value)).splitlines()
+    assert len(lines) < 15

@@ -61,6 +61,11 @@ class VgradsError(Exception):
         first, *more = self.lines
         return f"{first}: {'; '.join(more)}" if more else first
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows: those of the message, as at the command line."""
+        first, *more = self.lines
+        return [f"{type(self).__name__}: {first}", *(f"  {line}" for line in more)]
+
     def within(self, place: str) -> VgradsError:
         """Add the file or field where this happened, and keep the existing location."""
         self.where = f"{place}: {self.where}" if self.where else place

@@ -204,8 +204,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
                     after, last_s = event["id"], time.monotonic()
             except (OSError, http.client.HTTPException) as error:
                 if time.monotonic() - last_s > patience_s:
-                    text = f"no answer: {error}"
-                    raise SiteError(text, site=self._url, transient=True) from error
+                    raise _unreachable(self._url, error) from None
                 time.sleep(1.0)
 
     def _events(self, path: str, after: str) -> Iterator[dict[str, Any]]:
@@ -251,10 +250,10 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         except urllib.error.HTTPError as error:
             detail = json.loads(error.read() or b"{}").get("detail", error.reason)
             if error.code >= 500:
-                raise SiteError(str(detail), site=self._url, transient=True) from error
-            raise InputError(str(detail), where=f"{method} {path}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise SiteError(f"no answer: {error}", site=self._url, transient=True) from error
+                raise SiteError(str(detail), site=self._url, transient=True) from None
+            raise InputError(str(detail), where=f"{method} {path}") from None
+        except (OSError, http.client.HTTPException) as error:  # its origin: 40 lines of urllib
+            raise _unreachable(self._url, error) from None
 
     def _open(self, path: str) -> Any:
         """Open an answer for streaming."""
@@ -268,3 +267,13 @@ def _with_key(key: str) -> Mapping[str, str]:
 
 def _quoted(name: str) -> str:
     return urllib.parse.quote(name, safe="")
+
+
+def _unreachable(url: str, error: Exception) -> SiteError:
+    cause = getattr(error, "reason", error)
+    return SiteError(
+        f"no answer: {getattr(cause, 'strerror', None) or cause}",
+        site=url,
+        transient=True,
+        fix="'vgrads serve' starts a service",
+    )
