@@ -147,6 +147,8 @@ def test_an_id_of_another_form_is_one_that_does_not_exist(client, path, detail):
             None,
             "format: 'gif' is none of json, html, svg, png, pdf, trace",
         ),
+        ("POST", "joint-submissions/x", b"{}", "ticket: is missing"),
+        ("POST", "joint-submissions/x", b"3", "body: must be a mapping of keys to values, is 3"),
         ("POST", "forecasts", b"", "body: is missing"),
         ("POST", "forecasts", b"{}", "questions: is missing"),
         ("POST", "forecasts", b"[]", "body: must be a mapping of keys to values, is []"),

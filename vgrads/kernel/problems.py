@@ -177,6 +177,8 @@ def _words(detail: Mapping[str, Any], folder: Path, owner: type[BaseModel] | Non
     kind, value = str(detail["type"]), detail.get("input")
     if kind == "missing":
         return _MISSING
+    if kind == "json_invalid":
+        return f"is not JSON: {(detail.get('ctx') or {}).get('error', 'it cannot be parsed')}"
     if kind == "extra_forbidden":
         return f"unknown key{suggestion(str(folder[-1]), _keys(owner))}"
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type"):

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.problems import problems_of
 from vgrads.portal.jobs.forkserver import clean_environment
 from vgrads.portal.records.store import Store
 
@@ -95,13 +97,14 @@ def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
     return worker.check_set(body, kind, most_tasks)
 
 
-def check_body(model: type[BaseModel], body: bytes) -> tuple[BaseModel | None, list[Json]]:
-    """Check a JSON body: return the document, or its problems."""
+def check_body(model: type[BaseModel], body: bytes) -> BaseModel:
+    """Check a JSON body: return the document. Raise InputError for the first wrong field."""
     try:
-        return model.model_validate_json(body), []
+        return model.model_validate_json(body)
     except ValidationError as error:
-        details = error.errors(include_input=False, include_context=False, include_url=False)
-        return None, [{**problem, "loc": ("body", *problem["loc"])} for problem in details]
+        first, *_ = problems_of(error, model, lambda _: None)
+        where = "body" if first.field == "document" else first.field
+        raise InputError(first.what, where=where) from None
 
 
 def submit_bag(

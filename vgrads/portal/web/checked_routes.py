@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
@@ -132,17 +131,14 @@ def kind_of(content_type: str) -> str:
 
 async def checked_body(model: type[_Model], request: Request, think: Think) -> _Model:
     """Read a JSON body and check it: a small one in a thread, a large one by ``think``, in another
-    process, since no other request is answered meanwhile. RequestValidationError if it is not
+    process, since no other request is answered meanwhile. InputError if it is not
     valid."""
     if kind_of(request.headers.get("content-type", "")) != "json":
         raise InputError("must be application/json", where="Content-Type")
     body = await request.body()
     check: Think = think if len(body) > MOST_PARSED else run_in_threadpool
-    document, problems = await check(children.check_body, model, body)
-    if problems:
-        raise RequestValidationError(problems)
-    result: _Model = document
-    return result
+    document: _Model = await check(children.check_body, model, body)
+    return document
 
 
 def body_of(model: str) -> dict[str, Any]:
