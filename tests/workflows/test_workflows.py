@@ -224,7 +224,7 @@ workflows:
         ("2h", "at_least: 3", "at_least is 3, but there are 1"),
         ("2h", "probability: 1.5", "probability: .*outside"),
         ("2h", "colour: red", "colour: unknown key"),
-        ("0s", "", "deadline: .*in the past"),
+        ("0s", "", "deadline: must be above 0"),
         ("2001-01-01T00:00:00Z", "", "deadline: .*in the past"),
         ("2001-01-01T00:00:00", "", "time zone"),
         ("soon", "", "deadline: 'soon' is not a duration"),
