@@ -13,6 +13,7 @@ from pathlib import Path
 from vgrads.drivers.api import SiteAccess
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count
 from vgrads.traces.log_queue import LogQueue, SiteQueue
 from vgrads.vgrid.documents import (
     DEFAULT_BANDWIDTH_MIB_S,
@@ -275,7 +276,7 @@ def choose_queue(site: Site, name: str | None, where: str) -> Queue:
         return queues[0]
     choices = ", ".join(f"{site.name}/{queue.name}" for queue in site.queues) or "none"
     what = (
-        f"site '{site.name}' has {len(queues) or 'no'} queues"
+        f"site '{site.name}' has {format_count(len(queues), 'queue')}"
         if name is None
         else f"no queue '{name}' at site '{site.name}'"
     )

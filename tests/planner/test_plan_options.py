@@ -295,7 +295,7 @@ def test_tasks_that_fail_are_reckoned_with_and_copied():
     assert single.promise.cautious == pytest.approx(0.64, abs=0.01)
     assert single.promise.probability == pytest.approx(0.9216, abs=0.01)  # each may try once more
     copied = make_plan(Snapshot(workflow_set=make_set([chain("w", 50.0, 50.0)]), slots=slots))
-    assert copied.promise.cautious > 0.95
+    assert copied.promise.cautious > single.promise.cautious + 0.25
     assert copied.promise.probability >= 0.9
 
 

@@ -137,6 +137,7 @@ ROUTES = {
         POST /v1/bags/{bag_id}/tasks
         PUT /v1/bags/{bag_id}/parts/{digest}
         POST /v1/bags/{bag_id}/close
+        POST /v1/bags/{bag_id}/drop
         POST /v1/bags/{bag_id}/retry
         POST /bags/{bag_id}/retry
         DELETE /v1/bags/{bag_id}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
+from vgrads.kernel.process_pool import end_pool
 from vgrads.portal.jobs import forkserver
 
 
@@ -31,5 +32,5 @@ def test_a_pool_ends_although_a_process_was_writing_its_result(tmp_path):
     pool = ProcessPoolExecutor(1, mp_context=forkserver.processes)
     pool.submit(write_a_part_of_the_result, str(tmp_path / "begun"))
     until((tmp_path / "begun").exists)
-    forkserver.end(pool)
+    end_pool(pool)
     assert not pool._processes

@@ -36,9 +36,16 @@ def test_both_pages_count_by_the_same_clock(ago_s, now_s, text):
     status = status_of(ago_s, now_s)
     run = NewestRun("run-1", "running", datetime.now(UTC) - timedelta(seconds=ago_s))
     entry = SetEntry(
-        "set-1", "s", "local", datetime.now(UTC), PromiseSummary(), run, MET, 0.9,
+        "set-1",
+        "s",
+        "local",
+        datetime.now(UTC),
+        PromiseSummary(),
+        run,
+        MET,
+        0.9,
         time.time() + 7200.0 - ago_s,
-    )  # fmt: skip
+    )
     figure, words = _of_run(status)[0]
     row = _due_text(entry, status)
     assert figure.startswith(text)
