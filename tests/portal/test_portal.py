@@ -472,7 +472,7 @@ def test_plans_and_runs_survive_a_service_that_is_killed(tmp_path):
         service.kill()
         service.begin()
         client = service.client()
-        until(lambda: client.read(waiting)["state"] == "planned", "the plan", 90)
+        until(lambda: client.read(waiting)["state"] == "planned", "the plan", 300)
         assert client.plan(waiting)["feasible"]
         assert client.wait(run) == "kept"
         assert [r["state"] for r in client.read(warm)["runs"]] == ["kept"]

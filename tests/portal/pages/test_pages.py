@@ -101,10 +101,10 @@ def planned(service, document):
     return set_id
 
 
-def wait_for(page, expression, arg=None):
+def wait_for(page, expression, arg=None, seconds=60):
     """Until an expression is true; asked from outside, for the pages themselves may evaluate
     nothing."""
-    until(lambda: page.evaluate(expression, arg), expression, 60)
+    until(lambda: page.evaluate(expression, arg), expression, seconds)
 
 
 def middle_of(page, task):
@@ -233,7 +233,8 @@ def wait_for_curve(page, before):
     wait_for(page, f"before => {CURVE} !== before", before)
     for count in range(1, 10):
         wait_for(page, f"n => {CURVE}.split(',').length > n", count)
-    wait_for(page, "() => document.getElementById('answer').dataset.ready === 'yes'")
+    # a plan for each point, in processes whose priority is below that of all else here
+    wait_for(page, "() => document.getElementById('answer').dataset.ready === 'yes'", seconds=240)
 
 
 def test_what_if_redraws_the_curve_that_people_decide_by(page, service):
