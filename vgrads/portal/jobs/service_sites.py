@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from vgrads.kernel.errors import VgradsError
+from vgrads.kernel.errors import SiteError, VgradsError
 from vgrads.portal.records.reading.reader import RecordReader
 from vgrads.portal.records.reading.sites import stored_sites, with_uploads
 from vgrads.vgrid.catalog import Catalog
@@ -37,7 +37,13 @@ class ServiceSites:
 
     def look(self) -> None:
         """Look whether the sites of the database have changed."""
-        if self._choose is None or (stored := stored_sites()) == self._stored:
+        if self._choose is None:
+            return
+        try:
+            stored = stored_sites()
+        except SiteError:  # it does not answer: looked at again soon, and other work goes on
+            return
+        if stored == self._stored:
             return
         self._stored = stored
         try:
