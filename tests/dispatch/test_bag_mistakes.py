@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from vgrads.bags.bag import parts_of
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.dispatch.parameters import FileLines
+from vgrads.dispatch.storage.drop_requests import answer_drops, request_drop
 from vgrads.dispatch.storage.folder import keep_bag, open_bag
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
@@ -165,3 +166,13 @@ def test_a_deadline_of_the_command_line_is_a_goal(vgrads, write):
     assert (goal.deadline_s, goal.probability, goal.budget_usd) == (7200.0, 0.7, 3.0)
     refused = vgrads("bags", "run", plain, "--budget", "3")
     assert (refused.code, "'budget_usd' needs a 'deadline'" in refused.err) == (2, True)
+
+
+def test_a_request_to_drop_tasks_that_nobody_takes_is_withdrawn(tmp_path):
+    given = tmp_path / "bags" / "0000" / "given"
+    given.mkdir(parents=True)
+    with pytest.raises(TimeoutError):
+        request_drop(tmp_path, 0, [1], 0.05)
+    dropped = []
+    assert not answer_drops(tmp_path, 0, lambda tasks: dropped.extend(tasks) or tasks)
+    assert (dropped, list((given / "drops").iterdir())) == ([], [])

@@ -1,7 +1,8 @@
 """Requests to drop waiting tasks of a bag, in its folder: written by a service, answered by the
 bag's dispatcher. Few imports.
 
-``given/drops/ID.request`` has the numbers of the tasks; ``ID.dropped`` those that no agent had.
+``given/drops/ID.request`` has the numbers of the tasks, ``ID.taken`` while it is answered;
+``ID.dropped`` those that no agent had.
 """
 
 from __future__ import annotations
@@ -28,15 +29,26 @@ def request_drop(folder: Path, number: int, tasks: Sequence[int], patience_s: fl
     request, answer = place / f"{name}.request", place / f"{name}.dropped"
     write_whole(request, json.dumps(sorted(set(tasks))).encode())
     wake(news_pipe(folder))
-    end_s = time.monotonic() + patience_s
-    while not answer.exists():
-        if time.monotonic() >= end_s:
-            request.unlink(missing_ok=True)
+    if not _came(answer, patience_s):
+        try:
+            request.unlink()
+        except FileNotFoundError:  # taken just now: what it drops must not go unnoticed
+            if not _came(answer, patience_s):
+                raise TimeoutError from None
+        else:
             raise TimeoutError
-        time.sleep(_PAUSE_S)
     dropped: list[int] = json.loads(answer.read_bytes())
     answer.unlink()
     return dropped
+
+
+def _came(answer: Path, patience_s: float) -> bool:
+    end_s = time.monotonic() + patience_s
+    while not answer.exists():
+        if time.monotonic() >= end_s:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
 
 
 def answer_drops(folder: Path, number: int, drop: Callable[[Sequence[int]], Sequence[int]]) -> bool:
@@ -48,10 +60,10 @@ def answer_drops(folder: Path, number: int, drop: Callable[[Sequence[int]], Sequ
     requests = sorted(place.glob("*.request"))
     for request in requests:
         with suppress(FileNotFoundError):  # nobody waits for the answer any more
-            tasks = json.loads(request.read_bytes())
-            dropped = list(drop(tasks))
+            taken = request.rename(request.with_suffix(".taken"))
+            dropped = list(drop(json.loads(taken.read_bytes())))
             write_whole(request.with_suffix(".dropped"), json.dumps(dropped).encode())
-            request.unlink()
+            taken.unlink()
     return bool(requests)
 
 
