@@ -84,12 +84,17 @@ class Slurm:
         return (self.folder / name).read_text()
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
-    started = Slurm(tmp_path_factory.mktemp("slurm"))
+def start_slurm(folders):
+    """Yield Slurm's commands after their first job; then end what is left."""
+    started = Slurm(folders.mktemp("slurm"))
     started.wait(started.submit("--wrap=true"))
     yield started
     started.end()
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    yield from start_slurm(tmp_path_factory)
 
 
 def test_a_job_has_the_folder_the_umask_and_the_environment_of_its_submission(slurm):

@@ -5,17 +5,14 @@ import sys
 
 import pytest
 
-from tests.slurm.test_service import Slurm, begun
+from tests.slurm.test_service import begun, start_slurm
 from tests.waiting import until
 from vgrads.slurm.installation import install
 
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    started = Slurm(tmp_path_factory.mktemp("slurm"))
-    started.wait(started.submit("--wrap=true"))
-    yield started
-    started.end()
+    yield from start_slurm(tmp_path_factory)
 
 
 def installed_path(folder):

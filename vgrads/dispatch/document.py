@@ -275,7 +275,7 @@ class _Lists:
         """Read the values of a file. Raise InputError with the line."""
         lines = FileLines(self._folder / name, where, every_line=self._every_line)
         if lines.ignored:
-            count = format_count(f"{lines.ignored:,}", "line")
+            count = format_count(lines.ignored, "line")
             self.notes.append(f"{name}: {count} without a value left out (blank, or a # comment)")
         return lines
 

@@ -15,7 +15,7 @@ _log = logging.getLogger("vgrads.sites")
 
 
 class ServiceSites:
-    """``catalog``: the sites as they are now."""
+    """The sites as they are now, for all parts of a service."""
 
     def __init__(self, catalog: Catalog, reader: RecordReader) -> None:
         self._base, self._reader = catalog, reader
@@ -25,11 +25,11 @@ class ServiceSites:
 
     def current(self) -> Catalog:
         """Return the sites as they are now."""
-        return self.catalog
+        return self._catalog
 
     def refresh(self) -> None:
         """Reload changed histories."""
-        self.catalog = with_uploads(self._base, self._reader)
+        self._catalog = with_uploads(self._base, self._reader)
 
     def follow(self, choose: Callable[[], Catalog]) -> None:
         """Use the sites that ``choose`` returns as soon as those of the database have changed."""

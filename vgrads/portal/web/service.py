@@ -111,7 +111,7 @@ class Service:
     @property
     def catalog(self) -> Catalog:
         """The sites as they are now."""
-        return self.sites.catalog
+        return self.sites.current()
 
     def _catalog_of(self, set_id: str) -> Catalog:
         head = self.sets.head(set_id)
