@@ -1,0 +1,29 @@
+"""How to read a history, where its file does not say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions:
+    """How to read a history: its ``format`` (None: detected), the ``columns`` of a table without a
+    header, the time ``zone`` of local times (a name such as Europe/Paris; None: UTC), and whether
+    to ``force`` the reading of a file whose records are mostly unusable."""
+
+    format: str | None = None
+    columns: tuple[str, ...] | None = None
+    zone: str | None = None
+    force: bool = False
+
+
+DETECTED = ReadingOptions()
+
+
+def parse_columns(text: str | None) -> tuple[str, ...] | None:
+    """Parse the names of columns between commas; None for none.
+
+    >>> parse_columns("JobID, User,Submit")
+    ('JobID', 'User', 'Submit')
+    """
+    return None if text is None else tuple(name.strip() for name in text.split(","))
