@@ -168,8 +168,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
-    """A job of any user in a queue: processors, requested seconds, time waited so far
-    (``waited_s``), or remaining requested time (``left_s``; None while it waits)."""
+    """A job or array task of any user in a queue: processors, requested seconds, time waited so far
+    (``waited_s``), or remaining requested time (``left_s``; None while it waits). A job
+    that is not ``eligible`` waits and cannot start: it is held, depends on other jobs, or has a
+    begin time."""
 
     queue: str
     user: str
@@ -177,6 +179,7 @@ class QueuedJob:
     requested_s: float
     waited_s: float | None = None
     left_s: float | None = None
+    eligible: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from vgrads.drivers.api import MarkedJob, QueuedJob, SiteAccess, SlotSpec, Survey
 from vgrads.drivers.dialect import Dialect, JobReport, order_of
@@ -12,6 +13,15 @@ from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count
 
 _OLDEST = (3, 8)  # of agents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountingLines:
+    """What a site printed of its accounting: key of a job → (queue, line as printed; the header,
+    if there is one, under the empty key), and lines that are none of these."""
+
+    jobs: Mapping[str, tuple[str, str]]
+    unread: tuple[str, ...] = ()
 
 
 class BatchSite:
@@ -62,12 +72,10 @@ class BatchSite:
         if handles:
             self._check(self.call(self.dialect.cancel(handles)))
 
-    def accounting(self, from_ago_s: float, until_ago_s: float = 0.0) -> dict[str, tuple[str, str]]:
-        """Return the jobs between two instants, in seconds before now: key → (queue, line as the
-        site prints it).
+    def accounting(self, from_ago_s: float, until_ago_s: float = 0.0) -> AccountingLines:
+        """Return the jobs between two instants, in seconds before now.
 
-        SiteError if the site has no accounting that is readable from here. The line under the empty
-        key is the header, if there is one.
+        SiteError if the site has no accounting that is readable from here.
         """
         command = self.dialect.accounting(from_ago_s, until_ago_s)
         if not command:
@@ -78,11 +86,17 @@ class BatchSite:
                 fix="copy its accounting files and name them as the queue's history",
             )
         answer = self._check(self.call(command, timeout_s=max(600.0, self.access.timeout_s)))
-        entries: dict[str, tuple[str, str]] = {}
-        for line in answer.out.splitlines():
+        jobs: dict[str, tuple[str, str]] = {}
+        unread: list[str] = []
+        for line in filter(None, answer.out.split("\n")):
             who = self.dialect.accounted(line)
-            entries[who[0] if who else ""] = (who[1] if who else "", line)
-        return entries
+            if who is not None:
+                jobs[who[0]] = who[1], line
+            elif line == self.dialect.accounting_header:
+                jobs[""] = "", line
+            else:
+                unread.append(line)
+        return AccountingLines(jobs=jobs, unread=tuple(unread))
 
     def machines(self) -> Mapping[str, frozenset[str]]:
         """Return for each queue those that share nodes with it, itself included; empty if the site
@@ -113,8 +127,12 @@ class BatchSite:
         return value
 
     def queue(self) -> list[QueuedJob]:
-        """Return the waiting and running jobs of all users."""
-        return self.dialect.queued(self.command(self.dialect.everybody()).out)
+        """Return the jobs of all users that run, or wait and could start."""
+        return [job for job in self.listed_jobs() if job.eligible]
+
+    def listed_jobs(self) -> list[QueuedJob]:
+        """Return the waiting and running jobs of all users, also those that are held."""
+        return self.dialect.listed_jobs(self.command(self.dialect.everybody()).out)
 
     def call(self, script: str, timeout_s: float | None = None) -> Output:
         """Run a script and return its output; SiteError (transient) if the service did not

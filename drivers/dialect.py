@@ -3,6 +3,7 @@ parsing of their output."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -63,6 +64,25 @@ def order_of(spec: SlotSpec, now_s: float = 0.0) -> JobSubmission:
     )
 
 
+_TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+
+
+def count_tasks(text: str) -> int:
+    """Return the number of tasks of an array as batch systems write it; 1 for other text.
+
+    >>> count_tasks("2-1000:1"), count_tasks("1,3,5-9:2"), count_tasks("7"), count_tasks("")
+    (999, 5, 1, 1)
+    """
+    count = 0
+    for part in text.split("%", maxsplit=1)[0].split(","):
+        match = _TASKS.fullmatch(part.strip())
+        if match and match[2]:
+            count += max(0, int(match[2]) - int(match[1])) // max(1, int(match[3] or 1)) + 1
+        elif match:
+            count += 1
+    return max(1, count)
+
+
 class Dialect(Protocol):
     """Commands and output formats of one kind of batch system."""
 
@@ -113,14 +133,22 @@ class Dialect(Protocol):
         """Return commands that print the accounting between two instants before now; empty if not
         supported."""
 
+    @property
+    def accounting_header(self) -> str:
+        """The line that names the columns of the accounting; empty if there is none."""
+
     def accounted(self, line: str) -> tuple[str, str] | None:
         """Parse (key of the job, its queue) from a line of accounting; None for a header."""
 
     def everybody(self) -> str:
         """Return commands that list the waiting and running jobs of all users."""
 
+    def listed_jobs(self, printed: str) -> list[QueuedJob]:
+        """Parse these jobs, one for each task of an array, also those that are held."""
+
     def queued(self, printed: str) -> list[QueuedJob]:
-        """Parse these jobs."""
+        """Return those that run, or wait and could start."""
+        return [job for job in self.listed_jobs(printed) if job.eligible]
 
     def forecast(self, order: JobSubmission, access: SiteAccess) -> str:
         """Return commands that print the start estimate of such a job; empty if not supported."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.dialect import JobReport, JobSubmission
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, count_tasks
 from vgrads.drivers.every_node import KEY, QRSH, Launch, by_file
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
@@ -22,12 +22,13 @@ _NO_ANSWER = re.compile(
     r"|select|read) error|timeout|qmaster.*not.*(running|respond)",
     re.IGNORECASE,
 )
+_INELIGIBLE = "hE"  # letters of waiting jobs that are held, also by other jobs, or in error
 _GONE = '*"does not exist"*'
 _NEXT = "--vgrads-next--"
 _LIMIT_ENFORCED = "37"  # accounting(5), failed: the execution daemon killed it at h_rt
 
 
-class GridEngine:
+class GridEngine(Dialect):
     """Dialect of Grid Engine."""
 
     def submit(self, order: JobSubmission, access: SiteAccess) -> str:
@@ -143,6 +144,10 @@ class GridEngine:
             '"$SGE_ROOT/${SGE_CELL:-default}/common/accounting"'
         )
 
+    @property
+    def accounting_header(self) -> str:
+        return ""
+
     def accounted(self, line: str) -> tuple[str, str] | None:
         fields = line.split(":")
         if len(fields) < 36:
@@ -159,10 +164,14 @@ class GridEngine:
     def everybody(self) -> str:
         return "date +%Y-%m-%dT%H:%M:%S && qstat -xml -r -u '*'"
 
-    def queued(self, printed: str) -> list[QueuedJob]:
+    def listed_jobs(self, printed: str) -> list[QueuedJob]:
         now, _, rest = printed.partition("\n")
         at = datetime.fromisoformat(now.strip())
-        return [_queued(element, at) for element in _parse(rest).iter("job_list")]
+        return [
+            job
+            for element in _parse(rest).iter("job_list")
+            for job in [_queued(element, at)] * count_tasks(element.findtext("tasks") or "")
+        ]
 
 
 _PAIR = re.compile(r"^(\w+)[ \t]+(.*?)[ \t]*$", re.MULTILINE)
@@ -265,8 +274,12 @@ def _queued(element: ET.Element, now: datetime) -> QueuedJob:
         return QueuedJob(queue=queue, left_s=max(0.0, left_s), **common)  # type: ignore[arg-type]
     submitted = element.findtext("JB_submission_time")
     waited_s = (now - datetime.fromisoformat(submitted)).total_seconds() if submitted else 0.0
-    hard = element.findtext("hard_req_queue", "")
-    return QueuedJob(queue=hard, waited_s=max(0.0, waited_s), **common)  # type: ignore[arg-type]
+    return QueuedJob(
+        queue=element.findtext("hard_req_queue", ""),
+        waited_s=max(0.0, waited_s),
+        eligible=not set(element.findtext("state") or "") & set(_INELIGIBLE),
+        **common,  # type: ignore[arg-type]
+    )
 
 
 def _limit(seconds: float) -> str:

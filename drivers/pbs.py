@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.dialect import JobReport, JobSubmission
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, count_tasks
 from vgrads.drivers.every_node import KEY, PBSDSH, Launch, by_file
 from vgrads.drivers.gridengine import forgiving, local_time
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import parse_duration
+from vgrads.traces.pbs_processors import processors_of
 
 STATES = {
     "Q": SlotState.QUEUED,
@@ -33,6 +34,9 @@ STATES = {
     "E": SlotState.GRANTED,
 }
 _ENDED = "FCX"
+_INELIGIBLE = "HW"
+"""Waiting jobs that cannot start: held by somebody or by other jobs, or before their begin time."""
+_NUMBERS = re.compile(r"(\w+):(\d+)")
 # killed at the limit: OpenPBS JOB_EXEC_KILL_WALLTIME, Torque JOB_EXEC_OVERLIMIT
 _TIME_OVER = (-29, -11)
 _NO_ANSWER = re.compile(
@@ -46,7 +50,7 @@ _NEXT = "--vgrads-next--"
 Fields = Mapping[str, Any]
 
 
-class Pbs:
+class Pbs(Dialect):
     """Dialect of the PBS family."""
 
     def submit(self, order: JobSubmission, access: SiteAccess) -> str:
@@ -131,6 +135,10 @@ class Pbs:
         """Not supported: the files are on the server, unreadable for users."""
         return ""
 
+    @property
+    def accounting_header(self) -> str:
+        return ""
+
     def accounted(self, line: str) -> tuple[str, str] | None:  # noqa: ARG002 the protocol's
         return None
 
@@ -142,15 +150,22 @@ class Pbs:
         return None
 
     def everybody(self) -> str:
+        """With ``-t`` the tasks of arrays are listed one by one, where that is supported."""
         return (
-            "date +%s; said=$(qstat -f -F json 2>/dev/null); "
-            'case "$said" in "{"*) echo "$said";; *) qstat -f;; esac'
+            "date +%s; said=$(qstat -t -f -F json 2>/dev/null); "
+            'case "$said" in "{"*) echo "$said";; *) qstat -t -f 2>/dev/null || qstat -f;; esac'
         )
 
-    def queued(self, printed: str) -> list[QueuedJob]:
+    def listed_jobs(self, printed: str) -> list[QueuedJob]:
         _, _, rest = printed.partition("\n")
-        jobs = _parse(rest).values()
-        return [_queued(fields) for fields in jobs if str(fields.get("job_state")) not in _ENDED]
+        jobs = _parse(rest)
+        listed = {_array_of(job) for job in jobs if not job.partition("[")[2].startswith("]")}
+        return [
+            job
+            for name, fields in jobs.items()
+            if str(fields.get("job_state")) not in _ENDED
+            for job in _queued(name, fields, listed)
+        ]
 
 
 def _parse(text: str) -> dict[str, Fields]:
@@ -231,27 +246,41 @@ def _queue(name: str, fields: Fields) -> QueueLimits:
     )
 
 
-def _queued(fields: Fields) -> QueuedJob:
+def _array_of(job: str) -> str:
+    """Return the number of the array of a job or task; empty for other jobs."""
+    number, mark, _ = job.partition("[")
+    return number if mark else ""
+
+
+def _queued(name: str, fields: Fields, listed: Collection[str]) -> list[QueuedJob]:
+    """Return a job, or each task of an array whose tasks are not listed themselves."""
+    states = _NUMBERS.findall(str(fields.get("array_state_count", "")))
+    running = sum(int(count) for state, count in states if state in ("Running", "Exiting"))
+    if "[]" not in name:
+        return [_queued_job(fields, str(fields.get("job_state")))]
+    if _array_of(name) in listed:
+        return []
+    state = str(fields.get("job_state"))
+    remaining = fields.get("array_indices_remaining", fields.get("job_array_request", ""))
+    waiting = 0 if str(remaining) in ("", "-") else count_tasks(str(remaining))
+    waiting_job = _queued_job(fields, "Q" if state == "B" else state)
+    return [waiting_job] * waiting + [_queued_job(fields, "R")] * running
+
+
+def _queued_job(fields: Fields, state: str) -> QueuedJob:
     requested_s = _seconds(fields.get("Resource_List.walltime"))
     used_s = _seconds(fields.get("resources_used.walltime")) or 0.0
-    runs = fields.get("job_state") in ("R", "E", "S")
+    runs = state in ("R", "E", "S", "B")
     waited_s = _seconds(fields.get("eligible_time"))
     return QueuedJob(
         queue=str(fields.get("queue", "")),
         user=str(fields.get("Job_Owner", "")).partition("@")[0],
-        procs=_procs(fields),
+        procs=max(1, processors_of(fields)),
         requested_s=-1.0 if requested_s is None else requested_s,
         waited_s=None if runs else waited_s or 0.0,
         left_s=max(0.0, (requested_s or 0.0) - used_s) if runs else None,
+        eligible=state not in _INELIGIBLE,
     )
-
-
-def _procs(fields: Fields) -> int:
-    count = str(fields.get("Resource_List.ncpus", ""))
-    if count.isdigit():
-        return max(1, int(count))
-    match = re.match(r"(\d+):ppn=(\d+)", str(fields.get("Resource_List.nodes", "")))
-    return int(match[1]) * int(match[2]) if match else 1
 
 
 def _seconds(value: object) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey
-from vgrads.drivers.dialect import JobReport, JobSubmission
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
 from vgrads.drivers.machines import expand_hosts
 from vgrads.drivers.pilot import pilot_of
@@ -79,9 +79,13 @@ _COLUMNS = (
     "ReqCPUS",
 )
 _ACCOUNTING = "--accounting--"
+_QUEUE_FIELDS = "%P|%u|%T|%C|%l|%L|%V|%r"
+_INELIGIBLE = ("Dependency", "JobHeld", "BeginTime", "Deadline")
+"""Beginnings of the reasons for which a job cannot start, whatever is free: JOB REASON CODES in
+squeue(1). A limit of the user or of an array is none: the job takes part in the scheduling."""
 
 
-class Slurm:
+class Slurm(Dialect):
     """Dialect of Slurm 20.11 and later."""
 
     def submit(self, order: JobSubmission, access: SiteAccess) -> str:
@@ -202,6 +206,10 @@ class Slurm:
             f"--endtime=now-{round(until_ago_s)}seconds"
         )
 
+    @property
+    def accounting_header(self) -> str:
+        return "|".join(_COLUMNS)
+
     def accounted(self, line: str) -> tuple[str, str] | None:
         fields = line.split("|")
         if fields[0] == _COLUMNS[0] or len(fields) != len(_COLUMNS):
@@ -209,12 +217,13 @@ class Slurm:
         return f"{fields[0]}@{fields[4]}", fields[3]
 
     def everybody(self) -> str:
-        """Relative times only; submission in seconds since 1970 if the version supports the
-        format."""
-        columns = "%P|%u|%T|%C|%l|%L|%V"
-        return f'date +%s && SLURM_TIME_FORMAT=%s squeue --noheader --format="{columns}"'
+        """Each pending task of an array, which squeue otherwise shows as one job. Relative times
+        only; submission in seconds since 1970 if the version supports the format."""
+        return (
+            f'date +%s && SLURM_TIME_FORMAT=%s squeue --noheader --array --format="{_QUEUE_FIELDS}"'
+        )
 
-    def queued(self, printed: str) -> list[QueuedJob]:
+    def listed_jobs(self, printed: str) -> list[QueuedJob]:
         first, _, rest = printed.partition("\n")
         now_s = float(first) if first.strip().isdigit() else math.nan
         return [job for line in rest.splitlines() if (job := _queued(line, now_s))]
@@ -274,9 +283,9 @@ def _queue(line: str) -> QueueLimits | None:
 
 def _queued(line: str, now_s: float) -> QueuedJob | None:
     fields = line.split("|")
-    if len(fields) != 7 or not fields[3].isdigit():
+    if len(fields) < _QUEUE_FIELDS.count("|") or not fields[3].isdigit():
         return None
-    queue, user, word, procs, limit, left, submitted = fields
+    queue, user, word, procs, limit, left, submitted, *reasons = fields
     requested_s = _seconds(limit) or -1.0
     if word == "PENDING":
         waited_s = now_s - float(submitted) if submitted.isdigit() else 0.0
@@ -286,6 +295,7 @@ def _queued(line: str, now_s: float) -> QueuedJob | None:
             procs=int(procs),
             requested_s=requested_s,
             waited_s=max(0.0, waited_s),
+            eligible=not any(reason.startswith(_INELIGIBLE) for reason in reasons),
         )
     return QueuedJob(
         queue=queue,

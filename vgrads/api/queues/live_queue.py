@@ -95,10 +95,11 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
     site's own start estimate."""
     site = catalog.site(name)
     batch = open_batch(site)
-    jobs = batch.queue()
+    jobs = batch.listed_jobs()
     answer: Json = {
         "site": name,
-        "waiting": [_job(j) for j in jobs if j.left_s is None],
+        "waiting": [_job(j) for j in jobs if j.left_s is None and j.eligible],
+        "ineligible": [_job(j) for j in jobs if not j.eligible],
         "running": [_job(j) for j in jobs if j.left_s is not None],
     }
     if job is not None:

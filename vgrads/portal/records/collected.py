@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from vgrads.drivers.batch_site import AccountingLines
+from vgrads.kernel.units import format_count
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.tables import HistoryRow
 from vgrads.vgrid.catalog import Site
@@ -42,6 +45,7 @@ class CollectedHistories:
     ) -> None:
         self.site, self._records = site, records
         self.added, self.changed = 0, 0
+        self._unread, self._first_unread, self._elsewhere = 0, "", Counter[str]()
         self._machines = {q.name: machines.get(q.name, frozenset({q.name})) for q in site.queues}
         self._jobs: dict[frozenset[str], dict[str, _Job]] = {m: {} for m in self._machines.values()}
         self._touched: set[frozenset[str]] = set()
@@ -58,10 +62,15 @@ class CollectedHistories:
         until = self._records.collected_until(self.site.name)
         return earliest_s if until is None else max(earliest_s, until - _OVERLAP_S)
 
-    def merge(self, result: Mapping[str, tuple[str, str]]) -> None:
-        """Add jobs; the empty key is the header of every queue's file."""
-        for key, (queue, line) in result.items():
+    def merge(self, result: AccountingLines) -> None:
+        """Add jobs; the empty key is the header of every queue's file. Jobs of other queues, and
+        lines that are no jobs, are counted."""
+        self._unread += len(result.unread)
+        self._first_unread = self._first_unread or next(iter(result.unread), "")
+        for key, (queue, line) in result.jobs.items():
             names = self._names(queue)
+            if key and not any(names & machine for machine in self._jobs):
+                self._elsewhere[queue] += 1
             for machine, jobs in self._jobs.items():
                 before = jobs.get(key)
                 if (key and not names & machine) or (before and before.line == line):
@@ -122,4 +131,17 @@ class CollectedHistories:
             "queues": queues,
             "added": self.added,
             "changed": self.changed,
+            "not_used": self._not_used(),
         }
+
+    def _not_used(self) -> list[str]:
+        """Describe what the site printed and is in no history: jobs of queues that it does not have
+        here, and lines that are no jobs."""
+        jobs = [
+            f"{format_count(count, 'job')} of queue '{queue}'"
+            for queue, count in self._elsewhere.most_common()
+        ]
+        if self._unread:
+            lines = format_count(self._unread, "line")
+            jobs.append(f"{lines} that are no jobs, the first is {self._first_unread[:80]!r}")
+        return jobs
