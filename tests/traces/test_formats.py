@@ -4,6 +4,7 @@ import pytest
 
 from vgrads.kernel.errors import InputError
 from vgrads.traces.history import detect_format, read_history
+from vgrads.traces.reading_options import ReadingOptions
 
 DAY = "2016-12-22T"
 SACCT = f"""JobID|User|Partition|Submit|Start|End|State|AllocCPUS|Timelimit
@@ -51,15 +52,20 @@ def test_sacct_columns_may_stand_in_any_order_and_times_have_any_form(write):
     assert columns(read_history(write("e.txt", epoch))) == [(60, True, 2, -1, 40)]
 
 
-def test_sacct_needs_its_columns_and_whole_lines(write):
+def test_sacct_needs_its_columns_and_whole_lines(write, tmp_path):
     with pytest.raises(InputError, match=r"no column start or start_time"):
         read_history(
             write("a.txt", "JobID|Submit|End|NCPUS\n1|2016-12-22T07:00:00|2016-12-22T07:00:00|1\n")
         )
-    with pytest.raises(
-        InputError, match="3 of 8 lines are not valid sacct jobs, the first is line 8"
-    ):
-        read_history(write("b.txt", SACCT + "cut off\n" * 3))
+    log = read_history(write("b.txt", SACCT + "cut off\n" * 3))
+    assert len(log) == 4
+    assert log.warnings == (
+        "4 jobs in 10 lines; no jobs: 1 header, 1 job that still waits, 1 step; "
+        "not used: 3 with 1 cell instead of 9 (first in line 8)",
+    )
+    with pytest.raises(InputError, match=r"5 of 9 records cannot be used as sacct jobs: 5 with 1"):
+        read_history(write("c.txt", SACCT + "cut off\n" * 5))
+    assert len(read_history(tmp_path / "c.txt", ReadingOptions(force=True))) == 4
 
 
 def test_csv_tables(write):
@@ -101,7 +107,7 @@ def test_pbs_ended_withdrawn_and_running_jobs(write):
     assert columns(log) == [
         (10, True, 16, 3600, 1790),
         (600, False, 1, -1, -1),
-        (300, True, 24, -1, 0),
+        (300, True, 24, -1, -1),  # it still runs
     ]
     assert log.only_queue("long").submit_s.tolist() == [
         1860

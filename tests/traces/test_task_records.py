@@ -533,15 +533,19 @@ def test_condor(write):
     ]
 
 
-def test_a_single_broken_line_is_counted_and_more_are_refused(write):
+def test_broken_lines_are_counted_and_a_file_of_most_is_refused(write, tmp_path):
     item = SACCT + "15|cut off\n"
-    assert read_task_records(write("one", item)).skipped["broken line"] == 1
-    with pytest.raises(InputError, match=r"two: line 13: .*2 of"):
-        read_task_records(write("two", item + "16|again\n"))
+    unused = read_task_records(write("one", item)).report.not_used
+    assert [(bad.records, bad.first_line) for bad in unused.values()] == [(1, 13)]
+    with pytest.raises(InputError, match=r"two: line 13: .*40 of"):
+        read_task_records(write("two", item + "16|again\n" * 39))
+    assert read_task_records(tmp_path / "two", force=True).records
     with pytest.raises(InputError, match="line 2: realtime: 'soon' is not a time"):
         read_task_records(write("three", "name\tstatus\trealtime\nA\tCOMPLETED\tsoon\n"))
-    with pytest.raises(InputError, match="line 2"):
-        read_task_records(write("quote", MEASURES.replace("train-1", '"train-1')))
+    whole, quoted = MEASURES, MEASURES.replace("train-1", '"train-1')
+    assert len(read_task_records(write("quote", quoted)).records) == len(
+        read_task_records(write("whole", whole)).records
+    )
 
 
 @pytest.mark.parametrize(

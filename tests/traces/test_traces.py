@@ -12,6 +12,7 @@ from tests.conftest import DATA
 from vgrads.kernel.errors import InputError
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import COLUMNS, JobLog
+from vgrads.traces.report import Unused
 from vgrads.traces.swf import read_swf, write_swf
 
 HEADER = "; UnixStartTime: 1000\n; MaxProcs: 64\n; Queue: 1 short\n; Queue: 2 long\n"
@@ -63,9 +64,11 @@ def test_a_few_broken_lines_are_skipped_and_named_many_are_refused(write):
     good = "".join(job(n, n) for n in range(1, 300))
     log = read_history(write("a.swf", good + "what is this\n" + job(300, 300)))
     assert len(log) == 300
-    assert log.warnings == ("skipped 1 broken line(s): 300",)
-    with pytest.raises(InputError, match=r"b\.swf: 10 of 20 lines .* first is line 2"):
-        read_history(write("b.swf", (job(1) + "1 2 x 4 5 6 7 8 9 10 11 12\n") * 10))
+    assert log.report.summary() not in log.warnings  # less than 1 %
+    assert log.report.not_used == {"with fields that are not those of SWF": Unused(1, 300)}
+    bad = "1 2 x 4 5 6 7 8 9 10 11 12\n"
+    with pytest.raises(InputError, match=r"b\.swf: 20 of 30 records .*\(first in line 2\)"):
+        read_history(write("b.swf", (job(1) + bad + bad) * 10))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +77,8 @@ def test_a_few_broken_lines_are_skipped_and_named_many_are_refused(write):
         ("", "empty"),
         ("; only\n; comments\n", "unknown history format"),
         ("hello world\n", "unknown history format"),
-        (job(1) + "2 5 10 60", "cut off in line 2"),
-        (job(1, wait=-1), "no job of the history has a known wait"),
+        ("2 5 10 60", "unknown history format"),
+        (job(1, wait=-1), r"no job of the history has a known wait \(not used: 1 without a wait"),
     ],
 )
 def test_unusable_logs_are_refused_in_a_line(write, text, message):
@@ -83,6 +86,12 @@ def test_unusable_logs_are_refused_in_a_line(write, text, message):
         read_history(write("a.swf", text))
     assert "a.swf" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_last_line_of_a_growing_log_is_reported(write):
+    log = read_history(write("a.swf", job(1) + "2 5 10 60"))
+    assert len(log) == 1
+    assert log.report.not_used == {"cut off at the end of the file": Unused(1, 2)}
 
 
 def test_a_damaged_archive_is_refused(write):

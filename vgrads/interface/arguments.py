@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import SupportsIndex
 
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.kernel.units import parse_duration, parse_instant
+from vgrads.traces.reading_options import ReadingOptions, parse_columns
 
 Duration = float | str | timedelta
 """Seconds, a text such as ``"2h"`` or ``"1h30m"``, or a timedelta."""
@@ -72,3 +73,13 @@ def named_arguments() -> Iterator[None]:
 
 def _argument(option: re.Match[str]) -> str:
     return option[1].replace("-", "_")
+
+
+def reading_options(
+    format: str | None, columns: str | Sequence[str] | None, zone: str | None, force: bool
+) -> ReadingOptions:
+    """How to read a history; ``columns``: names, or a text with commas between them."""
+    names = parse_columns(columns) if isinstance(columns, str) else columns
+    return ReadingOptions(
+        format=format, columns=None if names is None else tuple(names), zone=zone, force=force
+    )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from statsmodels.stats.proportion import proportion_confint
 
-from vgrads.api.queues.backtests import BacktestJob, backtest_all, backtest_rows
-from vgrads.interface.arguments import FileName, named_arguments, path_of
+from vgrads.api.queues.backtests import BacktestJob, backtest_all, backtest_rows, histories_json
+from vgrads.interface.arguments import FileName, named_arguments, path_of, reading_options
 from vgrads.interface.html import bare_table, box_html, charts_html
 from vgrads.interface.wait_charts import reliability_chart
 from vgrads.kernel.errors import InputError
@@ -47,16 +47,18 @@ class BacktestResult:
 
     ``rows``: one for each log, queue or cluster, with coverage and tightness
     (:class:`vgrads.qbets.backtest.BacktestRow`). ``reliability``: one point for each stated
-    probability, over all histories. ``probability``: of the bounds in ``rows``.
+    probability, over all histories. ``probability``: of the bounds in ``rows``. ``histories``: what
+    was read of each file.
     """
 
     rows: tuple[BacktestRow, ...]
     reliability: tuple[ReliabilityPoint, ...]
     probability: float
+    histories: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of ``vgrads backtest --json``."""
-        return {"rows": [row.as_json() for row in self.rows]}
+        return {"rows": [row.as_json() for row in self.rows], "histories": list(self.histories)}
 
     def __iter__(self) -> Iterator[BacktestRow]:
         return iter(self.rows)
@@ -117,6 +119,9 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
     question: str = "asked",
     levels: Sequence[float] = LEVELS,
     format: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    zone: str | None = None,
+    force: bool = False,
     on_progress: Callable[[float, float], None] | None = None,
 ) -> BacktestResult:
     """Would the bounds have been right? Each job's bound is computed from earlier records only.
@@ -124,7 +129,8 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
     ``histories``: one log or several. ``by``: a row for each log, queue or cluster. ``probability``
     and ``confidence``: of the bounds. ``question``: ``asked`` without the user of a job, ``known``
     with it. ``levels``: further probabilities of the reliability curve; each is one more replay,
-    and ``()`` leaves them out. ``on_progress``: called with the amount done and the total.
+    and ``()`` leaves them out. ``format``, ``columns``, ``zone`` and ``force``: how to read the
+    logs, as in :func:`bound`. ``on_progress``: called with the amount done and the total.
 
     >>> import vgrads
     >>> from vgrads.api.config import embedded_data
@@ -143,7 +149,9 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
         confidence=parse_probability(confidence, "confidence"),
         knows_user=question == "known",
     )
-    replay = BacktestJob(path=Path(), by=by, settings=settings, format_name=format)
+    replay = BacktestJob(
+        path=Path(), by=by, settings=settings, reading=reading_options(format, columns, zone, force)
+    )
     jobs = [
         replace(replay, path=file, settings=replace(settings, quantile=level))
         for level in stated
@@ -152,6 +160,7 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
     by_level = _replay(jobs, on_progress)
     return BacktestResult(
         rows=tuple(backtest_rows(by_level[requested_level], by)),
+        histories=tuple(histories_json(by_level[requested_level])),
         reliability=tuple(point for level in stated for point in _point(level, by_level[level])),
         probability=requested_level,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgrads.api.queues.answers import bound_json, probability_json
@@ -14,11 +15,13 @@ from vgrads.interface.arguments import (
     instant_of,
     named_arguments,
     path_of,
+    reading_options,
     seconds_of,
 )
 from vgrads.interface.queue_results import BoundResult, ProbabilityResult
 from vgrads.kernel.units import parse_probability
 from vgrads.qbets.predictor import Settings
+from vgrads.traces.reading_options import ReadingOptions
 
 
 @named_arguments()
@@ -34,6 +37,9 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     method: str = "state",
     user: str | None = None,
     format: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    zone: str | None = None,
+    force: bool = False,
 ) -> BoundResult:
     """How long does a job wait at most? (GETBOUND)
 
@@ -41,7 +47,9 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     .xz). ``procs`` and ``walltime``: of the job. ``queue``: one queue of the log, all jobs by
     default. ``at``: instant of the history at which the question is asked; later records are
     ignored; the end by default. ``user``: who submits the job, as the log names them. ``format``:
-    of the log, detected by default.
+    of the log, detected by default. ``columns``: names of the columns of a table without a header.
+    ``zone``: time zone of local times, UTC by default. ``force``: use the rest of a log whose
+    records are mostly unusable.
 
     >>> import vgrads
     >>> from vgrads.api.config import embedded_data
@@ -54,7 +62,8 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     17490.0
     """
     width = count_of(procs, "procs")
-    query = _query(HistoryQuestion(history, queue, at, method, user, format), width, confidence)
+    reading = reading_options(format, columns, zone, force)
+    query = _query(HistoryQuestion(history, queue, at, method, user, reading), width, confidence)
     walltime_s = seconds_of(walltime, "walltime")
     share = parse_probability(probability, "probability")
     answer = query.forecast.bound(width, walltime_s, share, query.forecast.settings.confidence)
@@ -86,6 +95,9 @@ def probability(  # noqa: PLR0913 the options of vgrads probability
     method: str = "state",
     user: str | None = None,
     format: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    zone: str | None = None,
+    force: bool = False,
 ) -> ProbabilityResult:
     """With which probability does a job start within a time? (GETPROB)
 
@@ -99,7 +111,8 @@ def probability(  # noqa: PLR0913 the options of vgrads probability
       confidence 0.95, method qbets, 311 similar jobs
     """
     width = count_of(procs, "procs")
-    query = _query(HistoryQuestion(history, queue, at, method, user, format), width, confidence)
+    reading = reading_options(format, columns, zone, force)
+    query = _query(HistoryQuestion(history, queue, at, method, user, reading), width, confidence)
     walltime_s, within_s = seconds_of(walltime, "walltime"), seconds_of(within, "within")
     sure = query.forecast.settings.confidence
     chance = float(query.forecast.probability(width, walltime_s, within_s, sure))
@@ -112,14 +125,15 @@ def probability(  # noqa: PLR0913 the options of vgrads probability
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuestion:
-    """A history as a caller names it, and the instant, method and user of a question."""
+    """A history as a caller names it and how to read it, and the instant, method and user of a
+    question."""
 
     history: FileName
     queue: str | int | None
     at: Instant | None
     method: str
     user: str | None
-    format: str | None
+    reading: ReadingOptions
 
 
 def _query(question: HistoryQuestion, procs: int, confidence: float | str) -> QueueQuery:
@@ -131,7 +145,7 @@ def _query(question: HistoryQuestion, procs: int, confidence: float | str) -> Qu
     source = HistorySource(
         file=path_of(question.history),
         queue=question.queue,
-        format_name=question.format,
+        reading=question.reading,
         user=question.user,
     )
     query = ask_queue(source, instant_of(question.at), settings)

@@ -1,61 +1,27 @@
-"""Conversion of rows of any accounting format into a :class:`JobLog`: names become numbers, broken
-lines are counted."""
+"""From the records of any accounting format to a :class:`JobLog`: names become numbers, and what
+became of each record is counted."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from array import array
+from datetime import UTC, tzinfo
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, parse_duration
+from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
+from vgrads.traces.report import ReportBuilder
 
-BROKEN_SHARE = 0.01
-_RULE = re.compile(r"\s*-+(\s+-+)*\s*")
-
-
-@dataclass(slots=True)
-class AccountingJob:
-    """One job of an accounting file, in seconds since 1970; ``start_s`` None: never started;
-    ``bag`` as in JobLog."""
-
-    submit_s: float
-    start_s: float | None
-    end_s: float
-    procs: int
-    request_s: float
-    user: str
-    queue: str
-    bag: int | None = None
-
-
-def refuse_broken(
-    broken: Sequence[int], good: int, name: str, what: str, share: float = BROKEN_SHARE
-) -> None:
-    """Raise InputError if more than ``share`` of the lines are malformed."""
-    if broken and len(broken) > share * (good + len(broken)):
-        raise InputError(
-            (
-                f"{len(broken)} of {format_count(good + len(broken), 'line', 'are')} not valid "
-                f"{what}, the first "
-                "is line "
-                f"{broken[0]}"
-            ),
-            where=name,
-            fix="give --format if it is another format",
-        )
-
-
-def broken_warning(broken: Sequence[int]) -> tuple[str, ...]:
-    """Return the warning that names the first skipped lines; empty if there are none."""
-    if not broken:
-        return ()
-    lines = ", ".join(map(str, broken[:5])) + ("…" if len(broken) > 5 else "")
-    return (f"skipped {len(broken)} broken line(s): {lines}",)
+UNKNOWN = "unknown"
+WAITING = "job that still waits"
+GENERATED = "the log was generated, so its values are not judged"
+NO_ELIGIBLE = (
+    "waits count from the submission, since the history does not state from when jobs could start"
+)
 
 
 def requested_s(text: str) -> float:
@@ -67,53 +33,140 @@ def requested_s(text: str) -> float:
         return -1.0
 
 
-def numbered(names: Iterable[str]) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """Return a number for each name, from 1 on in order of appearance, and the names by number."""
-    codes: dict[str, int] = {}
-    column = np.fromiter((codes.setdefault(name, len(codes) + 1) for name in names), dtype=np.int64)
-    return column, {code: name for name, code in codes.items()}
+class AccountingJob(NamedTuple):
+    """A job of an accounting file, and its line (from 1).
+
+    Seconds since 1970 from which it could start, of its start (None: it never started) and of its
+    end (None: it still runs); requested seconds (−1: none stated); processors (0: none stated);
+    the bag as in :class:`JobLog`.
+    """
+
+    line: int
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    procs: int
+    request_s: float
+    user: str
+    queue: str
+    bag: int = -1
 
 
-def build_log(jobs: Sequence[AccountingJob], name: str, warnings: tuple[str, ...] = ()) -> JobLog:
-    """Return columns on a clock whose zero is the first submission; jobs with decreasing times are
-    omitted."""
-    accounting_jobs = [
-        job for job in jobs if (job.end_s if job.start_s is None else job.start_s) >= job.submit_s
-    ]
-    if not accounting_jobs:
-        raise InputError("no job of the history has a known wait", where=name)
-    accounting_jobs.sort(key=lambda job: job.submit_s)
-    zero = accounting_jobs[0].submit_s
-    submit = np.array([job.submit_s for job in accounting_jobs])
-    left = np.array([job.end_s if job.start_s is None else job.start_s for job in accounting_jobs])
-    started = np.array([job.start_s is not None for job in accounting_jobs])
-    run = np.where(started, np.array([job.end_s for job in accounting_jobs]) - left, -1.0)
-    user, users = numbered(job.user for job in accounting_jobs)
-    queue, queues = numbered(job.queue for job in accounting_jobs)
-    procs = np.array([job.procs for job in accounting_jobs], dtype=np.int64)
-    return JobLog(
-        name=name,
-        submit_s=submit - zero,
-        wait_s=left - submit,
-        run_s=np.where(run < 0, -1.0, run),
-        procs=procs,
-        request_s=np.array([job.request_s for job in accounting_jobs]),
-        user=user,
-        user_names=users,
-        queue=queue,
-        started=started,
-        unix_start_s=zero,
-        max_procs=int(procs.max()),
-        queue_names=queues,
-        warnings=warnings,
-        bag=None
-        if accounting_jobs[0].bag is None
-        else np.array([job.bag for job in accounting_jobs], dtype=np.int64),
-    )
+class JobBuilder:
+    """Collects the jobs of a history as columns, and the report on its lines."""
+
+    def __init__(self, name: str, format_name: str, what: str = "jobs") -> None:
+        self.name = name
+        self.report = ReportBuilder(format_name)
+        self._what = what
+        self._times = {key: array("d") for key in ("submit", "start", "end", "request")}
+        self._codes = {key: array("q") for key in ("procs", "user", "queue", "bag")}
+        self._users: dict[str, int] = {}
+        self._queues: dict[str, int] = {}
+        self._unknown_procs = self._unknown_ends = 0
+
+    def __len__(self) -> int:
+        return len(self._times["submit"])
+
+    def add(self, job: AccountingJob) -> int | None:
+        """Add a job. Return its number; None if it cannot be used, which is reported."""
+        line, submit, start, end, procs, request_s, user, queue, bag = job
+        left = end if start is None else start
+        if left is None:
+            self.report.pass_over(WAITING)
+            return None
+        if left < submit:
+            what = "start" if start is not None else "end"
+            self.report.skip(f"with a {what} before the submission", line)
+            return None
+        if end is not None and end < left:
+            self._unknown_ends += 1
+            end = None
+        if procs < 1:
+            self._unknown_procs += 1
+            procs = 1
+        self._times["submit"].append(submit)
+        self._times["start"].append(math.nan if start is None else start)
+        self._times["end"].append(math.nan if end is None else end)
+        self._times["request"].append(request_s)
+        self._codes["procs"].append(procs)
+        self._codes["user"].append(self._users.setdefault(user, len(self._users) + 1))
+        self._codes["queue"].append(self._queues.setdefault(queue, len(self._queues) + 1))
+        self._codes["bag"].append(bag)
+        return len(self) - 1
+
+    @property
+    def first_s(self) -> float:
+        """Return the first submission that was read; 0 if there is none."""
+        return next(iter(self._times["submit"]), 0.0)
+
+    def widen(self, job: int, procs: int) -> None:
+        """Add processors to a job, those of a further component."""
+        self._codes["procs"][job] += procs
+
+    def end_s(self, job: int) -> float:
+        """Return the end of a job, NaN for an unknown one."""
+        return self._times["end"][job]
+
+    def drop(self, job: int) -> None:
+        """Remove a job that a later record replaces."""
+        self._times["submit"][job] = math.nan
+
+    def log(
+        self,
+        options: ReadingOptions,
+        *,
+        has_bags: bool = False,
+        zone: tzinfo = UTC,
+        unix_start_s: float = 0.0,
+    ) -> JobLog:
+        """Return columns on a clock whose zero is the first submission; ``unix_start_s``: zero of
+        the jobs' own clock, if it is not 1970. InputError if there are no jobs, or if most records
+        cannot be used, unless the reading is forced."""
+        submit = np.array(self._times["submit"])
+        rows = np.flatnonzero(~np.isnan(submit))
+        rows = rows[np.argsort(submit[rows], kind="stable")]
+        self._note_assumptions()
+        report = self.report.report(len(rows))
+        report.refuse_unusable(self.name, self._what, options.force)
+        start, end, request = (
+            np.array(self._times[key])[rows] for key in ("start", "end", "request")
+        )
+        procs, user, queue, bag = (
+            np.array(self._codes[key], dtype=np.int64)[rows]
+            for key in ("procs", "user", "queue", "bag")
+        )
+        started = ~np.isnan(start)
+        left = np.where(started, start, end)
+        run = np.where(started & ~np.isnan(end), end - left, -1.0)
+        zero = float(submit[rows[0]])
+        return JobLog(
+            name=self.name,
+            submit_s=submit[rows] - zero,
+            wait_s=left - submit[rows],
+            run_s=run,
+            procs=procs,
+            request_s=request,
+            user=user,
+            user_names=_by_code(self._users),
+            queue=queue,
+            started=started,
+            unix_start_s=unix_start_s + zero,
+            max_procs=int(procs.max()),
+            queue_names=_by_code(self._queues),
+            report=report,
+            bag=bag if has_bags else None,
+            zone=zone,
+        )
+
+    def _note_assumptions(self) -> None:
+        if self._unknown_procs:
+            jobs = format_count(self._unknown_procs, "job")
+            self.report.note(f"1 processor is assumed of {jobs} without a number of processors")
+        if self._unknown_ends:
+            jobs = format_count(self._unknown_ends, "job", "have")
+            self.report.note(f"{jobs} an unknown run time, since the end is before the start")
 
 
-def is_padded(text: str) -> bool:
-    """True for the output of ``sacct`` without ``-P``: columns of fixed width with a line of
-    dashes."""
-    first, second = (*text.split("\n", 2)[:2], "")[:2]
-    return bool(_RULE.fullmatch(second)) and "submit" in first.lower()
+def _by_code(codes: dict[str, int]) -> dict[int, str]:
+    return {code: name for name, code in codes.items()}

@@ -6,57 +6,69 @@ BagField: 14`` means that column 14 is the bag of tasks.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable
 
-from vgrads.traces.build import AccountingJob, broken_warning, build_log, refuse_broken
+from vgrads.traces.build import NO_ELIGIBLE, AccountingJob, JobBuilder
+from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 from vgrads.traces.swf import BAG_FIELD, bag_column
 
 _NEEDED = 11
 _CANCELLED = "5"
-_BAG_HEADER = re.compile(rf"^#\s*BagField:\s*{BAG_FIELD}\s*$", re.MULTILINE)
+_START_HEADER = re.compile(r"^#\s*UnixStartTime:\s*(\d+)")
+_ABSOLUTE_S = 3e8  # no log of several years counts so far from its own start
+_BAG_HEADER = re.compile(rf"^#\s*BagField:\s*{BAG_FIELD}\s*$")
 
 
-def read_gwf(text: str, name: str) -> JobLog:
-    """Parse a whole log; malformed lines are skipped up to 1 %, then the file is rejected."""
-    jobs: list[AccountingJob] = []
-    broken: list[int] = []
-    unknown = 0
-    identifies_bags = _BAG_HEADER.search(text) is not None
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
+def read_gwf(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
+    """Read a log; lines that cannot be used are counted by reason."""
+    builder = JobBuilder(name, "gwf", "GWF jobs")
+    has_bags, start_s = False, 0.0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if line.lstrip().startswith("#"):
+            builder.report.pass_over("comment")
+            has_bags |= _BAG_HEADER.match(line) is not None
+            start = _START_HEADER.match(line)
+            start_s = float(start[1]) if start else start_s
             continue
         try:
-            job = _job(line.split(), identifies_bags)
+            _add(line.split(), number, has_bags, builder)
         except (ValueError, IndexError):
-            broken.append(number)
-            continue
-        if job is None:
-            unknown += 1
-        else:
-            jobs.append(job)
-    refuse_broken(broken, len(jobs) + unknown, name, "GWF jobs")
-    return build_log(jobs, name, broken_warning(broken))
+            builder.report.skip("with fields that are not those of GWF", number)
+    builder.report.note(NO_ELIGIBLE)
+    if builder.first_s > _ABSOLUTE_S:  # the submissions count from 1970 themselves
+        start_s = 0.0
+    return builder.log(options, has_bags=has_bags, unix_start_s=start_s)
 
 
-def _job(fields: list[str], identifies_bags: bool) -> AccountingJob | None:
-    """Parse a job; None for one whose wait is unknown; ValueError or IndexError for a malformed
-    line."""
+def _add(fields: list[str], number: int, has_bags: bool, builder: JobBuilder) -> None:
+    """Add a job; ValueError or IndexError for a malformed line."""
     submit, wait, run, used = (float(fields[i]) for i in (1, 2, 3, 4))
     requested, request, status = float(fields[7]), float(fields[8]), fields[_NEEDED - 1]
+    bag = int(_field(fields, BAG_FIELD - 1)) if has_bags else -1
+    if not all(map(math.isfinite, (submit, wait, run, used, requested, request))):
+        raise ValueError("not finite")
     if wait < 0:
-        return None
+        builder.report.skip("without a wait", number)
+        return
     withdrawn = run < 0 or (status == _CANCELLED and (run == 0 or used == 0))
-    start = None if withdrawn else submit + wait
-    return AccountingJob(
-        submit_s=submit,
-        start_s=start,
-        end_s=submit + wait + max(run, 0.0),
-        procs=max(1, int(requested if requested > 0 else used)),
-        request_s=request,
-        user=_field(fields, 11),
-        queue=_field(fields, 14),
-        bag=int(_field(fields, BAG_FIELD - 1)) if identifies_bags else None,
+    left = submit + wait
+    builder.add(
+        AccountingJob(
+            number,
+            submit,
+            None if withdrawn else left,
+            left + max(run, 0.0),
+            int(requested if requested > 0 else used),
+            request,
+            _field(fields, 11),
+            _field(fields, 14),
+            bag,
+        )
     )
 
 

@@ -1,114 +1,225 @@
 """PBS, OpenPBS and Torque accounting: ``date time;type;job;key=value …``.
 
-``E`` (ended) and ``S`` (started) contain everything in seconds since 1970; ``Q`` (queued) with
-``D`` (deleted) or ``A`` (aborted) and no start is a job that was cancelled while waiting, a
-right-censored wait. Jobs that still wait or run when the file ends are included as far as they are
-known.
+``E`` (ended) and ``S`` (started) contain everything in seconds since 1970; each start of a job that
+was run again is an attempt of its own. ``Q`` (queued) with ``D`` (deleted) or ``A`` (aborted) and
+no start is a job that was cancelled while waiting, a right-censored wait; these records have local
+times. A job could start from ``etime`` on, or, if it was run again, from the record of that.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from statistics import median
 
-from vgrads.traces.build import AccountingJob, broken_warning, build_log, refuse_broken, requested_s
+from vgrads.traces.build import UNKNOWN, WAITING, AccountingJob, JobBuilder, requested_s
+from vgrads.traces.pbs_processors import processors_of
+from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 
 _PAIR = re.compile(r"(\S+?)=(\S*)")
-_NODES = re.compile(r"(\d+)(?:\D.*?)?(?:ppn|ncpus)=(\d+)")
 _QUARTER_S = 900.0
+_FURTHER = "further record of a job"
+_NO_JOBS: Mapping[str, str] = {
+    **dict.fromkeys("L", "licence record"),
+    **dict.fromkeys("BFKUYkruwxyz", "reservation record"),
+    **dict.fromkeys("acpPsetvCTMmoH", "record of another event"),
+}
+"""Types of records that never are jobs; the others: OpenPBS and Torque administrators' guides."""
 
 Fields = dict[str, str]
 
 
-def read_pbs(text: str, name: str) -> JobLog:
-    """Parse accounting text; malformed lines are skipped up to 1 %, then the file is rejected."""
-    ended: dict[str, Fields] = {}
-    queued: dict[str, tuple[float, str]] = {}
-    gone: dict[str, float] = {}
-    offsets: list[float] = []
-    broken: list[int] = []
-    good = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            stamp_s, kind, job, fields = _record(line)
-        except ValueError:
-            broken.append(number)
-            continue
-        good += 1
-        if kind == "E" and "end" in fields:
-            offsets.append(float(fields["end"]) - stamp_s)
-        if kind in "SE" and "start" in fields:
-            ended[job] = ended.get(job, {}) | fields
-        elif kind == "Q":
-            queued.setdefault(job, (stamp_s, fields.get("queue", "unknown")))
-        elif kind in "DA":
-            gone[job] = stamp_s
-    refuse_broken(broken, good, name, "PBS records")
-    zone_s = round(median(offsets) / _QUARTER_S) * _QUARTER_S if offsets else 0.0
-    jobs = [job for job in map(_job, ended.values()) if job] + _withdrawn(
-        ended, queued, gone, zone_s
-    )
-    return build_log(jobs, name, broken_warning(broken))
+@dataclass(slots=True)
+class _Attempt:
+    """The records of one start of a job."""
+
+    line: int
+    fields: Fields
+    again_s: float | None = None  # when it was put back into the queue before, as if UTC
 
 
-def _record(line: str) -> tuple[float, str, str, Fields]:
-    """Parse the time of writing (as if UTC), type, job, attributes; ValueError for anything
-    else."""
-    stamp, kind, job, rest = line.split(";", 3)
-    when = datetime.strptime(stamp, "%m/%d/%Y %H:%M:%S").replace(tzinfo=UTC)
-    return when.timestamp(), kind, job, dict(_PAIR.findall(rest))
+@dataclass(slots=True)
+class _QueuedRecord:
+    """The records of a job that has not started."""
+
+    line: int
+    queued_s: float
+    fields: Fields
+    gone_s: float | None = None
 
 
-def _job(fields: Fields) -> AccountingJob | None:
+@dataclass(slots=True)
+class _Accounting:
+    attempts: dict[tuple[str, str], _Attempt] = field(default_factory=dict)
+    waiting: dict[str, _QueuedRecord] = field(default_factory=dict)
+    again_s: dict[str, float] = field(default_factory=dict)
+    offsets: list[tuple[float, float]] = field(default_factory=list)
+
+
+def read_pbs(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
+    """Read accounting records; those that cannot be used are counted by reason."""
+    builder = JobBuilder(name, "pbs", "PBS records")
+    accounting = _Accounting()
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            _read_record(line, number, accounting, builder)
+    offset = _Offsets(accounting.offsets)
+    for (job, _), attempt in accounting.attempts.items():
+        if accounting.waiting.pop(job, None):
+            builder.report.pass_over(_FURTHER)
+        _add_attempt(attempt, offset, builder)
+    for waiting in accounting.waiting.values():
+        _add_withdrawn(waiting, offset, builder)
+    return builder.log(options)
+
+
+def _read_record(line: str, number: int, accounting: _Accounting, builder: JobBuilder) -> None:
+    parts = line.rstrip("\r\n").split(";", 3)
+    if len(parts) < 4 or not parts[2]:
+        builder.report.skip(f"with {len(parts)} of 4 parts", number)
+        return
+    stamp, kind, job, rest = parts
     try:
-        start = float(fields["start"])
-        submit = float(fields.get("qtime") or fields["ctime"])
-    except (KeyError, ValueError):
-        return None
-    return AccountingJob(
-        submit_s=submit,
-        start_s=start,
-        end_s=float(fields.get("end", start)),
-        procs=_procs(fields),
-        request_s=requested_s(fields.get("Resource_List.walltime", "")),
-        user=fields.get("user", "unknown"),
-        queue=fields.get("queue", "unknown"),
+        when_s = _local_s(stamp)
+    except ValueError:
+        builder.report.skip("with an unreadable date", number)
+        return
+    if "[]" in job:
+        builder.report.pass_over("array parent")
+    elif kind in _NO_JOBS:
+        builder.report.pass_over(_NO_JOBS[kind])
+    elif kind in ("S", "E"):
+        _read_attempt((number, when_s, kind, job), _fields_of(rest), accounting, builder)
+    elif kind in ("Q", "D", "A", "R"):
+        _read_change((number, when_s, kind, job), _fields_of(rest), accounting, builder)
+    else:
+        builder.report.skip(f"of the unknown type {kind[:8]!r}", number)
+
+
+def _read_change(
+    head: tuple[int, float, str, str],
+    fields: Fields,
+    accounting: _Accounting,
+    builder: JobBuilder,
+) -> None:
+    """Read that a job was queued, deleted, aborted, or put back into the queue."""
+    number, when_s, kind, job = head
+    waiting = accounting.waiting.get(job)
+    if kind == "Q" and waiting is None:
+        accounting.waiting[job] = _QueuedRecord(number, when_s, fields)
+        return
+    builder.report.pass_over(_FURTHER)
+    if kind == "R":
+        accounting.again_s[job] = when_s
+    elif waiting is not None and kind == "Q":  # a routing queue sent it on
+        waiting.fields |= fields
+    elif waiting is not None:
+        waiting.gone_s = when_s
+
+
+def _fields_of(text: str) -> Fields:
+    return dict(_PAIR.findall(text))
+
+
+def _read_attempt(
+    head: tuple[int, float, str, str],
+    fields: Fields,
+    accounting: _Accounting,
+    builder: JobBuilder,
+) -> None:
+    """Collect the fields of one start of a job; of a repeated record the last one counts."""
+    number, when_s, kind, job = head
+    start = fields.get("start", "")
+    if not start.isdigit():
+        builder.report.skip("without a start", number)
+        return
+    if kind == "E" and fields.get("end", "").isdigit():
+        accounting.offsets.append((when_s, float(fields["end"]) - when_s))
+    key = (job, start)
+    attempt = accounting.attempts.get(key)
+    if attempt is None:
+        again_s = accounting.again_s.pop(job, None)
+        accounting.attempts[key] = _Attempt(number, fields, again_s)
+    else:
+        attempt.fields |= fields
+        builder.report.pass_over(_FURTHER)
+
+
+def _local_s(stamp: str) -> float:
+    """Return the seconds since 1970 of ``04/21/2026 10:00:00`` as if it were UTC; ValueError for
+    anything else."""
+    month, day, year = stamp[:2], stamp[3:5], stamp[6:10]
+    when = datetime.fromisoformat(f"{year}-{month}-{day}T{stamp[11:]}")
+    return when.replace(tzinfo=UTC).timestamp()
+
+
+class _Offsets:
+    """What must be added to local times, by the records that have both: it changes with daylight
+    saving time."""
+
+    def __init__(self, offsets: list[tuple[float, float]]) -> None:
+        ordered = sorted((at, round(by / _QUARTER_S) * _QUARTER_S) for at, by in offsets)
+        self.at_s = [at for at, _ in ordered]
+        self.by_s = [by for _, by in ordered]
+
+    def unix_s(self, local_s: float) -> float:
+        """Return seconds since 1970 of a local instant, with the offset of the nearest record."""
+        if not self.at_s:
+            return local_s
+        right = min(bisect_left(self.at_s, local_s), len(self.at_s) - 1)
+        left = max(right - 1, 0)
+        near = min((left, right), key=lambda n: abs(self.at_s[n] - local_s))
+        return local_s + self.by_s[near]
+
+
+def _add_attempt(attempt: _Attempt, offset: _Offsets, builder: JobBuilder) -> None:
+    fields = attempt.fields
+    submitted = fields.get("qtime") or fields.get("ctime", "")
+    if not submitted.isdigit():
+        builder.report.skip("without a submission time", attempt.line)
+        return
+    start = float(fields["start"])
+    instants = [float(submitted)]
+    eligible = fields.get("etime", "")
+    if eligible.isdigit():
+        instants.append(float(eligible))
+    if attempt.again_s is not None:
+        instants.append(offset.unix_s(attempt.again_s))
+    could_start = max(t for t in instants if t <= start) if min(instants) <= start else instants[0]
+    end = fields.get("end", "")
+    job = AccountingJob(
+        attempt.line,
+        could_start,
+        start,
+        float(end) if end.isdigit() else None,
+        processors_of(fields),
+        requested_s(fields.get("Resource_List.walltime", "")),
+        fields.get("user", UNKNOWN),
+        fields.get("queue", UNKNOWN),
     )
+    builder.add(job)
 
 
-def _withdrawn(
-    ended: dict[str, Fields],
-    queued: dict[str, tuple[float, str]],
-    gone: dict[str, float],
-    zone_s: float,
-) -> list[AccountingJob]:
-    """Return jobs that were queued and removed and never started; their records have local times
-    only."""
-    return [
-        AccountingJob(
-            submit_s=at_s + zone_s,
-            start_s=None,
-            end_s=gone[job] + zone_s,
-            procs=1,
-            request_s=-1.0,
-            user="unknown",
-            queue=queue,
-        )
-        for job, (at_s, queue) in queued.items()
-        if job in gone and job not in ended
-    ]
-
-
-def _procs(fields: Fields) -> int:
-    """Return processors: ``ncpus``, otherwise the sum over ``nodes`` or ``select`` chunks,
-    otherwise the node count."""
-    if fields.get("Resource_List.ncpus", "").isdigit():
-        return max(1, int(fields["Resource_List.ncpus"]))
-    chunks = fields.get("Resource_List.nodes") or fields.get("Resource_List.select") or ""
-    total = sum(int(m[1]) * int(m[2]) for m in map(_NODES.match, chunks.split("+")) if m)
-    count = fields.get("Resource_List.nodect", "1")
-    return total or (int(count) if count.isdigit() else 1)
+def _add_withdrawn(waiting: _QueuedRecord, offset: _Offsets, builder: JobBuilder) -> None:
+    """Add a job that was queued and never started: a wait until it was removed, if it was."""
+    if waiting.gone_s is None:
+        builder.report.pass_over(WAITING)
+        return
+    fields = waiting.fields
+    if "etime" in fields and not fields["etime"].strip("0"):
+        builder.report.pass_over("job that was withdrawn before it could start")
+        return
+    job = AccountingJob(
+        waiting.line,
+        offset.unix_s(waiting.queued_s),
+        None,
+        offset.unix_s(waiting.gone_s),
+        processors_of(fields),
+        requested_s(fields.get("Resource_List.walltime", "")),
+        fields.get("user", UNKNOWN),
+        fields.get("queue", UNKNOWN),
+    )
+    builder.add(job)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
 from vgrads.traces.log_queue import ALL_QUEUES, LogQueue, SiteQueue
+from vgrads.traces.report import ReadingReport
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,7 +25,9 @@ class JobLog:
     ``wait_s`` is the time in the queue: until the start if ``started``, otherwise until the job was
     cancelled, a right-censored wait. Unknown numbers are −1; waits are never negative. ``bag``: the
     number of the bag of tasks of a job, if the log has bags. ``zone``: local time zone of the
-    machine's users.
+    machine's users. ``report``: what became of the lines of its file; ``warnings``: what users must
+    see of it. ``submit_s`` is the instant from which a job could start, where the history states it
+    (held and dependent jobs do not wait in the queue).
     """
 
     name: str
@@ -41,6 +44,7 @@ class JobLog:
     queue_names: Mapping[int, str] = field(default_factory=dict)
     user_names: Mapping[int, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    report: ReadingReport | None = None
     bag: Ints | None = None
     zone: tzinfo = UTC
 

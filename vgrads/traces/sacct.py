@@ -1,162 +1,310 @@
-"""Slurm's ``sacct -P``: a table with a header, any columns in any order; also as CSV, or padded as
-without ``-P``.
+"""Slurm's ``sacct``: a table with any columns in any order (:mod:`vgrads.traces.table`).
 
-Required are the submission, start and end, and processors; steps (``123.batch``) are skipped, array
-tasks (``123_4``) are jobs. Times without a zone are read as UTC; times with an offset and seconds
-since 1970 (``SLURM_TIME_FORMAT=%s``) are accepted. A job that was cancelled while it waited has no
-start, or, in old versions, one that equals its end: a right-censored wait.
+Required are the submission, start and end. A job could start from ``Eligible`` on: before, it was
+held, or waited for another job or its begin time, which is no wait in the queue. Steps
+(``123.batch``), siblings of other clusters of a federation and records of arrays whose tasks have
+none of their own are no jobs; array tasks (``123_4``) and requeued attempts are, and the components
+of a heterogeneous job (``123+1``) are one. Times without a zone are read as UTC unless a zone is
+stated; times with an offset and seconds since 1970 (``SLURM_TIME_FORMAT=%s``) are accepted. A job
+that was cancelled while it waited has no start, or, in old versions, one that equals its end: a
+right-censored wait.
 """
 
 from __future__ import annotations
 
-import io
+import math
 import re
-
-import numpy as np
-import pandas as pd
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from vgrads.kernel.errors import InputError
-from vgrads.traces.build import broken_warning, is_padded, numbered, refuse_broken, requested_s
+from vgrads.traces.build import (
+    NO_ELIGIBLE,
+    UNKNOWN,
+    WAITING,
+    AccountingJob,
+    JobBuilder,
+    requested_s,
+)
+from vgrads.traces.instants import NOTHING, instant_reader, put_in_order, zone_of
+from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
+from vgrads.traces.table import BadRow, Header, OtherLine, TableRow, no_header, read_table
 
-_NAMES = {
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "submit": ("submit", "submit_time"),
+    "eligible": ("eligible", "eligible_time"),
     "start": ("start", "start_time"),
     "end": ("end", "end_time"),
-    "procs": ("alloccpus", "ncpus", "reqcpus", "processors_req", "nnodes", "nodes_req"),
-    "limit": ("timelimit", "wallclock_req", "timelimitraw"),
+    "limit": ("timelimit", "wallclock_req"),
+    "limit_minutes": ("timelimitraw",),
     "queue": ("partition",),
     "user": ("user", "uid"),
     "state": ("state",),
     "id": ("jobid", "job_id", "jobidraw"),
+    "cluster": ("cluster",),
 }
-_REQUIRED = ("submit", "start", "end", "procs")
+_PROCS = ("alloccpus", "ncpus", "reqcpus", "processors_req")
+_RESOURCES = ("alloctres", "reqtres")
+_NODES = ("allocnodes", "nnodes", "nodes_req", "reqnodes")
+_REQUIRED = ("submit", "start", "end")
+_COMPONENT = re.compile(r"(\d+)\+\d+$")
+_CPUS = re.compile(r"(?:^|,)cpu=(\d+)")
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)$")
+_SCALE = {"": 1, "K": 1000, "M": 10**6, "G": 10**9}
+_ENDLESS_WAIT = frozenset(("PENDING", "REQUEUED", "RESV_DEL_HOLD"))
 
 
-def read_sacct(text: str, name: str) -> JobLog:
-    """Parse a whole dump; malformed lines are skipped up to 1 %, then the file is rejected."""
-    if is_padded(text):
-        text = _unpadded(text)
-    header, _, body = text.partition("\n")
-    delimiter = "|" if "|" in header else ","
-    columns = _columns(header.rstrip("\r").split(delimiter), name)
-    body, broken = _whole_lines(body, header.count(delimiter), delimiter)
-    frame = pd.read_csv(
-        io.StringIO(body),
-        sep=delimiter,
-        header=None,
-        dtype=str,
-        keep_default_na=False,
-        on_bad_lines="skip",
-        usecols=sorted(columns.values()),
-        quoting=3 if delimiter == "|" else 0,
-    )
-    table = pd.DataFrame({key: frame[position] for key, position in columns.items()})
-    if "id" in table:
-        table = table[~table["id"].str.contains(".", regex=False)]
-    return _to_log(table, name, broken)
+class SlurmJob(NamedTuple):
+    """A record of Slurm's accounting: ``submit``, ``eligible``, ``start`` and ``end`` in seconds
+    since 1970, NaN for none; ``request_s`` −1 for none; ``procs`` 0 for none."""
+
+    line: int
+    id: str
+    cluster: str
+    user: str
+    queue: str
+    state: str
+    submit: float
+    eligible: float
+    start: float
+    end: float
+    procs: int
+    request_s: float
 
 
-def _unpadded(text: str) -> str:
-    """Convert to the form of ``-P``. Text that was too long for its column remains truncated, which
-    times are not."""
-    header, rule, *lines = text.splitlines()
-    spans = [match.span() for match in re.finditer("-+", rule)]
-    rows = (line for line in (header, *lines) if line.strip())
-    return "\n".join("|".join(row[a:b].strip() for a, b in spans) for row in rows)
+class SlurmJobs:
+    """Collects records of Slurm's accounting, whatever their form."""
 
+    def __init__(self, name: str, format_name: str, options: ReadingOptions) -> None:
+        self.builder = JobBuilder(name, format_name, "sacct jobs")
+        self._options = options
+        self._existing: dict[tuple[object, ...], int] = {}
+        self._last = ""
+        self._clusters: dict[str, int] = {}
+        self.has_eligible = False
 
-def _columns(header: list[str], name: str) -> dict[str, int]:
-    """Return the column of each field; InputError names missing ones."""
-    existing = {title.strip().strip('"').lower(): position for position, title in enumerate(header)}
-    result = {}
-    for key, titles in _NAMES.items():
-        position = next((existing[title] for title in titles if title in existing), None)
-        if position is not None:
-            result[key] = position
-    for key in _REQUIRED:
-        if key not in result:
+    def add(self, record: SlurmJob) -> None:
+        """Add a record, and count it if it is no job."""
+        report = self.builder.report
+        if "." in record.id:
+            report.pass_over("step")
+            return
+        word = record.state.partition(" ")[0].rstrip("+").upper()
+        if word == "REVOKED":
+            report.pass_over("job that another cluster of the federation ran")
+            return
+        if math.isnan(record.start) and "[" in record.id:
+            report.pass_over("record of an array whose tasks did not start")
+            return
+        if math.isnan(record.submit):
+            report.skip("without a submission time", record.line)
+            return
+        self._clusters[record.cluster] = self._clusters.get(record.cluster, 0) + 1
+        component = _COMPONENT.match(record.id)
+        key: tuple[object, ...] = (record.cluster, record.id, record.submit, repr(record.start))
+        if component:
+            key = (record.cluster, component[1], record.submit, record.queue)
+        before = self._existing.get(key) if record.id else None
+        follows, self._last = record.id == self._last, record.id
+        if before is not None and component:
+            report.pass_over("further component of a heterogeneous job")
+            self.builder.widen(before, record.procs)
+            return
+        if before is not None and self._repeats(before, record, follows):
+            report.pass_over("repeated record")
+            if math.isnan(record.end) or not math.isnan(self.builder.end_s(before)):
+                return
+            self.builder.drop(before)
+        job = self._add_job(record, word)
+        if job is not None:
+            self._existing[key] = job
+
+    def begin_part(self) -> None:
+        """Begin a part of the file that was written for itself: it may repeat jobs of the last."""
+        self._last = ""
+
+    def _repeats(self, before: int, record: SlurmJob, follows: bool) -> bool:
+        """Return whether a record with the id and the times of another is the same job: one of them
+        was written before its end, or records of other jobs are between them. Tasks of an array
+        follow each other; in anonymous logs they have one id."""
+        end_s = self.builder.end_s(before)
+        open_end = math.isnan(record.end) or math.isnan(end_s)
+        return open_end or (record.end == end_s and not follows)
+
+    def _add_job(self, record: SlurmJob, word: str) -> int | None:
+        start, end = record.start, record.end
+        never = word == "CANCELLED" and start >= end
+        if never or math.isnan(start):
+            if word in _ENDLESS_WAIT or math.isnan(end):
+                self.builder.report.pass_over(WAITING)
+                return None
+            start = math.nan
+        eligible = record.eligible
+        if math.isnan(eligible) and self.has_eligible and math.isnan(start):
+            self.builder.report.pass_over("job that was withdrawn before it could start")
+            return None
+        left = end if math.isnan(start) else start
+        could_start = record.submit
+        if record.submit < eligible <= left:
+            could_start = eligible
+        return self.builder.add(
+            AccountingJob(
+                record.line,
+                could_start,
+                None if math.isnan(start) else start,
+                None if math.isnan(end) else end,
+                record.procs,
+                record.request_s,
+                record.user or UNKNOWN,
+                record.queue or UNKNOWN,
+            )
+        )
+
+    def log(self) -> JobLog:
+        """Return the jobs; InputError if they are of several clusters, unless reading is forced."""
+        if len(self._clusters) > 1 and not self._options.force:
+            names = ", ".join(f"{name or '(none)'} {n:,}" for name, n in self._clusters.items())
             raise InputError(
-                f"no column {' or '.join(_NAMES[key])}",
+                f"has jobs of several clusters: {names}",
+                where=self.builder.name,
+                fix="write one file for each (sacct --clusters=NAME), or give --force",
+            )
+        if not self.has_eligible:
+            self.builder.report.note(NO_ELIGIBLE)
+        zone = self._options.zone
+        if zone is None:
+            return self.builder.log(self._options)
+        return self.builder.log(self._options, zone=zone_of(zone))
+
+
+def read_sacct(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
+    """Read a table of jobs; records that cannot be used are counted by reason."""
+    jobs = SlurmJobs(name, "sacct", options)
+    report = jobs.builder.report
+    columns = _Columns(Header(()), options)
+    for item in read_table(lines, name, options.columns):
+        if isinstance(item, OtherLine):
+            report.pass_over(item.kind)
+            jobs.begin_part()
+        elif isinstance(item, BadRow):
+            report.skip(item.why, item.line)
+        else:
+            if item.header is not columns.header:
+                columns = _Columns(item.header, options)
+                columns.check(name)
+                columns.describe(jobs)
+            try:
+                record = columns.job(item)
+            except ValueError as error:
+                report.skip(str(error), item.line)
+            else:
+                jobs.add(record)
+    return jobs.log()
+
+
+class _Columns:
+    """Where the fields of a job are in the rows of a table."""
+
+    def __init__(self, header: Header, options: ReadingOptions) -> None:
+        self.header = header
+        self._at = {
+            key: position
+            for key, titles in _COLUMNS.items()
+            if (position := header.position(*titles)) is not None
+        }
+        self._procs = [header.names.index(title) for title in _PROCS if title in header.names]
+        self._tres = [header.names.index(title) for title in _RESOURCES if title in header.names]
+        self._nodes = [header.names.index(title) for title in _NODES if title in header.names]
+        self._zoned = options.zone is not None
+        self._read = instant_reader(options.zone)
+        self._limits: dict[str, float] = {}
+
+    def check(self, name: str) -> None:
+        """Raise InputError if a required column is missing."""
+        missing = [_COLUMNS[key] for key in _REQUIRED if key not in self._at]
+        if len(missing) == len(_REQUIRED):
+            raise no_header(name)
+        if not (self._procs or self._tres or self._nodes):
+            missing.append(_PROCS[:3])
+        if missing:
+            raise InputError(
+                f"no column {' or '.join(missing[0])}",
                 where=name,
                 fix="request it from sacct with -o",
             )
-    return result
+
+    def describe(self, jobs: SlurmJobs) -> None:
+        """Note what this table does not state."""
+        jobs.has_eligible |= "eligible" in self._at
+        if not (self._procs or self._tres):
+            jobs.builder.report.note("the history states nodes, which count as processors")
+        for key, text in (("queue", "queues"), ("user", "users")):
+            if key not in self._at:
+                jobs.builder.report.note(f"the history states no {text}")
+
+    def job(self, row: TableRow) -> SlurmJob:
+        """Return the job of a row; ValueError with the reason if it cannot be used."""
+        cells, at = row.cells, self._at
+        read = self._read
+        try:
+            submit, start = read(cells[at["submit"]]), read(cells[at["start"]])
+            end = read(cells[at["end"]])
+            eligible = read(cells[at["eligible"]]) if "eligible" in at else math.nan
+        except ValueError:
+            raise ValueError("with an unreadable time") from None
+        if self._zoned:
+            submit, start, end = put_in_order((submit, start, end))
+            _, eligible, _ = put_in_order((submit, eligible, start))
+        return SlurmJob(
+            row.line,
+            cells[at["id"]].strip() if "id" in at else "",
+            cells[at["cluster"]].strip() if "cluster" in at else "",
+            cells[at["user"]].strip() if "user" in at else "",
+            cells[at["queue"]].strip() if "queue" in at else "",
+            cells[at["state"]].strip() if "state" in at else "",
+            submit,
+            eligible,
+            start,
+            end,
+            self._procs_of(cells),
+            self._limit(cells),
+        )
+
+    def _procs_of(self, cells: list[str]) -> int:
+        """Return processors: allocated ones, else requested ones; 0 if none are stated."""
+        for position in self._procs:
+            count = _count(cells[position])
+            if count > 0:
+                return count
+        for position in self._tres:
+            match = _CPUS.search(cells[position])
+            if match:
+                return int(match[1])
+        if self._procs or self._tres:
+            return 0
+        return max((_count(cells[position]) for position in self._nodes), default=0)
+
+    def _limit(self, cells: list[str]) -> float:
+        """Return requested seconds; few texts are distinct, so each is parsed once."""
+        for key, unit_s in (("limit", 1.0), ("limit_minutes", 60.0)):
+            if key not in self._at:
+                continue
+            text = cells[self._at[key]]
+            if text not in self._limits:
+                seconds = requested_s(text)
+                self._limits[text] = seconds if seconds <= 0 else seconds * unit_s
+            return self._limits[text]
+        return -1.0
 
 
-def _whole_lines(body: str, delimiters: int, delimiter: str) -> tuple[str, list[int]]:
-    """Return lines with as many fields as the header; CSV may quote delimiters and is left to its
-    parser."""
-    if delimiter == ",":
-        return body, []
-    lines = body.split("\n")
-    good = [n for n, line in enumerate(lines) if line.count(delimiter) == delimiters]
-    if len(good) == len(lines):
-        return body, []
-    broken = [
-        n + 2
-        for n, line in enumerate(lines)
-        if line.strip() and line.count(delimiter) != delimiters
-    ]
-    return "\n".join(lines[n] for n in good), broken
-
-
-def _to_log(table: pd.DataFrame, name: str, broken: list[int]) -> JobLog:
-    submit, start, end = (_times(table[key]) for key in ("submit", "start", "end"))
-    procs = pd.to_numeric(table["procs"], errors="coerce").to_numpy(dtype=np.float64)
-    unusable = np.isnan(submit) | np.isnan(procs)
-    refuse_broken(
-        [*broken, *(np.flatnonzero(unusable) + 2).tolist()],
-        int((~unusable).sum()),
-        name,
-        "sacct jobs",
-    )
-    state = table.get("state", pd.Series("", index=table.index)).str
-    started = ~np.isnan(start) & ~(state.startswith("CANCELLED").to_numpy() & (start >= end))
-    left = np.where(started, start, end)
-    keep = ~unusable & ~np.isnan(left) & (left >= submit)
-    if not keep.any():
-        raise InputError("no job of the history has a known wait", where=name)
-    rows = np.flatnonzero(keep)[np.argsort(submit[keep], kind="stable")]
-    zero = float(submit[rows[0]])
-    run = np.where(started & ~np.isnan(end), end - left, -1.0)
-    user, users = numbered(_text(table, "user").iloc[rows])
-    queue, queues = numbered(_text(table, "queue").iloc[rows])
-    width = np.maximum(procs[rows], 1).astype(np.int64)
-    return JobLog(
-        name=name,
-        submit_s=submit[rows] - zero,
-        wait_s=left[rows] - submit[rows],
-        run_s=run[rows],
-        procs=width,
-        request_s=_limits(_text(table, "limit").iloc[rows]),
-        user=user,
-        user_names=users,
-        queue=queue,
-        started=started[rows],
-        unix_start_s=zero,
-        max_procs=int(width.max()),
-        queue_names=queues,
-        warnings=broken_warning(broken),
-    )
-
-
-def _text(table: pd.DataFrame, key: str) -> pd.Series:
-    return table[key] if key in table else pd.Series("unknown", index=table.index)
-
-
-def _times(column: pd.Series) -> np.ndarray:
-    """Parse seconds since 1970; NaN for Unknown, None and invalid text."""
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-    if np.isfinite(numbers).mean() > 0.5:
-        return numbers
-    stamps = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
-    seconds = stamps.dt.tz_localize(None).to_numpy(dtype="datetime64[ms]").astype(np.int64) / 1000.0
-    return np.where(stamps.isna().to_numpy(), np.nan, seconds)
-
-
-def _limits(column: pd.Series) -> np.ndarray:
-    """Parse requested seconds; −1 for UNLIMITED, Partition_Limit and nothing. Few distinct values:
-    each is parsed once."""
-    existing = {value: requested_s(value) for value in column.unique()}
-    return column.map(existing).to_numpy(dtype=np.float64)
+def _count(text: str) -> int:
+    """Return a number such as 16 or 1.5K; ValueError for any other text, 0 for none."""
+    if text.isdigit():
+        return int(text)
+    match = _COUNT.match(text.strip())
+    if match:
+        return round(float(match[1]) * _SCALE[match[2]])
+    if text.strip().lower() in NOTHING:
+        return 0
+    raise ValueError("with an unreadable number of processors")

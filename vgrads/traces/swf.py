@@ -10,33 +10,51 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from vgrads.kernel.errors import InputError
-from vgrads.traces.build import BROKEN_SHARE, broken_warning, refuse_broken
+from vgrads.traces.build import GENERATED, NO_ELIGIBLE
+from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import Bools, Floats, Ints, JobLog
+from vgrads.traces.report import ReportBuilder
 
 FIELDS = 18
 _DAY_S = 86400.0
 _NEEDED = 11  # up to the status; shorter lines are not jobs
 _HEADER = re.compile(r";\s*([A-Za-z]\w*)\s*:\s*(.*)")
 _QUEUE = re.compile(r"\s*(\d+)\s*(?:-\s*)?(\S*)")
+_COMMENT = re.compile(r"^[^\S\n]*;", re.MULTILINE)
 _CANCELLED = 5  # status of a job cancelled before its end
 BAG_FIELD = 14
 """Column of a job's bag if the log has bags, counted from 1; the same in GWF."""
 
 
-def read_swf(text: str, name: str, broken_share: float = BROKEN_SHARE) -> JobLog:
-    """Parse a whole log; malformed lines are skipped up to ``broken_share``, then the file is
-    rejected."""
+def read_swf_lines(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
+    """Read a log; lines that cannot be used are counted by reason."""
+    return read_swf("".join(lines), name, options)
+
+
+def read_swf(text: str, name: str, options: ReadingOptions = DETECTED) -> JobLog:
+    """Parse a whole log; lines that cannot be used are counted by reason."""
+    report = ReportBuilder("swf")
     header, body_start = _read_header(text)
-    table, broken = _parse(text[body_start:], name, first_line=text.count("\n", 0, body_start) + 1)
-    refuse_broken(broken, len(table), name, "SWF jobs", broken_share)
-    return _to_log(table, header, name, broken_warning(broken))
+    first_line = text.count("\n", 0, body_start) + 1
+    body = text[body_start:]
+    table, numbers = _parse(body, name, first_line, report)
+    comments = len(_COMMENT.findall(text[:body_start] if ";" not in body else text))
+    if comments:
+        report.pass_over("comment", comments)
+    without_wait = table[:, 2] < 0  # unknown: neither a wait nor a censored one
+    for row in np.flatnonzero(without_wait):
+        report.skip("without a wait", numbers(int(row)))
+    report.note(NO_ELIGIBLE)
+    if any("Not a recorded log" in note for note in header.get("Note", ())):
+        report.note(GENERATED)
+    return _to_log(table[~without_wait], header, name, options, report)
 
 
 def _read_header(text: str) -> tuple[dict[str, list[str]], int]:
@@ -52,44 +70,47 @@ def _read_header(text: str) -> tuple[dict[str, list[str]], int]:
     return header, position
 
 
-def _parse(body: str, name: str, first_line: int) -> tuple[Floats, list[int]]:
-    """Return rows × 18 numbers and the numbers of the malformed lines."""
+LineNumber = Callable[[int], int]
+"""The line of a row of the table."""
+
+
+def _parse(
+    body: str, name: str, first_line: int, report: ReportBuilder
+) -> tuple[Floats, LineNumber]:
+    """Return rows × 18 numbers and the lines of the rows; malformed lines are reported."""
     if not body.strip():
         raise InputError("the history has no jobs", where=name)
-    _refuse_cut_off(body, name, first_line)
+
+    def all_numbers() -> list[int]:
+        lines = enumerate(body.split("\n"), first_line)
+        return [n for n, line in lines if line.strip() and not line.lstrip().startswith(";")]
+
     try:
         table = np.loadtxt(io.StringIO(body), comments=";", usecols=range(FIELDS), ndmin=2)
     except ValueError:  # a line is shorter, or malformed
-        return _parse_lines(body.splitlines(), first_line)
+        return _parse_lines(body, first_line, report)
     if np.isnan(table[:, :_NEEDED]).any() or not np.isfinite(table[:, :5]).all():
-        return _parse_lines(body.splitlines(), first_line)
-    return np.nan_to_num(table, nan=-1.0), []
+        return _parse_lines(body, first_line, report)
+    return np.nan_to_num(table, nan=-1.0), lambda row: all_numbers()[row]
 
 
-def _refuse_cut_off(body: str, name: str, first_line: int) -> None:
-    """Reject a truncated file: the last line must end with a newline or have as many fields as the
-    first."""
-    if body.endswith("\n"):
-        return
-    last = body[body.rfind("\n") + 1 :]
-    if len(last.split()) < len(body[: body.find("\n")].split()):
-        raise InputError(
-            f"the file is cut off in line {first_line + body.count(chr(10))}",
-            where=name,
-            fix="download it again",
-        )
-
-
-def _parse_lines(lines: Iterable[str], first_line: int) -> tuple[Floats, list[int]]:
+def _parse_lines(body: str, first_line: int, report: ReportBuilder) -> tuple[Floats, LineNumber]:
     """Parse line by line, slowly, for logs with short or malformed lines."""
     rows: list[list[float]] = []
-    broken: list[int] = []
+    numbers: list[int] = []
+    lines = body.split("\n")
     for number, line in enumerate(lines, first_line):
         if not line.strip() or line.lstrip().startswith(";"):
             continue
         row = _parse_line(line)
-        broken.append(number) if row is None else rows.append(row)
-    return np.array(rows, dtype=np.float64).reshape(-1, FIELDS), broken
+        if row is not None:
+            rows.append(row)
+            numbers.append(number)
+        elif number - first_line == len(lines) - 1:
+            report.skip("cut off at the end of the file", number)
+        else:
+            report.skip("with fields that are not those of SWF", number)
+    return np.array(rows, dtype=np.float64).reshape(-1, FIELDS), numbers.__getitem__
 
 
 def _parse_line(line: str) -> list[float] | None:
@@ -103,11 +124,14 @@ def _parse_line(line: str) -> list[float] | None:
 
 
 def _to_log(
-    table: Floats, header: dict[str, list[str]], name: str, warnings: tuple[str, ...]
+    table: Floats,
+    header: dict[str, list[str]],
+    name: str,
+    options: ReadingOptions,
+    builder: ReportBuilder,
 ) -> JobLog:
-    table = table[table[:, 2] >= 0]  # a wait of −1 is unknown: neither a wait nor a censored one
-    if not len(table):
-        raise InputError("no job of the history has a known wait", where=name)
+    report = builder.report(len(table))
+    report.refuse_unusable(name, "SWF jobs", options.force)
     table = table[np.argsort(table[:, 1], kind="stable")]
     procs = np.where(table[:, 7] > 0, table[:, 7], table[:, 4]).astype(np.int64)
     queue, names = _queues(table, header)
@@ -126,7 +150,8 @@ def _to_log(
         unix_start_s=_header_number(header, "UnixStartTime"),
         max_procs=int(_header_number(header, "MaxProcs") or _header_number(header, "MaxNodes")),
         queue_names=names,
-        warnings=warnings + unsure,
+        warnings=unsure,
+        report=report,
         zone=zone,
         bag=table[:, BAG_FIELD - 1].astype(np.int64) if identifies_bags else None,
     )

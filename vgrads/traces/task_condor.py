@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vgrads.kernel.kinds import without_number
+from vgrads.traces.lines import open_lines
 from vgrads.traces.task_lines import (
     BACKWARDS,
     KILLED,
@@ -23,7 +24,6 @@ from vgrads.traces.task_lines import (
     Broken,
     Item,
     number_of,
-    open_lines,
     procs_of,
 )
 from vgrads.traces.task_record import TaskRecord

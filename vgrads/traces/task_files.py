@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -20,13 +19,15 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
-from vgrads.traces.build import BROKEN_SHARE
+from vgrads.traces.lines import CUT_OFF, open_lines
+from vgrads.traces.report import MOST_UNUSED, ReadingReport, ReportBuilder
+from vgrads.traces.table import find_delimiter, is_padded
 from vgrads.traces.task_condor import EVENT, read_condor
-from vgrads.traces.task_lines import CUT_OFF, Broken, Item, open_lines
+from vgrads.traces.task_lines import Broken, Item
 from vgrads.traces.task_nextflow import read_measures, read_nextflow
 from vgrads.traces.task_pegasus import read_dax_tasks, read_kickstart_xml, read_kickstart_yaml
 from vgrads.traces.task_record import TaskRecord
-from vgrads.traces.task_sacct import read_sacct_tasks
+from vgrads.traces.task_sacct import JOB_IDS, JOB_NAMES, read_sacct_tasks
 from vgrads.traces.task_snakemake import Named, name_benchmarks, read_benchmark, read_metadata
 from vgrads.traces.task_wfformat import read_wfformat_tasks
 
@@ -40,7 +41,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "kickstart-xml": "Pegasus kickstart (XML)",
         "kickstart-yaml": "Pegasus kickstart (YAML)",
         "dax": "Pegasus DAX with run times",
-        "sacct": "Slurm's sacct -P",
+        "sacct": "tables of Slurm's sacct",
         "condor": "HTCondor's job event log",
     }
 )
@@ -51,40 +52,70 @@ _HEAD = 400  # lines; the first informative one decides
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRecords:
     """Records of a file or folder: ``format`` (a key of FORMATS; several, joined by ``+``, for a
-    folder), ``skipped``: reason → number."""
+    folder), and what became of the others: ``not_jobs`` of the report are attempts that are no
+    observations, by reason."""
 
     records: tuple[TaskRecord, ...]
     format: str
-    skipped: Mapping[str, int]
+    report: ReadingReport
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """Number of records that are not used, by reason."""
+        unused = {why: item.records for why, item in self.report.not_used.items()}
+        return {**self.report.not_jobs, **unused}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The arguments of :func:`read_task_records`."""
+
+    machine: str
+    workflow: str
+    kinds: Mapping[str, str]
+    columns: Sequence[str] | None
+    force: bool
 
 
 def read_task_records(
-    path: Path | str, machine: str = "", workflow: str = "", kinds: Mapping[str, str] | None = None
+    path: Path | str,
+    machine: str = "",
+    workflow: str = "",
+    kinds: Mapping[str, str] | None = None,
+    columns: Sequence[str] | None = None,
+    force: bool = False,
 ) -> ParsedRecords:
     """Read task records of a file, or of all files of a folder that have any.
 
     ``machine`` and ``workflow``, if given, replace those of all records. ``kinds`` corrects kinds:
     a pattern (``*``, ``?``) of a kind or a task as read → the kind; the first match counts. A
-    benchmark's task is its file's path below the folder of benchmarks, without extensions. In a
-    folder, files of no known format are counted as such; a rule with benchmarks is not read from
-    metadata again. InputError names file, line and field: unknown format, empty, or more broken
-    lines than one and 1 %.
+    benchmark's task is its file's path below the folder of benchmarks, without extensions.
+    ``columns``: of a table of ``sacct`` without a header. ``force``: use what can be read of a file
+    that is mostly unusable. In a folder, files of no known format are counted as such; a rule with
+    benchmarks is not read from metadata again. InputError names file, line and field: unknown
+    format, empty, or mostly unusable.
     """
+    options = _Options(
+        machine=machine, workflow=workflow, kinds=kinds or {}, columns=columns, force=force
+    )
     path = Path(path)
-    formats, result = _read_folder(path) if _is_folder(path) else _read_file(path)
-    skipped: Counter[str] = Counter()
+    formats, result = _read_folder(path, options) if _is_folder(path) else _read_file(path, options)
+    counts = ReportBuilder("+".join(formats))
     records = []
     for item in result:
         if isinstance(item, TaskRecord):
-            records.append(_repaired(item, machine, workflow, kinds or {}))
+            records.append(_repaired(item, options))
+        elif isinstance(item, str):
+            counts.pass_over(item)
+        elif item.why == CUT_OFF:
+            counts.skip("rest, since the file is cut off", item.line)
         else:
-            why = item if isinstance(item, str) else "broken line"
-            cut = isinstance(item, Broken) and item.why == CUT_OFF
-            skipped["rest, since the file is cut off" if cut else why] += 1
-    if not records and not skipped:
+            counts.skip(f"{item.field} {item.why}".lstrip(), item.line)
+    if not records and not result:
         raise InputError("contains no records", where=str(path), fix=UNDERSTOOD)
+    counts.lines = len(result)
     return ParsedRecords(
-        records=tuple(records), format="+".join(formats), skipped=MappingProxyType(dict(skipped))
+        records=tuple(records), format=counts.format, report=counts.report(len(records))
     )
 
 
@@ -99,51 +130,51 @@ def _is_folder(path: Path) -> bool:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _repaired(
-    record: TaskRecord, machine: str, workflow: str, kinds: Mapping[str, str]
-) -> TaskRecord:
+def _repaired(record: TaskRecord, options: _Options) -> TaskRecord:
     kind = next(
         (
             new
-            for old, new in kinds.items()
+            for old, new in options.kinds.items()
             if fnmatchcase(record.kind, old) or fnmatchcase(record.task, old)
         ),
         record.kind,
     )
     return replace(
-        record, kind=kind, machine=machine or record.machine, workflow=workflow or record.workflow
+        record,
+        kind=kind,
+        machine=options.machine or record.machine,
+        workflow=options.workflow or record.workflow,
     )
 
 
-def _read_file(path: Path) -> tuple[list[str], list[Item]]:
-    name = format_of(path)
+def _read_file(path: Path, options: _Options) -> tuple[list[str], list[Item]]:
+    name = "sacct" if options.columns else format_of(path)
     if name == "metadata":
         result = list(read_metadata([(path, _json_of(path))], None))
     else:
-        result = list(_reader(name, path, None))
-    return [name], _refuse_broken(result, path)
+        result = list(_reader(name, path, None, options))
+    return [name], _refuse_broken(result, path, options)
 
 
-def _refuse_broken(results: list[Item], path: Path) -> list[Item]:
-    """Return the items; InputError names the first broken line if there are more than one and more
-    than 1 %, or nothing else."""
+def _refuse_broken(results: list[Item], path: Path, options: _Options) -> list[Item]:
+    """Return the items; InputError names the first broken line if most of those that should be
+    records are broken, unless the reading is forced."""
     broken = [item for item in results if isinstance(item, Broken)]
-    if broken and (
-        len(broken) == len(results) or len(broken) > max(1.0, BROKEN_SHARE * len(results))
-    ):
+    good = sum(isinstance(item, TaskRecord) for item in results)
+    if not options.force and len(broken) > MOST_UNUSED * (len(broken) + good):
         first = broken[0]
         place = [str(path), f"line {first.line}" if first.line else "", first.field]
         raise InputError(
             f"{first.why} ({len(broken)} of {len(results)} are broken)",
             where=": ".join(part for part in place if part),
-            fix=UNDERSTOOD,
+            fix=f"give --force to use the others; {UNDERSTOOD}",
         )
     return results
 
 
-def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
+def _reader(name: str, path: Path, named: Named | None, options: _Options) -> Iterator[Item]:
     readers: dict[str, Callable[[], Iterator[Item]]] = {
-        "nextflow": lambda: read_nextflow(path, path.name.split(".")[0], _delimiter(path)),
+        "nextflow": lambda: read_nextflow(path, path.name.split(".")[0]),
         "measures": lambda: read_measures(path),
         "benchmark": lambda: read_benchmark(path, named or name_benchmarks([path])[path]),
         "wfformat": lambda: read_wfformat_tasks(_json_of(path), str(path)),
@@ -151,15 +182,9 @@ def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
         "kickstart-yaml": lambda: read_kickstart_yaml(path),
         "dax": lambda: read_dax_tasks(read_text(path), str(path)),
         "condor": lambda: read_condor(path),
-        "sacct": lambda: read_sacct_tasks(path, _delimiter(path)),
+        "sacct": lambda: read_sacct_tasks(path, options.columns),
     }
     return readers[name]()
-
-
-def _delimiter(path: Path) -> str:
-    """Return the delimiter of the header."""
-    header = next((line for line in open_lines(path) if line.strip() and line[0] != "#"), "")
-    return next((mark for mark in "|\t" if mark in header), ",")
 
 
 def _json_of(path: Path) -> Mapping[str, Any]:
@@ -213,27 +238,23 @@ def _of_json(lines: list[str], path: Path) -> str | None:
 
 def _of_table(lines: list[str]) -> str | None:
     header = next((line for line in lines if line[0] != "#"), "").strip().lower()
-    tabs, commas, pipes = (
-        {name.strip().strip('"') for name in header.split(mark)} for mark in "\t,|"
-    )
-    if any("realtime" in names and names & {"name", "process"} for names in (tabs, commas)):
+    mark = find_delimiter(header)
+    names = {name.strip().strip('"') for name in header.split(mark)}
+    if len(lines) > 1 and is_padded(header, lines[1]):
+        names = set(header.split())
+    timed = names & {"elapsed", "elapsedraw", "run_time"} or {"start", "end"} <= names
+    if "realtime" in names and names & {"name", "process"}:
         return "nextflow"
-    if {"s", "h:m:s"} <= tabs:
+    if {"s", "h:m:s"} <= names and mark == "\t":
         return "benchmark"
-    if {"task", "realtime"} <= commas:
+    if {"task", "realtime"} <= names:
         return "measures"
-    for names in (pipes, commas):
-        timed = names & {"elapsed", "elapsedraw", "run_time"} or {"start", "end"} <= names
-        if (
-            names & {"jobid", "job_id", "jobidraw"}
-            and names & {"jobname", "name", "job_name"}
-            and timed
-        ):
-            return "sacct"
+    if timed and names & set(JOB_IDS) and names & set(JOB_NAMES):
+        return "sacct"
     return None
 
 
-def _read_folder(folder: Path) -> tuple[list[str], list[Item]]:
+def _read_folder(folder: Path, options: _Options) -> tuple[list[str], list[Item]]:
     """Read all files below a folder, in the order of their names."""
     formats: dict[Path, str] = {}
     results: list[Item] = []
@@ -251,10 +272,10 @@ def _read_folder(folder: Path) -> tuple[list[str], list[Item]]:
     named = name_benchmarks([path for path, name in formats.items() if name == "benchmark"], rules)
     for path, name in formats.items():
         if name != "metadata":
-            results += _read_member(name, path, named.get(path))
+            results += _read_member(name, path, named.get(path), options)
     measured = {item.kind for item in results if isinstance(item, TaskRecord)} & rules
     results += _refuse_broken(
-        list(_without(read_metadata(metadata, _project(metadata)), measured)), folder
+        list(_without(read_metadata(metadata, _project(metadata)), measured)), folder, options
     )
     return sorted(set(formats.values())), results
 
@@ -271,9 +292,9 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file())
 
 
-def _read_member(name: str, path: Path, named: Named | None) -> Iterable[Item]:
+def _read_member(name: str, path: Path, named: Named | None, options: _Options) -> Iterable[Item]:
     try:
-        return _refuse_broken(list(_reader(name, path, named)), path)
+        return _refuse_broken(list(_reader(name, path, named, options)), path, options)
     except InputError:
         return ["file not understood"]
 

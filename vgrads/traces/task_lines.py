@@ -1,5 +1,4 @@
-"""Common parts of readers of task records: lines of a file as a stream, cells to numbers, names to
-kinds.
+"""Common parts of readers of task records: rows of tables, cells to numbers, names to kinds.
 
 A reader is a generator over a file. It yields a :class:`TaskRecord` for an attempt, a text with the
 reason for one that is no observation, and a :class:`Broken` for malformed input.
@@ -7,29 +6,23 @@ reason for one that is no observation, and a :class:`Broken` for malformed input
 
 from __future__ import annotations
 
-import csv
-import gzip
-import lzma
 import math
 import re
 import shlex
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_duration
-from vgrads.kernel.user_files import open_user_file
+from vgrads.traces.lines import CUT_OFF, CutOffError, open_lines
+from vgrads.traces.table import BadRow, TableRow, read_table
 from vgrads.traces.task_record import TaskRecord
 
 NO_TIME, BACKWARDS = "no time", "clock ran backwards"
-CUT_OFF = "the compressed file is cut off or damaged"
 KILLED = frozenset({129, 130, 137, 138, 140, 143, 152})  # 128 + HUP INT KILL USR1 USR2 TERM XCPU
 KILL = 137  # left by the memory killer of a kernel or a container
-LONGEST_LINE = 1 << 27  # characters; JSON may be one line, binary files have none
 
 _MISSING = {"", "-", "na", "n/a", "nan", "none", "null", "unknown", "invalid"}
 _BYTES = re.compile(r"([0-9.]+(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)b?[nc]?$", re.IGNORECASE)
@@ -96,84 +89,19 @@ Item = TaskRecord | Broken | str
 Row = Mapping[str, str]
 
 
-class CutOffError(InputError):
-    """A compressed file ends before its end."""
-
-
-def open_lines(path: Path) -> Iterator[str]:
-    """Return the lines of a plain, gzip or xz file, one at a time; InputError if it is not UTF-8
-    text."""
-    number = 0
+def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Row | Broken]]:
+    """Return rows of a table by the names of its header (lower case), with the line of each, as
+    :mod:`vgrads.traces.table` reads them; lines that are no rows are :class:`Broken`, and so is
+    what follows where a compressed file is cut off. ``columns``: of a table without a header."""
     try:
-        with _open(path) as stream:
-            while line := stream.readline(LONGEST_LINE):
-                number += 1
-                if "\0" in line or len(line) >= LONGEST_LINE:
-                    raise InputError("is not a text file", where=f"{path}: line {number}")
-                yield line
-    except UnicodeDecodeError as error:
-        raise InputError("is not UTF-8 text", where=f"{path}: after line {number}") from error
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=str(path)) from error
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise CutOffError(CUT_OFF, where=str(path)) from error
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-
-
-def _open(path: Path) -> IO[str]:
-    with open_user_file(path) as raw:
-        magic, opened = raw.read(6), Path(f"/proc/self/fd/{raw.fileno()}")
-        if magic[:2] == b"\x1f\x8b":
-            return gzip.open(opened, "rt", encoding="utf-8-sig", newline=None)
-        if magic == b"\xfd7zXZ\x00":
-            return lzma.open(opened, "rt", encoding="utf-8-sig", newline=None)
-        return opened.open(encoding="utf-8-sig")
-
-
-def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int, Row | Broken]]:
-    """Return rows of a table by the names of its header (lower case), with the line of each.
-
-    A row with fewer or more cells than the header is :class:`Broken`; blank lines, comments before
-    the header and repeated headers (concatenated files) are skipped; what follows where a
-    compressed file is cut off is one Broken. ``quotes`` False: they have no meaning.
-    """
-    try:
-        yield from _rows(path, delimiter, quotes)
+        for item in read_table(open_lines(path), str(path), columns):
+            if isinstance(item, TableRow):
+                cells = map(str.strip, item.cells)
+                yield item.line, dict(zip(item.header.names, cells, strict=False))
+            elif isinstance(item, BadRow):
+                yield item.line, Broken(item.line, "", f"is a row {item.why}")
     except CutOffError:
         yield 0, Broken(0, "", CUT_OFF)
-
-
-def _rows(path: Path, delimiter: str, quotes: bool) -> Iterator[tuple[int, Row | Broken]]:
-    source = csv.reader(
-        open_lines(path),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
-    )
-    header: list[str] | None = None
-    while True:
-        before = source.line_num
-        try:
-            cells = next(source)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            cells, why = None, str(error)
-        if cells is not None and not any(map(str.strip, cells)):
-            continue
-        if cells is not None and (header is None or cells[0].strip().lower() == header[0]):
-            names = [cell.strip().lower() for cell in cells]
-            if names == header:
-                continue
-        if cells is not None and header is None:
-            header = None if names[0].startswith("#") else names
-        elif cells is not None and header is not None and len(cells) == len(header):
-            yield source.line_num, dict(zip(header, map(str.strip, cells), strict=True))
-        else:
-            if cells is not None:
-                why = f"has {len(cells)} fields, but the header has {len(header or ())}"
-            # an unclosed quote swallows lines: each of them is broken
-            yield from ((n, Broken(n, "", why)) for n in range(before + 1, source.line_num + 1))
 
 
 def cell(row: Row, *names: str) -> str:

@@ -41,10 +41,9 @@ _STOPPED = {"FAILED", "ABORTED"}
 _FULL = 0.8  # share of requested memory that suggests a memory kill
 
 
-def read_nextflow(path: Path, run: str, delimiter: str = "\t") -> Iterator[Item]:
-    """Read a trace (tab separated unless ``trace.sep`` differs); items as in
-    :mod:`vgrads.traces.task_lines`."""
-    for line, row in rows(path, delimiter, quotes=delimiter != "\t"):
+def read_nextflow(path: Path, run: str) -> Iterator[Item]:
+    """Read a trace; items as in :mod:`vgrads.traces.task_lines`."""
+    for line, row in rows(path):
         yield row if isinstance(row, Broken) else _traced(row, line, run)
 
 
@@ -53,7 +52,7 @@ def read_measures(path: Path) -> Iterator[Item]:
 
     One run is one ``label`` with one ``workflowinputsize`` on one machine.
     """
-    for line, row in rows(path, ","):
+    for line, row in rows(path):
         if isinstance(row, Broken):
             yield row
             continue

@@ -23,6 +23,7 @@ from xml.etree.ElementTree import Element
 import yaml
 
 from vgrads.kernel.errors import InputError
+from vgrads.traces.lines import open_lines
 from vgrads.traces.task_lines import (
     BACKWARDS,
     KILLED,
@@ -31,7 +32,6 @@ from vgrads.traces.task_lines import (
     Item,
     instant_of,
     number_of,
-    open_lines,
 )
 from vgrads.traces.task_record import TaskRecord
 

@@ -1,16 +1,15 @@
-"""Slurm's ``sacct -P`` as task records: a job's name is its kind, ``Elapsed`` its run time.
+"""Tables of Slurm's ``sacct`` as task records: a job's name is its kind, ``Elapsed`` its run time.
 
 TIMEOUT, OUT_OF_MEMORY, PREEMPTED, NODE_FAIL, REQUEUED, DEADLINE and CANCELLED after its start:
 stopped, so it would have taken longer. FAILED is no observation. Steps (``123.batch``) provide
 their job's largest MaxRSS, and are not jobs. The job names of Snakemake and Nextflow are converted
-back to the rule or the process. Comma separated dumps with the columns of
-:mod:`vgrads.traces.sacct` are also accepted.
+back to the rule or the process.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,21 +39,21 @@ _STOPPED = {
     "DEADLINE",
 }
 _FAILED = {"FAILED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"}
-_ID, _NAME = ("jobid", "job_id", "jobidraw"), ("jobname", "name", "job_name")
+JOB_IDS, JOB_NAMES = ("jobid", "job_id", "jobidraw"), ("jobname", "name", "job_name")
 _SNAKEJOB = re.compile(r"(?:snakejob|smk)[.-](.+?)\.\d+(?:\.sh)?$")
 _NEXTFLOW = re.compile(r"nf-(.+?)(?:_\(.*\)?|_\d+)?$")
 
 
-def read_sacct_tasks(path: Path, delimiter: str) -> Iterator[Item]:
-    """Read the jobs of a dump in any order of columns; items as in
-    :mod:`vgrads.traces.task_lines`."""
+def read_sacct_tasks(path: Path, columns: Sequence[str] | None = None) -> Iterator[Item]:
+    """Read the jobs of a table of ``sacct``; items as in :mod:`vgrads.traces.task_lines`.
+    ``columns``: of a table without a header."""
     waiting: Item | None = None
     job = ""
-    for line, row in rows(path, delimiter, quotes=delimiter == ","):
+    for line, row in rows(path, columns):
         if isinstance(row, Broken):
             yield row
             continue
-        name, _, step = cell(row, *_ID).partition(".")
+        name, _, step = cell(row, *JOB_IDS).partition(".")
         if step:
             if name == job and isinstance(waiting, TaskRecord):
                 waiting = _with_memory(waiting, row)
@@ -87,10 +86,10 @@ def _job(row: Row, line: int, name: str) -> Item:
         return took
     if state != "COMPLETED" and took == 0:
         return "never started"
-    if not cell(row, *_NAME):
+    if not cell(row, *JOB_NAMES):
         return "no name"
     return TaskRecord(
-        kind=job_kind(cell(row, *_NAME)),
+        kind=job_kind(cell(row, *JOB_NAMES)),
         seconds=took,
         finished=state == "COMPLETED",
         task=name,

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vgrads.traces.lines import open_lines
 from vgrads.traces.task_lines import (
     BACKWARDS,
     NO_TIME,
@@ -33,7 +34,6 @@ from vgrads.traces.task_lines import (
     bytes_of,
     cell,
     number_of,
-    open_lines,
     procs_of,
     rows,
     seconds,
@@ -60,9 +60,7 @@ def read_benchmark(path: Path, named: Named) -> Iterator[Item]:
     """Read rows of a benchmark file, a table or lines of JSON; ``named`` is used if the row does
     not name its rule."""
     first = next(open_lines(path), "")
-    for line, row in (
-        _json_rows(path) if first.lstrip().startswith("{") else rows(path, "\t", quotes=False)
-    ):
+    for line, row in _json_rows(path) if first.lstrip().startswith("{") else rows(path):
         yield row if isinstance(row, Broken) else _measured(row, line, named)
 
 

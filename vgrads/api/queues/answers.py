@@ -3,6 +3,7 @@ shapes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.qbets.forecast import Bound
+from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import Trajectory
 
 Json = dict[str, Any]
@@ -28,6 +30,7 @@ def bound_json(bound: Bound, query: QueueQuery) -> Json:
         "reason": bound.reason,
         "downtime": downtime_json(query),
         "history": {"jobs": query.jobs, "distinct": query.distinct},
+        "reading": reading_json(query.log),
     }
 
 
@@ -44,7 +47,16 @@ def probability_json(
         "jobs": jobs,
         "since": query.since,
         "downtime": downtime_json(query),
+        "reading": reading_json(query.log),
     }
+
+
+def reading_json(log: JobLog, more: Iterable[str] = ()) -> dict[str, Any] | None:
+    """Return what became of the lines of a history's file, and warnings on its values, with
+    ``more``; None if it was not read from a file."""
+    if log.report is None:
+        return None
+    return log.report.as_json() | {"warnings": [*log.warnings, *more]}
 
 
 def downtime_json(query: QueueQuery) -> dict[str, Any] | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import cpu_count
 from pathlib import Path
+from typing import Any
 
+from vgrads.api.queues.answers import reading_json
 from vgrads.api.queues.history_files import open_history
 from vgrads.kernel.arrays import Bools
 from vgrads.kernel.errors import InputError
@@ -14,6 +16,7 @@ from vgrads.kernel.process_pool import process_pool
 from vgrads.qbets.backtest import BacktestRow, Trial, backtest
 from vgrads.qbets.predictor import Settings
 from vgrads.traces.history import history_name
+from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
 
 WAYS = ("log", "queue", "cluster", "group")
@@ -26,7 +29,7 @@ class BacktestJob:
     path: Path
     by: str
     settings: Settings
-    format_name: str | None
+    reading: ReadingOptions = DETECTED
 
 
 ProgressCallback = Callable[[float, float], None]
@@ -55,7 +58,7 @@ def backtest_all(
 
 
 def _trials(replay: BacktestJob, callback: ProgressCallback | None = None) -> list[Trial]:
-    log = open_history(replay.path, replay.format_name)
+    log = open_history(replay.path, replay.reading)
     name = history_name(replay.path)
     if replay.by != "queue":
         return [backtest(log, name, "*", replay.settings, callback)]
@@ -85,6 +88,12 @@ def _queues(log: JobLog) -> list[int]:
     """Return queue numbers, the busiest first."""
     codes = log.queue.tolist()
     return sorted(set(codes), key=lambda code: -codes.count(code))
+
+
+def histories_json(trials: Iterable[Trial]) -> list[dict[str, Any]]:
+    """Return what was read of the file of each history."""
+    logs = {trial.log.name: trial.log for trial in trials}
+    return [{"file": name, "reading": reading_json(log)} for name, log in logs.items()]
 
 
 def backtest_rows(trials: Sequence[Trial], by: str) -> list[BacktestRow]:

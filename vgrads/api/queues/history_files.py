@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgrads.kernel.errors import InputError
+from vgrads.traces.reading_options import DETECTED, ReadingOptions
 
 if TYPE_CHECKING:
     from vgrads.traces.records import JobLog
@@ -17,17 +18,17 @@ Instant = float | datetime | None
 
 
 @lru_cache(maxsize=64)
-def _cached_log(path: str, _changed_ns: int, format_name: str | None) -> JobLog:
+def _cached_log(path: str, _changed_ns: int, reading: ReadingOptions) -> JobLog:
     from vgrads.traces.history import read_history  # noqa: PLC0415 late: what was learned before needs none of it
 
-    return read_history(path, format_name)
+    return read_history(path, reading)
 
 
-def open_history(path: str | Path, format_name: str | None = None) -> JobLog:
+def open_history(path: str | Path, reading: ReadingOptions = DETECTED) -> JobLog:
     """Open a history, read once while its file does not change."""
     file = Path(path)
     check_there(file)
-    return _cached_log(str(file), file.stat().st_mtime_ns, format_name)
+    return _cached_log(str(file), file.stat().st_mtime_ns, reading)
 
 
 def check_there(file: Path) -> None:

@@ -16,6 +16,7 @@ from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user
 from vgrads.traces.log_queue import LogQueue
+from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
@@ -46,12 +47,11 @@ class QueueQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class HistorySource:
-    """A history's file, its queue (None: all jobs), its format (None: detected), the user of the
-    query."""
+    """A history's file, its queue (None: all jobs), how to read it, the user of the query."""
 
     file: Path
     queue: LogQueue = None
-    format_name: str | None = None
+    reading: ReadingOptions = DETECTED
     user: str | None = None
 
 
@@ -63,7 +63,7 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
     learned = replace(settings, confidence=0.95) if settings.looks_at_state else settings
 
     def learn_it() -> QueueQuery:
-        whole = open_history(source.file, source.format_name)
+        whole = open_history(source.file, source.reading)
         log = whole.only_queue(source.queue)
         at_s = log.instant(at)
         jobs, distinct = distinct_starts(log, at_s)
@@ -76,11 +76,11 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
         )
 
     check_there(source.file)
-    key = ("asked", source.queue, source.format_name, at, learned)
+    key = ("asked", source.queue, source.reading, at, learned)
     result = cached(source.file, key, learn_it)
     if source.user is None:
         return result
-    user = open_history(source.file, source.format_name).user_code(source.user)
+    user = open_history(source.file, source.reading).user_code(source.user)
     return replace(result, forecast=for_user(result.forecast, user))
 
 

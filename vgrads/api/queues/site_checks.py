@@ -24,7 +24,7 @@ def check_all(catalog: Catalog) -> list[Json]:
 
 
 def _check_row(site: Site) -> Json:
-    queues = [queue_row(queue) for queue in site.queues]
+    queues = [queue_row(queue, site.procs) for queue in site.queues]
     result = _check_real(site) if is_real(site) else _check(site, queues)
     promises = [
         f"promise starts in {q['name']} from {history_text(q['history'])}"
@@ -34,7 +34,19 @@ def _check_row(site: Site) -> Json:
     if result["usable"]:
         result["can"] += promises
     histories = [{"queue": q["name"], **(q["history"] or {})} for q in queues]
-    return {"name": site.name, "driver": site.driver, **result, "histories": histories}
+    warnings = [
+        f"history of {q['name']}: {text}"
+        for q in queues
+        if q["history"]
+        for text in (q["history"]["reading"] or {}).get("warnings", ())
+    ]
+    return {
+        "name": site.name,
+        "driver": site.driver,
+        **result,
+        "histories": histories,
+        "warnings": warnings,
+    }
 
 
 def _check(site: Site, queues: Sequence[Json]) -> Json:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.config import THIS_MACHINE
+from vgrads.api.queues.answers import reading_json
 from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.log_queues import log_queue_row
 from vgrads.drivers.api import SPOT
 from vgrads.kernel.errors import VgradsError
 from vgrads.kernel.units import format_instant
+from vgrads.traces.plausibility import more_than_stated
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.binding import learn_binding
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site, build_catalog
@@ -35,7 +37,7 @@ def _site_row(site: Site, acquisitions: Sequence[Acquisition]) -> Json:
         "procs": site.procs,
         "containers": list(site.containers),
         "nodes": [_node_row(node) for node in site.nodes],
-        "queues": [queue_row(queue) for queue in site.queues],
+        "queues": [queue_row(queue, site.procs) for queue in site.queues],
         "binding": learned[0]["binding"],
         "learned": learned,
     }
@@ -94,8 +96,8 @@ def _node_row(node: NodeType) -> Json:
     }
 
 
-def queue_row(queue: Queue) -> Json:
-    """Return a queue of a batch site, and what is in its history."""
+def queue_row(queue: Queue, procs: int) -> Json:
+    """Return a queue of a batch site with so many processors, and what is in its history."""
     limit = None if queue.max_walltime_s == float("inf") else queue.max_walltime_s
     row: Json = {
         "name": queue.name,
@@ -119,6 +121,7 @@ def queue_row(queue: Queue) -> Json:
         "jobs": len(log),
         "until": until,
         **log_queue_row(queue, whole),
+        "reading": reading_json(whole, more_than_stated(whole, procs)),
     }
     return row | {"history": history}
 

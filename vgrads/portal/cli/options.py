@@ -144,6 +144,27 @@ User = Annotated[
 Format = Annotated[
     str | None, typer.Option("--format", help="Format of the history. Default: detected.")
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAME,…",
+        help="Names of the columns of a table that has no header, as of sacct.",
+        show_default=False,
+    ),
+]
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        "--zone",
+        help="Time zone of local times in the history, e.g. Europe/Paris. Default: UTC.",
+        show_default=False,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Use the rest of a file whose records are mostly unusable."),
+]
 SetFile = Annotated[
     Path,
     typer.Argument(

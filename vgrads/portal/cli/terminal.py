@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +17,9 @@ from rich.text import Text
 from vgrads.kernel.compiled import announced
 from vgrads.kernel.text_table import REORDERING, TextTable, layout, wrap
 from vgrads.portal.cli.wide import WIDE
+
+if TYPE_CHECKING:
+    from vgrads.traces.records import JobLog
 
 _PIPED_WIDTH, _NARROWEST = 160, 20
 
@@ -145,6 +148,14 @@ def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
 
         with announced(show_compilation):
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def print_reading(out: Console, name: str, log: JobLog) -> None:
+    """Print what became of the lines of a history's file, in one line, and its warnings, of which
+    that line is one if too many records could not be used."""
+    if log.report is not None and log.report.summary() not in log.warnings:
+        out.print(f"{name}: {log.report.line()}", highlight=False, markup=False)
+    print_warnings(out, log.warnings)
 
 
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:

@@ -76,7 +76,7 @@ def _rows(path: Path) -> tuple[list[Row], int]:
     """Return rows of successful tasks, one for each work folder; and the number of the others."""
     stored: dict[str, Row] = {}
     left = 0
-    for line, row in rows(path, "\t", quotes=False):
+    for line, row in rows(path):
         if isinstance(row, Broken):
             raise InputError(row.why, where=f"{path}: line {line}")
         if not cell(row, "hash"):

@@ -10,7 +10,16 @@ import typer
 
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count
-from vgrads.portal.cli.options import AsJson, Sites, Wide, answer_with, app, diagram_file
+from vgrads.portal.cli.options import (
+    AsJson,
+    Columns,
+    Force,
+    Sites,
+    Wide,
+    answer_with,
+    app,
+    diagram_file,
+)
 
 runtimes_app = typer.Typer(
     help="Run times that are learned from earlier runs instead of being stated.",
@@ -59,6 +68,8 @@ def learn(
         str, typer.Option("--workflow", help="Workflow to which all tasks belong.")
     ] = "",
     mapping: _Map = None,
+    columns: Columns = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn run times from files of workflow systems and schedulers. Learning a file twice adds
@@ -68,16 +79,20 @@ def learn(
     from vgrads.portal.records.runtimes import RunTimeRecords
     from vgrads.portal.records.store import Store
     from vgrads.runtimes.task_history import mapped
+    from vgrads.traces.reading_options import parse_columns
     from vgrads.traces.task_files import read_task_records
 
-    names = {}
+    names, column_names = {}, parse_columns(columns)
     for word in mapping or ():
         old, equals, new = word.partition("=")
         if not (old and equals and new):
             raise InputError(f"'{word}' does not have the form KIND=KIND", where="--map")
         names[old] = new
     with busy(console(stderr=True), "reading records of tasks") as show_step:
-        read = [(path, read_task_records(path, machine, workflow)) for path in files]
+        read = [
+            (path, read_task_records(path, machine, workflow, None, column_names, force))
+            for path in files
+        ]
         records = [record for _, item in read for record in mapped(item.records, names)]
         show_step(f"learning from {format_count(len(records), 'record')}")
         with Store() as store:
@@ -92,6 +107,7 @@ def learn(
                 "format": item.format,
                 "records": len(item.records),
                 "skipped": dict(item.skipped),
+                "not_used": item.report.as_json()["not_used"],
             }
             for path, item in read
         ],
@@ -104,16 +120,25 @@ def learn(
 
 
 def _learned(payload: Mapping[str, Any]) -> None:
-    from vgrads.portal.cli.terminal import console
+    from vgrads.portal.cli.terminal import console, print_warnings
+    from vgrads.traces.report import SMALL_SHARE
 
     out = console()
     for item in payload["files"]:
-        left = ", ".join(f"{count} {why}" for why, count in sorted(item["skipped"].items()))
+        unused = item["not_used"]
+        left = ", ".join(
+            f"{count} {why}"
+            + (f" (first in line {unused[why]['first_line']})" if why in unused else "")
+            for why, count in sorted(item["skipped"].items())
+        )
         out.print(
             f"{item['file']}: {format_count(item['records'], 'record')} ({item['format']})"
             + (f"; not used: {left}" if left else ""),
             highlight=False,
         )
+        broken = sum(entry["records"] for entry in unused.values())
+        if broken > SMALL_SHARE * (broken + item["records"]):
+            print_warnings(out, [f"{format_count(broken, 'record')} could not be read"])
     out.print(
         f"{payload['new']} new of {format_count(len(payload['kinds']), 'kind')}; "
         f"{format_count(payload['present'], 'record', 'are')} stored",

@@ -14,7 +14,9 @@ from vgrads.portal.cli.options import (
     AsJson,
     At,
     ByArrays,
+    Columns,
     Confidence,
+    Force,
     Format,
     History,
     Method,
@@ -23,6 +25,7 @@ from vgrads.portal.cli.options import (
     User,
     Walltime,
     Wide,
+    Zone,
     answer_with,
     app,
     diagram_file,
@@ -31,6 +34,7 @@ from vgrads.portal.cli.options import (
 
 if TYPE_CHECKING:
     from vgrads.traces.log_queue import LogQueue
+    from vgrads.traces.reading_options import ReadingOptions
 
 
 def _settings(
@@ -55,26 +59,37 @@ def _resolve(value: Path) -> tuple[Path, LogQueue]:
 
 
 def _ask(
-    source: tuple[Path, str | None, str | None, str | None],
+    source: tuple[Path, str | None, ReadingOptions, str | None],
     at: str | None,
     settings: Any,
     procs: int,
 ) -> Any:
-    """Query a history (path or SITE/QUEUE, queue, format, user) at an instant, for jobs of this
-    width."""
+    """Query a history (path or SITE/QUEUE, queue, how to read it, user) at an instant, for jobs of
+    this width; what its file holds is printed to standard error."""
     from vgrads.api.queues import queries
-    from vgrads.portal.cli.terminal import busy, console
+    from vgrads.portal.cli.terminal import busy, console, print_reading
 
-    value, queue, format_name, user = source
+    value, queue, reading, user = source
     file, log_queue = _resolve(value)
     chosen = queries.HistorySource(
-        file=file, queue=log_queue if queue is None else queue, format_name=format_name, user=user
+        file=file, queue=log_queue if queue is None else queue, reading=reading, user=user
     )
     what = "states of the queue" if settings.looks_at_state else "past waits"
     with busy(console(stderr=True), f"learning from {what}"):
         query = queries.ask_queue(chosen, instant_of(at), settings)
+    print_reading(console(stderr=True), value.name, query.log)
     queries.refuse_too_wide(query, procs)
     return query
+
+
+def _reading(
+    format_name: str | None, columns: str | None, zone: str | None, force: bool
+) -> ReadingOptions:
+    from vgrads.traces.reading_options import ReadingOptions, parse_columns
+
+    return ReadingOptions(
+        format=format_name, columns=parse_columns(columns), zone=zone, force=force
+    )
 
 
 def _with_live_queue(requested: Any, history: Path) -> Any:
@@ -115,6 +130,9 @@ def bound(
     ] = False,
     user: User = None,
     format_name: Format = None,
+    columns: Columns = None,
+    zone: Zone = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Print an upper bound on a job's wait. (GETBOUND)"""
@@ -135,7 +153,8 @@ def bound(
             where="--live",
             fix="leave --at, --user and --method away",
         )
-    requested = _ask((history, queue, format_name, user), at, settings, procs)
+    source = (history, queue, _reading(format_name, columns, zone, force), user)
+    requested = _ask(source, at, settings, procs)
     if live:
         requested = _with_live_queue(requested, history)
     result = requested.forecast.bound(procs, wall_s, chance, settings.confidence)
@@ -172,6 +191,9 @@ def probability(
     arrays: ByArrays = True,
     user: User = None,
     format_name: Format = None,
+    columns: Columns = None,
+    zone: Zone = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the probability that a job starts within a time. (GETPROB)"""
@@ -182,7 +204,8 @@ def probability(
 
     within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
     settings = _settings(method, 0.95, confidence, arrays, user is not None)
-    requested = _ask((history, queue, format_name, user), at, settings, procs)
+    source = (history, queue, _reading(format_name, columns, zone, force), user)
+    requested = _ask(source, at, settings, procs)
     chance = float(requested.forecast.probability(procs, wall_s, within_s, settings.confidence))
     stated = Statement(probabilities=((within_s, chance),))
     record_answer(requested, (history, queue), (procs, wall_s), stated)
@@ -220,6 +243,9 @@ def trajectory(
     arrays: ByArrays = True,
     user: User = None,
     format_name: Format = None,
+    columns: Columns = None,
+    zone: Zone = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Print when a job must be submitted to run by a given time. (VARQ)"""
@@ -238,7 +264,8 @@ def trajectory(
         probability=parse_probability(probability, "--probability"),
         confidence=settings.confidence,
     )
-    requested = _ask((history, queue, format_name, user), at, settings, procs)
+    source = (history, queue, _reading(format_name, columns, zone, force), user)
+    requested = _ask(source, at, settings, procs)
     path = queries.walk(requested, reservation, parse_duration(step, "--step"))
     stated, shape = Statement(path=path), (procs, reservation.walltime_s)
     record_answer(requested, (history, queue), shape, stated)
@@ -294,20 +321,24 @@ def backtest(
         ),
     ] = "asked",
     format_name: Format = None,
+    columns: Columns = None,
+    zone: Zone = None,
+    force: Force = False,
     _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Test bounds on past waits: replay histories, using no data before its time."""
     from vgrads.api.queues import backtests
     from vgrads.portal.cli.queues import text as queue_text
-    from vgrads.portal.cli.terminal import progress_bar
+    from vgrads.portal.cli.terminal import console, print_reading, progress_bar
 
     chance = parse_probability(probability, "--probability")
     if as_ not in ("asked", "known"):
         raise InputError(f"unknown value '{as_}'; choose asked or known", where="--as")
     settings = replace(_settings(method, chance, confidence, arrays, as_ == "known"), size=size)
+    reading = _reading(format_name, columns, zone, force)
     replays = [
-        backtests.BacktestJob(path=path, by=by, settings=settings, format_name=format_name)
+        backtests.BacktestJob(path=path, by=by, settings=settings, reading=reading)
         for path in histories
     ]
     with progress_bar("backtest") as callback:
@@ -319,6 +350,10 @@ def backtest(
         from vgrads.portal.charts.backtest import write_report
 
         write_report(report, trials)
-    answer_with(
-        as_json, {"rows": [row.as_json() for row in rows]}, lambda: queue_text.backtest_table(rows)
-    )
+    for log in {trial.log.name: trial.log for trial in trials}.values():
+        print_reading(console(stderr=True), log.name, log)
+    document = {
+        "rows": [row.as_json() for row in rows],
+        "histories": backtests.histories_json(trials),
+    }
+    answer_with(as_json, document, lambda: queue_text.backtest_table(rows))

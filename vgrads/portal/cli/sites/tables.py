@@ -112,7 +112,8 @@ def checks_table(rows: Sequence[Json]) -> TextTable:
 
 def _check_row(row: Json) -> Row:
     cells = (row["name"], row["driver"], "yes" if row["usable"] else "no")
-    notes = (*row["can"], *([row["problem"]] if row["problem"] else []))
+    warnings = (f"warning: {text}" for text in row["warnings"])
+    notes = (*row["can"], *([row["problem"]] if row["problem"] else []), *warnings)
     return Row(cells, notes, {"usable": "green" if row["usable"] else "red"})
 
 
@@ -160,8 +161,12 @@ def queue_table(answer: Json) -> TextTable:
             str(sum(j["procs"] for j in running)),
         )
         rows.append(Row(cells))
-    empty = () if rows else ("no job is waiting or running",)
-    return TextTable(columns, tuple(rows), title=_forecast_text(answer), notes=empty)
+    notes = [] if rows else ["no job is waiting or running"]
+    ineligible = len(answer["ineligible"])
+    if ineligible:
+        jobs = format_count(ineligible, "further job", "wait")
+        notes.append(f"{jobs} and cannot start yet: held, or for other jobs or a begin time")
+    return TextTable(columns, tuple(rows), title=_forecast_text(answer), notes=tuple(notes))
 
 
 def _forecast_text(answer: Json) -> str:
@@ -186,4 +191,5 @@ def collected_text(result: Json) -> str:
         for row in result["queues"]
         if row["shares_nodes_with"]
     )
-    return f"{result['added']} new, {result['changed']} changed; {text}{shared}"
+    unread = f"\nnot used: {'; '.join(result['not_used'])}" if result["not_used"] else ""
+    return f"{result['added']} new, {result['changed']} changed; {text}{shared}{unread}"

@@ -73,6 +73,8 @@ def queue_now(
         "curve": _curve(query, question, rows),
         "machine": machine_numbers(query.forecast),
         "machine_queues": queries.machine_queues(query),
+        "reading": query.log.report and query.log.report.line(),
+        "history_warnings": query.log.warnings,
         **_submission(query, question, entry.max_walltime_s, rows[_HIGH]["bound_s"]),
     }
 
