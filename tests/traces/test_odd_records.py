@@ -134,6 +134,16 @@ def test_files_of_windows_and_of_powershell(write):
         )
 
 
+def test_lines_below_a_row_continue_its_last_column_if_they_can(write):
+    row = f"1|u|p|{D}10:00:00|{D}10:00:00|{D}10:10:00|{D}11:00:00|COMPLETED|4|1:00:00"
+    below = f"{row}|a\nsecond line\na|bar\n{row}|b\n2|{D}10\n"
+    for column, bad in (("SubmitLine", 1), ("JobName", 2)):
+        log = read_history(write(column, f"{HEADER}|{column}\n{below}"))
+        assert waits(log) == [(600.0, True, 4)] * 2
+        assert log.report.not_jobs == {"header": 1, "continued line": 3 - bad}
+        assert log.report.unused == bad
+
+
 def test_padded_tables_keep_their_columns(write):
     text = (
         "JobID    User Submit              Start               End                 NCPUS\n"

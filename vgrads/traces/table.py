@@ -22,6 +22,7 @@ from vgrads.kernel.units import format_count
 
 _RULE = re.compile(r"\s*-+(\s+-+)*\s*")
 _MARKS = re.compile(r"\t|[^\w\s%\"'().:+/\[\]-]+")
+_SCRIPTS = frozenset(("submitline", "submit_line", "script", "command"))  # of many lines
 _IN_ROW = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")  # and in no header
 _QUOTING = ",;"  # programs that write these put text in quotes; sacct does not
 _LONGEST_ROW = 500  # lines of one record, a script in a command line
@@ -308,14 +309,16 @@ class _Delimited:
         """Report the lines that are no part of a row; a quote may have been a part of a name, and
         lines below a row may continue its last column."""
         pending, self.pending = self.pending, []
-        continues = self.header.names[-1] in _FREE_TEXT
+        last = self.header.names[-1]
         for number, text in pending:
             cells = text.split(self.mark)
             row = self._row(cells) if self.quotes else None
             form = _FORMS.get(self.header.names[0])
             if row is not None:
                 yield TableRow(number, row, self.header)
-            elif continues and not (form is not None and form.fullmatch(cells[0])):
+            elif (last in _SCRIPTS or (last in _FREE_TEXT and len(cells) == 1)) and not (
+                form is not None and form.fullmatch(cells[0])
+            ):
                 yield CONTINUED
             else:
                 yield BadRow(number, self._why(cells))

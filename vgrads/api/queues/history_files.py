@@ -32,6 +32,9 @@ def open_history(path: str | Path, reading: ReadingOptions = DETECTED) -> JobLog
 
 
 def check_there(file: Path) -> None:
-    """Raise InputError if the file does not exist."""
+    """Raise InputError if there is no such file."""
     if not file.is_file():
-        raise InputError("no such file", where=str(file))
+        is_folder = file.is_dir()
+        raise InputError(
+            "is a folder, not a file" if is_folder else "no such file", where=str(file)
+        )

@@ -57,6 +57,7 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
         """Upload a log (any format that vgrads reads; plain, gzip or xz) as the body, or as the
         file of a form: it becomes the history of a queue."""
         # imported late: only uploads need the formats of logs
+        from vgrads.api.queues.answers import reading_json
         from vgrads.traces.history import FORMATS
 
         if form is not None and form not in FORMATS:
@@ -77,7 +78,13 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
             )
             await run_in_threadpool(SiteRecords(service.store.engine).put, [row])
         await run_in_threadpool(service.sites.refresh)
-        return {"site": site, "queue": target.name, "jobs": len(log), "format": form or "detected"}
+        return {
+            "site": site,
+            "queue": target.name,
+            "jobs": len(log),
+            "format": form or "detected",
+            "reading": reading_json(log),
+        }
 
 
 def uploads() -> Path:
