@@ -144,6 +144,12 @@ def test_lines_below_a_row_continue_its_last_column_if_they_can(write):
         assert log.report.unused == bad
 
 
+def test_a_header_with_an_open_quote_lacks_that_column(write):
+    row = f"1;u;p;{D}10:00:00;{D}10:00:00;{D}10:10:00;{D}11:00:00;COMPLETED;4;1:00:00"
+    header = HEADER.replace("|", ";").replace("Timelimit", '"Timelimit')
+    assert waits(read_history(write("a", f"{header}\n{row}\n"))) == [(600.0, True, 4)]
+
+
 def test_padded_tables_keep_their_columns(write):
     text = (
         "JobID    User Submit              Start               End                 NCPUS\n"

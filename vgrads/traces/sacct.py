@@ -29,7 +29,7 @@ from vgrads.traces.build import (
 from vgrads.traces.instants import NOTHING, instant_reader, put_in_order, zone_of
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
-from vgrads.traces.table import BadRow, Header, OtherLine, TableRow, no_header, read_table
+from vgrads.traces.table import HEADER, BadRow, Header, OtherLine, TableRow, no_header, read_table
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "submit": ("submit", "submit_time"),
@@ -186,7 +186,8 @@ def read_sacct(lines: Iterable[str], name: str, options: ReadingOptions) -> JobL
     for item in read_table(lines, name, options.columns):
         if isinstance(item, OtherLine):
             report.pass_over(item.kind)
-            jobs.begin_part()
+            if item is HEADER:
+                jobs.begin_part()
         elif isinstance(item, BadRow):
             report.skip(item.why, item.line)
         else:

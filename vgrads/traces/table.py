@@ -201,7 +201,7 @@ class _Delimited:
         _, first = row
         self.mark = find_delimiter(first)
         self.quotes = self.mark in _QUOTING
-        cells = _names(self._split(first))
+        cells = _names(self._split(first) or first.split(self.mark))
         self.first: tuple[int, str] | None = None
         if columns is None:
             if _IN_ROW.search(first):
