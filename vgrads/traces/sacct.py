@@ -79,7 +79,7 @@ class SlurmJobs:
     def __init__(self, name: str, format_name: str, options: ReadingOptions) -> None:
         self.builder = JobBuilder(name, format_name, "sacct jobs")
         self._options = options
-        self._existing: dict[tuple[object, ...], int] = {}
+        self._existing: dict[int, int] = {}
         self._last = ""
         self._clusters: dict[str, int] = {}
         self.has_eligible = False
@@ -102,9 +102,10 @@ class SlurmJobs:
             return
         self._clusters[record.cluster] = self._clusters.get(record.cluster, 0) + 1
         component = _COMPONENT.match(record.id)
-        key: tuple[object, ...] = (record.cluster, record.id, record.submit, repr(record.start))
+        # of a long file, the keys themselves would need more memory than its jobs
+        key = hash((record.cluster, record.id, record.submit, repr(record.start)))
         if component:
-            key = (record.cluster, component[1], record.submit, record.queue)
+            key = hash((record.cluster, component[1], record.submit, record.queue))
         before = self._existing.get(key) if record.id else None
         follows, self._last = record.id == self._last, record.id
         if before is not None and component:
