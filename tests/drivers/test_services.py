@@ -303,6 +303,31 @@ def test_what_waits_and_what_runs(kind, request, tmp_path):
     site.close()
 
 
+def sbatch(*options):
+    """Submit a job that runs for a minute, and return its number."""
+    command = ["sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=sleep 60"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_tasks_of_an_array_wait_in_slurm_and_ineligible_jobs_do_not(slurm_site, tmp_path):
+    """One task at a time of an array; a job that depends on it, a job on hold, one for later."""
+    batch = batch_site("slurm", tmp_path)
+    array = sbatch("--array=1-200%1", "--time=10")
+    others = [
+        sbatch(f"--dependency=afterok:{array}", "--time=30", "--cpus-per-task=2"),
+        sbatch("--hold", "--time=50"),
+        sbatch("--begin=now+5hours", "--time=50"),
+    ]
+    try:
+        until(lambda: sum(job.left_s is None for job in batch.queue()) == 199)
+        waiting = [job for job in batch.queue() if job.left_s is None]
+        assert sum(job.procs for job in waiting) == 199
+        assert {job.requested_s for job in waiting} == {600.0}
+        assert sum(not job.eligible for job in batch.listed_jobs()) == 3
+    finally:
+        subprocess.run(["scancel", array, *others], check=True)
+
+
 def test_histories_are_collected_and_answer_questions(slurm_site, vgrads, tmp_path):
     """Jobs run, are collected twice without duplicates, and bounds come from them."""
     sites = tmp_path / "sites.toml"
