@@ -3,7 +3,6 @@ parsing of their output."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -62,25 +61,6 @@ def order_of(spec: SlotSpec, now_s: float = 0.0) -> JobSubmission:
         begin_in_s=max(0.0, (spec.begin_s or 0.0) - now_s),
         end_in_s=None if spec.end_by_s is None else spec.end_by_s - now_s,
     )
-
-
-_TASKS = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
-
-
-def count_tasks(text: str) -> int:
-    """Return the number of tasks of an array as batch systems write it; 1 for other text.
-
-    >>> count_tasks("2-1000:1"), count_tasks("1,3,5-9:2"), count_tasks("7"), count_tasks("")
-    (999, 5, 1, 1)
-    """
-    count = 0
-    for part in text.split("%", maxsplit=1)[0].split(","):
-        match = _TASKS.fullmatch(part.strip())
-        if match and match[2]:
-            count += max(0, int(match[2]) - int(match[1])) // max(1, int(match[3] or 1)) + 1
-        elif match:
-            count += 1
-    return max(1, count)
 
 
 class Dialect(Protocol):

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, count_tasks
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import KEY, QRSH, Launch, by_file
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
+from vgrads.traces.array_tasks import count_tasks
 
 _NO_ANSWER = re.compile(
     r"unable to contact|can't connect|commlib error|connection refused|got (send"

@@ -13,12 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, count_tasks
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import KEY, PBSDSH, Launch, by_file
 from vgrads.drivers.gridengine import forgiving, local_time
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import parse_duration
+from vgrads.traces.array_tasks import count_tasks
 from vgrads.traces.pbs_processors import processors_of
 
 STATES = {

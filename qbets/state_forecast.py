@@ -19,6 +19,7 @@ from vgrads.qbets.conditional import ConditionalModel, mean_knots
 from vgrads.qbets.conformal import HIGHEST, Calibration
 from vgrads.qbets.correction_pass import MethodChoice, choose_method, marks_from, waiting_alike
 from vgrads.qbets.downtime import Downtime
+from vgrads.qbets.events import users_of
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
@@ -30,6 +31,9 @@ from vgrads.traces.records import JobLog
 
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-12  # of a share of scores
+_GRACE_S, _FORGOTTEN_S = 86400.0, 30 * 86400.0
+"""A record without an end, of a job that would run for longer than it may (or than this, if no
+limit is stated), is of a job whose end was not recorded."""
 _HIGHEST_LEVEL = float(-np.expm1(-HIGHEST))
 
 
@@ -262,6 +266,44 @@ class StateForecast:
         """Return the same for the queue as its site reports it at a later instant."""
         state = self.state.with_queue(waiting, running, at_s)
         return replace(self, state=state, at_s=at_s, age_s=0.0)
+
+
+def with_waiting_jobs(forecast: AnyForecast, log: JobLog, at_s: float) -> AnyForecast:
+    """Return the forecast for the queue as its history states it at the instant at which it was
+    taken: the jobs that wait and run then. Past waits, and earlier instants, are unchanged."""
+    waiting = log.waiting
+    if not isinstance(forecast, StateForecast) or waiting is None or at_s < waiting.taken_s:
+        return forecast
+    shape = forecast.settings.shape
+    users = users_of(log)
+    identified = bool(len(users) and users[0] >= 0)
+
+    def arrival(procs: int, request_s: float, user: int, queue: int) -> JobArrival:
+        return JobArrival(*shape(procs, request_s), user if identified else -1, queue)
+
+    columns = (waiting.procs, waiting.request_s, waiting.user, waiting.queue)
+    waits = [
+        (waiting.taken_s - submit_s, arrival(*job))
+        for submit_s, *job in zip(
+            waiting.submit_s.tolist(), *(column.tolist() for column in columns), strict=True
+        )
+    ]
+    ran_s = waiting.taken_s - log.start_s
+    longest_s = np.where(log.request_s > 0, log.request_s + _GRACE_S, _FORGOTTEN_S)
+    runs = np.flatnonzero(log.started & (log.run_s < 0) & (ran_s >= 0) & (ran_s <= longest_s))
+    running = [
+        (
+            float(ran_s[row]),
+            arrival(
+                int(log.procs[row]),
+                float(log.request_s[row]),
+                int(users[row]),
+                int(log.queue[row]),
+            ),
+        )
+        for row in runs
+    ]
+    return forecast.with_queue(waits, running, waiting.taken_s)
 
 
 def anchored(scores: Floats, quantile: float, requested: float) -> Floats:

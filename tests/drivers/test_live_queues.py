@@ -78,7 +78,7 @@ Job Id: 7[3].srv
 
 
 @pytest.mark.parametrize(
-    ("dialect", "printed", "waiting", "procs", "running", "held"),
+    ("dialect", "printed", "waiting", "procs", "running", "ineligible"),
     [
         (Slurm(), SQUEUE, 2, 2, 1, 5),
         (GridEngine(), QSTAT_XML, 999 + 5, 999 + 5, 1, 2),
@@ -87,9 +87,11 @@ Job Id: 7[3].srv
     ],
     ids=["squeue --array", "qstat -xml", "qstat -f -F json", "qstat -t -f"],
 )
-def test_tasks_of_arrays_wait_and_held_jobs_do_not(dialect, printed, waiting, procs, running, held):
+def test_tasks_of_arrays_wait_and_held_jobs_do_not(
+    dialect, printed, waiting, procs, running, ineligible
+):
     jobs = dialect.queued(printed)
     assert len([job for job in jobs if job.left_s is None]) == waiting
     assert sum(job.procs for job in jobs if job.left_s is None) == procs
     assert len([job for job in jobs if job.left_s is not None]) == running
-    assert sum(not job.eligible for job in dialect.listed_jobs(printed)) == held
+    assert sum(not job.eligible for job in dialect.listed_jobs(printed)) == ineligible

@@ -167,9 +167,9 @@ def write_torque(log: JobLog) -> str:
     """Torque: ``ncpus=1`` beside nodes, one entry of ``exec_host`` for each processor."""
     lines = []
     for row in rows_of(log):
-        asked = f"Resource_List.ncpus=1 Resource_List.nodes=1:ppn={row.procs}"
+        requested = f"Resource_List.ncpus=1 Resource_List.nodes=1:ppn={row.procs}"
         hosts = "+".join(f"n1/{core}" for core in range(row.procs))
-        lines += _pbs_lines(row, asked, f"exec_host={hosts}")
+        lines += _pbs_lines(row, requested, f"exec_host={hosts}")
     return _sorted_by_stamp(lines)
 
 
@@ -177,8 +177,8 @@ def write_pbspro(log: JobLog) -> str:
     """PBS Professional: chunks, and hosts with a number of processors."""
     lines = []
     for row in rows_of(log):
-        asked = f"Resource_List.ncpus={row.procs} Resource_List.select=1:ncpus={row.procs}"
-        lines += _pbs_lines(row, asked, f"exec_host=n1/0*{row.procs}")
+        requested = f"Resource_List.ncpus={row.procs} Resource_List.select=1:ncpus={row.procs}"
+        lines += _pbs_lines(row, requested, f"exec_host=n1/0*{row.procs}")
     return _sorted_by_stamp(lines)
 
 
@@ -186,15 +186,15 @@ def _sorted_by_stamp(lines: list[tuple[int, str]]) -> str:
     return "".join(line for _, line in sorted(lines, key=lambda pair: pair[0]))
 
 
-def _pbs_lines(row: Row, asked: str, hosts: str) -> list[tuple[int, str]]:
+def _pbs_lines(row: Row, requested: str, hosts: str) -> list[tuple[int, str]]:
     who = f"user={row.user} group=g jobname=a queue={row.queue}"
-    asked += f" Resource_List.walltime={clock_of_pbs(row.request)}"
+    requested += f" Resource_List.walltime={clock_of_pbs(row.request)}"
     job = f"{row.number}.srv"
-    lines = [(row.submit, f"{_stamp(row.submit)};Q;{job};{who} {asked}\n")]
+    lines = [(row.submit, f"{_stamp(row.submit)};Q;{job};{who} {requested}\n")]
     if row.start is None:
         return [*lines, (row.end, f"{_stamp(row.end)};D;{job};requestor={row.user}@h\n")]
     times = f"ctime={row.submit} qtime={row.submit} etime={row.submit} start={row.start}"
-    head = f"{job};{who} {times} {hosts} {asked}"
+    head = f"{job};{who} {times} {hosts} {requested}"
     lines.append((row.start, f"{_stamp(row.start)};S;{head}\n"))
     lines.append((row.start, f"{_stamp(row.start)};L;license;floating license hour:1\n"))
     return [*lines, (row.end, f"{_stamp(row.end)};E;{head} end={row.end} Exit_status=0\n")]
@@ -292,4 +292,4 @@ DIALECTS = {
 }
 WITHOUT_REQUEST = {"sacct, no request"}
 NUMBERS_ALONE = {"GWF", "SWF"}
-ONE_QUEUE = {"HTCondor", "HTCondor, JSON"}
+SINGLE_QUEUE = {"HTCondor", "HTCondor, JSON"}

@@ -12,7 +12,7 @@ from tests.conftest import DATA, SHARED
 from tests.traces.dialects import (
     DIALECTS,
     NUMBERS_ALONE,
-    ONE_QUEUE,
+    SINGLE_QUEUE,
     WITHOUT_REQUEST,
     in_minutes,
 )
@@ -61,7 +61,7 @@ def table(log, dialect):
 def expected(log, dialect):
     users = [f"u{code}" if dialect not in NUMBERS_ALONE else str(code) for code in log.user]
     queues = [f"q{code}" if dialect not in NUMBERS_ALONE else str(code) for code in log.queue]
-    if dialect in ONE_QUEUE:
+    if dialect in SINGLE_QUEUE:
         queues = ["pool"] * len(log)
     request_s = np.full(len(log), -1.0) if dialect in WITHOUT_REQUEST else log.request_s
     columns = (log.submit_s, log.wait_s, log.run_s, log.procs, request_s, log.started)
@@ -74,9 +74,9 @@ def answers(log, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reference")
     results = {}
     for stated in (True, False):
-        known = log if stated else replace(log, request_s=np.full(len(log), -1.0))
+        variant = log if stated else replace(log, request_s=np.full(len(log), -1.0))
         path = folder / f"{stated}.swf"
-        path.write_text(DIALECTS["SWF"](known))
+        path.write_text(DIALECTS["SWF"](variant))
         results[stated] = vgrads.bound(path, 16, "2h", method="qbets").bound_s
     return results
 

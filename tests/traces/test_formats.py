@@ -60,7 +60,7 @@ def test_sacct_needs_its_columns_and_whole_lines(write, tmp_path):
     log = read_history(write("b.txt", SACCT + "cut off\n" * 3))
     assert len(log) == 4
     assert log.warnings == (
-        "4 jobs in 10 lines; no jobs: 1 header, 1 job that still waits, 1 step; "
+        "4 jobs in 10 lines; no jobs: 1 header, 1 step, 1 waiting job; "
         "not used: 3 with 1 cell instead of 9 (first in line 8)",
     )
     with pytest.raises(InputError, match=r"5 of 9 records cannot be used as sacct jobs: 5 with 1"):

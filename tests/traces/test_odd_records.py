@@ -43,7 +43,7 @@ def test_a_job_waits_from_when_it_could_start(write):
     assert waits(log) == [(1800.0, False, 4), (10.0, True, 4)]
     assert log.report.not_jobs == {
         "header": 1,
-        "job that was withdrawn before it could start": 1,
+        "never eligible job": 1,
     }
     assert not log.report.notes
 
@@ -179,7 +179,7 @@ def test_each_start_of_a_job_of_pbs_that_ran_again_is_an_attempt(write):
     log = read_history(write("a", text))
     assert waits(log) == [(10.0, True, 8), (300.0, True, 8)]
     assert log.report.not_jobs == {
-        "further record of a job": 3,
+        "further record": 3,
         "array parent": 1,
         "licence record": 1,
     }
@@ -351,3 +351,29 @@ def test_the_named_cases(shared):
             log = read_history(path)
             assert getattr(log, column).tolist() == values, path
             assert log.report.complete
+
+
+def test_jobs_that_wait_when_a_dump_is_taken_are_the_queue(write, tmp_path):
+    log = read_history(
+        write(
+            "a",
+            slurm(
+                f"1|u|p|{D}10:00:00|{D}10:00:00|{D}10:10:00|{D}11:00:00|COMPLETED|4|1:00:00",
+                f"2|u|p|{D}10:00:00|{D}10:00:00|{D}10:40:00|Unknown|RUNNING|4|1:00:00",
+                f"3_[2-100%1]|u|p|{D}10:20:00|{D}10:20:00|Unknown|Unknown|PENDING|2|0:10:00",
+                f"4|v|p|{D}10:20:00|Unknown|Unknown|Unknown|PENDING|8|1:00:00",
+                f"5|v|p|{D}10:30:00|{D}10:30:00|Unknown|Unknown|PENDING|8|1:00:00",
+                HEADER,
+                f"5|v|p|{D}10:30:00|{D}10:30:00|{D}10:50:00|Unknown|RUNNING|8|1:00:00",
+            ),
+        )
+    )
+    assert waits(log) == [(600.0, True, 4), (2400.0, True, 4), (1200.0, True, 8)]
+    assert len(log.waiting) == 99
+    assert set(log.waiting.procs) == {2} and set(log.waiting.request_s) == {600.0}
+    assert log.waiting.taken_s == log.end_s == 3600.0
+    assert log.report.not_jobs["not yet eligible job"] == 1
+    later = ReadingOptions(taken_at_s=log.unix_start_s + 7200.0)
+    assert read_history(tmp_path / "a", later).end_s == 7200.0
+    earlier = ReadingOptions(taken_at_s=log.unix_start_s + 600.0)
+    assert len(read_history(tmp_path / "a", earlier).waiting) == 0

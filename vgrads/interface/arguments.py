@@ -76,10 +76,20 @@ def _argument(option: re.Match[str]) -> str:
 
 
 def reading_options(
-    format: str | None, columns: str | Sequence[str] | None, zone: str | None, force: bool
+    format: str | None,
+    columns: str | Sequence[str] | None,
+    zone: str | None,
+    taken_at: Instant | None,
+    force: bool,
 ) -> ReadingOptions:
-    """How to read a history; ``columns``: names, or a text with commas between them."""
+    """How to read a history; ``columns``: names, or a text with commas between them; ``taken_at``:
+    when it was taken."""
     names = parse_columns(columns) if isinstance(columns, str) else columns
+    taken = instant_of(taken_at, "taken_at")
     return ReadingOptions(
-        format=format, columns=None if names is None else tuple(names), zone=zone, force=force
+        format=format,
+        columns=None if names is None else tuple(names),
+        zone=zone,
+        force=force,
+        taken_at_s=taken.timestamp() if isinstance(taken, datetime) else taken,
     )

@@ -11,7 +11,7 @@ from typing import Any
 from statsmodels.stats.proportion import proportion_confint
 
 from vgrads.api.queues.backtests import BacktestJob, backtest_all, backtest_rows, histories_json
-from vgrads.interface.arguments import FileName, named_arguments, path_of, reading_options
+from vgrads.interface.arguments import FileName, Instant, named_arguments, path_of, reading_options
 from vgrads.interface.html import bare_table, box_html, charts_html
 from vgrads.interface.wait_charts import reliability_chart
 from vgrads.kernel.errors import InputError
@@ -121,6 +121,7 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
     format: str | None = None,
     columns: str | Sequence[str] | None = None,
     zone: str | None = None,
+    taken_at: Instant | None = None,
     force: bool = False,
     on_progress: Callable[[float, float], None] | None = None,
 ) -> BacktestResult:
@@ -129,8 +130,8 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
     ``histories``: one log or several. ``by``: a row for each log, queue or cluster. ``probability``
     and ``confidence``: of the bounds. ``question``: ``asked`` without the user of a job, ``known``
     with it. ``levels``: further probabilities of the reliability curve; each is one more replay,
-    and ``()`` leaves them out. ``format``, ``columns``, ``zone`` and ``force``: how to read the
-    logs, as in :func:`bound`. ``on_progress``: called with the amount done and the total.
+    and ``()`` leaves them out. ``format`` and the next four: how to read the logs, as in
+    :func:`bound`. ``on_progress``: called with the amount done and the total.
 
     >>> import vgrads
     >>> from vgrads.api.config import embedded_data
@@ -150,7 +151,10 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
         knows_user=question == "known",
     )
     replay = BacktestJob(
-        path=Path(), by=by, settings=settings, reading=reading_options(format, columns, zone, force)
+        path=Path(),
+        by=by,
+        settings=settings,
+        reading=reading_options(format, columns, zone, taken_at, force),
     )
     jobs = [
         replace(replay, path=file, settings=replace(settings, quantile=level))

@@ -39,6 +39,7 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     format: str | None = None,
     columns: str | Sequence[str] | None = None,
     zone: str | None = None,
+    taken_at: Instant | None = None,
     force: bool = False,
 ) -> BoundResult:
     """How long does a job wait at most? (GETBOUND)
@@ -48,8 +49,9 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     default. ``at``: instant of the history at which the question is asked; later records are
     ignored; the end by default. ``user``: who submits the job, as the log names them. ``format``:
     of the log, detected by default. ``columns``: names of the columns of a table without a header.
-    ``zone``: time zone of local times, UTC by default. ``force``: use the rest of a log whose
-    records are mostly unusable.
+    ``zone``: time zone of local times, UTC by default. ``taken_at``: when the log was taken, at its
+    newest event by default: its waiting jobs are the queue then. ``force``: use the rest of a log
+    whose records are mostly unusable.
 
     >>> import vgrads
     >>> from vgrads.api.config import embedded_data
@@ -62,7 +64,7 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     17490.0
     """
     width = count_of(procs, "procs")
-    reading = reading_options(format, columns, zone, force)
+    reading = reading_options(format, columns, zone, taken_at, force)
     query = _query(HistoryQuestion(history, queue, at, method, user, reading), width, confidence)
     walltime_s = seconds_of(walltime, "walltime")
     share = parse_probability(probability, "probability")
@@ -97,6 +99,7 @@ def probability(  # noqa: PLR0913 the options of vgrads probability
     format: str | None = None,
     columns: str | Sequence[str] | None = None,
     zone: str | None = None,
+    taken_at: Instant | None = None,
     force: bool = False,
 ) -> ProbabilityResult:
     """With which probability does a job start within a time? (GETPROB)
@@ -111,7 +114,7 @@ def probability(  # noqa: PLR0913 the options of vgrads probability
       confidence 0.95, method qbets, 311 similar jobs
     """
     width = count_of(procs, "procs")
-    reading = reading_options(format, columns, zone, force)
+    reading = reading_options(format, columns, zone, taken_at, force)
     query = _query(HistoryQuestion(history, queue, at, method, user, reading), width, confidence)
     walltime_s, within_s = seconds_of(walltime, "walltime"), seconds_of(within, "within")
     sure = query.forecast.settings.confidence

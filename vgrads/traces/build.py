@@ -13,11 +13,11 @@ import numpy as np
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, parse_duration
 from vgrads.traces.reading_options import ReadingOptions
-from vgrads.traces.records import JobLog
+from vgrads.traces.records import Floats, Ints, JobLog, WaitingQueue
 from vgrads.traces.report import ReportBuilder
 
 UNKNOWN = "unknown"
-WAITING = "job that still waits"
+WAITING = "waiting job"
 GENERATED = "the log was generated, so its values are not judged"
 NO_ELIGIBLE = (
     "waits count from the submission, since the history does not state from when jobs could start"
@@ -63,6 +63,7 @@ class JobBuilder:
         self._codes = {key: array("q") for key in ("procs", "user", "queue", "bag")}
         self._users: dict[str, int] = {}
         self._queues: dict[str, int] = {}
+        self._waiting: list[AccountingJob] = []
         self._unknown_procs = self._unknown_ends = 0
 
     def __len__(self) -> int:
@@ -73,7 +74,7 @@ class JobBuilder:
         line, submit, start, end, procs, request_s, user, queue, bag = job
         left = end if start is None else start
         if left is None:
-            self.report.pass_over(WAITING)
+            self.wait(job)
             return None
         if left < submit:
             what = "start" if start is not None else "end"
@@ -99,6 +100,11 @@ class JobBuilder:
     def first_s(self) -> float:
         """Return the first submission that was read; 0 if there is none."""
         return next(iter(self._times["submit"]), 0.0)
+
+    def wait(self, job: AccountingJob, tasks: int = 1) -> None:
+        """Count a job that still waits, or the waiting tasks of an array."""
+        self.report.pass_over(WAITING)
+        self._waiting += [job] * tasks
 
     def widen(self, job: int, procs: int) -> None:
         """Add processors to a job, those of a further component."""
@@ -127,6 +133,9 @@ class JobBuilder:
         rows = np.flatnonzero(~np.isnan(submit))
         rows = rows[np.argsort(submit[rows], kind="stable")]
         self._note_assumptions()
+        if self._waiting:
+            tasks = format_count(len(self._waiting), "job", "wait")
+            self.report.note(f"{tasks} when the history is taken: the queue at that instant")
         report = self.report.report(len(rows))
         report.refuse_unusable(self.name, self._what, options.force)
         start, end, request = (
@@ -155,8 +164,30 @@ class JobBuilder:
             max_procs=int(procs.max()),
             queue_names=_by_code(self._queues),
             report=report,
+            waiting=self._waiting_jobs(zero, start, end, options.taken_at_s),
             bag=bag if has_bags else None,
             zone=zone,
+        )
+
+    def _waiting_jobs(
+        self, zero_s: float, start: Floats, end: Floats, taken_at_s: float | None
+    ) -> WaitingQueue | None:
+        """Return the waiting jobs at the newest event, or at the stated instant; None if none wait
+        and no job runs: then the history is finished."""
+        runs = bool((~np.isnan(start) & np.isnan(end)).any())
+        if not (self._waiting or runs or taken_at_s is not None):
+            return None
+        submit = [job.submit_s for job in self._waiting]
+        newest = max(float(np.nanmax(np.concatenate([start, end, submit]))), zero_s)
+        taken_s = newest if taken_at_s is None else taken_at_s
+        waiting = [job for job in self._waiting if job.submit_s <= taken_s]
+        return WaitingQueue(
+            taken_s=taken_s - zero_s,
+            submit_s=np.array([job.submit_s - zero_s for job in waiting], dtype=np.float64),
+            procs=np.array([max(1, job.procs) for job in waiting], dtype=np.int64),
+            request_s=np.array([job.request_s for job in waiting], dtype=np.float64),
+            user=_codes(self._users, [job.user for job in waiting]),
+            queue=_codes(self._queues, [job.queue for job in waiting]),
         )
 
     def _note_assumptions(self) -> None:
@@ -166,6 +197,11 @@ class JobBuilder:
         if self._unknown_ends:
             jobs = format_count(self._unknown_ends, "job", "have")
             self.report.note(f"{jobs} an unknown run time, since the end is before the start")
+
+
+def _codes(existing: dict[str, int], names: list[str]) -> Ints:
+    """Return the numbers of names; −1 for one that no other job has."""
+    return np.array([existing.get(name, -1) for name in names], dtype=np.int64)
 
 
 def _by_code(codes: dict[str, int]) -> dict[int, str]:

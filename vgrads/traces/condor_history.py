@@ -17,15 +17,15 @@ from vgrads.traces.build import NO_ELIGIBLE, UNKNOWN, WAITING, AccountingJob, Jo
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 
-_WANTED = (
+_ATTRIBUTES = (
     *("QDate", "JobStartDate", "CompletionDate", "EnteredCurrentStatus", "JobStatus"),
     *("RequestCpus", "CpusProvisioned", "Owner", "JobUniverse", "NumHolds"),
     *("AllowedJobDuration", "AllowedExecuteDuration", "MaxWallTimeMins"),
 )
-_ATTRIBUTE = re.compile(rf"({'|'.join(_WANTED)}) = (.*)", re.IGNORECASE)
-_NAMES = {name.lower(): name for name in _WANTED}
+_ATTRIBUTE = re.compile(rf"({'|'.join(_ATTRIBUTES)}) = (.*)", re.IGNORECASE)
+_NAMES = {name.lower(): name for name in _ATTRIBUTES}
 _ON_SUBMIT_MACHINE = (7, 12)  # scheduler and local universe
-_IDLE, _RUNNING, _HELD = 1, 2, 5
+_IDLE, _RUNNING, _ON_HOLD = 1, 2, 5
 _QUEUE = "pool"
 Ad = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ def read_condor_history(lines: Iterable[str], name: str, options: ReadingOptions
     """Read the history of a pool; ads that cannot be used are counted by reason."""
     builder = JobBuilder(name, "condor", "HTCondor jobs")
     for number, ad, size in _text_ads(lines):
-        builder.report.pass_over("further line of a job", size - 1)
+        builder.report.pass_over("further line", size - 1)
         _add(ad, number, builder)
     return _log(builder, options)
 
@@ -88,20 +88,20 @@ def _value(text: str) -> object:
 
 def _add(ad: Ad, number: int, builder: JobBuilder) -> None:
     report = builder.report
-    numbers = {name: _number(ad.get(name)) for name in _WANTED if name != "Owner"}
+    numbers = {name: _number(ad.get(name)) for name in _ATTRIBUTES if name != "Owner"}
     submit, status = numbers["QDate"], numbers["JobStatus"]
     if numbers["JobUniverse"] in _ON_SUBMIT_MACHINE:
-        report.pass_over("job of the submit machine")
+        report.pass_over("submit machine job")
         return
     if not submit:
         report.skip("without QDate", number)
         return
     start = numbers["JobStartDate"]
-    if not start and status in (_IDLE, _HELD, None):
+    if not start and status in (_IDLE, _ON_HOLD, None):
         report.pass_over(WAITING)
         return
     if not start and numbers["NumHolds"]:
-        report.pass_over("job that was withdrawn while it was held")
+        report.pass_over("never eligible job")
         return
     end = numbers["CompletionDate"] or numbers["EnteredCurrentStatus"]
     builder.add(

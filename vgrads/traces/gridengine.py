@@ -61,7 +61,7 @@ def _add(
     rest = match["rest"].rstrip("\r\n")
     after = _AFTER_CATEGORY.search(rest)
     if after and after[1] not in ("", "NONE"):
-        builder.report.pass_over("slave task of a parallel job")
+        builder.report.pass_over("slave task")
         return
     category = rest[: after.start()] if after else rest
     submit, start, end = (since_1970(float(match[key])) for key in ("submit", "start", "end"))

@@ -50,7 +50,7 @@ def _parsed(text: str, name: str) -> list[Any]:
     except RecursionError as error:
         raise InputError("is not valid JSON: nested too deeply", where=name) from error
     except json.JSONDecodeError as error:
-        jobs = _one_per_line(text)
+        jobs = _from_lines(text)
         if jobs is None:
             place = f"{name}: line {error.lineno}"
             raise InputError(f"is not valid JSON: {error.msg}", where=place) from error
@@ -60,7 +60,7 @@ def _parsed(text: str, name: str) -> list[Any]:
     return document if isinstance(document, list) else []
 
 
-def _one_per_line(text: str) -> list[Any] | None:
+def _from_lines(text: str) -> list[Any] | None:
     try:
         return [json.loads(line) for line in text.split("\n") if line.strip()]
     except (json.JSONDecodeError, RecursionError):

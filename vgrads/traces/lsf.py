@@ -16,13 +16,22 @@ from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 
 JOB_FINISH = '"JOB_FINISH"'
-_PROCS, _SUBMIT, _BEGIN, _START, _USER, _QUEUE, _DEPENDENCY, _ASKED = 6, 7, 8, 10, 11, 12, 14, 22
+_PROCS, _SUBMIT, _BEGIN, _START, _USER, _QUEUE, _DEPENDENCY, _REQUESTED_HOSTS = (
+    6,
+    7,
+    8,
+    10,
+    11,
+    12,
+    14,
+    22,
+)
 _END = 2
 _TO_TAIL = 53
 """Fields from ``jStatus`` to ``jobDescription``: 4, use of resources 19, and 30 behind."""
 _TO_NETWORKS = 13
 """Fields from ``avgMem`` to ``num_network``."""
-_OTHER_RECORDS = "record of another event"
+_OTHER_RECORDS = "other event"
 
 
 def read_lsf(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
@@ -49,7 +58,7 @@ def read_lsf(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog
 
 def _add(fields: Sequence[str], number: int, builder: JobBuilder) -> None:
     submit, begin, start, end = (float(fields[n]) for n in (_SUBMIT, _BEGIN, _START, _END))
-    hosts_at = _ASKED + 1 + int(fields[_ASKED])
+    hosts_at = _REQUESTED_HOSTS + 1 + int(fields[_REQUESTED_HOSTS])
     count = int(fields[hosts_at])
     hosts = fields[hosts_at + 1 : hosts_at + 1 + count]
     if count < 0 or len(hosts) < count:

@@ -14,18 +14,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from vgrads.traces.build import UNKNOWN, WAITING, AccountingJob, JobBuilder, requested_s
+from vgrads.traces.build import UNKNOWN, AccountingJob, JobBuilder, requested_s
 from vgrads.traces.pbs_processors import processors_of
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 
 _PAIR = re.compile(r"(\S+?)=(\S*)")
 _QUARTER_S = 900.0
-_FURTHER = "further record of a job"
+_FURTHER = "further record"
 _NO_JOBS: Mapping[str, str] = {
     **dict.fromkeys("L", "licence record"),
     **dict.fromkeys("BFKUYkruwxyz", "reservation record"),
-    **dict.fromkeys("acpPsetvCTMmoH", "record of another event"),
+    **dict.fromkeys("acpPsetvCTMmoH", "other event"),
 }
 """Types of records that never are jobs; the others: OpenPBS and Torque administrators' guides."""
 
@@ -205,18 +205,15 @@ def _add_attempt(attempt: _Attempt, offset: _Offsets, builder: JobBuilder) -> No
 
 def _add_withdrawn(waiting: _QueuedRecord, offset: _Offsets, builder: JobBuilder) -> None:
     """Add a job that was queued and never started: a wait until it was removed, if it was."""
-    if waiting.gone_s is None:
-        builder.report.pass_over(WAITING)
-        return
     fields = waiting.fields
     if "etime" in fields and not fields["etime"].strip("0"):
-        builder.report.pass_over("job that was withdrawn before it could start")
+        builder.report.pass_over("not yet eligible job")
         return
     job = AccountingJob(
         waiting.line,
         offset.unix_s(waiting.queued_s),
         None,
-        offset.unix_s(waiting.gone_s),
+        None if waiting.gone_s is None else offset.unix_s(waiting.gone_s),
         processors_of(fields),
         requested_s(fields.get("Resource_List.walltime", "")),
         fields.get("user", UNKNOWN),

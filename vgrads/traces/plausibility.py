@@ -33,11 +33,14 @@ def _implausible(log: JobLog, now_s: float) -> Iterator[str]:
         yield "every job has 1 processor: is the column with the processors missing?"
     both = (log.request_s > 0) & (log.run_s > 0)
     if both.sum() >= _ENOUGH:
-        asked, ran = float(np.median(log.request_s[both])), float(np.median(log.run_s[both]))
-        if asked < ran:
+        requested_s, ran_s = (
+            float(np.median(log.request_s[both])),
+            float(np.median(log.run_s[both])),
+        )
+        if requested_s < ran_s:
             yield (
-                f"jobs request {format_duration(asked)} and run {format_duration(ran)} (medians): "
-                "are minutes read as seconds?"
+                f"jobs request {format_duration(requested_s)} and run {format_duration(ran_s)} "
+                "(medians): are minutes read as seconds?"
             )
     if len(np.unique(log.user)) == 1 and log.user[0] >= 0:
         yield "all jobs are of one user: was the history written without 'allusers'?"

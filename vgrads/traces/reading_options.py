@@ -8,13 +8,15 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingOptions:
     """How to read a history: its ``format`` (None: detected), the ``columns`` of a table without a
-    header, the time ``zone`` of local times (a name such as Europe/Paris; None: UTC), and whether
-    to ``force`` the reading of a file whose records are mostly unusable."""
+    header, the time ``zone`` of local times (a name such as Europe/Paris; None: UTC), at which
+    instant it was taken (``taken_at_s``, since 1970; None: at its newest event), and whether to
+    ``force`` the reading of a file whose records are mostly unusable."""
 
     format: str | None = None
     columns: tuple[str, ...] | None = None
     zone: str | None = None
     force: bool = False
+    taken_at_s: float | None = None
 
 
 DETECTED = ReadingOptions()

@@ -19,6 +19,22 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingQueue:
+    """The jobs that still wait when a history is taken: columns as those of :class:`JobLog`, on its
+    clock, and ``taken_s``, the instant at which it was taken."""
+
+    taken_s: float
+    submit_s: Floats
+    procs: Ints
+    request_s: Floats
+    user: Ints
+    queue: Ints
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobLog:
     """Columns of equal length, sorted by submission.
 
@@ -27,7 +43,8 @@ class JobLog:
     number of the bag of tasks of a job, if the log has bags. ``zone``: local time zone of the
     machine's users. ``report``: what became of the lines of its file; ``warnings``: what users must
     see of it. ``submit_s`` is the instant from which a job could start, where the history states it
-    (held and dependent jobs do not wait in the queue).
+    (held and dependent jobs do not wait in the queue). ``waiting``: the jobs that have not left the
+    queue yet, if the history is of a queue that goes on.
     """
 
     name: str
@@ -45,6 +62,7 @@ class JobLog:
     user_names: Mapping[int, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     report: ReadingReport | None = None
+    waiting: WaitingQueue | None = None
     bag: Ints | None = None
     zone: tzinfo = UTC
 
@@ -58,8 +76,9 @@ class JobLog:
 
     @property
     def end_s(self) -> float:
-        """The last instant in the log; 0 for an empty log."""
-        return float(self.start_s.max()) if len(self) else 0.0
+        """The last instant in the log, or that at which it was taken; 0 for an empty log."""
+        last_s = float(self.start_s.max()) if len(self) else 0.0
+        return last_s if self.waiting is None else max(last_s, self.waiting.taken_s)
 
     def select(self, mask: Bools | Ints) -> JobLog:
         """Return the same log with only these rows, in this order."""

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from vgrads.kernel.errors import InputError
+from vgrads.traces.array_tasks import count_tasks
 from vgrads.traces.build import (
     NO_ELIGIBLE,
     UNKNOWN,
-    WAITING,
     AccountingJob,
     JobBuilder,
     requested_s,
@@ -52,7 +52,7 @@ _COMPONENT = re.compile(r"(\d+)\+\d+$")
 _CPUS = re.compile(r"(?:^|,)cpu=(\d+)")
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)$")
 _SCALE = {"": 1, "K": 1000, "M": 10**6, "G": 10**9}
-_ENDLESS_WAIT = frozenset(("PENDING", "REQUEUED", "RESV_DEL_HOLD"))
+_STILL_WAITING = frozenset(("PENDING", "REQUEUED", "RESV_DEL_HOLD"))
 
 
 class SlurmJob(NamedTuple):
@@ -73,6 +73,17 @@ class SlurmJob(NamedTuple):
     request_s: float
 
 
+def _no_job(record: SlurmJob, word: str) -> str:
+    """Return what a record is that never is a job; empty for others. ``word``: of its state."""
+    if "." in record.id:
+        return "step"
+    if word == "REVOKED":
+        return "federation sibling"
+    if math.isnan(record.start) and "[" in record.id and word not in _STILL_WAITING:
+        return "unstarted array record"
+    return ""
+
+
 class SlurmJobs:
     """Collects records of Slurm's accounting, whatever their form."""
 
@@ -81,21 +92,17 @@ class SlurmJobs:
         self._options = options
         self._existing: dict[int, int] = {}
         self._last = ""
+        self._waiting: dict[int, tuple[AccountingJob, int]] = {}
         self._clusters: dict[str, int] = {}
         self.has_eligible = False
 
     def add(self, record: SlurmJob) -> None:
         """Add a record, and count it if it is no job."""
         report = self.builder.report
-        if "." in record.id:
-            report.pass_over("step")
-            return
         word = record.state.partition(" ")[0].rstrip("+").upper()
-        if word == "REVOKED":
-            report.pass_over("job that another cluster of the federation ran")
-            return
-        if math.isnan(record.start) and "[" in record.id:
-            report.pass_over("record of an array whose tasks did not start")
+        kind = _no_job(record, word)
+        if kind:
+            report.pass_over(kind)
             return
         if math.isnan(record.submit):
             report.skip("without a submission time", record.line)
@@ -109,7 +116,7 @@ class SlurmJobs:
         before = self._existing.get(key) if record.id else None
         follows, self._last = record.id == self._last, record.id
         if before is not None and component:
-            report.pass_over("further component of a heterogeneous job")
+            report.pass_over("further heterogeneous component")
             self.builder.widen(before, record.procs)
             return
         if before is not None and self._repeats(before, record, follows):
@@ -120,6 +127,8 @@ class SlurmJobs:
         job = self._add_job(record, word)
         if job is not None:
             self._existing[key] = job
+            if self._waiting:
+                self._forget_waiting(record)
 
     def begin_part(self) -> None:
         """Begin a part of the file that was written for itself: it may repeat jobs of the last."""
@@ -137,13 +146,13 @@ class SlurmJobs:
         start, end = record.start, record.end
         never = word == "CANCELLED" and start >= end
         if never or math.isnan(start):
-            if word in _ENDLESS_WAIT or math.isnan(end):
-                self.builder.report.pass_over(WAITING)
+            if word in _STILL_WAITING or math.isnan(end):
+                self._add_waiting(record)
                 return None
             start = math.nan
         eligible = record.eligible
         if math.isnan(eligible) and self.has_eligible and math.isnan(start):
-            self.builder.report.pass_over("job that was withdrawn before it could start")
+            self.builder.report.pass_over("never eligible job")
             return None
         left = end if math.isnan(start) else start
         could_start = record.submit
@@ -162,6 +171,33 @@ class SlurmJobs:
             )
         )
 
+    def _forget_waiting(self, record: SlurmJob) -> None:
+        """Forget that a job waited in an earlier part of the file."""
+        if self._waiting.pop(hash((record.cluster, record.id, record.submit)), None):
+            self.builder.report.pass_over("repeated record")
+
+    def _add_waiting(self, record: SlurmJob) -> None:
+        """Add a job that waits, or the tasks of an array; one that cannot start yet does not."""
+        if math.isnan(record.eligible) and self.has_eligible:
+            self.builder.report.pass_over("not yet eligible job")
+            return
+        could_start = record.submit if math.isnan(record.eligible) else record.eligible
+        _, bracket, tasks = record.id.partition("[")
+        waiting = AccountingJob(
+            record.line,
+            max(record.submit, could_start),
+            None,
+            None,
+            record.procs,
+            record.request_s,
+            record.user or UNKNOWN,
+            record.queue or UNKNOWN,
+        )
+        key = hash((record.cluster, record.id or record.line, record.submit))
+        if key in self._waiting:
+            self.builder.report.pass_over("repeated record")
+        self._waiting[key] = waiting, count_tasks(tasks.partition("]")[0]) if bracket else 1
+
     def log(self) -> JobLog:
         """Return the jobs; InputError if they are of several clusters, unless reading is forced."""
         if len(self._clusters) > 1 and not self._options.force:
@@ -171,6 +207,8 @@ class SlurmJobs:
                 where=self.builder.name,
                 fix="write one file for each (sacct --clusters=NAME), or give --force",
             )
+        for waiting, tasks in self._waiting.values():
+            self.builder.wait(waiting, tasks)
         if not self.has_eligible:
             self.builder.report.note(NO_ELIGIBLE)
         zone = self._options.zone

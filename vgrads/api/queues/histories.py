@@ -13,7 +13,7 @@ from vgrads.api.queues.forecast_cache import cached, store, stored
 from vgrads.api.queues.history_files import open_history
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import AnyForecast, make_forecast
+from vgrads.qbets.state_forecast import AnyForecast, make_forecast, with_waiting_jobs
 from vgrads.qbets.state_predictor import WINDOW, StatePredictor
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
@@ -30,7 +30,7 @@ def learned_forecast(
 ) -> AnyForecast:
     """Return the forecast of a history at an instant. The last replay of the history is stored, at
     three of its instants, and continued when the history has grown, in any file."""
-    return make_forecast(log, at_s, settings, queue, _learned)
+    return with_waiting_jobs(make_forecast(log, at_s, settings, queue, _learned), log, at_s)
 
 
 def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:

@@ -161,6 +161,16 @@ Zone = Annotated[
         show_default=False,
     ),
 ]
+TakenAt = Annotated[
+    str | None,
+    typer.Option(
+        "--taken-at",
+        metavar="INSTANT",
+        help="When the history was taken: its waiting jobs are the queue then. Default: at its "
+        "newest event.",
+        show_default=False,
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Use the rest of a file whose records are mostly unusable."),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import parse_duration, parse_probability
+from vgrads.kernel.units import parse_duration, parse_instant, parse_probability
 from vgrads.portal.cli.options import (
     AsJson,
     At,
@@ -22,6 +23,7 @@ from vgrads.portal.cli.options import (
     Method,
     Procs,
     Queue,
+    TakenAt,
     User,
     Walltime,
     Wide,
@@ -83,12 +85,21 @@ def _ask(
 
 
 def _reading(
-    format_name: str | None, columns: str | None, zone: str | None, force: bool
+    format_name: str | None,
+    columns: str | None,
+    zone: str | None,
+    taken_at: str | None,
+    force: bool,
 ) -> ReadingOptions:
     from vgrads.traces.reading_options import ReadingOptions, parse_columns
 
+    taken = None if taken_at is None else parse_instant(taken_at, "--taken-at")
     return ReadingOptions(
-        format=format_name, columns=parse_columns(columns), zone=zone, force=force
+        format=format_name,
+        columns=parse_columns(columns),
+        zone=zone,
+        force=force,
+        taken_at_s=taken.timestamp() if isinstance(taken, datetime) else taken,
     )
 
 
@@ -132,6 +143,7 @@ def bound(
     format_name: Format = None,
     columns: Columns = None,
     zone: Zone = None,
+    taken_at: TakenAt = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -153,7 +165,7 @@ def bound(
             where="--live",
             fix="leave --at, --user and --method away",
         )
-    source = (history, queue, _reading(format_name, columns, zone, force), user)
+    source = (history, queue, _reading(format_name, columns, zone, taken_at, force), user)
     requested = _ask(source, at, settings, procs)
     if live:
         requested = _with_live_queue(requested, history)
@@ -193,6 +205,7 @@ def probability(
     format_name: Format = None,
     columns: Columns = None,
     zone: Zone = None,
+    taken_at: TakenAt = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -204,7 +217,7 @@ def probability(
 
     within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
     settings = _settings(method, 0.95, confidence, arrays, user is not None)
-    source = (history, queue, _reading(format_name, columns, zone, force), user)
+    source = (history, queue, _reading(format_name, columns, zone, taken_at, force), user)
     requested = _ask(source, at, settings, procs)
     chance = float(requested.forecast.probability(procs, wall_s, within_s, settings.confidence))
     stated = Statement(probabilities=((within_s, chance),))
@@ -245,6 +258,7 @@ def trajectory(
     format_name: Format = None,
     columns: Columns = None,
     zone: Zone = None,
+    taken_at: TakenAt = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -264,7 +278,7 @@ def trajectory(
         probability=parse_probability(probability, "--probability"),
         confidence=settings.confidence,
     )
-    source = (history, queue, _reading(format_name, columns, zone, force), user)
+    source = (history, queue, _reading(format_name, columns, zone, taken_at, force), user)
     requested = _ask(source, at, settings, procs)
     path = queries.walk(requested, reservation, parse_duration(step, "--step"))
     stated, shape = Statement(path=path), (procs, reservation.walltime_s)
@@ -323,6 +337,7 @@ def backtest(
     format_name: Format = None,
     columns: Columns = None,
     zone: Zone = None,
+    taken_at: TakenAt = None,
     force: Force = False,
     _wide: Wide = False,
     as_json: AsJson = False,
@@ -336,7 +351,7 @@ def backtest(
     if as_ not in ("asked", "known"):
         raise InputError(f"unknown value '{as_}'; choose asked or known", where="--as")
     settings = replace(_settings(method, chance, confidence, arrays, as_ == "known"), size=size)
-    reading = _reading(format_name, columns, zone, force)
+    reading = _reading(format_name, columns, zone, taken_at, force)
     replays = [
         backtests.BacktestJob(path=path, by=by, settings=settings, reading=reading)
         for path in histories
