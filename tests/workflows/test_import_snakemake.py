@@ -188,7 +188,7 @@ def test_a_snakefile_is_read_and_nothing_of_it_is_run(snakemake, write):
     write("in.txt", "x")
     path = write("Snakefile", FAN)
     workflow = load_workflow(path, {"sum": 50})
-    assert workflow.notes == ()
+    assert workflow.notes == ("4 tasks, 3 edges",)
     assert len(workflow.tasks) == 4
     task, last = workflow.tasks["align.sample=a"], workflow.tasks["sum"]
     assert (task.kind, task.procs, task.parents) == ("align", 4, ())
@@ -311,7 +311,8 @@ def test_a_plan_says_that_it_ends_at_a_checkpoint(snakemake, write, vgrads):
     path = write("Snakefile", CHECKPOINT)
     answer = vgrads("plan", path, "--deadline", "10h", "--json")
     assert answer.code == 0, answer.err
-    (note,) = answer.json["notes"]
+    note, closing = answer.json["notes"]
+    assert closing == f"{path.parent.name}-1: 2 tasks, 1 edge"
     assert "only the jobs known before checkpoint split" in note
     assert note in answer.err.replace("\n", " ")
     assert {p["task"] for p in answer.json["placements"]} == {"split", "gather"}

@@ -16,10 +16,11 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import is_database, open_user_file
 
 
-def read_text(path: Path, errors: str = "strict") -> str:
-    """Return the UTF-8 text of a plain, gzip or xz file; ``errors`` as in ``bytes.decode``."""
+def read_text(path: Path, errors: str = "strict", *, any_kind: bool = True) -> str:
+    """Return the UTF-8 text of a plain, gzip or xz file; ``errors`` as in ``bytes.decode``;
+    ``any_kind``: of a pipe too."""
     try:
-        with open_user_file(path, any_kind=True) as file:
+        with open_user_file(path, any_kind=any_kind) as file:
             raw = file.read()
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.decompress(raw)

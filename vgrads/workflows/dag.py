@@ -80,9 +80,15 @@ class Workflow:
 
     def renamed(self, name: str) -> Workflow:
         """Return the same workflow under another name."""
-        result = replace(self, name=name)
-        result.__dict__["shape"] = self.shape  # where the cached property stores it
-        return result
+        return self._with_shape(replace(self, name=name))
+
+    def noted(self, *notes: str) -> Workflow:
+        """Return the same workflow with further notes."""
+        return self._with_shape(replace(self, notes=(*self.notes, *notes)))
+
+    def _with_shape(self, other: Workflow) -> Workflow:
+        other.__dict__["shape"] = self.shape  # where the cached property stores it
+        return other
 
 
 def safe_name(name: str) -> str:

@@ -273,7 +273,7 @@ def _workflow_of(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -
             workflow = load_entry(entry)
         except InputError as error:
             raise error.within(where) from error
-        workflow = replace(workflow, notes=workflow.notes + entry.notes)
+        workflow = workflow.noted(*entry.notes)
         return workflow.renamed(safe_name(entry.name)) if entry.name else workflow
     tasks = linked(after_makers(task_of(task) for task in entry.tasks))
     workflow = make_workflow(entry.name, tasks, entry.file_mib, where, entry.notes)

@@ -17,9 +17,17 @@ from vgrads.workflows.dag import Workflow
 from vgrads.workflows.formats.load import format_of, is_workflow, load_workflow
 from vgrads.workflows.formats.wfformat import write_wfformat
 from vgrads.workflows.sets import SetDocument, WorkflowSet
+from vgrads.workflows.task_environment import PLAIN
 from vgrads.workflows.written import document_of
 
 FORMS: Mapping[str, str] = {".json": "wfformat", ".yaml": "set", ".yml": "set"}
+_WITHOUT_FIELD = {
+    "retries and environment": "environment",
+    "uncertainty": "spread",
+    "resources": "resources",
+    "files by URL": "fetches",
+    "outputs by URL": "sends",
+}
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -48,7 +56,19 @@ def converted(path: Path, form: str, overrides: SetOverrides) -> tuple[str, tupl
         workflow_set, _ = load_set(path, overrides=overrides)
         return set_text(workflow_set, overrides.deadline), workflow_set.workflows[0].notes
     workflow = _single_workflow(path, overrides)
-    return json.dumps(write_wfformat(workflow), indent=1, allow_nan=False) + "\n", workflow.notes
+    text = json.dumps(write_wfformat(workflow), indent=1, allow_nan=False) + "\n"
+    return text, (*workflow.notes, *_losses(workflow))
+
+
+def _losses(workflow: Workflow) -> tuple[str, ...]:
+    """Return a note on what WfFormat has no field for."""
+    tasks = workflow.tasks.values()
+    lost = [
+        f"{what} ({format_count(number, 'task')})"
+        for what, field in _WITHOUT_FIELD.items()
+        if (number := sum(getattr(t, field) not in (None, (), PLAIN) for t in tasks))
+    ]
+    return (f"WfFormat has no field for: {', '.join(lost)}",) if lost else ()
 
 
 def _single_workflow(path: Path, overrides: SetOverrides) -> Workflow:

@@ -156,7 +156,7 @@ def plan_set(
         plan,
         seconds={"procure": procure_s, **plan.seconds},
         run_times=tuple(basis.values()),
-        notes=(*_notes(left), *doubts(workflow_set, grid.catalog)),
+        notes=(*notes_of(left), *doubts(workflow_set, grid.catalog)),
         done=done,
     )
     return Planned(workflow_set=workflow_set, grid=grid, snapshot=snapshot, plan=plan)
@@ -197,10 +197,14 @@ def _other_offers(snapshot: Snapshot, grid: GridSnapshot) -> Iterator[Snapshot]:
             yield replace(snapshot, slots=slots)
 
 
-def _notes(workflow_set: WorkflowSet) -> tuple[str, ...]:
-    """Return notes on the workflows; once for equal ones."""
-    named = {note: w.name for w in reversed(workflow_set.workflows) for note in w.notes}
-    return tuple(f"{name}: {note}" for note, name in reversed(named.items()))
+def notes_of(workflow_set: WorkflowSet) -> tuple[str, ...]:
+    """Return notes on the workflows, such as what was read of a file; once for equal ones."""
+    named = {
+        (w.name.rpartition("-")[0], note): w.name
+        for w in reversed(workflow_set.workflows)
+        for note in reversed(w.notes)
+    }
+    return tuple(f"{name}: {note}" for (_, note), name in reversed(named.items()))
 
 
 def take_snapshot(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> Snapshot:

@@ -158,6 +158,12 @@ def print_reading(out: Console, name: str, log: JobLog) -> None:
     print_warnings(out, log.warnings)
 
 
+def print_notes(out: Console, notes: Iterable[str]) -> None:
+    """Print information that is no warning."""
+    for text in notes:
+        out.print(f"note: {text}", highlight=False, markup=False)
+
+
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:
     """Print warnings."""
     for text in warnings:

@@ -18,6 +18,7 @@ from vgrads.workflows.formats.makeflow import read_makeflow
 from vgrads.workflows.formats.makeflow_jx import read_makeflow_jx
 from vgrads.workflows.formats.nextflow import is_trace, read_trace
 from vgrads.workflows.formats.pegasus import read_pegasus
+from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.formats.snakefile import NO_OPTIONS, SnakemakeOptions, read_snakefile
 from vgrads.workflows.formats.wfformat import parse_json, read_wfformat
 from vgrads.workflows.runtimes import Runtimes
@@ -49,6 +50,7 @@ class _Source:
     inputs: Path | None
     options: SnakemakeOptions
     entry: str
+    reading: Reading
 
     @property
     def where(self) -> str:
@@ -66,7 +68,7 @@ def _refuse_script(source: _Source) -> Workflow:
 _READERS: Mapping[str, Callable[[_Source], Workflow]] = {
     "Snakefile": lambda s: read_snakefile(s.path, s.runtimes, s.inputs, s.options),
     "Nextflow script": _refuse_script,
-    "Nextflow trace": lambda s: read_trace(s.path, s.runtimes, s.inputs),
+    "Nextflow trace": lambda s: read_trace(s.path, s.runtimes, s.reading, s.inputs),
     "CWL": lambda s: read_cwl(s.path, s.runtimes, s.inputs, s.entry),
     "WfFormat": lambda s: read_wfformat(parse_json(s.text, s.where), s.where),
     "DAX": lambda s: read_dax(s.text, s.where),
@@ -170,4 +172,6 @@ def load_workflow(
             where=str(path),
             fix="unpack it",
         )
-    return _READERS[name](_Source(path, text, runtimes or {}, inputs, options, entry))
+    reading = Reading(path)
+    workflow = _READERS[name](_Source(path, text, runtimes or {}, inputs, options, entry, reading))
+    return workflow.noted(reading.closing_line(workflow))

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_count
 from vgrads.kernel.user_files import read_user_file
 from vgrads.traces.task_lines import Broken, Row, bytes_of, cell, procs_of, rows
 from vgrads.traces.task_nextflow import named, realtime
 from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.runtimes import Runtimes, timed
 from vgrads.workflows.task import Task
 
@@ -44,7 +44,9 @@ def is_trace(text: str) -> bool:
     )
 
 
-def read_trace(path: Path, runtimes: Runtimes, work: Path | None = None) -> Workflow:
+def read_trace(
+    path: Path, runtimes: Runtimes, reading: Reading, work: Path | None = None
+) -> Workflow:
     """Read the tasks of a run that succeeded, or were taken from an earlier one; of several
     attempts the successful one.
 
@@ -68,8 +70,9 @@ def read_trace(path: Path, runtimes: Runtimes, work: Path | None = None) -> Work
         )
     ids = dict(zip(folders, _ids(rows), strict=True))
     tasks = [_task(row, ids, folders, runtimes) for row in rows]
-    notes = (f"leaves out {format_count(left, 'attempt')} that did not succeed",) if left else ()
-    return make_workflow(path.stem, tasks, where=str(path), notes=notes)
+    if left:
+        reading.count("attempt", "are", "left out, without success", left)
+    return make_workflow(path.stem, tasks, where=str(path))
 
 
 def _rows(path: Path) -> tuple[list[Row], int]:

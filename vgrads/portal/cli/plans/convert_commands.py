@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vgrads.portal.cli.options import Deadline, Inputs, app
+from vgrads.portal.cli.options import AsJson, Deadline, Inputs, answer_with, app
 
 
 @app.command(
@@ -45,19 +45,22 @@ def convert(
     ] = None,
     deadline: Deadline = None,
     inputs: Inputs = None,
+    as_json: AsJson = False,
 ) -> None:
     """Convert a workflow of any supported format to WfFormat 1.5, or to a set of one workflow with
     its tasks inline."""
+    from rich.text import Text
+
     from vgrads.api.plans.convert import converted, form_of
     from vgrads.api.plans.set_files import SetOverrides
     from vgrads.kernel.errors import InputError
     from vgrads.kernel.files import write_text
-    from vgrads.portal.cli.terminal import console, print_warnings
+    from vgrads.portal.cli.terminal import console, print_notes
 
     form = form_of(out, to)
     if out.exists() and source.exists() and out.samefile(source):
         raise InputError("is the input file", where=str(out), fix="choose another name")
     text, notes = converted(source, form, SetOverrides(deadline=deadline, inputs=inputs))
     write_text(out, text)
-    print_warnings(console(stderr=True), notes)
-    console().print(f"wrote {out}", highlight=False, markup=False)
+    print_notes(console(stderr=True), notes)
+    answer_with(as_json, {"written": str(out), "notes": list(notes)}, lambda: Text(f"wrote {out}"))

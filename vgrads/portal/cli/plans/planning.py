@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.plans.answers import plan_json, planned_gantt
-from vgrads.api.plans.planning import Planned, open_grid, plan_set
+from vgrads.api.plans.planning import Planned, notes_of, open_grid, plan_set
 from vgrads.api.plans.runtimes import NOTHING
 from vgrads.api.plans.runtimes import describe_basis as guesses
 from vgrads.api.plans.set_files import NO_OVERRIDES, SetOverrides, load_set
@@ -25,7 +25,7 @@ from vgrads.kernel.units import parse_probability
 from vgrads.planner.explain import explain
 from vgrads.planner.make import STANDARD, Options
 from vgrads.planner.policies import check_rule, make_pipeline
-from vgrads.portal.cli.terminal import busy, console, print_warnings
+from vgrads.portal.cli.terminal import busy, console, print_notes, print_warnings
 from vgrads.portal.jobs.forecasts.plans import issue_plan
 from vgrads.portal.records.reading.earlier_runs import runs_of_name
 from vgrads.portal.records.reading.learned_since import with_learned_note
@@ -124,7 +124,9 @@ def plan_here(
     print_warnings(out, changed_defaults(catalog))
     print_warnings(out, describe_priors(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))
-    print_warnings(out, planned.plan.notes)
+    of_files = notes_of(workflow_set)
+    print_notes(out, [note for note in planned.plan.notes if note in of_files])
+    print_warnings(out, [note for note in planned.plan.notes if note not in of_files])
     if planned.plan.feasible:
         print_warnings(out, refusals(grid.words))
     return planned
