@@ -1,62 +1,562 @@
-"""HTCondor DAGMan ``.dag`` files: ``JOB``, ``PARENT … CHILD …``, ``VARS``, ``RETRY``, ``PRIORITY``.
+"""HTCondor DAGMan ``.dag`` files, with the files that they name: splices, sub-DAGs, inclusions and
+submit descriptions.
 
-Structure only: run times come from the set's ``runtimes``, by job name or submit file. Statements
-that change the structure at run time (``SUBDAG``, ``SPLICE``, ``INCLUDE``) are rejected with their
-line; those that only concern HTCondor (scripts, categories, configuration) are ignored.
+Run times come from the set's ``runtimes``, by node, submit description or program. docs/formats.md
+has what each command means here; what would change the graph and cannot be represented is refused
+with its line. https://htcondor.readthedocs.io/en/latest/automated-workflows/dagman-reference.html
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from pathlib import PurePath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import NamedTuple
 
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.errors import InputError, NothingToDo
 from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.formats.condor_submit import (
+    SubmitDescription,
+    count_jobs,
+    parse_submit,
+    read_job,
+)
+from vgrads.workflows.formats.reading import MOST_EDGES, MOST_TASKS, Reading
 from vgrads.workflows.runtimes import Runtimes, runtime_of
 from vgrads.workflows.task import Task
+from vgrads.workflows.task_environment import PLAIN, ErrorRule, TaskEnvironment
 
-_REFUSED = ("SUBDAG", "SPLICE", "INCLUDE", "PROVISIONER")
+_NODES = ("JOB", "FINAL", "SERVICE", "PROVISIONER")
+_BEFORE = (*_NODES, "SUBDAG", "SPLICE", "SUBMIT_DESCRIPTION", "REJECT")
+"""Commands that define what others name, wherever they stand."""
+_UNUSED = (
+    *("CONFIG", "DOT", "ENV", "JOBSTATE_LOG", "NODE_STATUS_FILE", "SAVE_POINT_FILE"),
+    "SET_JOB_ATTR",
+)
+_NOT_HONOURED = ("ABORT_DAG_ON", "CATEGORY", "MAXJOBS", "PRE_SKIP", "PRIORITY", "TOLERANCE")
+_ALL = "ALL_NODES"
+_VARIABLE = re.compile(r"""([^\s="']+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\S+)""")
+_WORD = re.compile(r"""(?:[^\s"']|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')+""")
+_QUOTED = re.compile(r""""((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'""")
+_MOST_RETRIES = 100  # of a rule (vgrads/workflows/task_environment_document.py)
+_GENERATED = ".condor.sub"
 
 
-def read_dagman(text: str, where: str, runtimes: Runtimes) -> Workflow:
+class _Statement(NamedTuple):
+    """A command with its words and, of an inline description, the lines; ``rest``: all after the
+    command, as written."""
+
+    place: str
+    command: str
+    words: Sequence[str]
+    rest: str
+    inline: str | None
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node that is run, by its whole name."""
+
+    name: str
+    own: str
+    place: str
+    folder: Path
+    submit: str = ""
+    description: SubmitDescription | None = None
+    noop: bool = False
+    done: bool = False
+    environment: TaskEnvironment = PLAIN
+    before: dict[str, str] | None = None
+    after: dict[str, str] | None = None
+    parents: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Group:
+    """The nodes of one file, or of a single node: those without parents and without children in
+    it, and the pins of a splice by number."""
+
+    first: Sequence[str] = ()
+    last: Sequence[str] = ()
+    names: list[str] = field(default_factory=list)
+    pins: dict[str, dict[int, list[str]]] = field(
+        default_factory=lambda: {"PIN_IN": {}, "PIN_OUT": {}}
+    )
+    is_splice: bool = False
+    is_subdag: bool = False
+
+
+@dataclass(slots=True)
+class _Scope:
+    """Names in one file: nodes, splices and sub-DAGs (None for those that are not run), submit
+    descriptions, and the whole name of its FINAL node."""
+
+    prefix: str
+    folder: Path
+    whole: _Group = field(default_factory=_Group)
+    groups: dict[str, _Group | None] = field(default_factory=dict)
+    descriptions: dict[str, SubmitDescription] = field(default_factory=dict)
+    final: str | None = None
+
+
+def read_dagman(text: str, runtimes: Runtimes, reading: Reading) -> Workflow:
     """Read the workflow of a ``.dag`` file; InputError names the wrong line."""
-    submit_files: dict[str, str] = {}
-    parents: defaultdict[str, list[str]] = defaultdict(list)
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        keyword = words[0].upper() if words else "#"
-        place = f"{where}: line {number}"
-        if keyword in _REFUSED:
-            raise InputError(
-                f"{keyword} is not supported", where=place, fix="flatten it into JOB lines"
-            )
-        if keyword in ("JOB", "FINAL"):
-            if len(words) < 3:
-                raise InputError("JOB needs a name and a submit file", where=place)
-            submit_files[words[1]] = words[2]
-        elif keyword == "PARENT":
-            _add_edges(words, parents, place)
-    unknown = (set(parents) | {p for ps in parents.values() for p in ps}) - set(submit_files)
-    if unknown:
-        raise InputError(
-            f"PARENT … CHILD names no JOB: {', '.join(sorted(unknown)[:5])}", where=where
-        )
-    tasks = [
-        Task(
-            id=name,
-            runtime_s=runtime_of(runtimes, (name, submit, PurePath(submit).stem)),
-            kind=PurePath(submit).stem,
-            parents=tuple(dict.fromkeys(parents[name])),
-        )
-        for name, submit in submit_files.items()
-    ]
+    reader = _DagReader(runtimes, reading)
+    folder = reading.path.parent
+    reader.read_whole(text, reading.path, folder, "")
+    tasks = list(reader.tasks())
+    where = str(reading.path)
+    if not tasks and reader.completed:
+        raise NothingToDo("nothing to do: all nodes are done", where=where)
     return make_workflow(PurePath(where).stem, tasks, where=where)
 
 
-def _add_edges(words: list[str], parents: defaultdict[str, list[str]], place: str) -> None:
-    upper = [word.upper() for word in words]
-    if "CHILD" not in upper or upper.index("CHILD") in (1, len(words) - 1):
-        raise InputError("write PARENT name… CHILD name…", where=place)
-    middle = upper.index("CHILD")
-    for child in words[middle + 1 :]:
-        parents[child] += words[1:middle]
+class _DagReader:
+    """Reads one workflow from its files; all nodes by their whole names."""
+
+    def __init__(self, runtimes: Runtimes, reading: Reading) -> None:
+        self._runtimes, self._reading = runtimes, reading
+        self._nodes: dict[str, _Node] = {}
+        self._edges = 0
+        self.completed = False
+        self._submit: dict[Path, SubmitDescription | None] = {}
+        self._statements: dict[Path, list[_Statement]] = {}
+
+    def read_whole(self, text: str, path: Path, folder: Path, prefix: str) -> _Group:
+        """Read a DAG that is run by itself: the outermost, or a sub-DAG. Completed nodes are left
+        out, and its FINAL node follows all others."""
+        group, final = self._read(text, path, folder, prefix)
+        done = {name for name in group.names if self._nodes[name].done}
+        group.names = [name for name in group.names if name not in done]
+        for name in group.names:
+            node = self._nodes[name]
+            node.parents = {p: None for p in node.parents if p not in done}
+        for name in done:
+            del self._nodes[name]
+        if done:
+            self.completed = True
+            self._reading.count("node", "are", "done and left out", len(done))
+        _find_ends(group, self._nodes)
+        if final is not None:
+            self._connect(group.last, [final], self._nodes[final].place)
+            group.names.append(final)
+            group.first, group.last = group.first or [final], [final]
+            self._reading.say(f"FINAL '{final}' runs last, and not after a failure")
+        return group
+
+    def _read(self, text: str, path: Path, folder: Path, prefix: str) -> tuple[_Group, str | None]:
+        """Read the nodes and dependencies of a file, and return its FINAL node."""
+        if path not in self._statements:
+            self._statements[path] = list(_statements(text, str(path)))
+        statements = [
+            inner
+            for statement in self._statements[path]
+            for inner in self._included(statement, folder)
+        ]
+        scope = _Scope(prefix, folder)
+        for statement in statements:
+            if statement.command in _BEFORE:
+                self._define(statement, scope)
+        for statement in statements:
+            if statement.command not in _BEFORE:
+                self._apply(statement, scope)
+        _find_ends(scope.whole, self._nodes)
+        return scope.whole, scope.final
+
+    def _included(self, statement: _Statement, folder: Path) -> Iterator[_Statement]:
+        if statement.command != "INCLUDE":
+            yield statement
+            return
+        (name,) = _take(statement, 1, "INCLUDE file")
+        path = folder / name
+        with self._reading.follow(path, statement.place) as text:
+            for inner in _statements(text, str(path)):
+                yield from self._included(inner, folder)
+
+    def _define(self, statement: _Statement, scope: _Scope) -> None:
+        """Read a command that defines a node, a group of nodes, or a submit description."""
+        command, place = statement.command, statement.place
+        if command == "REJECT":
+            raise InputError("is marked with REJECT: DAGMan does not run it", where=place)
+        if command == "SUBMIT_DESCRIPTION":
+            if statement.inline is None:
+                raise InputError("write SUBMIT-DESCRIPTION name { … }", where=place)
+            scope.descriptions[statement.words[0]] = parse_submit(statement.inline, "", place)
+            return
+        node = _read_node(statement, scope)
+        if command in ("SERVICE", "PROVISIONER"):
+            scope.groups[node.own] = None
+            self._reading.count(f"{command.lower()} node", "are", "not run")
+            return
+        group = scope.groups[node.own] = self._group_of(node, command, scope)
+        if command != "FINAL":
+            scope.whole.names += group.names
+        elif scope.final is not None or len(group.names) != 1:
+            raise InputError("FINAL must be one node", where=place)
+        else:
+            scope.final = group.names[0]
+
+    def _group_of(self, node: _Node, command: str, scope: _Scope) -> _Group:
+        """Return the nodes that one node stands for: those of its file, or itself."""
+        is_file = command == "SUBDAG" or (command == "FINAL" and node.submit.endswith(_GENERATED))
+        if command == "SPLICE" or (is_file and not (node.noop or node.done)):
+            return self._follow(node, command == "SPLICE")
+        if node.description is None:
+            node.description = scope.descriptions.get(node.submit)
+        return self._add(node)
+
+    def _add(self, node: _Node) -> _Group:
+        if len(self._nodes) >= MOST_TASKS:
+            raise InputError(f"has more than {MOST_TASKS:,} nodes", where=node.place)
+        if node.name in self._nodes:
+            raise InputError(f"two nodes are named '{node.name}'", where=node.place)
+        self._nodes[node.name] = node
+        return _Group([node.name], [node.name], [node.name])
+
+    def _follow(self, node: _Node, splice: bool) -> _Group:
+        """Read the file of a splice or a sub-DAG into the same workflow."""
+        source, prefix = node.submit.removesuffix(_GENERATED), f"{node.name}+"
+        path = node.folder / source
+        with self._reading.follow(path, node.place) as text:
+            if splice:
+                group, final = self._read(text, path, node.folder, prefix)
+                if final is not None:
+                    raise InputError(
+                        f"the spliced file {source} has a FINAL node, which DAGMan does not permit",
+                        where=node.place,
+                    )
+            else:
+                group = self.read_whole(text, path, node.folder, prefix)
+        if not splice and not group.names:  # what follows it waits for what precedes it
+            node.noop = True
+            group = self._add(node)
+        group.is_splice, group.is_subdag = splice, not splice
+        return group
+
+    def _apply(self, statement: _Statement, scope: _Scope) -> None:
+        """Read a command on nodes that are defined."""
+        command = statement.command
+        apply = {
+            "PARENT": self._depend,
+            "WEAK": self._depend,
+            "CONNECT": self._connect_pins,
+            "PIN_IN": self._add_pin,
+            "PIN_OUT": self._add_pin,
+            "VARS": self._set_variables,
+            "RETRY": self._set_retries,
+            "DONE": self._mark_done,
+        }.get(command)
+        if apply is not None:
+            apply(statement, scope)
+        elif command == "SCRIPT":
+            self._reading.count("script", "are", "not run")
+        elif command in _NOT_HONOURED:
+            self._reading.list("not honoured", command.replace("ABORT_DAG_ON", "ABORT-DAG-ON"))
+        elif command in _UNUSED:
+            self._reading.list("not used", command)
+        else:
+            raise InputError(
+                f"'{command}' is not a known command of DAGMan",
+                where=statement.place,
+                fix="remove the line, if it does not change the graph",
+            )
+
+    def _mark_done(self, statement: _Statement, scope: _Scope) -> None:
+        (name,) = _take(statement, 1, "DONE node")
+        for own in self._named(name, scope, statement.place).names:
+            self._nodes[own].done = True
+
+    def _add_pin(self, statement: _Statement, scope: _Scope) -> None:
+        name, number = _take(statement, 2, f"{statement.command} node number")
+        pins = scope.whole.pins[statement.command]
+        nodes = self._named(name, scope, statement.place)
+        pins.setdefault(_number(number, statement.place), []).extend(nodes.first)
+
+    def _depend(self, statement: _Statement, scope: _Scope) -> None:
+        words, place = list(statement.words), statement.place
+        if statement.command == "WEAK":
+            if not words or words.pop(0).upper() != "PARENT":
+                raise InputError("write WEAK PARENT name… CHILD name…", where=place)
+            self._reading.count("weak dependency", "are", "read as ordinary ones")
+        upper = [word.upper() for word in words]
+        if "CHILD" not in upper or upper.index("CHILD") in (0, len(words) - 1):
+            raise InputError("write PARENT name… CHILD name…", where=place)
+        middle = upper.index("CHILD")
+        parents = [n for word in words[:middle] for n in self._named(word, scope, place).last]
+        children = [
+            n for word in words[middle + 1 :] for n in self._named(word, scope, place).first
+        ]
+        self._connect(parents, children, place)
+
+    def _connect(self, parents: Sequence[str], children: Sequence[str], place: str) -> None:
+        self._edges += len(parents) * len(children)
+        if self._edges > MOST_EDGES:
+            raise InputError(f"describes more than {MOST_EDGES:,} edges", where=place)
+        for child in children:
+            self._nodes[child].parents.update(dict.fromkeys(parents))
+
+    def _connect_pins(self, statement: _Statement, scope: _Scope) -> None:
+        names, place = _take(statement, 2, "CONNECT splice splice"), statement.place
+        upper, lower = (self._named(name, scope, place) for name in names)
+        outs, ins = upper.pins["PIN_OUT"], lower.pins["PIN_IN"]
+        if not upper.is_splice or not lower.is_splice:
+            raise InputError("CONNECT joins splices only", where=place)
+        if not outs or sorted(outs) != sorted(ins) or sorted(outs) != list(range(1, len(outs) + 1)):
+            raise InputError(
+                f"the pins of '{names[0]}' (PIN_OUT {sorted(outs)}) and '{names[1]}' (PIN_IN "
+                f"{sorted(ins)}) do not match",
+                where=place,
+            )
+        for number, parents in outs.items():
+            self._connect(parents, ins[number], place)
+        loose = [name for name in lower.first if not self._nodes[name].parents]
+        if loose:
+            raise InputError(f"'{loose[0]}' has no parent and no PIN_IN", where=place)
+
+    def _set_variables(self, statement: _Statement, scope: _Scope) -> None:
+        name, _, rest = statement.rest.strip().partition(" ")
+        name, rest = name.split("\t")[0], statement.rest.strip()[len(name.split("\t")[0]) :]
+        keyword = rest.split(maxsplit=1)[:1]
+        appends = bool(keyword) and keyword[0].upper() == "APPEND"
+        if keyword and keyword[0].upper() in ("APPEND", "PREPEND"):
+            rest = rest.split(maxsplit=1)[1] if len(rest.split(maxsplit=1)) > 1 else ""
+        pairs = {m[1].lower(): _unquote(m[2]) for m in _VARIABLE.finditer(rest)}
+        if not pairs:
+            raise InputError('write VARS node name="value" …', where=statement.place)
+        for node in self._each(name, scope, statement.place):
+            if appends:
+                node.after = (node.after or {}) | pairs
+            else:
+                node.before = (node.before or {}) | pairs
+
+    def _set_retries(self, statement: _Statement, scope: _Scope) -> None:
+        words, place = statement.words, statement.place
+        says_unless = len(words) == 4 and words[2].upper().replace("_", "-") == "UNLESS-EXIT"
+        if len(words) != 2 and not says_unless:
+            raise InputError("write RETRY node number [UNLESS-EXIT number]", where=place)
+        retries = _number(words[1], place)
+        rules = [ErrorRule(retries=min(retries, _MOST_RETRIES))] if retries else []
+        if retries > _MOST_RETRIES:
+            self._reading.say(f"RETRY {retries} is read as {_MOST_RETRIES}")
+        if says_unless and retries:
+            if words[3].isdecimal() and 0 < int(words[3]) < 256:
+                rules.insert(0, ErrorRule(exits=(int(words[3]),), retries=0))
+            else:
+                self._reading.list("not honoured", f"UNLESS-EXIT {words[3]}")
+        group = scope.groups.get(words[0])
+        if group is not None and (group.is_subdag or scope.prefix + words[0] == scope.final):
+            self._reading.list("not honoured", f"RETRY of {words[0]}")
+            return
+        for node in self._each(words[0], scope, place):
+            node.environment = TaskEnvironment(errors=tuple(rules)) if rules else PLAIN
+
+    def _named(self, name: str, scope: _Scope, place: str) -> _Group:
+        """Return a node, splice or sub-DAG by its name in a file."""
+        if name in scope.groups:
+            group = scope.groups[name]
+            if group is None or scope.prefix + name == scope.final:
+                raise InputError(
+                    f"'{name}' is a FINAL, SERVICE or PROVISIONER node, which has no dependencies",
+                    where=place,
+                )
+            return group
+        whole = scope.prefix + name
+        if whole in self._nodes:  # a node within a splice
+            return _Group([whole], [whole], [whole])
+        raise InputError(f"'{name}' is the name of no node", where=place)
+
+    def _each(self, name: str, scope: _Scope, place: str) -> Iterator[_Node]:
+        """Return the nodes that a command is for; of all nodes, those of this file itself."""
+        if name.upper() == _ALL:
+            groups = scope.groups.items()
+            names = [n for own, g in groups if g for n in g.names if n == scope.prefix + own]
+        elif scope.groups.get(name, _Group()) is None:
+            names = []
+        elif scope.prefix + name == scope.final:
+            names = [scope.final]
+        else:
+            group = self._named(name, scope, place)
+            if group.is_splice:
+                raise InputError(f"'{name}' is a splice, not a node", where=place)
+            names = [] if group.is_subdag else group.names
+        for each in names:
+            yield self._nodes[each]
+
+    def tasks(self) -> Iterator[Task]:
+        """Return the tasks: one for each job of each node, in the order of the files."""
+        ids: dict[str, Sequence[str]] = {}
+        jobs = edges = 0
+        for node in self._nodes.values():
+            number = self._number_of_jobs(node)
+            jobs += number
+            if jobs > MOST_TASKS:
+                raise InputError(f"has more than {MOST_TASKS:,} jobs", where=node.place)
+            ids[node.name] = (
+                (node.name,) if number == 1 else [f"{node.name}.{n}" for n in range(number)]
+            )
+        missing = sum(description is None for description in self._submit.values())
+        if missing:
+            self._reading.count("submit file", "are", "missing", missing)
+        for node in self._nodes.values():
+            parents = tuple(i for parent in node.parents for i in ids[parent])
+            edges += len(parents) * len(ids[node.name])
+            if edges > MOST_EDGES:
+                raise InputError(f"describes more than {MOST_EDGES:,} edges", where=node.place)
+            for index, task_id in enumerate(ids[node.name]):
+                yield self._task(node, task_id, index, parents)
+
+    def _number_of_jobs(self, node: _Node) -> int:
+        """Return the number of jobs of a node, whose submit file is read, if it can be found."""
+        if node.noop:
+            return 1
+        if node.description is None:
+            path = node.folder / node.submit
+            if path not in self._submit:
+                self._submit[path] = (
+                    parse_submit(self._reading.text(path, node.place), node.submit, str(path))
+                    if path.exists()
+                    else None
+                )
+            node.description = self._submit[path]
+        description = node.description
+        if description is None:
+            return 1
+        if description.conditional:
+            self._reading.list("conditions are not evaluated in", description.name or node.own)
+        return count_jobs(description, _macros(node, 0) if description.queue else {})
+
+    def _task(self, node: _Node, task_id: str, index: int, parents: tuple[str, ...]) -> Task:
+        if node.noop:
+            return Task(id=task_id, runtime_s=0.0, kind="noop", parents=parents, command="true")
+        description, stem = node.description, PurePath(node.submit).stem
+        job = None if description is None else read_job(_macros(node, index))
+        names = (node.name, node.own, node.submit, stem, job.program if job else "")
+        inline = description is not None and not description.name
+        task = Task(
+            id=task_id,
+            runtime_s=runtime_of(self._runtimes, names),
+            kind=(job.program if job and inline else "") or stem or node.own,
+            parents=parents,
+            environment=node.environment,
+        )
+        if job is None:
+            return task
+        for name in job.unread:
+            self._reading.list("expressions are not evaluated", name)
+        return replace(
+            task,
+            procs=job.procs,
+            memory_mib=job.memory_mib,
+            command=job.command,
+            inputs=job.inputs if node.folder == self._reading.path.parent else (),
+        )
+
+
+def _statements(text: str, where: str) -> Iterator[_Statement]:
+    """Return the commands of a file, with continued lines and inline descriptions."""
+    lines = enumerate(text.splitlines(), 1)
+    held, first = "", 0
+    for number, line in lines:
+        bare = line.strip()
+        if not bare or bare.startswith(("#", "//")):
+            continue
+        first = first if held else number
+        held = f"{held} {bare}" if held else bare
+        if held.endswith("\\"):
+            held = held[:-1]
+            continue
+        yield _statement(held, lines, f"{where}: line {first}")
+        held = ""
+    if held.strip():
+        yield _statement(held, lines, f"{where}: line {first}")
+
+
+def _statement(line: str, lines: Iterator[tuple[int, str]], place: str) -> _Statement:
+    typed, *after = line.split(maxsplit=1)
+    command, rest = typed.upper().replace("-", "_"), after[0] if after else ""
+    if command in ("SCRIPT", "VARS", *_UNUSED, *_NOT_HONOURED):
+        return _Statement(place, command, (), rest, None)
+    words = [_unquote(word) for word in _WORD.findall(rest)]
+    if command not in (*_NODES, "SUBMIT_DESCRIPTION") or len(words) < 2:
+        return _Statement(place, command, words, rest, None)
+    if not words[1].startswith(("{", "@=")):
+        return _Statement(place, command, words, rest, None)
+    end = "}" if words[1].startswith("{") else f"@{words[1][2:]}"
+    inline: list[str] = []
+    for _, inner in lines:
+        bare = inner.strip()
+        if bare == end or bare.startswith(f"{end} "):
+            words = [words[0], "", *bare[len(end) :].split()]
+            return _Statement(place, command, words, rest, "\n".join(inline))
+        inline.append(inner)
+    raise InputError(f"the description has no end '{end}'", where=place)
+
+
+def _unquote(word: str) -> str:
+    """Remove quotes, within which a backslash escapes the next character."""
+    return _QUOTED.sub(lambda m: re.sub(r"\\(.)", r"\1", m[1] if m[2] is None else m[2]), word)
+
+
+def _read_node(statement: _Statement, scope: _Scope) -> _Node:
+    """Read the command of a node, a splice or a sub-DAG."""
+    command, words, place = statement.command, list(statement.words), statement.place
+    if command == "SUBDAG" and (not words or words.pop(0).upper() != "EXTERNAL"):
+        raise InputError("write SUBDAG EXTERNAL name file", where=place)
+    if len(words) < 2:
+        what = "file" if command in ("SUBDAG", "SPLICE") else "submit description"
+        raise InputError(f"{command} needs a name and a {what}", where=place)
+    name = words[0]
+    if name in scope.groups or name.upper() in ("PARENT", "CHILD", _ALL):
+        raise InputError(f"'{name}' is defined already, or a reserved word", where=place)
+    node = _Node(scope.prefix + name, name, place, scope.folder, words[1])
+    if statement.inline is not None:
+        node.description = parse_submit(statement.inline, "", place)
+    _read_options(node, words[2:], command)
+    return node
+
+
+def _read_options(node: _Node, words: Iterable[str], command: str) -> None:
+    """Read DIR, NOOP and DONE after a node's submit description."""
+    left = iter(words)
+    for word in left:
+        option = word.upper()
+        if option == "DIR":
+            folder = next(left, "")
+            if not folder:
+                raise InputError("DIR names no folder", where=node.place)
+            node.folder /= folder
+        elif option in ("NOOP", "DONE") and command != "SPLICE":
+            node.noop, node.done = node.noop or option == "NOOP", node.done or option == "DONE"
+        else:
+            raise InputError(f"'{word}' is not an option of {command}", where=node.place)
+    if command == "FINAL":
+        node.done = False  # as DAGMan, which warns
+
+
+def _find_ends(group: _Group, nodes: Mapping[str, _Node]) -> None:
+    """Find the nodes of a group without parents, and those without children."""
+    with_children = {parent for name in group.names for parent in nodes[name].parents}
+    group.first = [name for name in group.names if not nodes[name].parents]
+    group.last = [name for name in group.names if name not in with_children]
+
+
+def _take(statement: _Statement, number: int, usage: str) -> Sequence[str]:
+    if len(statement.words) != number:
+        raise InputError(f"write {usage}", where=statement.place)
+    return statement.words
+
+
+def _number(text: str, place: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"'{text}' is not a number", where=place)
+    return int(text)
+
+
+def _macros(node: _Node, index: int) -> dict[str, str]:
+    """Return the values of macros by name in lower case: VARS, except appended ones, yield to the
+    submit description."""
+    commands = {} if node.description is None else node.description.commands
+    of_job = {"job": node.name, "node": node.name, "retry": "0"}
+    number = {"process": str(index), "procid": str(index), "step": "0", "row": str(index)}
+    return of_job | number | (node.before or {}) | commands | (node.after or {})

@@ -32,7 +32,11 @@ UNDERSTOOD = (
 _SNAKEFILE = re.compile(r"^(rule|checkpoint)([ \t]+\w+[ \t]*:|[ \t]*:[ \t]*(#.*)?$)", re.MULTILINE)
 _CWL = re.compile(r"^cwlVersion[ \t]*:", re.MULTILINE)
 _NEXTFLOW = re.compile(r"^(process\s+\w+|workflow(\s+\w+)?)\s*\{|^nextflow\.", re.MULTILINE)
-_DAGMAN = re.compile(r"^\s*JOB\s+\S+\s+\S+", re.IGNORECASE | re.MULTILINE)
+_DAGMAN = re.compile(
+    r"^\s*(JOB\s+\S+\s+\S+|SPLICE\s+\S+\s+\S+|SUBDAG\s+EXTERNAL\s+\S+\s+\S+"
+    r"|PARENT\s+\S.*\sCHILD\s+\S+)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _PEGASUS = re.compile(r"^(x-pegasus|pegasus)\s*:", re.MULTILINE)
 _SET = re.compile(r"^(workflows|deadline)[ \t]*:", re.MULTILINE)
 _FLOWING_SET = re.compile(r"\b(workflows|deadline)[ \t]*:")
@@ -73,7 +77,7 @@ _READERS: Mapping[str, Callable[[_Source], Workflow]] = {
     "WfFormat": lambda s: read_wfformat(parse_json(s.text, s.where), s.where),
     "DAX": lambda s: read_dax(s.text, s.where),
     "Pegasus": lambda s: read_pegasus(s.text, s.where, s.runtimes),
-    "DAGMan": lambda s: read_dagman(s.text, s.where, s.runtimes),
+    "DAGMan": lambda s: read_dagman(s.text, s.runtimes, s.reading),
     "Makeflow": lambda s: read_makeflow(s.text, s.where, s.runtimes),
     "Makeflow in JX": lambda s: read_makeflow_jx(s.text, s.where, s.runtimes),
 }
@@ -96,6 +100,8 @@ def format_of(path: Path, text: str) -> str:
         return _of_json(text)
     if is_trace(text):
         return "Nextflow trace"
+    if suffix == ".dag":
+        return "DAGMan"
     looks = (
         ("CWL", _CWL),
         ("Pegasus", _PEGASUS),
