@@ -2,7 +2,8 @@
 
 JX adds to JSON: comments, variables, operators, indices, list comprehensions and functions
 (https://cctools.readthedocs.io/en/latest/jx/). Its syntax is part of Python's, so Python's parser
-reads it; the tree is evaluated here, by the operations of JX only.
+reads it; the tree is evaluated here, by the operations of JX only. The one exception, lists with
+several comprehensions, is rewritten as Python writes it.
 """
 
 from __future__ import annotations
@@ -44,12 +45,39 @@ _TEMPLATE = re.compile(r"\{(\w+)\}")
 def parse_jx(text: str, where: str) -> ast.expr:
     """Return the tree of a document; InputError names the wrong line."""
     try:
-        return ast.parse(text.strip(), filename=where, mode="eval").body
+        return ast.parse(_star_comprehensions(text.strip()), filename=where, mode="eval").body
     except SyntaxError as error:
         place = f"{where}: line {error.lineno}"
         raise InputError(f"is not valid JX: {error.msg}", where=place) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"is not valid JX: {error}", where=where) from None
+
+
+_PART = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|\bfor\b|[\[\](){},]')
+
+
+def _star_comprehensions(text: str) -> str:
+    """Write ``[a for x in y, b]`` as ``[*[a for x in y], b]``."""
+    marks: list[tuple[int, str]] = []
+    nested: list[list[Any]] = []  # bracket, begin of its current item, whether that has a loop
+    for part in _PART.finditer(text):
+        sign = part[0]
+        if sign in "[({":
+            nested.append([sign, part.end(), False])
+        elif sign == "for" and nested:
+            nested[-1][2] = True
+        elif sign in "])}," and nested:
+            bracket, begin, loops = nested[-1]
+            if loops and bracket == "[":
+                marks += [(begin, "*["), (part.start(), "]")]
+            nested[-1][1:] = [part.end(), False]
+            if sign != ",":
+                nested.pop()
+    pieces, last = [], 0
+    for at, mark in sorted(marks, key=lambda m: m[0]):
+        pieces += [text[last:at], mark]
+        last = at
+    return "".join((*pieces, text[last:]))
 
 
 def entry_of(tree: ast.expr, name: str) -> ast.expr | None:
@@ -114,7 +142,13 @@ class JxEvaluator:
         }
 
     def _list(self, tree: ast.List, names: Names) -> list[Any]:
-        return [self.value(item, names) for item in tree.elts]
+        result: list[Any] = []
+        for item in tree.elts:
+            if isinstance(item, ast.Starred):
+                result += self.value(item.value, names)
+            else:
+                result.append(self.value(item, names))
+        return result
 
     def _listcomp(self, tree: ast.ListComp, names: Names) -> list[Any]:
         return [self.value(tree.elt, inner) for inner in self._scopes(tree, 0, names)]
@@ -136,6 +170,8 @@ class JxEvaluator:
     def _binop(self, tree: ast.BinOp, names: Names) -> JxValue:
         left, right = self.value(tree.left, names), self.value(tree.right, names)
         if isinstance(tree.op, ast.Add):
+            if isinstance(left, str) != isinstance(right, str):
+                left, right = _as_text(left), _as_text(right)
             if not isinstance(left, int | float) and len(left) + len(right) > MOST_STEPS:
                 raise ValueError("is too long")
             return left + right
@@ -178,6 +214,15 @@ class JxEvaluator:
         if name not in _FUNCTIONS:
             raise self._error(tree, f"'{name}' is not a function of JX that is supported")
         return _FUNCTIONS[name](*arguments)
+
+
+def _as_text(value: JxValue) -> str:
+    """Return a value that is added to a text, as JX prints it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | dict):
+        raise TypeError("a list or an object cannot be added to text")
+    return f"{value:.16g}" if isinstance(value, float) else str(value)
 
 
 def _formatted(pattern: str, values: tuple[object, ...]) -> str:

@@ -78,11 +78,12 @@ _READERS: Mapping[str, Callable[[_Source], Workflow]] = {
     "DAX": lambda s: read_dax(s.text, s.where),
     "Pegasus": lambda s: read_pegasus(s.text, s.where, s.runtimes),
     "DAGMan": lambda s: read_dagman(s.text, s.runtimes, s.reading),
-    "Makeflow": lambda s: read_makeflow(s.text, s.where, s.runtimes),
-    "Makeflow in JX": lambda s: read_makeflow_jx(s.text, s.where, s.runtimes),
+    "Makeflow": lambda s: read_makeflow(s.text, s.runtimes, s.reading),
+    "Makeflow in JX": lambda s: read_makeflow_jx(s.text, s.runtimes, s.reading, s.inputs),
 }
-_WITH_INPUTS = ("Snakefile", "Nextflow trace", "CWL")
+_WITH_INPUTS = ("Snakefile", "Nextflow trace", "CWL", "Makeflow in JX")
 _ASK_OTHERS = ("Snakefile", "CWL")  # read by their own programs
+_SUFFIXES = {".dag": "DAGMan", ".makeflow": "Makeflow", ".mf": "Makeflow"}
 SET = "set"
 
 
@@ -100,8 +101,8 @@ def format_of(path: Path, text: str) -> str:
         return _of_json(text)
     if is_trace(text):
         return "Nextflow trace"
-    if suffix == ".dag":
-        return "DAGMan"
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
     looks = (
         ("CWL", _CWL),
         ("Pegasus", _PEGASUS),

@@ -1,74 +1,114 @@
 """Makeflows in JX: an object with ``rules``, each with command, inputs and outputs.
 
 Run times come from the set's ``runtimes``, by category or by the name of the program; otherwise a
-rule's ``wall-time`` is the limit that a run time is guessed from. A file written by one rule and
-read by another is an edge. https://cctools.readthedocs.io/en/latest/jx-workflow/
+rule's ``wall-time`` is the limit that a run time is guessed from.
+https://cctools.readthedocs.io/en/latest/jx-workflow/
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.jx import JxEvaluator, entry_of, parse_jx
-from vgrads.workflows.runtimes import Runtimes, timed
+from vgrads.workflows.formats.makeflow_rules import Rule, read_rules
+from vgrads.workflows.formats.reading import Reading
+from vgrads.workflows.runtimes import Runtimes
 from vgrads.workflows.task import Task
 
-_MIB_OF_MB = 1e6 / 2**20
 Json = Mapping[str, Any]
+_RESOURCES = ("cores", "memory", "disk", "gpus", "mpi-processes", "wall-time")
+_KNOWN = frozenset(
+    (
+        *("command", "workflow", "args", "inputs", "outputs", "category", "resources"),
+        *("environment", "local_job", "allocation"),
+    )
+)
 
 
-def read_makeflow_jx(text: str, where: str, runtimes: Runtimes) -> Workflow:
-    """Read the workflow of a Makeflow in JX; InputError names the wrong line or rule."""
+def read_makeflow_jx(
+    text: str, runtimes: Runtimes, reading: Reading, definitions: Path | None = None
+) -> Workflow:
+    """Read the workflow of a Makeflow in JX; InputError names the wrong line or rule.
+
+    ``definitions``: a file with values of names, as for ``makeflow --jx-args``.
+    """
+    names: Mapping[str, Any] = {}
+    if definitions is not None:
+        place = str(definitions)
+        tree = parse_jx(reading.text(definitions, place), place)
+        names = JxEvaluator(place).defined(tree, {})
+    tasks = _read(text, reading.path, "", names, (runtimes, reading))
+    return make_workflow(reading.path.stem, tasks, where=str(reading.path))
+
+
+def _read(
+    text: str, path: Path, prefix: str, names: Mapping[str, Any], how: tuple[Runtimes, Reading]
+) -> list[Task]:
+    """Return the tasks of one file; their names begin with ``prefix``."""
+    where = str(path)
     tree, jx = parse_jx(text, where), JxEvaluator(where)
     definitions = entry_of(tree, "define")
-    names = {} if definitions is None else jx.defined(definitions, {})
+    if definitions is not None:
+        names = jx.defined(definitions, names)
     document = jx.value(tree, names)
     rules = document.get("rules") if isinstance(document, dict) else None
     if not isinstance(rules, list) or not rules:
         raise InputError("has no list of rules", where=where)
-    makers: dict[str, str] = {}
-    for number, rule in enumerate(rules, 1):
-        place = f"{where}: rule {number}"
-        if not isinstance(rule, dict) or not isinstance(rule.get("command"), str):
-            why = "names another workflow" if "workflow" in rule else "has no command"
-            raise InputError(why, where=place, fix="each rule needs a 'command'")
-        makers |= dict.fromkeys(_files(rule.get("outputs"), place), f"rule{number}")
-    tasks = [
-        _task(number, rule, makers, document, (where, runtimes))
+    read = [
+        _rule(f"{prefix}rule{number}", rule, document, f"{where}: rule {number}", how)
         for number, rule in enumerate(rules, 1)
     ]
-    return make_workflow(Path(where).stem, tasks, where=where)
+    return read_rules(read, *how)
 
 
-def _task(
-    number: int, rule: Json, makers: Mapping[str, str], document: Json, source: tuple[str, Runtimes]
-) -> Task:
-    where, runtimes = source
-    place, name = f"{where}: rule {number}", f"rule{number}"
+def _rule(name: str, rule: Any, document: Json, place: str, how: tuple[Runtimes, Reading]) -> Rule:
+    reading = how[1]
+    if not isinstance(rule, dict) or ("command" in rule) == ("workflow" in rule):
+        raise InputError(
+            "has no command", where=place, fix="each rule needs a 'command' or a 'workflow'"
+        )
+    if not isinstance(rule.get("command", ""), str):
+        raise InputError("its command is not text", where=place)
+    for key in rule:
+        if key not in _KNOWN:
+            reading.list("not known", f"'{key}' of {place.rpartition(': ')[2]}")
     category = str(rule.get("category") or document.get("default_category") or "")
     general = _object(_object(document.get("categories"), place).get(category), place)
-    resources = {
-        **_object(general.get("resources"), place),
-        **_object(rule.get("resources"), place),
-    }
-    words = rule["command"].split()
-    program = PurePath(words[0]).name if words else ""
-    inputs = _files(rule.get("inputs"), place)
-    return Task(
-        id=name,
-        kind=category or program,
-        procs=max(1, int(_number(resources, "cores", place) or 1)),
-        memory_mib=(_number(resources, "memory", place) or 0.0) * _MIB_OF_MB,
-        parents=tuple(dict.fromkeys(makers[f] for f in inputs if makers.get(f, name) != name)),
-        command=rule["command"],
-        inputs=inputs,
-        outputs=_files(rule.get("outputs"), place),
-        **timed(runtimes, (category, program), None, _number(resources, "wall-time", place)),
+    resources, env = (
+        {**_object(general.get(what), place), **_object(rule.get(what), place)}
+        for what in ("resources", "environment")
     )
+    for key in resources:
+        if key not in _RESOURCES:
+            reading.list("not known", f"resource '{key}' of {place.rpartition(': ')[2]}")
+    if rule.get("local_job") is True:
+        reading.count("local rule", "are", "placed as any other")
+    if rule.get("allocation"):
+        reading.list("not honoured", "allocation")
+    return Rule(
+        name=name,
+        place=place,
+        inputs=_files(rule.get("inputs"), place, reading),
+        outputs=_files(rule.get("outputs"), place, reading),
+        command=rule.get("command", ""),
+        category=category,
+        resources={key: _number(resources, key, place) for key in _RESOURCES if key in resources},
+        env={
+            key: str(v) for key, v in {**_object(document.get("environment"), place), **env}.items()
+        },
+        nested=_nested(name, rule, place, how) if "workflow" in rule else None,
+    )
+
+
+def _nested(name: str, rule: Json, place: str, how: tuple[Runtimes, Reading]) -> list[Task]:
+    """Read the workflow that a rule runs, with the names that it defines for it."""
+    path = how[1].path.parent / str(rule["workflow"])
+    with how[1].follow(path, place) as text:
+        return _read(text, path, f"{name}+", _object(rule.get("args"), place), how)
 
 
 def _object(value: object, place: str) -> Json:
@@ -79,25 +119,25 @@ def _object(value: object, place: str) -> Json:
     return value
 
 
-def _number(resources: Json, name: str, place: str) -> float | None:
-    value = resources.get(name)
-    if value is None:
-        return None
+def _number(resources: Json, name: str, place: str) -> float:
+    value = resources[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise InputError(f"'{name}' is not a number", where=place)
     return float(value)
 
 
-def _files(value: object, place: str) -> tuple[str, ...]:
+def _files(value: object, place: str, reading: Reading) -> tuple[str, ...]:
     """Return the names of files in the workflow; some have another name for the task."""
     items = value if isinstance(value, list) else [] if value is None else None
     if items is None:
         raise InputError("inputs and outputs must be lists", where=place)
-    return tuple(dict.fromkeys(_file(item, place) for item in items))
+    return tuple(dict.fromkeys(_file(item, place, reading) for item in items))
 
 
-def _file(item: object, place: str) -> str:
+def _file(item: object, place: str, reading: Reading) -> str:
     name = item.get("dag_name") if isinstance(item, dict) else item
+    if isinstance(item, dict) and item.get("task_name") not in (None, name):
+        reading.count("file", "are", "not renamed for the task")
     if not isinstance(name, str):
         raise InputError(f"{item!r} is not a file", where=place)
     return name
