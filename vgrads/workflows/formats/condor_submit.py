@@ -130,6 +130,12 @@ def count_jobs(description: SubmitDescription, macros: Macros) -> int:
     )
 
 
+def parse_memory_mib(text: str) -> float | None:
+    """Parse an amount of memory, in MiB unless it has another unit; None if it is none."""
+    size = _SIZE.match(text.strip())
+    return None if size is None else float(size[1]) * _MIB_OF[size[2].upper()]
+
+
 def read_job(macros: Macros) -> SubmittedJob:
     """Return a job of a description; ``macros``, by names in lower case, include its commands."""
     unread = []
@@ -143,10 +149,9 @@ def read_job(macros: Macros) -> SubmittedJob:
                 unread.append(name)
     memory_mib = 0.0
     if macros.get("request_memory"):
-        size = _SIZE.match((expand(macros["request_memory"], macros) or "").strip())
-        if size:
-            memory_mib = float(size[1]) * _MIB_OF[size[2].upper()]
-        else:
+        size_mib = parse_memory_mib(expand(macros["request_memory"], macros) or "")
+        memory_mib = size_mib or 0.0
+        if size_mib is None:
             unread.append("request_memory")
     program = expand(macros.get("executable", ""), macros) or ""
     arguments = expand(macros.get("arguments") or macros.get("args", ""), macros)

@@ -102,14 +102,23 @@ class _Scope:
 
 def read_dagman(text: str, runtimes: Runtimes, reading: Reading) -> Workflow:
     """Read the workflow of a ``.dag`` file; InputError names the wrong line."""
-    reader = _DagReader(runtimes, reading)
-    folder = reading.path.parent
-    reader.read_whole(text, reading.path, folder, "")
-    tasks = list(reader.tasks())
     where = str(reading.path)
+    reader = _DagReader(runtimes, reading)
+    reader.read_whole(text, reading.path, reading.path.parent, "")
+    tasks = list(reader.tasks())
     if not tasks and reader.completed:
         raise NothingToDo("nothing to do: all nodes are done", where=where)
-    return make_workflow(PurePath(where).stem, tasks, where=where)
+    return make_workflow(reading.path.stem, tasks, where=where)
+
+
+def read_dag_tasks(
+    text: str, path: Path, prefix: str, runtimes: Runtimes, reading: Reading
+) -> list[Task]:
+    """Return the tasks of a ``.dag`` file that is a part of another workflow; none if all nodes
+    are done. Their names begin with ``prefix``."""
+    reader = _DagReader(runtimes, reading)
+    reader.read_whole(text, path, path.parent, prefix)
+    return list(reader.tasks())
 
 
 class _DagReader:
@@ -259,7 +268,9 @@ class _DagReader:
             raise InputError(
                 f"'{command}' is not a known command of DAGMan",
                 where=statement.place,
-                fix="remove the line, if it does not change the graph",
+                fix=(
+                    "if this is a DAGMan file at all, remove the line, unless it changes the graph"
+                ),
             )
 
     def _mark_done(self, statement: _Statement, scope: _Scope) -> None:

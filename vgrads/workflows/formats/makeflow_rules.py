@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.formats.reading import MOST_EDGES, MOST_TASKS, Reading
+from vgrads.workflows.formats.nested import put_in_place
+from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.runtimes import Runtimes, timed
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import TaskEnvironment
@@ -38,32 +39,18 @@ class Rule:
 
 def read_rules(rules: Sequence[Rule], runtimes: Runtimes, reading: Reading) -> list[Task]:
     """Return the tasks of rules; InputError if two write one file."""
-    makers: dict[str, Sequence[str]] = {}
+    makers: dict[str, str] = {}
     for rule in rules:
-        ends = [rule.name] if rule.nested is None else list(_last(rule.nested))
         for name in rule.outputs:
             if name in makers:
-                first = ", ".join(makers[name][:1])
-                raise InputError(f"'{name}' is written by {first} too", where=rule.place)
-            makers[name] = ends
-    tasks: list[Task] = []
-    edges = 0
-    for rule in rules:
-        parents = tuple(
-            dict.fromkeys(maker for name in rule.inputs for maker in makers.get(name, ()))
-        )
-        new = [_task(rule, parents, runtimes, reading)] if rule.nested is None else rule.nested
-        tasks += new if rule.nested is None else _after(rule.nested, parents)
-        edges += len(parents) * len(new)
-        if len(tasks) > MOST_TASKS or edges > MOST_EDGES:
-            raise InputError(
-                f"describes more than {MOST_TASKS:,} tasks or {MOST_EDGES:,} edges",
-                where=rule.place,
-            )
-    return tasks
+                raise InputError(f"'{name}' is written by {makers[name]} too", where=rule.place)
+            makers[name] = rule.name
+    tasks = [_task(rule, makers, runtimes, reading) for rule in rules]
+    nested = {rule.name: rule.nested for rule in rules if rule.nested is not None}
+    return put_in_place(tasks, nested, str(reading.path))
 
 
-def _task(rule: Rule, parents: tuple[str, ...], runtimes: Runtimes, reading: Reading) -> Task:
+def _task(rule: Rule, makers: Mapping[str, str], runtimes: Runtimes, reading: Reading) -> Task:
     program = _find_program(rule.command)
     for name in NOT_HONOURED:
         if rule.resources.get(name):
@@ -74,7 +61,7 @@ def _task(rule: Rule, parents: tuple[str, ...], runtimes: Runtimes, reading: Rea
         kind=rule.category or program,
         procs=max(1, int(rule.resources.get("cores", 1))),
         memory_mib=rule.resources.get("memory", 0.0) * _MIB_OF_MB,
-        parents=parents,
+        parents=tuple(dict.fromkeys(makers[name] for name in rule.inputs if name in makers)),
         command=rule.command,
         inputs=inputs,
         outputs=outputs,
@@ -102,14 +89,3 @@ def _find_program(command: str) -> str:
         elif word[0] not in "<>!" and not _SETTING.match(word):
             return PurePath(word).name
     return ""
-
-
-def _last(tasks: Sequence[Task]) -> Iterator[str]:
-    """Return the tasks that no other one waits for."""
-    with_children = {parent for task in tasks for parent in task.parents}
-    return (task.id for task in tasks if task.id not in with_children)
-
-
-def _after(tasks: Sequence[Task], parents: tuple[str, ...]) -> list[Task]:
-    """Return the tasks with parents for those that have none."""
-    return [task if task.parents else replace(task, parents=parents) for task in tasks]

@@ -1,45 +1,121 @@
 """Pegasus 5 workflows (YAML): jobs with the files that they use, and their dependencies.
 
 The format has no run times: they are read from ``metadata: {runtime: seconds}`` of a job, otherwise
-from the table of the set. Cores are those of the profile ``pegasus: {cores: n}``.
+from its profile ``pegasus: {runtime: …}``, otherwise from the table of the set. Sub-workflows are
+read from the files that they name.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.formats.dagman import read_dag_tasks
+from vgrads.workflows.formats.pegasus_jobs import (
+    JobGraph,
+    find_file,
+    number,
+    read_profiles,
+)
+from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.runtimes import Runtimes, runtime_of
 from vgrads.workflows.task import Task
 
 _MIB = 1024 * 1024
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_KNOWN = frozenset(
+    (
+        *("pegasus", "x-pegasus", "name", "jobs", "jobDependencies", "metadata", "profiles"),
+        *("siteCatalog", "replicaCatalog", "transformationCatalog"),
+    )
+)
 
 
-def read_pegasus(text: str, where: str, runtimes: Runtimes) -> Workflow:
+def read_pegasus(text: str, runtimes: Runtimes, reading: Reading) -> Workflow:
     """Read the workflow of a Pegasus 5 document; InputError names the job and the missing item."""
+    graph = JobGraph()
+    name = _read(text, reading.path, "", graph, (runtimes, reading))
+    where = str(reading.path)
+    return make_workflow(name, graph.tasks(where, reading), graph.file_mib, where)
+
+
+def _read(
+    text: str, path: Path, prefix: str, graph: JobGraph, how: tuple[Runtimes, Reading]
+) -> str:
+    """Read the jobs of one file into a graph, and return its name."""
+    where = str(path)
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         raise InputError(f"is not valid YAML: {error}".replace("\n", " "), where=where) from error
     jobs = document.get("jobs") if isinstance(document, Mapping) else None
     if not isinstance(jobs, list) or not all(isinstance(job, Mapping) for job in jobs):
         raise InputError("has no list of jobs", where=where)
-    parents, sizes = _parents(document, where), dict[str, float]()
-    tasks = [_task(job, parents, sizes, runtimes, where) for job in jobs]
-    return make_workflow(str(document.get("name") or "pegasus"), tasks, sizes, where)
+    for key in document:
+        if key not in _KNOWN:
+            how[1].list("not used", str(key))
+    parents = _parents(document, where, prefix)
+    for job in jobs:
+        task_id = prefix + str(job.get("id", ""))
+        kind = job.get("type", "job")
+        if kind == "job":
+            graph.jobs.append(_task(job, prefix, parents, graph.file_mib, (where, *how)))
+            continue
+        if kind not in ("pegasusWorkflow", "condorWorkflow"):
+            place = f"{where}: job '{job.get('id', '')}'"
+            raise InputError(f"is a {kind}; jobs and sub-workflows can be planned", where=place)
+        _follow(job, document, path, prefix, graph, how)
+        names = tuple(dict.fromkeys(parents[task_id]))
+        graph.jobs.append(Task(id=task_id, runtime_s=0.0, parents=names))
+    return str(document.get("name") or "pegasus")
 
 
-def _parents(document: Mapping[str, Any], where: str) -> dict[str, list[str]]:
+def _follow(
+    job: Mapping[str, Any],
+    document: Mapping[str, Any],
+    path: Path,
+    prefix: str,
+    graph: JobGraph,
+    how: tuple[Runtimes, Reading],
+) -> None:
+    """Read the file of a sub-workflow."""
+    task_id = prefix + str(job.get("id", ""))
+    place = f"{path}: job '{job.get('id', '')}'"
+    file = find_file(str(job.get("file", "")), path.parent, _replicas(document))
+    with how[1].follow(file, place) as text:
+        if job["type"] == "condorWorkflow":
+            graph.put_dag(task_id, read_dag_tasks(text, file, f"{task_id}+", *how))
+            return
+        inner = JobGraph()
+        _read(text, file, f"{task_id}+", inner, how)
+    graph.put(task_id, inner, place, how[1])
+
+
+def _replicas(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the physical names of files by their logical ones."""
+    catalog = document.get("replicaCatalog")
+    listed = catalog.get("replicas") if isinstance(catalog, Mapping) else None
+    result: dict[str, list[str]] = {}
+    for replica in listed if isinstance(listed, list) else ():
+        pfns = replica.get("pfns") if isinstance(replica, Mapping) else None
+        if isinstance(pfns, list):
+            names = [str(pfn.get("pfn", "")) for pfn in pfns if isinstance(pfn, Mapping)]
+            result.setdefault(str(replica.get("lfn", "")), []).extend(names)
+    return result
+
+
+def _parents(document: Mapping[str, Any], where: str, prefix: str) -> defaultdict[str, list[str]]:
     results: defaultdict[str, list[str]] = defaultdict(list)
     for entry in document.get("jobDependencies") or ():
         try:
             for child in entry["children"]:
-                results[str(child)].append(str(entry["id"]))
+                results[f"{prefix}{child}"].append(f"{prefix}{entry['id']}")
         except (TypeError, KeyError) as error:
             raise InputError(
                 "every entry needs an id and children", where=f"{where}: jobDependencies"
@@ -49,46 +125,35 @@ def _parents(document: Mapping[str, Any], where: str) -> dict[str, list[str]]:
 
 def _task(
     job: Mapping[str, Any],
+    prefix: str,
     parents: Mapping[str, list[str]],
     sizes: dict[str, float],
-    runtimes: Runtimes,
-    where: str,
+    source: tuple[str, Runtimes, Reading],
 ) -> Task:
-    job_id, name = str(job.get("id", "")), str(job.get("name", "?"))
-    place = f"{where}: job '{job_id}' ({name})"
-    kind = job.get("type", "job")
-    if kind != "job":
-        raise InputError(f"is a {kind}; only plain jobs can be planned", where=place)
+    where, runtimes, reading = source
+    own, name = str(job.get("id", "")), str(job.get("name", "?"))
+    place = f"{where}: job '{own}' ({name})"
     links: dict[str, list[str]] = {"input": [], "output": []}
     for use in job.get("uses") or ():
         file, link = str(use.get("lfn", "")), use.get("type")
-        if link in links and file:
-            links[link].append(file)
-            size = _number(
-                (use.get("metadata") or {}).get("size", use.get("size", 0)),
-                f"{place}: size of {file}",
-            )
-            sizes[file] = max(sizes.get(file, 0.0), size / _MIB)
+        for way in ("input", "output"):
+            if file and link in (way, "inout"):
+                links[way].append(file)
+                size = number(
+                    (use.get("metadata") or {}).get("size", use.get("size", 0)),
+                    f"{place}: size of {file}",
+                )
+                sizes[file] = max(sizes.get(file, 0.0), size / _MIB)
+    fields = read_profiles(job.get("profiles") or {}, place, reading)
     stated = (job.get("metadata") or {}).get("runtime")
-    seconds = (
-        runtime_of(runtimes, (job_id, name))
-        if stated is None
-        else _number(stated, f"{place}: runtime")
-    )
-    cores = ((job.get("profiles") or {}).get("pegasus") or {}).get("cores", 1)
+    if stated is not None:
+        fields["runtime_s"] = number(stated, f"{place}: runtime")
+    fields.setdefault("runtime_s", runtime_of(runtimes, (own, name)))
     return Task(
-        id=job_id,
+        id=prefix + own,
         kind=name,
-        runtime_s=seconds,
-        procs=int(_number(cores, f"{place}: cores")),
-        parents=tuple(dict.fromkeys(parents.get(job_id, ()))),
+        parents=tuple(dict.fromkeys(parents.get(prefix + own, ()))),
         inputs=tuple(links["input"]),
         outputs=tuple(links["output"]),
+        **fields,
     )
-
-
-def _number(value: Any, place: str) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"'{value}' is not a number", where=place) from error

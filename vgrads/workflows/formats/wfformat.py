@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.kinds import recorded_kind
+from vgrads.kernel.units import format_count
+from vgrads.workflows.by_files import after_makers
 from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.task import UNSTATED, Task
 
 MIB = 1024 * 1024
@@ -22,25 +27,29 @@ _SHELL = ["/bin/sh", "-c"]
 _MOST = 1e18
 
 
-def read_wfformat(document: Json, where: str) -> Workflow:
-    """Read the workflow of a parsed WfFormat document."""
+def read_wfformat(document: Json, where: str, reading: Reading | None = None) -> Workflow:
+    """Read the workflow of a parsed WfFormat document. Where it names no dependencies, they are
+    those of its files."""
+    reading = reading or Reading(Path(where))
     body = document.get("workflow")
     if not isinstance(body, Mapping):
         raise InputError("no field 'workflow'", where=where)
     name = str(document.get("name") or "workflow")
     try:
         if "specification" in body:
-            return _read_split(body, name, where)
-        return _read_joined(body, name, where)
+            return _read_split(body, name, where, reading)
+        return _read_joined(body, name, where, reading)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"is not valid WfFormat: {type(error).__name__} {error}", where=where
         ) from error
 
 
-def _read_split(body: Json, name: str, where: str) -> Workflow:
+def _read_split(body: Json, name: str, where: str, reading: Reading) -> Workflow:
     """Read WfFormat 1.5: ``specification`` and ``execution``."""
+    _say_machines(body.get("execution", {}).get("machines"), reading)
     executed = {str(t["id"]): t for t in body.get("execution", {}).get("tasks", [])}
+    listed = body["specification"]["tasks"]
     tasks = [
         _task(
             t,
@@ -49,17 +58,18 @@ def _read_split(body: Json, name: str, where: str) -> Workflow:
             tuple(map(_as_name, t.get("outputFiles", ()))),
             where,
         )
-        for t in body["specification"]["tasks"]
+        for t in listed
     ]
     sizes = {
         _as_name(f["id"]): _mib(f.get("sizeInBytes"), f"file {f['id']}", where)
         for f in body["specification"].get("files", [])
     }
-    return make_workflow(name, tasks, sizes, where)
+    return make_workflow(name, _linked(tasks, listed, {}, reading), sizes, where)
 
 
-def _read_joined(body: Json, name: str, where: str) -> Workflow:
+def _read_joined(body: Json, name: str, where: str, reading: Reading) -> Workflow:
     """Read WfFormat 1.3 and 1.4: one list of tasks, with the files in each."""
+    _say_machines(body.get("machines"), reading)
     tasks, sizes = [], {}
     listed = body.get("tasks") or body.get("jobs") or []
     ids = {str(t["name"]): str(t.get("id", t["name"])) for t in listed}
@@ -75,7 +85,47 @@ def _read_joined(body: Json, name: str, where: str) -> Workflow:
         with_id = {**entry, "id": ids[str(entry["name"])]}
         with_id["parents"] = [ids.get(str(p), str(p)) for p in entry.get("parents", [])]
         tasks.append(_task(with_id, entry, ends[0], ends[1], where))
-    return make_workflow(name, tasks, sizes, where)
+    return make_workflow(name, _linked(tasks, listed, ids, reading), sizes, where)
+
+
+def _linked(
+    tasks: list[Task], listed: Sequence[Json], ids: Mapping[str, str], reading: Reading
+) -> list[Task]:
+    """Add the dependencies that only ``children`` state, and those of files to tasks that state no
+    parents; to all, if no task states any."""
+    more: dict[str, dict[str, None]] = {task.id: dict.fromkeys(task.parents) for task in tasks}
+    for task, entry in zip(tasks, listed, strict=True):
+        for child in map(str, entry.get("children", ())):
+            more.setdefault(ids.get(child, child), {})[task.id] = None
+    silent = not any(more.values())
+    by_file = {task.id: task.parents for task in after_makers(tasks)}
+    result, added = [], 0
+    for task, entry in zip(tasks, listed, strict=True):
+        parents = more[task.id]
+        if silent or "parents" not in entry:
+            before = len(parents)
+            parents |= dict.fromkeys(by_file[task.id])
+            added += len(parents) - before
+        result.append(replace(task, parents=tuple(parents)))
+    if added:
+        reading.count("edge", "are", "derived from files", added)
+    return result
+
+
+def _say_machines(machines: object, reading: Reading) -> None:
+    """Say where the run times were recorded, which are not adjusted to other machines."""
+    if not isinstance(machines, list) or not machines:
+        return
+    speeds = {
+        float(speed)
+        for machine in machines
+        if isinstance(speed := (machine.get("cpu") or {}).get("speedInMHz"), int | float)
+    }
+    span = ""
+    if speeds:
+        low, high = f"{min(speeds):,.0f}", f"{max(speeds):,.0f}"
+        span = f" of {low} MHz" if low == high else f" of {low} to {high} MHz"
+    reading.say(f"run times as recorded on {format_count(len(machines), 'machine')}{span}")
 
 
 def _file_name(file: Json) -> str:
