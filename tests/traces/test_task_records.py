@@ -224,6 +224,13 @@ def test_nextflow(write):
     )
 
 
+def test_nextflow_in_a_locale_with_decimal_commas(write):
+    text = TRACE.replace("1.5 GB", "1,5 GB").replace("1m 3s", "63,5s").replace("80%", "80,5%")
+    qc = read_task_records(write("t", text)).records[0]
+    assert (qc.memory_bytes, qc.seconds) == (1.5 * 2**30, 63.5)
+    assert qc.cpu_seconds == pytest.approx(63.5 * 0.805)
+
+
 def test_a_killed_task_that_used_little_was_not_killed_for_memory(write):
     read = read_task_records(write("t", TRACE.replace("1.9 GB", "100 MB")))
     assert not read.records[1].finished and not read.records[1].memory_full

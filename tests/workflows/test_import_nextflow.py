@@ -56,6 +56,13 @@ def test_the_graph_is_derived_from_what_was_staged(write):
     assert workflow.notes[-1].endswith("; 1 attempt is left out, without success")
 
 
+def test_a_decimal_comma_keeps_memory_and_time(write):
+    trace = a_run(write, {1: ("FASTQC (s,1)", "COMPLETED", "3,5s")}, {1: []})
+    trace.write_text(trace.read_text().replace("2 GB", "1,5 GB"))
+    (task,) = load_workflow(trace).tasks.values()
+    assert (task.memory_mib, task.runtime_s, task.id) == (1536.0, 3.5, "FASTQC.s_1")
+
+
 def test_whole_hashes_are_understood_as_well(write):
     trace = a_run(write, RUN, STAGED)
     text = trace.read_text()

@@ -35,6 +35,11 @@ from vgrads.traces.task_lines import (
 from vgrads.traces.task_record import TaskRecord
 
 _SIZES = ("taskinputsize", "input_bytes", "input_size")
+_MEASURES = (
+    *("realtime", "duration", "time", "%cpu", "%mem", "memory", "disk", *_SIZES),
+    *("rss", "vmem", "peak_rss", "peak_vmem", "rchar", "wchar", "read_bytes", "write_bytes"),
+)
+_DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
 _TAG = re.compile(r"\s*\((.*)\)$", re.DOTALL)
 _RAN = {"", "COMPLETED"}
 _STOPPED = {"FAILED", "ABORTED"}
@@ -44,7 +49,7 @@ _FULL = 0.8  # share of requested memory that suggests a memory kill
 def read_nextflow(path: Path, run: str) -> Iterator[Item]:
     """Read a trace; items as in :mod:`vgrads.traces.task_lines`."""
     for line, row in rows(path):
-        yield row if isinstance(row, Broken) else _traced(row, line, run)
+        yield row if isinstance(row, Broken) else _traced(with_points(row), line, run)
 
 
 def read_measures(path: Path) -> Iterator[Item]:
@@ -57,7 +62,9 @@ def read_measures(path: Path) -> Iterator[Item]:
             yield row
             continue
         message = ("machine", "label", "workflowinputsize")
-        yield _traced(row, line, "/".join(row[name] for name in message if row.get(name)))
+        yield _traced(
+            with_points(row), line, "/".join(row[name] for name in message if row.get(name))
+        )
 
 
 def _traced(row: Row, line: int, run: str) -> Item:
@@ -100,6 +107,15 @@ def _traced(row: Row, line: int, run: str) -> Item:
         and peak >= _FULL * (requested or 0.0),
         ended_at_s=instant_of(cell(row, "complete")),
     )
+
+
+def with_points(row: Row) -> Row:
+    """Return a row whose measures have decimal points: Nextflow writes them by the locale in which
+    it runs, without separators of thousands, as ``1,5 GB``."""
+    return {
+        name: _DECIMAL_COMMA.sub(".", text) if name in _MEASURES else text
+        for name, text in row.items()
+    }
 
 
 def named(row: Row) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import read_user_file
 from vgrads.traces.task_lines import Broken, Row, bytes_of, cell, procs_of, rows
-from vgrads.traces.task_nextflow import named, realtime
+from vgrads.traces.task_nextflow import named, realtime, with_points
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.runtimes import Runtimes, timed
@@ -85,7 +85,7 @@ def _rows(path: Path) -> tuple[list[Row], int]:
         if not cell(row, "hash"):
             raise InputError("has no hash", where=f"{path}: line {line}")
         if cell(row, "status").upper() in _ENDED:
-            if named(stored.setdefault(cell(row, "hash"), row)) != named(row):
+            if named(stored.setdefault(cell(row, "hash"), with_points(row))) != named(row):
                 raise InputError("has the hash of another task", where=f"{path}: line {line}")
         else:
             left += 1
