@@ -28,7 +28,7 @@ def read(write):
 def test_a_final_node_follows_all_others(read):
     flow = read("JOB A a.sub\nJOB B b.sub\nJOB X x.sub\nFINAL C c.sub\nPARENT A CHILD B\n")
     assert graph(flow) == {"A": set(), "B": {"A"}, "X": set(), "C": {"B", "X"}}
-    assert "FINAL 'C' runs last" in flow.notes[-1]
+    assert "run last, and not after a failure: C" in flow.notes[-1]
     assert graph(read("FINAL C c.sub\n")) == {"C": set()}
 
 
@@ -124,6 +124,11 @@ def test_a_sub_dag_ends_before_its_children_begin(read):
     assert "not honoured: RETRY of S" in flow.notes[-1]
 
 
+def test_a_submit_file_that_dagman_made_for_a_dag_stands_for_it(read):
+    text = "JOB A in.dag.condor.sub\nFINAL F in.dag.condor.sub NOOP\n"
+    assert graph(read(text, in_dag="JOB X x.sub\n")) == {"A+X": set(), "F": {"A+X"}}
+
+
 def test_pins_connect_splices(read):
     flow = read(
         "SPLICE A a.dag\nSPLICE B b.dag\nCONNECT A B\n",
@@ -180,7 +185,7 @@ def test_what_has_no_meaning_here_is_listed_once(read):
         ("SPLICE S with_final.dag\n", "line 1: the spliced file with_final.dag has a FINAL node"),
         ("SPLICE S empty.dag\nSPLICE T empty.dag\nCONNECT S T\n", "line 3: the pins of 'S'"),
         ("JOB A {\nqueue x matching *.txt\n}\n", "the number of jobs of .* is not in"),
-        ("JOB A {\nqueue 100000000\n}\n", "line 1: has more than 1,000,000 jobs"),
+        ("JOB A {\nqueue 100000000\n}\n", "line 1: describes more than 1,000,000 tasks"),
         ("SPLICE A pipe.dag\n", "line 1: names a file that cannot be read"),
         ("one: two\n", "line 1: 'ONE:' is not a known command of DAGMan"),
     ],
@@ -193,11 +198,22 @@ def test_what_cannot_be_represented_is_refused_with_its_line(read, tmp_path, tex
         read(text, **files)
 
 
+def test_a_million_nodes_are_refused_before_they_are_read(write, vgrads):
+    path = write("many.dag", "".join(f"JOB n{n} a.sub\n" for n in range(200_001)))
+    answer = vgrads("plan", path, "--deadline", "4h")
+    assert (answer.code, "line 200001: describes more than 200,000 tasks" in answer.err) == (
+        2,
+        True,
+    )
+
+
 def test_files_that_multiply_are_refused_at_once(read):
     chain = {f"s{n}_dag": f"SPLICE A s{n + 1}.dag\nSPLICE B s{n + 1}.dag\n" for n in range(40)}
     begin = time.monotonic()
-    with pytest.raises(InputError, match=r"more than 1,000,000|or more than 100,000 of them"):
+    with pytest.raises(InputError, match=r"more than 1,000,000|or more than 50,000 of them"):
         read("SPLICE S s0.dag\n", **chain, s40_dag="JOB A a\n")
-    with pytest.raises(InputError, match="line 1: describes more than 10,000,000 edges"):
+    with pytest.raises(
+        InputError, match="line 1: describes more than 1,000,000 tasks or 10,000,000"
+    ):
         read("SPLICE A w.dag\nSPLICE B w.dag\nPARENT A CHILD B\n", w_dag="JOB A {\nqueue 4000\n}\n")
     assert time.monotonic() - begin < 60

@@ -20,7 +20,7 @@ from vgrads.workflows.formats.load import (
     split_entry,
 )
 from vgrads.workflows.formats.snakefile import SnakemakeOptions
-from vgrads.workflows.sets import SetDocument, WorkflowDocument, WorkflowSet, build_set
+from vgrads.workflows.sets import MAX_TASKS, SetDocument, WorkflowDocument, WorkflowSet, build_set
 
 _PLAIN = (".yaml", ".yml", ".toml", ".json")
 _MOST_GUESSED = 1 << 20
@@ -74,6 +74,7 @@ def load_entry(entry: WorkflowDocument, folder: Path, cores: int | None = None) 
         entry.runtimes,
         folder / entry.inputs if entry.inputs else None,
         SnakemakeOptions(targets=entry.targets, config=entry.config, cores=cores),
+        MAX_TASKS,
     )
 
 

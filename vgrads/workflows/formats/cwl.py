@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.formats.reading import MOST_TASKS
 from vgrads.workflows.runtimes import Runtimes, timed
 from vgrads.workflows.task import Task
 
 Json = Mapping[str, Any]
 _NUMBERS = re.compile(r"(\.\d+)+_*$")  # of parts of a scatter
-_MOST_TASKS = 1_000_000
 _PATIENCE_S = 600.0
 
 
@@ -276,8 +276,8 @@ class _CwlReader:
                 where=f"{self.where}: step '{step}'",
             )
         count = len(lists[0]) if method == "dotproduct" else math.prod(map(len, lists))
-        if count + len(self.tasks) > _MOST_TASKS:
-            raise InputError(f"more than {_MOST_TASKS} tasks", where=f"{self.where}: step '{step}'")
+        if count + len(self.tasks) > MOST_TASKS:
+            raise InputError(f"more than {MOST_TASKS} tasks", where=f"{self.where}: step '{step}'")
         return list(zip(*lists, strict=True) if method == "dotproduct" else product(*lists))
 
     def _task(

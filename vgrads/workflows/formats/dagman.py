@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from vgrads.workflows.formats.condor_submit import (
     parse_submit,
     read_job,
 )
-from vgrads.workflows.formats.reading import MOST_EDGES, MOST_TASKS, Reading
+from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.runtimes import Runtimes, runtime_of
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import PLAIN, ErrorRule, TaskEnvironment
@@ -80,9 +81,7 @@ class _Group:
     first: Sequence[str] = ()
     last: Sequence[str] = ()
     names: list[str] = field(default_factory=list)
-    pins: dict[str, dict[int, list[str]]] = field(
-        default_factory=lambda: {"PIN_IN": {}, "PIN_OUT": {}}
-    )
+    pins: dict[str, dict[int, list[str]]] | None = None
     is_splice: bool = False
     is_subdag: bool = False
 
@@ -129,7 +128,7 @@ class _DagReader:
         self._nodes: dict[str, _Node] = {}
         self._edges = 0
         self.completed = False
-        self._submit: dict[Path, SubmitDescription | None] = {}
+        self._submit: dict[tuple[Path, str], SubmitDescription | None] = {}
         self._statements: dict[Path, list[_Statement]] = {}
 
     def read_whole(self, text: str, path: Path, folder: Path, prefix: str) -> _Group:
@@ -151,7 +150,7 @@ class _DagReader:
             self._connect(group.last, [final], self._nodes[final].place)
             group.names.append(final)
             group.first, group.last = group.first or [final], [final]
-            self._reading.say(f"FINAL '{final}' runs last, and not after a failure")
+            self._reading.list("run last, and not after a failure", final)
         return group
 
     def _read(self, text: str, path: Path, folder: Path, prefix: str) -> tuple[_Group, str | None]:
@@ -208,7 +207,7 @@ class _DagReader:
 
     def _group_of(self, node: _Node, command: str, scope: _Scope) -> _Group:
         """Return the nodes that one node stands for: those of its file, or itself."""
-        is_file = command == "SUBDAG" or (command == "FINAL" and node.submit.endswith(_GENERATED))
+        is_file = command == "SUBDAG" or node.submit.endswith(_GENERATED)
         if command == "SPLICE" or (is_file and not (node.noop or node.done)):
             return self._follow(node, command == "SPLICE")
         if node.description is None:
@@ -216,8 +215,7 @@ class _DagReader:
         return self._add(node)
 
     def _add(self, node: _Node) -> _Group:
-        if len(self._nodes) >= MOST_TASKS:
-            raise InputError(f"has more than {MOST_TASKS:,} nodes", where=node.place)
+        self._reading.limit(len(self._nodes) + 1, 0, node.place)
         if node.name in self._nodes:
             raise InputError(f"two nodes are named '{node.name}'", where=node.place)
         self._nodes[node.name] = node
@@ -280,6 +278,7 @@ class _DagReader:
 
     def _add_pin(self, statement: _Statement, scope: _Scope) -> None:
         name, number = _take(statement, 2, f"{statement.command} node number")
+        scope.whole.pins = scope.whole.pins or {"PIN_IN": {}, "PIN_OUT": {}}
         pins = scope.whole.pins[statement.command]
         nodes = self._named(name, scope, statement.place)
         pins.setdefault(_number(number, statement.place), []).extend(nodes.first)
@@ -302,15 +301,14 @@ class _DagReader:
 
     def _connect(self, parents: Sequence[str], children: Sequence[str], place: str) -> None:
         self._edges += len(parents) * len(children)
-        if self._edges > MOST_EDGES:
-            raise InputError(f"describes more than {MOST_EDGES:,} edges", where=place)
+        self._reading.limit(0, self._edges, place)
         for child in children:
             self._nodes[child].parents.update(dict.fromkeys(parents))
 
     def _connect_pins(self, statement: _Statement, scope: _Scope) -> None:
         names, place = _take(statement, 2, "CONNECT splice splice"), statement.place
         upper, lower = (self._named(name, scope, place) for name in names)
-        outs, ins = upper.pins["PIN_OUT"], lower.pins["PIN_IN"]
+        outs, ins = (upper.pins or {}).get("PIN_OUT", {}), (lower.pins or {}).get("PIN_IN", {})
         if not upper.is_splice or not lower.is_splice:
             raise InputError("CONNECT joins splices only", where=place)
         if not outs or sorted(outs) != sorted(ins) or sorted(outs) != list(range(1, len(outs) + 1)):
@@ -401,8 +399,7 @@ class _DagReader:
         for node in self._nodes.values():
             number = self._number_of_jobs(node)
             jobs += number
-            if jobs > MOST_TASKS:
-                raise InputError(f"has more than {MOST_TASKS:,} jobs", where=node.place)
+            self._reading.limit(jobs, 0, node.place)
             ids[node.name] = (
                 (node.name,) if number == 1 else [f"{node.name}.{n}" for n in range(number)]
             )
@@ -412,8 +409,7 @@ class _DagReader:
         for node in self._nodes.values():
             parents = tuple(i for parent in node.parents for i in ids[parent])
             edges += len(parents) * len(ids[node.name])
-            if edges > MOST_EDGES:
-                raise InputError(f"describes more than {MOST_EDGES:,} edges", where=node.place)
+            self._reading.limit(0, edges, node.place)
             for index, task_id in enumerate(ids[node.name]):
                 yield self._task(node, task_id, index, parents)
 
@@ -422,14 +418,15 @@ class _DagReader:
         if node.noop:
             return 1
         if node.description is None:
-            path = node.folder / node.submit
-            if path not in self._submit:
-                self._submit[path] = (
+            key = node.folder, node.submit
+            if key not in self._submit:
+                path = node.folder / node.submit
+                self._submit[key] = (
                     parse_submit(self._reading.text(path, node.place), node.submit, str(path))
                     if path.exists()
                     else None
                 )
-            node.description = self._submit[path]
+            node.description = self._submit[key]
         description = node.description
         if description is None:
             return 1
@@ -440,7 +437,7 @@ class _DagReader:
     def _task(self, node: _Node, task_id: str, index: int, parents: tuple[str, ...]) -> Task:
         if node.noop:
             return Task(id=task_id, runtime_s=0.0, kind="noop", parents=parents, command="true")
-        description, stem = node.description, PurePath(node.submit).stem
+        description, stem = node.description, _stem(node.submit)
         job = None if description is None else read_job(_macros(node, index))
         names = (node.name, node.own, node.submit, stem, job.program if job else "")
         inline = description is not None and not description.name
@@ -550,6 +547,11 @@ def _find_ends(group: _Group, nodes: Mapping[str, _Node]) -> None:
     with_children = {parent for name in group.names for parent in nodes[name].parents}
     group.first = [name for name in group.names if not nodes[name].parents]
     group.last = [name for name in group.names if name not in with_children]
+
+
+@lru_cache
+def _stem(name: str) -> str:
+    return PurePath(name).stem
 
 
 def _take(statement: _Statement, number: int, usage: str) -> Sequence[str]:

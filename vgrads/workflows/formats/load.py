@@ -18,7 +18,7 @@ from vgrads.workflows.formats.makeflow import read_makeflow
 from vgrads.workflows.formats.makeflow_jx import read_makeflow_jx
 from vgrads.workflows.formats.nextflow import is_trace, read_trace
 from vgrads.workflows.formats.pegasus import read_pegasus
-from vgrads.workflows.formats.reading import Reading
+from vgrads.workflows.formats.reading import MOST_TASKS, Reading
 from vgrads.workflows.formats.snakefile import NO_OPTIONS, SnakemakeOptions, read_snakefile
 from vgrads.workflows.formats.wfformat import parse_json, read_wfformat
 from vgrads.workflows.runtimes import Runtimes
@@ -150,13 +150,15 @@ def load_workflow(
     runtimes: Runtimes | None = None,
     inputs: Path | None = None,
     options: SnakemakeOptions = NO_OPTIONS,
+    most_tasks: int = MOST_TASKS,
 ) -> Workflow:
     """Load the workflow from a file (plain, gzip or xz); InputError names the file and the problem.
 
     ``runtimes`` has seconds by task or kind of task for formats without run times. ``inputs`` is
     the input of the workflow: the input object of CWL, a configuration file of a Snakefile, the
     work folder of a Nextflow run. ``options`` are for a Snakefile; a CWL file may be followed by
-    ``#`` and the name of a process in it.
+    ``#`` and the name of a process in it. Formats that can describe any number of tasks in a few
+    lines are read up to ``most_tasks``.
     """
     path, entry = split_entry(path)
     text = read_text(path)
@@ -179,6 +181,6 @@ def load_workflow(
             where=str(path),
             fix="unpack it",
         )
-    reading = Reading(path)
+    reading = Reading(path, most_tasks)
     workflow = _READERS[name](_Source(path, text, runtimes or {}, inputs, options, entry, reading))
     return workflow.noted(reading.closing_line(workflow))

@@ -121,6 +121,7 @@ class _MakeflowReader:
             inputs=tuple(self._names([w for w in words[middle + 1 :] if w != _COLON], place)),
         )
         self._drafts.append(_Draft(rule))
+        self._reading.limit(len(self._drafts), 0, place)
 
     def _names(self, words: list[str], place: str) -> Iterator[str]:
         """Return the files of a rule; ``local->remote`` renames have their local name."""

@@ -47,7 +47,7 @@ def read_rules(rules: Sequence[Rule], runtimes: Runtimes, reading: Reading) -> l
             makers[name] = rule.name
     tasks = [_task(rule, makers, runtimes, reading) for rule in rules]
     nested = {rule.name: rule.nested for rule in rules if rule.nested is not None}
-    return put_in_place(tasks, nested, str(reading.path))
+    return put_in_place(tasks, nested, str(reading.path), reading)
 
 
 def _task(rule: Rule, makers: Mapping[str, str], runtimes: Runtimes, reading: Reading) -> Task:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vgrads.kernel.errors import InputError
-from vgrads.workflows.formats.reading import MOST_EDGES, MOST_TASKS
+from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.task import Task
 
 
 def put_in_place(
-    tasks: Iterable[Task], nested: Mapping[str, Sequence[Task]], where: str
+    tasks: Iterable[Task], nested: Mapping[str, Sequence[Task]], where: str, reading: Reading
 ) -> list[Task]:
     """Replace tasks by the workflows that they stand for, by id: those of their tasks that have no
     parents begin when it would have begun, and when none is left, its children begin.
@@ -25,12 +24,10 @@ def put_in_place(
         parents = tuple(dict.fromkeys(end for p in task.parents for end in ends.get(p, (p,))))
         for inner in nested.get(task.id, (task,)):
             begins = inner is task or not inner.parents
-            result.append(replace(inner, parents=parents) if begins else inner)
+            moved = begins and inner.parents != parents
+            result.append(replace(inner, parents=parents) if moved else inner)
             edges += len(result[-1].parents)
-        if len(result) > MOST_TASKS or edges > MOST_EDGES:
-            raise InputError(
-                f"describes more than {MOST_TASKS:,} tasks or {MOST_EDGES:,} edges", where=where
-            )
+        reading.limit(len(result), edges, where)
     return result
 
 

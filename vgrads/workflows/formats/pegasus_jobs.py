@@ -48,7 +48,7 @@ class JobGraph:
             edges = sum(len(job.parents) for job in jobs)
             if edges:
                 reading.count("edge", "are", "derived from files", edges)
-        return put_in_place(jobs, self.nested, where)
+        return put_in_place(jobs, self.nested, where, reading)
 
 
 def find_file(name: str, folder: Path, replicas: Mapping[str, Sequence[str]]) -> Path:

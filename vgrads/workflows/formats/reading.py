@@ -19,7 +19,7 @@ from vgrads.workflows.dag import Workflow
 MOST_TASKS = 1_000_000
 MOST_EDGES = 10_000_000
 """Tasks and edges of one workflow: a few lines that name each other can describe any number."""
-_MOST_FOLLOWED = 100_000
+_MOST_FOLLOWED = 50_000
 _DEEPEST = 50
 _LARGEST = 2**28
 _LONGEST_LINE = 990
@@ -32,6 +32,7 @@ class Reading:
     """One workflow as it is read, from all its files: opens them, and counts what has no effect."""
 
     path: Path
+    most_tasks: int = MOST_TASKS
     _counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _listed: dict[str, dict[str, None]] = field(default_factory=dict)
     _said: dict[str, None] = field(default_factory=dict)
@@ -69,6 +70,15 @@ class Reading:
         ]
         line = "; ".join((", ".join(read), *parts))
         return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
+
+    def limit(self, tasks: int, edges: int, place: str) -> None:
+        """Raise InputError for more tasks or edges than can be read."""
+        if tasks > self.most_tasks or edges > MOST_EDGES:
+            raise InputError(
+                f"describes more than {self.most_tasks:,} tasks or {MOST_EDGES:,} edges",
+                where=place,
+                fix="split the workflow; submit independent tasks as a bag",
+            )
 
     @contextmanager
     def follow(self, path: Path, place: str) -> Iterator[str]:
