@@ -82,6 +82,12 @@ def test_submit_files_are_found_and_missing_ones_are_counted(read, write):
     assert "expressions are not evaluated: request_memory" in flow.notes[-1]
 
 
+def test_macros_that_multiply_give_no_command(read):
+    many = "$(a)" * 1000
+    flow = read(f"JOB A {{\nexecutable = /bin/x\narguments = $(a)\na = {many}\n}}\n")
+    assert flow.tasks["A"].command == ""
+
+
 def test_lines_are_continued_and_keywords_are_in_any_case(read):
     flow = read("# x\n  Job A \\\n # in between\n   a.sub\nJOB B 'b 1.sub'\nPaReNt A \\\n Child B")
     assert graph(flow) == {"A": set(), "B": {"A"}}

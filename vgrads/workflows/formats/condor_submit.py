@@ -28,7 +28,7 @@ _UNKNOWN_BEFORE = frozenset(
     ("cluster", "clusterid", "dagmanjobid", "failed_count", "dag_status", "dag_parent_names")
 )
 _NOT_EVALUATED = re.compile(r"(if|elif|else|endif|include|use)\b\s*(?!\s*=)", re.IGNORECASE)
-_DEEPEST = 20
+_DEEPEST, _LONGEST = 20, 100_000
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class SubmitDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedJob:
+class NodeJob:
     """A job of a node. ``unread``: requests that are expressions, of which the default is used."""
 
     procs: int
@@ -75,32 +75,32 @@ def parse_submit(text: str, name: str, where: str) -> SubmitDescription:
 
 def _join(text: str) -> Iterator[str]:
     """Return lines that are not empty, without comments; continued ones joined."""
-    held = ""
+    pending = ""
     for line in text.splitlines():
         bare = line.strip()
         if bare.startswith("#"):
             continue
-        held += bare
-        if held.endswith("\\"):
-            held = held[:-1]
+        pending += bare
+        if pending.endswith("\\"):
+            pending = pending[:-1]
             continue
-        if held:
-            yield held
-        held = ""
-    if held:
-        yield held
+        if pending:
+            yield pending
+        pending = ""
+    if pending:
+        yield pending
 
 
 def expand(text: str, macros: Macros) -> str | None:
     """Replace the macros of a text, undefined ones by nothing; None if one has no value before the
     job runs."""
     for _ in range(_DEEPEST):
-        if _AT_RUN_TIME.search(text):
+        if _AT_RUN_TIME.search(text) or len(text) > _LONGEST:
             return None
-        found = _MACRO.search(text)
-        if found is None:
+        macro = _MACRO.search(text)
+        if macro is None:
             return text
-        name = found[1].lower()
+        name = macro[1].lower()
         if name not in macros and name in _UNKNOWN_BEFORE:
             return None
         text = _MACRO.sub(lambda m: macros.get(m[1].lower(), m[2] or ""), text)
@@ -136,7 +136,7 @@ def parse_memory_mib(text: str) -> float | None:
     return None if size is None else float(size[1]) * _MIB_OF[size[2].upper()]
 
 
-def read_job(macros: Macros) -> SubmittedJob:
+def read_job(macros: Macros) -> NodeJob:
     """Return a job of a description; ``macros``, by names in lower case, include its commands."""
     unread = []
     procs = 1
@@ -160,7 +160,7 @@ def read_job(macros: Macros) -> SubmittedJob:
     files = [name.strip() for name in given.split(",")]
     if command and not program.startswith("/") and macros.get("transfer_executable", "") != "false":
         files.insert(0, program)
-    return SubmittedJob(
+    return NodeJob(
         procs=procs,
         memory_mib=memory_mib,
         command=command,

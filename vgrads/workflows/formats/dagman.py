@@ -10,67 +10,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path, PurePath
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from vgrads.kernel.errors import InputError, NothingToDo
 from vgrads.workflows.dag import Workflow, make_workflow
-from vgrads.workflows.formats.condor_submit import (
-    SubmitDescription,
-    count_jobs,
-    parse_submit,
-    read_job,
+from vgrads.workflows.formats.condor_submit import SubmitDescription, parse_submit
+from vgrads.workflows.formats.dagman_commands import (
+    NODES,
+    NOT_HONOURED,
+    UNUSED,
+    DagCommand,
+    parse_count,
+    read_commands,
+    take_words,
+    unquote,
 )
+from vgrads.workflows.formats.dagman_nodes import DagNode, NodeTasks
 from vgrads.workflows.formats.reading import Reading
-from vgrads.workflows.runtimes import Runtimes, runtime_of
+from vgrads.workflows.runtimes import Runtimes
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import PLAIN, ErrorRule, TaskEnvironment
 
-_NODES = ("JOB", "FINAL", "SERVICE", "PROVISIONER")
-_BEFORE = (*_NODES, "SUBDAG", "SPLICE", "SUBMIT_DESCRIPTION", "REJECT")
+_BEFORE = (*NODES, "SUBDAG", "SPLICE", "SUBMIT_DESCRIPTION", "REJECT")
 """Commands that define what others name, wherever they stand."""
-_UNUSED = (
-    *("CONFIG", "DOT", "ENV", "JOBSTATE_LOG", "NODE_STATUS_FILE", "SAVE_POINT_FILE"),
-    "SET_JOB_ATTR",
-)
-_NOT_HONOURED = ("ABORT_DAG_ON", "CATEGORY", "MAXJOBS", "PRE_SKIP", "PRIORITY", "TOLERANCE")
 _ALL = "ALL_NODES"
 _VARIABLE = re.compile(r"""([^\s="']+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\S+)""")
-_WORD = re.compile(r"""(?:[^\s"']|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')+""")
-_QUOTED = re.compile(r""""((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'""")
 _MOST_RETRIES = 100  # of a rule (vgrads/workflows/task_environment_document.py)
 _GENERATED = ".condor.sub"
-
-
-class _Statement(NamedTuple):
-    """A command with its words and, of an inline description, the lines; ``rest``: all after the
-    command, as written."""
-
-    place: str
-    command: str
-    words: Sequence[str]
-    rest: str
-    inline: str | None
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node that is run, by its whole name."""
-
-    name: str
-    own: str
-    place: str
-    folder: Path
-    submit: str = ""
-    description: SubmitDescription | None = None
-    noop: bool = False
-    done: bool = False
-    environment: TaskEnvironment = PLAIN
-    before: dict[str, str] | None = None
-    after: dict[str, str] | None = None
-    parents: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -104,7 +71,7 @@ def read_dagman(text: str, runtimes: Runtimes, reading: Reading) -> Workflow:
     where = str(reading.path)
     reader = _DagReader(runtimes, reading)
     reader.read_whole(text, reading.path, reading.path.parent, "")
-    tasks = list(reader.tasks())
+    tasks = reader.tasks()
     if not tasks and reader.completed:
         raise NothingToDo("nothing to do: all nodes are done", where=where)
     return make_workflow(reading.path.stem, tasks, where=where)
@@ -117,7 +84,7 @@ def read_dag_tasks(
     are done. Their names begin with ``prefix``."""
     reader = _DagReader(runtimes, reading)
     reader.read_whole(text, path, path.parent, prefix)
-    return list(reader.tasks())
+    return reader.tasks()
 
 
 class _DagReader:
@@ -125,11 +92,14 @@ class _DagReader:
 
     def __init__(self, runtimes: Runtimes, reading: Reading) -> None:
         self._runtimes, self._reading = runtimes, reading
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, DagNode] = {}
         self._edges = 0
         self.completed = False
-        self._submit: dict[tuple[Path, str], SubmitDescription | None] = {}
-        self._statements: dict[Path, list[_Statement]] = {}
+        self._statements: dict[Path, list[DagCommand]] = {}
+
+    def tasks(self) -> list[Task]:
+        """Return the tasks of all nodes, in the order of the files."""
+        return list(NodeTasks(self._runtimes, self._reading).tasks(self._nodes))
 
     def read_whole(self, text: str, path: Path, folder: Path, prefix: str) -> _Group:
         """Read a DAG that is run by itself: the outermost, or a sub-DAG. Completed nodes are left
@@ -156,11 +126,11 @@ class _DagReader:
     def _read(self, text: str, path: Path, folder: Path, prefix: str) -> tuple[_Group, str | None]:
         """Read the nodes and dependencies of a file, and return its FINAL node."""
         if path not in self._statements:
-            self._statements[path] = list(_statements(text, str(path)))
+            self._statements[path] = list(read_commands(text, str(path)))
         statements = [
             inner
             for statement in self._statements[path]
-            for inner in self._included(statement, folder)
+            for inner in _include(statement, folder, self._reading)
         ]
         scope = _Scope(prefix, folder)
         for statement in statements:
@@ -172,17 +142,7 @@ class _DagReader:
         _find_ends(scope.whole, self._nodes)
         return scope.whole, scope.final
 
-    def _included(self, statement: _Statement, folder: Path) -> Iterator[_Statement]:
-        if statement.command != "INCLUDE":
-            yield statement
-            return
-        (name,) = _take(statement, 1, "INCLUDE file")
-        path = folder / name
-        with self._reading.follow(path, statement.place) as text:
-            for inner in _statements(text, str(path)):
-                yield from self._included(inner, folder)
-
-    def _define(self, statement: _Statement, scope: _Scope) -> None:
+    def _define(self, statement: DagCommand, scope: _Scope) -> None:
         """Read a command that defines a node, a group of nodes, or a submit description."""
         command, place = statement.command, statement.place
         if command == "REJECT":
@@ -205,7 +165,7 @@ class _DagReader:
         else:
             scope.final = group.names[0]
 
-    def _group_of(self, node: _Node, command: str, scope: _Scope) -> _Group:
+    def _group_of(self, node: DagNode, command: str, scope: _Scope) -> _Group:
         """Return the nodes that one node stands for: those of its file, or itself."""
         is_file = command == "SUBDAG" or node.submit.endswith(_GENERATED)
         if command == "SPLICE" or (is_file and not (node.noop or node.done)):
@@ -214,14 +174,14 @@ class _DagReader:
             node.description = scope.descriptions.get(node.submit)
         return self._add(node)
 
-    def _add(self, node: _Node) -> _Group:
+    def _add(self, node: DagNode) -> _Group:
         self._reading.limit(len(self._nodes) + 1, 0, node.place)
         if node.name in self._nodes:
             raise InputError(f"two nodes are named '{node.name}'", where=node.place)
         self._nodes[node.name] = node
         return _Group([node.name], [node.name], [node.name])
 
-    def _follow(self, node: _Node, splice: bool) -> _Group:
+    def _follow(self, node: DagNode, splice: bool) -> _Group:
         """Read the file of a splice or a sub-DAG into the same workflow."""
         source, prefix = node.submit.removesuffix(_GENERATED), f"{node.name}+"
         path = node.folder / source
@@ -241,7 +201,7 @@ class _DagReader:
         group.is_splice, group.is_subdag = splice, not splice
         return group
 
-    def _apply(self, statement: _Statement, scope: _Scope) -> None:
+    def _apply(self, statement: DagCommand, scope: _Scope) -> None:
         """Read a command on nodes that are defined."""
         command = statement.command
         apply = {
@@ -258,9 +218,9 @@ class _DagReader:
             apply(statement, scope)
         elif command == "SCRIPT":
             self._reading.count("script", "are", "not run")
-        elif command in _NOT_HONOURED:
+        elif command in NOT_HONOURED:
             self._reading.list("not honoured", command.replace("ABORT_DAG_ON", "ABORT-DAG-ON"))
-        elif command in _UNUSED:
+        elif command in UNUSED:
             self._reading.list("not used", command)
         else:
             raise InputError(
@@ -271,19 +231,19 @@ class _DagReader:
                 ),
             )
 
-    def _mark_done(self, statement: _Statement, scope: _Scope) -> None:
-        (name,) = _take(statement, 1, "DONE node")
+    def _mark_done(self, statement: DagCommand, scope: _Scope) -> None:
+        (name,) = take_words(statement, 1, "DONE node")
         for own in self._named(name, scope, statement.place).names:
             self._nodes[own].done = True
 
-    def _add_pin(self, statement: _Statement, scope: _Scope) -> None:
-        name, number = _take(statement, 2, f"{statement.command} node number")
+    def _add_pin(self, statement: DagCommand, scope: _Scope) -> None:
+        name, number = take_words(statement, 2, f"{statement.command} node number")
         scope.whole.pins = scope.whole.pins or {"PIN_IN": {}, "PIN_OUT": {}}
         pins = scope.whole.pins[statement.command]
         nodes = self._named(name, scope, statement.place)
-        pins.setdefault(_number(number, statement.place), []).extend(nodes.first)
+        pins.setdefault(parse_count(number, statement.place), []).extend(nodes.first)
 
-    def _depend(self, statement: _Statement, scope: _Scope) -> None:
+    def _depend(self, statement: DagCommand, scope: _Scope) -> None:
         words, place = list(statement.words), statement.place
         if statement.command == "WEAK":
             if not words or words.pop(0).upper() != "PARENT":
@@ -305,32 +265,22 @@ class _DagReader:
         for child in children:
             self._nodes[child].parents.update(dict.fromkeys(parents))
 
-    def _connect_pins(self, statement: _Statement, scope: _Scope) -> None:
-        names, place = _take(statement, 2, "CONNECT splice splice"), statement.place
+    def _connect_pins(self, statement: DagCommand, scope: _Scope) -> None:
+        names, place = take_words(statement, 2, "CONNECT splice splice"), statement.place
         upper, lower = (self._named(name, scope, place) for name in names)
-        outs, ins = (upper.pins or {}).get("PIN_OUT", {}), (lower.pins or {}).get("PIN_IN", {})
-        if not upper.is_splice or not lower.is_splice:
-            raise InputError("CONNECT joins splices only", where=place)
-        if not outs or sorted(outs) != sorted(ins) or sorted(outs) != list(range(1, len(outs) + 1)):
-            raise InputError(
-                f"the pins of '{names[0]}' (PIN_OUT {sorted(outs)}) and '{names[1]}' (PIN_IN "
-                f"{sorted(ins)}) do not match",
-                where=place,
-            )
-        for number, parents in outs.items():
-            self._connect(parents, ins[number], place)
+        for parents, children in _match_pins(upper, lower, names, place):
+            self._connect(parents, children, place)
         loose = [name for name in lower.first if not self._nodes[name].parents]
         if loose:
             raise InputError(f"'{loose[0]}' has no parent and no PIN_IN", where=place)
 
-    def _set_variables(self, statement: _Statement, scope: _Scope) -> None:
-        name, _, rest = statement.rest.strip().partition(" ")
-        name, rest = name.split("\t")[0], statement.rest.strip()[len(name.split("\t")[0]) :]
-        keyword = rest.split(maxsplit=1)[:1]
-        appends = bool(keyword) and keyword[0].upper() == "APPEND"
-        if keyword and keyword[0].upper() in ("APPEND", "PREPEND"):
-            rest = rest.split(maxsplit=1)[1] if len(rest.split(maxsplit=1)) > 1 else ""
-        pairs = {m[1].lower(): _unquote(m[2]) for m in _VARIABLE.finditer(rest)}
+    def _set_variables(self, statement: DagCommand, scope: _Scope) -> None:
+        name, rest = (*statement.rest.split(maxsplit=1), "", "")[:2]
+        keyword, after = (*rest.split(maxsplit=1), "", "")[:2]
+        appends = keyword.upper() == "APPEND"
+        if keyword.upper() in ("APPEND", "PREPEND"):
+            rest = after
+        pairs = {m[1].lower(): unquote(m[2]) for m in _VARIABLE.finditer(rest)}
         if not pairs:
             raise InputError('write VARS node name="value" …', where=statement.place)
         for node in self._each(name, scope, statement.place):
@@ -339,26 +289,15 @@ class _DagReader:
             else:
                 node.before = (node.before or {}) | pairs
 
-    def _set_retries(self, statement: _Statement, scope: _Scope) -> None:
-        words, place = statement.words, statement.place
-        says_unless = len(words) == 4 and words[2].upper().replace("_", "-") == "UNLESS-EXIT"
-        if len(words) != 2 and not says_unless:
-            raise InputError("write RETRY node number [UNLESS-EXIT number]", where=place)
-        retries = _number(words[1], place)
-        rules = [ErrorRule(retries=min(retries, _MOST_RETRIES))] if retries else []
-        if retries > _MOST_RETRIES:
-            self._reading.say(f"RETRY {retries} is read as {_MOST_RETRIES}")
-        if says_unless and retries:
-            if words[3].isdecimal() and 0 < int(words[3]) < 256:
-                rules.insert(0, ErrorRule(exits=(int(words[3]),), retries=0))
-            else:
-                self._reading.list("not honoured", f"UNLESS-EXIT {words[3]}")
-        group = scope.groups.get(words[0])
-        if group is not None and (group.is_subdag or scope.prefix + words[0] == scope.final):
-            self._reading.list("not honoured", f"RETRY of {words[0]}")
+    def _set_retries(self, statement: DagCommand, scope: _Scope) -> None:
+        environment = _read_retries(statement, self._reading)
+        name = statement.words[0]
+        group = scope.groups.get(name)
+        if group is not None and (group.is_subdag or scope.prefix + name == scope.final):
+            self._reading.list("not honoured", f"RETRY of {name}")
             return
-        for node in self._each(words[0], scope, place):
-            node.environment = TaskEnvironment(errors=tuple(rules)) if rules else PLAIN
+        for node in self._each(name, scope, statement.place):
+            node.environment = environment
 
     def _named(self, name: str, scope: _Scope, place: str) -> _Group:
         """Return a node, splice or sub-DAG by its name in a file."""
@@ -375,7 +314,7 @@ class _DagReader:
             return _Group([whole], [whole], [whole])
         raise InputError(f"'{name}' is the name of no node", where=place)
 
-    def _each(self, name: str, scope: _Scope, place: str) -> Iterator[_Node]:
+    def _each(self, name: str, scope: _Scope, place: str) -> Iterator[DagNode]:
         """Return the nodes that a command is for; of all nodes, those of this file itself."""
         if name.upper() == _ALL:
             groups = scope.groups.items()
@@ -392,121 +331,55 @@ class _DagReader:
         for each in names:
             yield self._nodes[each]
 
-    def tasks(self) -> Iterator[Task]:
-        """Return the tasks: one for each job of each node, in the order of the files."""
-        ids: dict[str, Sequence[str]] = {}
-        jobs = edges = 0
-        for node in self._nodes.values():
-            number = self._number_of_jobs(node)
-            jobs += number
-            self._reading.limit(jobs, 0, node.place)
-            ids[node.name] = (
-                (node.name,) if number == 1 else [f"{node.name}.{n}" for n in range(number)]
-            )
-        missing = sum(description is None for description in self._submit.values())
-        if missing:
-            self._reading.count("submit file", "are", "missing", missing)
-        for node in self._nodes.values():
-            parents = tuple(i for parent in node.parents for i in ids[parent])
-            edges += len(parents) * len(ids[node.name])
-            self._reading.limit(0, edges, node.place)
-            for index, task_id in enumerate(ids[node.name]):
-                yield self._task(node, task_id, index, parents)
 
-    def _number_of_jobs(self, node: _Node) -> int:
-        """Return the number of jobs of a node, whose submit file is read, if it can be found."""
-        if node.noop:
-            return 1
-        if node.description is None:
-            key = node.folder, node.submit
-            if key not in self._submit:
-                path = node.folder / node.submit
-                self._submit[key] = (
-                    parse_submit(self._reading.text(path, node.place), node.submit, str(path))
-                    if path.exists()
-                    else None
-                )
-            node.description = self._submit[key]
-        description = node.description
-        if description is None:
-            return 1
-        if description.conditional:
-            self._reading.list("conditions are not evaluated in", description.name or node.own)
-        return count_jobs(description, _macros(node, 0) if description.queue else {})
+def _include(statement: DagCommand, folder: Path, reading: Reading) -> Iterator[DagCommand]:
+    """Return a command, or those of the file that it includes."""
+    if statement.command != "INCLUDE":
+        yield statement
+        return
+    (name,) = take_words(statement, 1, "INCLUDE file")
+    path = folder / name
+    with reading.follow(path, statement.place) as text:
+        for inner in read_commands(text, str(path)):
+            yield from _include(inner, folder, reading)
 
-    def _task(self, node: _Node, task_id: str, index: int, parents: tuple[str, ...]) -> Task:
-        if node.noop:
-            return Task(id=task_id, runtime_s=0.0, kind="noop", parents=parents, command="true")
-        description, stem = node.description, _stem(node.submit)
-        job = None if description is None else read_job(_macros(node, index))
-        names = (node.name, node.own, node.submit, stem, job.program if job else "")
-        inline = description is not None and not description.name
-        task = Task(
-            id=task_id,
-            runtime_s=runtime_of(self._runtimes, names),
-            kind=(job.program if job and inline else "") or stem or node.own,
-            parents=parents,
-            environment=node.environment,
+
+def _match_pins(
+    upper: _Group, lower: _Group, names: Sequence[str], place: str
+) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Return the nodes of two splices that pins connect."""
+    if not upper.is_splice or not lower.is_splice:
+        raise InputError("CONNECT joins splices only", where=place)
+    outs, ins = (upper.pins or {}).get("PIN_OUT", {}), (lower.pins or {}).get("PIN_IN", {})
+    if not outs or sorted(outs) != sorted(ins) or sorted(outs) != list(range(1, len(outs) + 1)):
+        raise InputError(
+            f"the pins of '{names[0]}' (PIN_OUT {sorted(outs)}) and '{names[1]}' (PIN_IN "
+            f"{sorted(ins)}) do not match",
+            where=place,
         )
-        if job is None:
-            return task
-        for name in job.unread:
-            self._reading.list("expressions are not evaluated", name)
-        return replace(
-            task,
-            procs=job.procs,
-            memory_mib=job.memory_mib,
-            command=job.command,
-            inputs=job.inputs if node.folder == self._reading.path.parent else (),
-        )
+    return ((nodes, ins[number]) for number, nodes in outs.items())
 
 
-def _statements(text: str, where: str) -> Iterator[_Statement]:
-    """Return the commands of a file, with continued lines and inline descriptions."""
-    lines = enumerate(text.splitlines(), 1)
-    held, first = "", 0
-    for number, line in lines:
-        bare = line.strip()
-        if not bare or bare.startswith(("#", "//")):
-            continue
-        first = first if held else number
-        held = f"{held} {bare}" if held else bare
-        if held.endswith("\\"):
-            held = held[:-1]
-            continue
-        yield _statement(held, lines, f"{where}: line {first}")
-        held = ""
-    if held.strip():
-        yield _statement(held, lines, f"{where}: line {first}")
+def _read_retries(statement: DagCommand, reading: Reading) -> TaskEnvironment:
+    """Return the rules for failures that a RETRY command states."""
+    words, place = statement.words, statement.place
+    says_unless = len(words) == 4 and words[2].upper().replace("_", "-") == "UNLESS-EXIT"
+    if len(words) != 2 and not says_unless:
+        raise InputError("write RETRY node number [UNLESS-EXIT number]", where=place)
+    retries = parse_count(words[1], place)
+    if not retries:
+        return PLAIN
+    rules = [ErrorRule(retries=min(retries, _MOST_RETRIES))]
+    if retries > _MOST_RETRIES:
+        reading.say(f"RETRY {retries} is read as {_MOST_RETRIES}")
+    if says_unless and words[3].isdecimal() and 0 < int(words[3]) < 256:
+        rules.insert(0, ErrorRule(exits=(int(words[3]),), retries=0))
+    elif says_unless:
+        reading.list("not honoured", f"UNLESS-EXIT {words[3]}")
+    return TaskEnvironment(errors=tuple(rules))
 
 
-def _statement(line: str, lines: Iterator[tuple[int, str]], place: str) -> _Statement:
-    typed, *after = line.split(maxsplit=1)
-    command, rest = typed.upper().replace("-", "_"), after[0] if after else ""
-    if command in ("SCRIPT", "VARS", *_UNUSED, *_NOT_HONOURED):
-        return _Statement(place, command, (), rest, None)
-    words = [_unquote(word) for word in _WORD.findall(rest)]
-    if command not in (*_NODES, "SUBMIT_DESCRIPTION") or len(words) < 2:
-        return _Statement(place, command, words, rest, None)
-    if not words[1].startswith(("{", "@=")):
-        return _Statement(place, command, words, rest, None)
-    end = "}" if words[1].startswith("{") else f"@{words[1][2:]}"
-    inline: list[str] = []
-    for _, inner in lines:
-        bare = inner.strip()
-        if bare == end or bare.startswith(f"{end} "):
-            words = [words[0], "", *bare[len(end) :].split()]
-            return _Statement(place, command, words, rest, "\n".join(inline))
-        inline.append(inner)
-    raise InputError(f"the description has no end '{end}'", where=place)
-
-
-def _unquote(word: str) -> str:
-    """Remove quotes, within which a backslash escapes the next character."""
-    return _QUOTED.sub(lambda m: re.sub(r"\\(.)", r"\1", m[1] if m[2] is None else m[2]), word)
-
-
-def _read_node(statement: _Statement, scope: _Scope) -> _Node:
+def _read_node(statement: DagCommand, scope: _Scope) -> DagNode:
     """Read the command of a node, a splice or a sub-DAG."""
     command, words, place = statement.command, list(statement.words), statement.place
     if command == "SUBDAG" and (not words or words.pop(0).upper() != "EXTERNAL"):
@@ -517,14 +390,14 @@ def _read_node(statement: _Statement, scope: _Scope) -> _Node:
     name = words[0]
     if name in scope.groups or name.upper() in ("PARENT", "CHILD", _ALL):
         raise InputError(f"'{name}' is defined already, or a reserved word", where=place)
-    node = _Node(scope.prefix + name, name, place, scope.folder, words[1])
+    node = DagNode(scope.prefix + name, name, place, scope.folder, words[1])
     if statement.inline is not None:
         node.description = parse_submit(statement.inline, "", place)
     _read_options(node, words[2:], command)
     return node
 
 
-def _read_options(node: _Node, words: Iterable[str], command: str) -> None:
+def _read_options(node: DagNode, words: Iterable[str], command: str) -> None:
     """Read DIR, NOOP and DONE after a node's submit description."""
     left = iter(words)
     for word in left:
@@ -542,34 +415,8 @@ def _read_options(node: _Node, words: Iterable[str], command: str) -> None:
         node.done = False  # as DAGMan, which warns
 
 
-def _find_ends(group: _Group, nodes: Mapping[str, _Node]) -> None:
+def _find_ends(group: _Group, nodes: Mapping[str, DagNode]) -> None:
     """Find the nodes of a group without parents, and those without children."""
     with_children = {parent for name in group.names for parent in nodes[name].parents}
     group.first = [name for name in group.names if not nodes[name].parents]
     group.last = [name for name in group.names if name not in with_children]
-
-
-@lru_cache
-def _stem(name: str) -> str:
-    return PurePath(name).stem
-
-
-def _take(statement: _Statement, number: int, usage: str) -> Sequence[str]:
-    if len(statement.words) != number:
-        raise InputError(f"write {usage}", where=statement.place)
-    return statement.words
-
-
-def _number(text: str, place: str) -> int:
-    if not text.isdecimal():
-        raise InputError(f"'{text}' is not a number", where=place)
-    return int(text)
-
-
-def _macros(node: _Node, index: int) -> dict[str, str]:
-    """Return the values of macros by name in lower case: VARS, except appended ones, yield to the
-    submit description."""
-    commands = {} if node.description is None else node.description.commands
-    of_job = {"job": node.name, "node": node.name, "retry": "0"}
-    number = {"process": str(index), "procid": str(index), "step": "0", "row": str(index)}
-    return of_job | number | (node.before or {}) | commands | (node.after or {})

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import Workflow, make_workflow
-from vgrads.workflows.formats.makeflow_rules import Rule, read_rules
+from vgrads.workflows.formats.makeflow_rules import MakeflowRule, read_rules
 from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.runtimes import Runtimes
 from vgrads.workflows.task import Task
@@ -50,7 +50,7 @@ _MIB = 2**20
 class _Draft:
     """A rule until its command is complete, with its own variables."""
 
-    rule: Rule
+    rule: MakeflowRule
     own: dict[str, str] = field(default_factory=dict)
     local: bool = False
 
@@ -113,7 +113,7 @@ class _MakeflowReader:
         words = list(_split_files(line, self._lookup(None), place))
         middle = words.index(_COLON)
         name = f"{self._prefix}rule{len(self._drafts) + 1}"
-        rule = Rule(
+        rule = MakeflowRule(
             name=name,
             place=place,
             category=self._category,
@@ -241,18 +241,18 @@ class _MakeflowReader:
 
 def _join(text: str) -> Iterator[tuple[int, str]]:
     """Return lines, continued ones joined, with the number of the first."""
-    held, first = "", 0
+    pending, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
-        first = first if held else number
-        held += line
-        comment = held.lstrip().startswith("#")
+        first = first if pending else number
+        pending += line
+        comment = pending.lstrip().startswith("#")
         if not comment and (len(line) - len(line.rstrip("\\"))) % 2:
-            held = held[:-1] + " "
+            pending = pending[:-1] + " "
             continue
-        yield first, held
-        held = ""
-    if held:
-        yield first, held
+        yield first, pending
+        pending = ""
+    if pending:
+        yield first, pending
 
 
 def _is_complete(draft: _Draft) -> bool:

@@ -14,14 +14,14 @@ from typing import Any
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.jx import JxEvaluator, entry_of, parse_jx
-from vgrads.workflows.formats.makeflow_rules import Rule, read_rules
+from vgrads.workflows.formats.makeflow_rules import MakeflowRule, read_rules
 from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.runtimes import Runtimes
 from vgrads.workflows.task import Task
 
 Json = Mapping[str, Any]
 _RESOURCES = ("cores", "memory", "disk", "gpus", "mpi-processes", "wall-time")
-_KNOWN = frozenset(
+_KEYS = frozenset(
     (
         *("command", "workflow", "args", "inputs", "outputs", "category", "resources"),
         *("environment", "local_job", "allocation"),
@@ -65,7 +65,9 @@ def _read(
     return read_rules(read, *how)
 
 
-def _rule(name: str, rule: Any, document: Json, place: str, how: tuple[Runtimes, Reading]) -> Rule:
+def _rule(
+    name: str, rule: Any, document: Json, place: str, how: tuple[Runtimes, Reading]
+) -> MakeflowRule:
     reading = how[1]
     if not isinstance(rule, dict) or ("command" in rule) == ("workflow" in rule):
         raise InputError(
@@ -74,7 +76,7 @@ def _rule(name: str, rule: Any, document: Json, place: str, how: tuple[Runtimes,
     if not isinstance(rule.get("command", ""), str):
         raise InputError("its command is not text", where=place)
     for key in rule:
-        if key not in _KNOWN:
+        if key not in _KEYS:
             reading.list("not known", f"'{key}' of {place.rpartition(': ')[2]}")
     category = str(rule.get("category") or document.get("default_category") or "")
     general = _object(_object(document.get("categories"), place).get(category), place)
@@ -89,7 +91,7 @@ def _rule(name: str, rule: Any, document: Json, place: str, how: tuple[Runtimes,
         reading.count("local rule", "are", "placed as any other")
     if rule.get("allocation"):
         reading.list("not honoured", "allocation")
-    return Rule(
+    return MakeflowRule(
         name=name,
         place=place,
         inputs=_files(rule.get("inputs"), place, reading),

@@ -22,7 +22,7 @@ NOT_HONOURED = ("disk", "gpus", "mpi-processes")
 
 
 @dataclass(slots=True, kw_only=True)
-class Rule:
+class MakeflowRule:
     """A rule: a command, or a workflow of its own (``nested``). ``resources``: cores, memory in MB,
     wall-time in seconds; ``name``: of its task."""
 
@@ -37,7 +37,7 @@ class Rule:
     nested: Sequence[Task] | None = None
 
 
-def read_rules(rules: Sequence[Rule], runtimes: Runtimes, reading: Reading) -> list[Task]:
+def read_rules(rules: Sequence[MakeflowRule], runtimes: Runtimes, reading: Reading) -> list[Task]:
     """Return the tasks of rules; InputError if two write one file."""
     makers: dict[str, str] = {}
     for rule in rules:
@@ -50,7 +50,9 @@ def read_rules(rules: Sequence[Rule], runtimes: Runtimes, reading: Reading) -> l
     return put_in_place(tasks, nested, str(reading.path), reading)
 
 
-def _task(rule: Rule, makers: Mapping[str, str], runtimes: Runtimes, reading: Reading) -> Task:
+def _task(
+    rule: MakeflowRule, makers: Mapping[str, str], runtimes: Runtimes, reading: Reading
+) -> Task:
     program = _find_program(rule.command)
     for name in NOT_HONOURED:
         if rule.resources.get(name):

@@ -29,7 +29,7 @@ from vgrads.workflows.task import Task
 
 _MIB = 1024 * 1024
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_KNOWN = frozenset(
+_KEYS = frozenset(
     (
         *("pegasus", "x-pegasus", "name", "jobs", "jobDependencies", "metadata", "profiles"),
         *("siteCatalog", "replicaCatalog", "transformationCatalog"),
@@ -58,7 +58,7 @@ def _read(
     if not isinstance(jobs, list) or not all(isinstance(job, Mapping) for job in jobs):
         raise InputError("has no list of jobs", where=where)
     for key in document:
-        if key not in _KNOWN:
+        if key not in _KEYS:
             how[1].list("not used", str(key))
     parents = _parents(document, where, prefix)
     for job in jobs:

@@ -35,7 +35,7 @@ class Reading:
     most_tasks: int = MOST_TASKS
     _counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _listed: dict[str, dict[str, None]] = field(default_factory=dict)
-    _said: dict[str, None] = field(default_factory=dict)
+    _remarks: dict[str, None] = field(default_factory=dict)
     _texts: dict[Path, str] = field(default_factory=dict)
     _open: list[tuple[Identity | None, Path]] = field(default_factory=list)
     _followed: int = 0
@@ -50,7 +50,7 @@ class Reading:
 
     def say(self, text: str) -> None:
         """Add a part to the closing line, once."""
-        self._said[text] = None
+        self._remarks[text] = None
 
     def closing_line(self, workflow: Workflow) -> str:
         """Return what was read, and then what of the files has no effect."""
@@ -66,7 +66,7 @@ class Reading:
                 for (noun, verb, what), n in self._counts.items()
             ),
             *(f"{what}: {_enumerated(list(names))}" for what, names in self._listed.items()),
-            *self._said,
+            *self._remarks,
         ]
         line = "; ".join((", ".join(read), *parts))
         return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
@@ -74,8 +74,9 @@ class Reading:
     def limit(self, tasks: int, edges: int, place: str) -> None:
         """Raise InputError for more tasks or edges than can be read."""
         if tasks > self.most_tasks or edges > MOST_EDGES:
+            most = format_count(self.most_tasks, "task")
             raise InputError(
-                f"describes more than {self.most_tasks:,} tasks or {MOST_EDGES:,} edges",
+                f"describes more than {most} or {MOST_EDGES:,} edges",
                 where=place,
                 fix="split the workflow; submit independent tasks as a bag",
             )
