@@ -87,124 +87,26 @@ def read_dag_tasks(
     return reader.tasks()
 
 
-class _DagReader:
-    """Reads one workflow from its files; all nodes by their whole names."""
+class _DagGraph:
+    """The nodes of one workflow by their whole names, and the commands on them."""
 
-    def __init__(self, runtimes: Runtimes, reading: Reading) -> None:
-        self._runtimes, self._reading = runtimes, reading
-        self._nodes: dict[str, DagNode] = {}
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.nodes: dict[str, DagNode] = {}
         self._edges = 0
-        self.completed = False
-        self._statements: dict[Path, list[DagCommand]] = {}
 
-    def tasks(self) -> list[Task]:
-        """Return the tasks of all nodes, in the order of the files."""
-        return list(NodeTasks(self._runtimes, self._reading).tasks(self._nodes))
-
-    def read_whole(self, text: str, path: Path, folder: Path, prefix: str) -> _Group:
-        """Read a DAG that is run by itself: the outermost, or a sub-DAG. Completed nodes are left
-        out, and its FINAL node follows all others."""
-        group, final = self._read(text, path, folder, prefix)
-        done = {name for name in group.names if self._nodes[name].done}
-        group.names = [name for name in group.names if name not in done]
-        for name in group.names:
-            node = self._nodes[name]
-            node.parents = {p: None for p in node.parents if p not in done}
-        for name in done:
-            del self._nodes[name]
-        if done:
-            self.completed = True
-            self._reading.count("node", "are", "done and left out", len(done))
-        _find_ends(group, self._nodes)
-        if final is not None:
-            self._connect(group.last, [final], self._nodes[final].place)
-            group.names.append(final)
-            group.first, group.last = group.first or [final], [final]
-            self._reading.list("run last, and not after a failure", final)
-        return group
-
-    def _read(self, text: str, path: Path, folder: Path, prefix: str) -> tuple[_Group, str | None]:
-        """Read the nodes and dependencies of a file, and return its FINAL node."""
-        if path not in self._statements:
-            self._statements[path] = list(read_commands(text, str(path)))
-        statements = [
-            inner
-            for statement in self._statements[path]
-            for inner in _include(statement, folder, self._reading)
-        ]
-        scope = _Scope(prefix, folder)
-        for statement in statements:
-            if statement.command in _BEFORE:
-                self._define(statement, scope)
-        for statement in statements:
-            if statement.command not in _BEFORE:
-                self._apply(statement, scope)
-        _find_ends(scope.whole, self._nodes)
-        return scope.whole, scope.final
-
-    def _define(self, statement: DagCommand, scope: _Scope) -> None:
-        """Read a command that defines a node, a group of nodes, or a submit description."""
-        command, place = statement.command, statement.place
-        if command == "REJECT":
-            raise InputError("is marked with REJECT: DAGMan does not run it", where=place)
-        if command == "SUBMIT_DESCRIPTION":
-            if statement.inline is None:
-                raise InputError("write SUBMIT-DESCRIPTION name { … }", where=place)
-            scope.descriptions[statement.words[0]] = parse_submit(statement.inline, "", place)
-            return
-        node = _read_node(statement, scope)
-        if command in ("SERVICE", "PROVISIONER"):
-            scope.groups[node.own] = None
-            self._reading.count(f"{command.lower()} node", "are", "not run")
-            return
-        group = scope.groups[node.own] = self._group_of(node, command, scope)
-        if command != "FINAL":
-            scope.whole.names += group.names
-        elif scope.final is not None or len(group.names) != 1:
-            raise InputError("FINAL must be one node", where=place)
-        else:
-            scope.final = group.names[0]
-
-    def _group_of(self, node: DagNode, command: str, scope: _Scope) -> _Group:
-        """Return the nodes that one node stands for: those of its file, or itself."""
-        is_file = command == "SUBDAG" or node.submit.endswith(_GENERATED)
-        if command == "SPLICE" or (is_file and not (node.noop or node.done)):
-            return self._follow(node, command == "SPLICE")
-        if node.description is None:
-            node.description = scope.descriptions.get(node.submit)
-        return self._add(node)
-
-    def _add(self, node: DagNode) -> _Group:
-        self._reading.limit(len(self._nodes) + 1, 0, node.place)
-        if node.name in self._nodes:
+    def add(self, node: DagNode) -> _Group:
+        """Add a node, and return it as a group; InputError for one too many, or a second one."""
+        self._reading.limit(len(self.nodes) + 1, 0, node.place)
+        if node.name in self.nodes:
             raise InputError(f"two nodes are named '{node.name}'", where=node.place)
-        self._nodes[node.name] = node
+        self.nodes[node.name] = node
         return _Group([node.name], [node.name], [node.name])
 
-    def _follow(self, node: DagNode, splice: bool) -> _Group:
-        """Read the file of a splice or a sub-DAG into the same workflow."""
-        source, prefix = node.submit.removesuffix(_GENERATED), f"{node.name}+"
-        path = node.folder / source
-        with self._reading.follow(path, node.place) as text:
-            if splice:
-                group, final = self._read(text, path, node.folder, prefix)
-                if final is not None:
-                    raise InputError(
-                        f"the spliced file {source} has a FINAL node, which DAGMan does not permit",
-                        where=node.place,
-                    )
-            else:
-                group = self.read_whole(text, path, node.folder, prefix)
-        if not splice and not group.names:  # what follows it waits for what precedes it
-            node.noop = True
-            group = self._add(node)
-        group.is_splice, group.is_subdag = splice, not splice
-        return group
-
-    def _apply(self, statement: DagCommand, scope: _Scope) -> None:
+    def apply(self, statement: DagCommand, scope: _Scope) -> None:
         """Read a command on nodes that are defined."""
         command = statement.command
-        apply = {
+        read = {
             "PARENT": self._depend,
             "WEAK": self._depend,
             "CONNECT": self._connect_pins,
@@ -214,8 +116,8 @@ class _DagReader:
             "RETRY": self._set_retries,
             "DONE": self._mark_done,
         }.get(command)
-        if apply is not None:
-            apply(statement, scope)
+        if read is not None:
+            read(statement, scope)
         elif command == "SCRIPT":
             self._reading.count("script", "are", "not run")
         elif command in NOT_HONOURED:
@@ -234,7 +136,7 @@ class _DagReader:
     def _mark_done(self, statement: DagCommand, scope: _Scope) -> None:
         (name,) = take_words(statement, 1, "DONE node")
         for own in self._named(name, scope, statement.place).names:
-            self._nodes[own].done = True
+            self.nodes[own].done = True
 
     def _add_pin(self, statement: DagCommand, scope: _Scope) -> None:
         name, number = take_words(statement, 2, f"{statement.command} node number")
@@ -257,20 +159,21 @@ class _DagReader:
         children = [
             n for word in words[middle + 1 :] for n in self._named(word, scope, place).first
         ]
-        self._connect(parents, children, place)
+        self.connect(parents, children, place)
 
-    def _connect(self, parents: Sequence[str], children: Sequence[str], place: str) -> None:
+    def connect(self, parents: Sequence[str], children: Sequence[str], place: str) -> None:
+        """Let each of some nodes wait for all others."""
         self._edges += len(parents) * len(children)
         self._reading.limit(0, self._edges, place)
         for child in children:
-            self._nodes[child].parents.update(dict.fromkeys(parents))
+            self.nodes[child].parents.update(dict.fromkeys(parents))
 
     def _connect_pins(self, statement: DagCommand, scope: _Scope) -> None:
         names, place = take_words(statement, 2, "CONNECT splice splice"), statement.place
         upper, lower = (self._named(name, scope, place) for name in names)
         for parents, children in _match_pins(upper, lower, names, place):
-            self._connect(parents, children, place)
-        loose = [name for name in lower.first if not self._nodes[name].parents]
+            self.connect(parents, children, place)
+        loose = [name for name in lower.first if not self.nodes[name].parents]
         if loose:
             raise InputError(f"'{loose[0]}' has no parent and no PIN_IN", where=place)
 
@@ -310,7 +213,7 @@ class _DagReader:
                 )
             return group
         whole = scope.prefix + name
-        if whole in self._nodes:  # a node within a splice
+        if whole in self.nodes:  # a node within a splice
             return _Group([whole], [whole], [whole])
         raise InputError(f"'{name}' is the name of no node", where=place)
 
@@ -329,7 +232,114 @@ class _DagReader:
                 raise InputError(f"'{name}' is a splice, not a node", where=place)
             names = [] if group.is_subdag else group.names
         for each in names:
-            yield self._nodes[each]
+            yield self.nodes[each]
+
+
+class _DagReader:
+    """Reads one workflow from its files; all nodes by their whole names."""
+
+    def __init__(self, runtimes: Runtimes, reading: Reading) -> None:
+        self._runtimes, self._reading = runtimes, reading
+        self._graph = _DagGraph(reading)
+        self.completed = False
+        self._statements: dict[Path, list[DagCommand]] = {}
+
+    def tasks(self) -> list[Task]:
+        """Return the tasks of all nodes, in the order of the files."""
+        return list(NodeTasks(self._runtimes, self._reading).tasks(self._graph.nodes))
+
+    def read_whole(self, text: str, path: Path, folder: Path, prefix: str) -> _Group:
+        """Read a DAG that is run by itself: the outermost, or a sub-DAG. Completed nodes are left
+        out, and its FINAL node follows all others."""
+        group, final = self._read(text, path, folder, prefix)
+        done = {name for name in group.names if self._graph.nodes[name].done}
+        group.names = [name for name in group.names if name not in done]
+        for name in group.names:
+            node = self._graph.nodes[name]
+            node.parents = {p: None for p in node.parents if p not in done}
+        for name in done:
+            del self._graph.nodes[name]
+        if done:
+            self.completed = True
+            self._reading.count("node", "are", "done and left out", len(done))
+        _find_ends(group, self._graph.nodes)
+        if final is not None:
+            self._graph.connect(group.last, [final], self._graph.nodes[final].place)
+            group.names.append(final)
+            group.first, group.last = group.first or [final], [final]
+            self._reading.list("run last, and not after a failure", final)
+        return group
+
+    def _read(self, text: str, path: Path, folder: Path, prefix: str) -> tuple[_Group, str | None]:
+        """Read the nodes and dependencies of a file, and return its FINAL node."""
+        if path not in self._statements:
+            self._statements[path] = list(read_commands(text, str(path)))
+        statements = [
+            inner
+            for statement in self._statements[path]
+            for inner in _include(statement, folder, self._reading)
+        ]
+        scope = _Scope(prefix, folder)
+        for statement in statements:
+            if statement.command in _BEFORE:
+                self._define(statement, scope)
+        for statement in statements:
+            if statement.command not in _BEFORE:
+                self._graph.apply(statement, scope)
+        _find_ends(scope.whole, self._graph.nodes)
+        return scope.whole, scope.final
+
+    def _define(self, statement: DagCommand, scope: _Scope) -> None:
+        """Read a command that defines a node, a group of nodes, or a submit description."""
+        command, place = statement.command, statement.place
+        if command == "REJECT":
+            raise InputError("is marked with REJECT: DAGMan does not run it", where=place)
+        if command == "SUBMIT_DESCRIPTION":
+            if statement.inline is None:
+                raise InputError("write SUBMIT-DESCRIPTION name { … }", where=place)
+            scope.descriptions[statement.words[0]] = parse_submit(statement.inline, "", place)
+            return
+        node = _read_node(statement, scope)
+        if command in ("SERVICE", "PROVISIONER"):
+            scope.groups[node.own] = None
+            self._reading.count(f"{command.lower()} node", "are", "not run")
+            return
+        group = scope.groups[node.own] = self._group_of(node, command, scope)
+        if command != "FINAL":
+            scope.whole.names += group.names
+        elif scope.final is not None or len(group.names) != 1:
+            raise InputError("FINAL must be one node", where=place)
+        else:
+            scope.final = group.names[0]
+
+    def _group_of(self, node: DagNode, command: str, scope: _Scope) -> _Group:
+        """Return the nodes that one node stands for: those of its file, or itself."""
+        is_file = command == "SUBDAG" or node.submit.endswith(_GENERATED)
+        if command == "SPLICE" or (is_file and not (node.noop or node.done)):
+            return self._follow(node, command == "SPLICE")
+        if node.description is None:
+            node.description = scope.descriptions.get(node.submit)
+        return self._graph.add(node)
+
+    def _follow(self, node: DagNode, splice: bool) -> _Group:
+        """Read the file of a splice or a sub-DAG into the same workflow."""
+        source, prefix = node.submit.removesuffix(_GENERATED), f"{node.name}+"
+        path = node.folder / source
+        with self._reading.follow(path, node.place) as text:
+            if splice:
+                group, final = self._read(text, path, node.folder, prefix)
+                if final is not None:
+                    raise InputError(
+                        f"the spliced file {source} has a FINAL node, which DAGMan does not permit",
+                        where=node.place,
+                    )
+            else:
+                group = self.read_whole(text, path, node.folder, prefix)
+        if not splice and not group.names:  # what follows it waits for what precedes it
+            node.noop = True
+            group = self._graph.add(node)
+        group.is_splice, group.is_subdag = splice, not splice
+        return group
 
 
 def _include(statement: DagCommand, folder: Path, reading: Reading) -> Iterator[DagCommand]:
