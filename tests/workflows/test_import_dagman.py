@@ -192,7 +192,7 @@ def test_what_has_no_meaning_here_is_listed_once(read):
         ("SPLICE S empty.dag\nSPLICE T empty.dag\nCONNECT S T\n", "line 3: the pins of 'S'"),
         ("JOB A {\nqueue x matching *.txt\n}\n", "the number of jobs of .* is not in"),
         ("JOB A {\nqueue 100000000\n}\n", "line 1: describes more than 1,000,000 tasks"),
-        ("SPLICE A pipe.dag\n", "line 1: names a file that cannot be read"),
+        ("SPLICE A pipe.dag\n", "line 1: names .*pipe.dag, which cannot be read: is not a regular"),
         ("one: two\n", "line 1: 'ONE:' is not a known command of DAGMan"),
     ],
 )

@@ -108,12 +108,13 @@ class Reading:
         if path not in self._texts:
             try:
                 if path.stat().st_size > _LARGEST:
-                    raise InputError(f"has more than {_LARGEST:,} bytes", where=str(path))
+                    raise InputError(f"has more than {_LARGEST:,} bytes")
                 self._texts[path] = read_text(path, any_kind=False)
-            except (InputError, OSError) as error:
-                raise InputError(
-                    f"names a file that cannot be read: {error}", where=place
-                ) from None
+            except InputError as error:
+                raise InputError(f"names {path}, which {error.what}", where=place) from None
+            except OSError as error:
+                message = f"names {path}, which cannot be read: {error.strerror}"
+                raise InputError(message, where=place) from None
         return self._texts[path]
 
 
