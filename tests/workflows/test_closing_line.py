@@ -53,3 +53,16 @@ workflows:
     answer = vgrads("plan", some, "--json")
     assert answer.json["notes"] == [f"two-1: {line}"]
     assert f"note: two-1: {line}" in answer.err.replace("\n", " ")
+
+
+def test_a_plan_says_how_many_run_times_were_guessed(vgrads, write):
+    file = write("some.dag", TWO["two.dag"] + "JOB c c.sub\nJOB d d.sub\n")
+    head = "name: s\ndeadline: 4h\nworkflows:\n"
+    every = f"  - {{file: '{file}', runtimes: {{'*': 60}}, count: 3}}\n"
+    some = f"  - {{file: '{file}', runtimes: {{a: 60}}}}\n"
+    notes = vgrads("plan", write("set.yaml", head + every + some), "--json").json["notes"]
+    assert notes[-1] == (
+        "no stated run time is used for 2 of 16 tasks: the promise rests on wide guesses (2)"
+    )
+    stated = vgrads("plan", write("all.yaml", head + every), "--json").json["notes"]
+    assert len(stated) == 1  # what was read

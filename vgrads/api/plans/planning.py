@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgrads.api.plans.inputs import doubts
-from vgrads.api.plans.runtimes import NOTHING, RunTimes, sped, with_run_times
+from vgrads.api.plans.runtimes import (
+    NOTHING,
+    RunTimes,
+    promise_basis,
+    sped,
+    with_run_times,
+)
 from vgrads.api.plans.unit_mistakes import unit_question
 from vgrads.api.plans.up_to_date import without
 from vgrads.api.queues.histories import cached_forecast
@@ -156,7 +162,11 @@ def plan_set(
         plan,
         seconds={"procure": procure_s, **plan.seconds},
         run_times=tuple(basis.values()),
-        notes=(*notes_of(left), *doubts(workflow_set, grid.catalog)),
+        notes=(
+            *notes_of(left),
+            *promise_basis(basis.values()),
+            *doubts(workflow_set, grid.catalog),
+        ),
         done=done,
     )
     return Planned(workflow_set=workflow_set, grid=grid, snapshot=snapshot, plan=plan)

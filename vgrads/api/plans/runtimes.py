@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -16,6 +17,7 @@ from vgrads.api.plans.attempts import TaskAttempt
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaState
 from vgrads.execmgr.core.times import Times
+from vgrads.kernel.units import format_count
 from vgrads.runtimes.common import Common, estimate
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import RuntimeModel, model_of
@@ -57,6 +59,13 @@ _INTERPRETERS = frozenset(
         "nice",
     )
 )
+_BASES = {
+    "learned": "earlier runs of the same kind",
+    "tool": "other uses of the same tool",
+    "limit": "a third of the limit",
+    "guess": "wide guesses",
+}
+"""Where a run time comes from that a task does not state, by the source of its kind."""
 _MOST_NEAR = 20  # kinds of a set for which similar names are looked up
 _NUMBER = re.compile(r"[-_.#]?[0-9]+$")
 _ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -231,6 +240,7 @@ def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes
             "kind": kind,
             "tasks": 0,
             "source": "limit" if task.spread == OF_LIMIT else "stated",
+            "predicted": 0,
             "observations": 0,
             "shortest_s": math.inf,
             "longest_s": 0.0,
@@ -239,6 +249,8 @@ def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes
     entry["tasks"] += 1
     entry["shortest_s"] = min(entry["shortest_s"], timed.runtime_s)
     entry["longest_s"] = max(entry["longest_s"], timed.runtime_s)
+    if timed is not task or task.spread == OF_LIMIT:
+        entry["predicted"] += 1
     if timed is not task:
         observations = run_times.model.times.find(kind)
         entry["observations"] = 0 if observations is None else len(observations.sample.y)
@@ -271,6 +283,24 @@ def describe_basis(basis: Iterable[Mapping[str, Any]]) -> list[str]:
         "which weakens the promise; "
         "give runtime_s, or learn from an earlier run: vgrads runtimes learn FILE"
     ]
+
+
+def promise_basis(basis: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return a note on how many tasks state no run time, and what the promise rests on instead;
+    none if all state one."""
+    entries = list(basis)
+    counts: Counter[str] = Counter()
+    for entry in entries:
+        by_tool = entry["source"] == "guess" and entry.get("tool")
+        counts["tool" if by_tool else entry["source"]] += entry["predicted"]
+    said = [f"{text} ({counts[source]:,})" for source, text in _BASES.items() if counts[source]]
+    if not said:
+        return ()
+    total = format_count(sum(entry["tasks"] for entry in entries), "task")
+    return (
+        f"no stated run time is used for {sum(counts.values()):,} of {total}: the promise rests on "
+        f"{', '.join(said)}",
+    )
 
 
 def source_text(entry: Mapping[str, Any]) -> str:
