@@ -129,6 +129,8 @@ LOOKS = {
         "a: b\n\tcp b a\n",
         "rule: b\n\tcp b rule\n",
         "CATEGORY=x\nout/a: in\n\tcp in out/a\n",
+        "a:\n@BATCH_LOCAL=1\n.MAKEFLOW CORES 2\n\ttouch a\n",
+        ": b\n\tcat b\n",
     ),
     "CWL": (
         "#!/usr/bin/env cwl-runner\ncwlVersion: v1.2\nclass: Workflow\n",

@@ -170,6 +170,12 @@ def test_what_has_no_meaning_here_is_listed_once(read):
     )
 
 
+def test_a_rescue_file_is_named_that_dagman_would_start_from(read, write):
+    for number in (1, 2):
+        write(f"outer.dag.rescue00{number}", "DONE A\n")
+    assert "not used: outer.dag.rescue002" in read("JOB A a.sub\n").notes[-1]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 
 from vgrads.kernel.errors import InputError, NothingToDo
@@ -72,6 +73,8 @@ def read_dagman(text: str, runtimes: Runtimes, reading: Reading) -> Workflow:
     reader = _DagReader(runtimes, reading)
     reader.read_whole(text, reading.path, reading.path.parent, "")
     tasks = reader.tasks()
+    for file in sorted(reading.path.parent.glob(f"{escape(reading.path.name)}.rescue???"))[-1:]:
+        reading.list("not used", file.name)
     if not tasks and reader.completed:
         raise NothingToDo("nothing to do: all nodes are done", where=where)
     return make_workflow(reading.path.stem, tasks, where=where)

@@ -41,7 +41,10 @@ _PEGASUS = re.compile(r"^(x-pegasus|pegasus)\s*:", re.MULTILINE)
 _SET = re.compile(r"^(workflows|deadline)[ \t]*:", re.MULTILINE)
 _FLOWING_SET = re.compile(r"\b(workflows|deadline)[ \t]*:")
 _JX = re.compile(r'"rules"\s*:')
-_MAKEFLOW = re.compile(r"^[^\s#=][^=\n]*:[^\n]*\n[ \t]+\S", re.MULTILINE)
+_MAKEFLOW = re.compile(
+    r"^(?:[^\s#=][^=\n]*)?:[^\n]*\n(?:(?:@?\w+[ \t]*\+?=|\.[A-Z]+[ \t])[^\n]*\n)*[ \t]+\S",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
