@@ -45,7 +45,7 @@ def test_a_sub_workflow_of_pegasus_is_read_from_its_file(write, file):
     assert (a.procs, a.memory_mib, b.procs, b.memory_mib) == (3, 2048.0, 2, 1024.0)
     assert (y.inputs, y.outputs, flow.file_mib) == (("f",), ("f",), {"f": 1.0})
     assert flow.tasks["S+X"].runtime_s == 7.0
-    assert flow.notes[-1] == "5 tasks, 5 edges, 1 retry; not used: hooks"
+    assert flow.notes[-1] == "5 tasks, 5 edges, 1 retry; not used: hooks (line 3)"
 
 
 @pytest.mark.parametrize("done", ["", " DONE"])
@@ -78,7 +78,7 @@ def test_a_sub_workflow_of_a_dax_is_read_from_its_file(write):
         a = flow.tasks["A"]
         assert (a.procs, a.runtime_s, a.inputs, a.outputs) == (4, 12.0, ("f",), ("f",))
         assert flow.tasks["S+X"].runtime_s == 5.0
-    assert "not used: <invoke>" in flow.notes[-1]
+    assert "not used: <invoke> (line 2)" in flow.notes[-1]
 
 
 @pytest.mark.parametrize(

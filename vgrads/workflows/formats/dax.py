@@ -21,7 +21,7 @@ from vgrads.workflows.formats.pegasus_jobs import (
     number,
     read_profiles,
 )
-from vgrads.workflows.formats.reading import Reading
+from vgrads.workflows.formats.reading import Reading, with_line
 from vgrads.workflows.runtimes import Runtimes, runtime_of
 from vgrads.workflows.task import Task
 
@@ -70,7 +70,7 @@ def _read(
                 Task(id=task_id, runtime_s=0.0, parents=tuple(dict.fromkeys(parents[task_id])))
             )
         elif tag not in _WITHOUT_EFFECT:
-            how[1].list("not used", f"<{tag}>")
+            how[1].list("not used", with_line(f"<{tag}>", rf"<(\w+:)?{tag}\b", text))
     return root.get("name") or ""
 
 

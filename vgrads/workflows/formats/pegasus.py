@@ -7,6 +7,7 @@ read from the files that they name.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from vgrads.workflows.formats.pegasus_jobs import (
     number,
     read_profiles,
 )
-from vgrads.workflows.formats.reading import Reading
+from vgrads.workflows.formats.reading import Reading, with_line
 from vgrads.workflows.runtimes import Runtimes, runtime_of
 from vgrads.workflows.task import Task
 
@@ -59,7 +60,7 @@ def _read(
         raise InputError("has no list of jobs", where=where)
     for key in document:
         if key not in _KEYS:
-            how[1].list("not used", str(key))
+            how[1].list("not used", with_line(str(key), rf"^{re.escape(str(key))}\s*:", text))
     parents = _parents(document, where, prefix)
     for job in jobs:
         task_id = prefix + str(job.get("id", ""))

@@ -4,6 +4,7 @@ was read.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -116,6 +117,12 @@ class Reading:
                 message = f"names {path}, which cannot be read: {error.strerror}"
                 raise InputError(message, where=place) from None
         return self._texts[path]
+
+
+def with_line(name: str, pattern: str, text: str) -> str:
+    """Return a name with the first line of a text where a pattern matches, if any does."""
+    match = re.search(pattern, text, re.MULTILINE)
+    return f"{name} (line {text.count(chr(10), 0, match.start()) + 1})" if match else name
 
 
 def _enumerated(names: list[str]) -> str:
