@@ -405,7 +405,7 @@ jobDependencies: [{id: ID1, children: [ID2]}]
     assert (workflow.tasks["ID2"].procs, workflow.tasks["ID2"].parents) == (4, ("ID1",))
     assert workflow.transfer_mib("ID1", "ID2") == 1.0
     assert not load_workflow(write("w.yml", text)).tasks["ID2"].stated
-    with pytest.raises(InputError, match="only plain jobs"):
+    with pytest.raises(InputError, match="names no file"):
         load_workflow(
             write("s.yml", text.replace("type: job, name", "type: pegasusWorkflow, name"))
         )

@@ -293,13 +293,13 @@ def promise_basis(basis: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     for entry in entries:
         by_tool = entry["source"] == "guess" and entry.get("tool")
         counts["tool" if by_tool else entry["source"]] += entry["predicted"]
-    said = [f"{text} ({counts[source]:,})" for source, text in _BASES.items() if counts[source]]
-    if not said:
+    sources = [f"{text} ({counts[source]:,})" for source, text in _BASES.items() if counts[source]]
+    if not sources:
         return ()
     total = format_count(sum(entry["tasks"] for entry in entries), "task")
     return (
         f"no stated run time is used for {sum(counts.values()):,} of {total}: the promise rests on "
-        f"{', '.join(said)}",
+        f"{', '.join(sources)}",
     )
 
 

@@ -88,7 +88,9 @@ def _follow(
     """Read the file of a sub-workflow."""
     task_id = prefix + str(job.get("id", ""))
     place = f"{path}: job '{job.get('id', '')}'"
-    file = find_file(str(job.get("file", "")), path.parent, _replicas(document))
+    if not job.get("file"):
+        raise InputError("is a sub-workflow that names no file", where=place)
+    file = find_file(str(job["file"]), path.parent, _replicas(document))
     with how[1].follow(file, place) as text:
         if job["type"] == "condorWorkflow":
             graph.put_dag(task_id, read_dag_tasks(text, file, f"{task_id}+", *how))
