@@ -107,6 +107,7 @@ def test_names_of_a_jx_file_may_be_defined_in_another(write):
         ("\tcp y x\n", "line 1: a command does not belong to a rule"),
         ("x y\n", "line 1: is neither a rule"),
         ("=bad\n", "line 1: is neither a rule"),
+        ("x # y: z\n", "line 1: is neither a rule"),
         ("x: $(Y)\n\tcp y x\n", "line 1: the variable 'Y' is not defined"),
         ("Y=\\$Y\nx: $Y\n\tcp y x\n", "line 2: the variable 'Y' is not defined, or by itself"),
         ('x: "y\n\tcp y x\n', 'line 1: has no closing "'),

@@ -102,6 +102,7 @@ def test_a_sub_workflow_of_a_dax_is_read_from_its_file(write):
             OUTER.format(kind="pegasusWorkflow", file="empty.yml", far=""),
             "job 'S': its sub-workflow has no jobs",
         ),
+        ("o.yml", "pegasus: 5\njobs: [{id: S, uses: [x]}]\n", "job 'S': is not a valid job"),
         ("o.yml", OUTER.format(kind="service", file="o.yml", far=""), "job 'S': is a service"),
     ],
 )

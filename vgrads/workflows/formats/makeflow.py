@@ -8,7 +8,7 @@ https://cctools.readthedocs.io/en/latest/makeflow/
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -111,6 +111,8 @@ class _MakeflowReader:
 
     def _begin(self, line: str, place: str) -> None:
         words = list(_split_files(line, self._lookup(None), place))
+        if _COLON not in words:
+            raise InputError("is neither a rule (outputs : inputs) nor an assignment", where=place)
         middle = words.index(_COLON)
         name = f"{self._prefix}rule{len(self._drafts) + 1}"
         rule = MakeflowRule(
@@ -223,12 +225,13 @@ class _MakeflowReader:
         """Return the variables of a rule: its own, those of its category, those of all."""
         category = self._category if draft is None else draft.rule.category
         own = {} if draft is None else draft.own
-        return self._everywhere | self._variables[""] | self._variables[category] | own
+        of_category, default = self._variables[category], self._variables[""]
+        return ChainMap(own, of_category, default, self._everywhere)
 
     def _complete(self, draft: _Draft) -> None:
         """Set what a rule's variables say of it, by their values where its command is."""
         rule = draft.rule
-        stated = self._variables[""] | self._variables[rule.category] | draft.own
+        stated = ChainMap(draft.own, self._variables[rule.category], self._variables[""])
         rule.resources = {
             _RESOURCES[name]: _number(name, stated[name], rule.place)
             for name in _RESOURCES

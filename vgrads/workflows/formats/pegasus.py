@@ -66,7 +66,11 @@ def _read(
         task_id = prefix + str(job.get("id", ""))
         kind = job.get("type", "job")
         if kind == "job":
-            graph.jobs.append(_task(job, prefix, parents, graph.file_mib, (where, *how)))
+            try:
+                graph.jobs.append(_task(job, prefix, parents, graph.file_mib, (where, *how)))
+            except (AttributeError, TypeError) as error:
+                place = f"{where}: job '{job.get('id', '')}'"
+                raise InputError(f"is not a valid job: {error}", where=place) from error
             continue
         if kind not in ("pegasusWorkflow", "condorWorkflow"):
             place = f"{where}: job '{job.get('id', '')}'"
