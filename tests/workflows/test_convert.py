@@ -168,6 +168,13 @@ def test_inputs_belong_to_formats_that_take_some():
         load_workflow(DATA / "lead.json", inputs=DATA / "lead.yaml")
 
 
+def test_a_name_that_a_set_cannot_hold_is_refused(vgrads, write, tmp_path):
+    dag = write("a.dag", "JOB a/b x.sub\n")
+    answer = vgrads("convert", dag, tmp_path / "o.yaml", "--deadline", "4h")
+    assert (answer.code, "tasks.0.id" in answer.err) == (2, True)
+    assert not (tmp_path / "o.yaml").exists()
+
+
 def test_the_form_follows_the_ending():
     assert [form_of(Path(name), None) for name in ("a.json", "a.YML")] == ["wfformat", "set"]
     assert form_of(Path("a.txt"), "set") == "set"

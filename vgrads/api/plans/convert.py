@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from vgrads.api.plans.set_files import SetOverrides, load_set
+from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.kernel.units import format_count
@@ -54,7 +55,8 @@ def converted(path: Path, form: str, overrides: SetOverrides) -> tuple[str, tupl
     """
     if form == "set":
         workflow_set, _ = load_set(path, overrides=overrides)
-        return set_text(workflow_set, overrides.deadline), workflow_set.workflows[0].notes
+        text = set_text(workflow_set, overrides.deadline, str(path))
+        return text, workflow_set.workflows[0].notes
     workflow = _single_workflow(path, overrides)
     text = json.dumps(write_wfformat(workflow), indent=1, allow_nan=False) + "\n"
     return text, (*workflow.notes, *_losses(workflow))
@@ -88,10 +90,11 @@ def _single_workflow(path: Path, overrides: SetOverrides) -> Workflow:
     )  # without the number that reading a set appends
 
 
-def set_text(workflow_set: WorkflowSet, deadline: str | None = None) -> str:
-    """Return a set as YAML, without default values; ``deadline``: its text, if given."""
+def set_text(workflow_set: WorkflowSet, deadline: str | None = None, where: str = "set") -> str:
+    """Return a set as YAML, without default values; ``deadline``: its text, if given. InputError if
+    the set has names that cannot be written, as a task's with a slash."""
     document = document_of(workflow_set) | ({} if deadline is None else {"deadline": deadline})
-    lean = SetDocument.model_validate(document).model_dump(mode="json", exclude_defaults=True)
+    lean = validate(SetDocument, document, where).model_dump(mode="json", exclude_defaults=True)
     return str(
         yaml.dump(
             lean,
