@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import compile_path, get_name
 from starlette.types import Message
 
 from vgrads.kernel.errors import InputError
@@ -73,7 +74,30 @@ def turn_of(request: Request) -> AbstractAsyncContextManager[None]:
 
 
 class CheckedRoute(APIRoute):
-    """A route with these checks."""
+    """A route with these checks. FastAPI derives its models from the endpoint when it is first
+    requested or described: for all routes that takes longer than the rest of a service's start."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        name: str | None = None,
+        methods: set[str] | list[str] | None = None,
+        **options: object,
+    ) -> None:
+        # what requests are matched by
+        self.path, self.endpoint, self.name = path, endpoint, name or get_name(endpoint)
+        self.methods = {method.upper() for method in methods or ["GET"]}
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self._options: dict[str, Any] = {"name": name, "methods": methods, **options}
+
+    def __getattr__(self, attribute: str) -> object:
+        """Derive the other attributes, which are not there yet."""
+        if attribute.startswith("__") or "_options" not in vars(self) or "app" in vars(self):
+            raise AttributeError(f"a route has no '{attribute}'")
+        super().__init__(self.path, self.endpoint, **self._options)
+        return getattr(self, attribute)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle, scopes = super().get_route_handler(), sorted(required_scopes(self.dependant))
