@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Form, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document
@@ -20,6 +22,7 @@ from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
 
 Json = dict[str, Any]
+_REMEMBERED = 64  # runs whose promise over time is kept
 
 
 class Login(Document):
@@ -71,6 +74,9 @@ def _add_asking(app: FastAPI, service: Service) -> None:
         """Explain the placement of a task (``workflow/task``), as ``vgrads explain --json``."""
         return explain_placement(service, set_id, who, task)
 
+    computed: OrderedDict[tuple[str, int], list[Json]] = OrderedDict()
+    # by run and length of its journal: it takes seconds, and every page of an ended run reads it
+
     @app.get("/v1/workflow-sets/{set_id}/promise")
     async def promise(set_id: SetId, who: Reader) -> Json:
         """Return the probability of the promise over the newest run."""
@@ -78,9 +84,14 @@ def _add_asking(app: FastAPI, service: Service) -> None:
         run = service.newest_run(set_id)
         if run is None:
             return {"run": None, "points": []}
-        points = await service.supervisor.think(
-            children.promise_over_time, service.store.url, run.id
-        )
+        version = run.id, await run_in_threadpool(service.store.count_events, run.id)
+        points = computed.get(version)
+        if points is None:
+            points = computed[version] = await service.supervisor.think(
+                children.promise_over_time, service.store.url, run.id
+            )
+            while len(computed) > _REMEMBERED:
+                computed.popitem(last=False)
         return {"run": run.id, "points": points}
 
 
