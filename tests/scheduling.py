@@ -30,6 +30,8 @@ APART = (
 """Files of long tests that share nothing dear: these need not go to one worker."""
 
 TOGETHER = {
+    "tests/portal/pages/test_gallery.py": "the gallery is made",
+    "tests/portal/pages/test_states.py": "the gallery is made",
     "tests/house/test_extras.py": "every program is parsed",
     "tests/house/test_house.py": "every program is parsed",
     "tests/house/test_names.py": "every program is parsed",

@@ -15,22 +15,7 @@ from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
 pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 STORM = LEAD | {"name": "lead-storm", "at_least": 6, "budget_usd": 40}
-
-
-def paths_of(set_id):
-    """The pages that are looked at for barriers and width, with those of a set."""
-    return (
-        "/",
-        f"/sets/{set_id}",
-        f"/sets/{set_id}/what-if",
-        "/submit",
-        "/sites",
-        "/sites/mercury/default",
-        "/api",
-        "/login",
-    )
 
 
 pytestmark = pytest.mark.services
@@ -274,19 +259,6 @@ def test_mistakes_are_reported_next_to_the_form(page):
         assert page.url.endswith("/submit")  # nothing was handed over
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_are_usable_by_everybody(page, service, scheme):
-    set_id = planned(service, STORM)
-    page.emulate_media(color_scheme=scheme)
-    for path in paths_of(set_id):
-        page.goto(path)
-        page.wait_for_load_state("load")
-        result = (
-            axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
-        )
-        assert [(path, v["id"], v["nodes"][0]["html"]) for v in result] == []
-
-
 def test_a_page_of_its_own_draws_thousands_of_bars_without_a_service(browser, tmp_path):
     file = tmp_path / "big.html"
     file.write_bytes(export(large_chart(60, 5000), "html", "said", {"w-0/t0/0": "because"}))
@@ -346,15 +318,6 @@ def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(bro
         page.locator(".legend span").all_text_contents()
     )
     page.close()
-
-
-def test_nothing_is_wider_than_a_telephone(page, service):
-    set_id = planned(service, STORM | {"name": "a-name-without-any-place-to-break-it" * 3})
-    page.set_viewport_size({"width": 390, "height": 844})
-    for path in (*paths_of(set_id), f"/sets/{set_id}/run"):
-        page.goto(path)
-        page.wait_for_load_state("load")
-        assert (path, page.evaluate("document.documentElement.scrollWidth")) == (path, 390)
 
 
 def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):
