@@ -104,9 +104,10 @@ def elsewhere(command: str) -> bool:
 
 
 def marked(command: str):
-    """Studies take long, and what they find is tested beside them."""
-    long = command.startswith(("vgrads study", "vgrads bags"))
-    return pytest.param(command, marks=[pytest.mark.more] if long else [])
+    """Studies take long, are those of a release, and what they find is tested beside them."""
+    study, bags = command.startswith("vgrads study"), command.startswith("vgrads bags")
+    marks = [pytest.mark.long] if study else [pytest.mark.more] if bags else []
+    return pytest.param(command, marks=marks)
 
 
 def as_run(command: str) -> str:

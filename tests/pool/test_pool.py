@@ -287,7 +287,7 @@ def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):
 @pytest.mark.parametrize("cycle_s", [pytest.param(55.0, marks=pytest.mark.long), 60.0])
 @pytest.mark.parametrize(
     ("idle_s", "patience"),
-    [pytest.param(15, 1.5, marks=pytest.mark.more), (60, 3.0), (120, 5.0), (180, 6.0)],
+    [pytest.param(15, 1.5, marks=pytest.mark.long), (60, 3.0), (120, 5.0), (180, 6.0)],
 )
 def test_looking_ahead_is_faster_and_wastes_no_more(cycle_s, idle_s, patience):
     """Against each of Falkon's settings: no less utilisation, at least five points more
@@ -299,7 +299,7 @@ def test_looking_ahead_is_faster_and_wastes_no_more(cycle_s, idle_s, patience):
     assert sum(row.efficiency for row in mine) >= sum(row.efficiency for row in theirs) + 5 * count
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_study_writes_down_what_it_prints(tmp_path, capsys):
     out = tmp_path / "falkon.json"
     main(["--quick", "--cycles", "60", "--patience", "3", "--out", str(out)])

@@ -18,7 +18,7 @@ from vgrads.research.promises.quality import table as scoreboard
 from vgrads.research.promises.replication import lead, trial
 from vgrads.research.waits.varq_promises import POLICIES, VarqExtent, draw, replay, table
 
-pytestmark = pytest.mark.long  # each command runs in tests/house/test_doc_commands.py too
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -179,7 +179,7 @@ def test_plans_cost_at_most_a_twentieth_more_than_the_integer_programme(number):
     assert ratio is None or 1.0 - 1e-6 <= ratio <= 1.05
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_study_prints_its_measures(capsys, tmp_path):
     (tmp_path / "swf").mkdir()
     (tmp_path / "spot").mkdir()

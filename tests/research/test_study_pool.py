@@ -48,7 +48,6 @@ def test_a_serial_and_an_overlapping_manager_have_their_knees():
 
 
 @pytest.mark.long
-@pytest.mark.more
 def test_capacity_is_reported_within_its_interval_most_of_the_time():
     ran = [estimate(place, n, 3) for n, place in enumerate(places(10, 9))]
     inside = [matches for each in ran for matches in each.inside]
@@ -87,7 +86,7 @@ def test_a_flow_keeps_as_many_busy_as_it_says():
     assert sum(batch.tasks for batch in batches) == pytest.approx(1000.0 * 30.0 / 20.0, abs=2)
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_ours_comes_to_rest():
     rest = constant("known", 4)
     assert rest.overshoot * rest.level <= max(2.0, 0.05 * rest.level)
@@ -97,7 +96,6 @@ def test_ours_comes_to_rest():
 
 
 @pytest.mark.long
-@pytest.mark.more
 def test_the_study_prints_its_tables(capsys, tmp_path):
     small = ["--plays", "1", "--settings", "4", "--schedules", "4", "--only"]
     page = tmp_path / "pool.html"

@@ -108,7 +108,7 @@ def test_what_is_stored_predicts_as_what_is_estimated(store):
     assert records.learned().model.predict("render", "a").source == "guess"
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_real_dump_is_covered(shared):
     row = jobs_left_out(shared / "sacct" / "xdmod-ref-phillips.sacct.gz")
     assert row.covered == pytest.approx((0.5, 0.8, 0.9), abs=0.03)

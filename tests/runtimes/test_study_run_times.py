@@ -16,8 +16,6 @@ from vgrads.research.runtimes.promises import (
 )
 from vgrads.research.runtimes.recorded_sets import nodes, runs
 
-pytestmark = pytest.mark.more
-
 
 def _outcome(promise, on_time, workflow="a", target="n1"):
     return SetOutcome("nextflow", workflow, target, promise, on_time)
@@ -49,6 +47,7 @@ def test_workflows_are_compared():
     assert (row.targets, row.sets, row.promised, row.kept, row.brier) == (2, 2, 0.8, 0.5, 0.25)
 
 
+@pytest.mark.more
 def test_every_spread_has_outcomes(shared):
     target = next(runs(shared / "workflows" / "wfformat"))
     results = outcomes(iter([target]), 1)
@@ -57,9 +56,10 @@ def test_every_spread_has_outcomes(shared):
     assert all(0 <= s.promise <= 1 for sets in results.values() for s in sets)
 
 
+@pytest.mark.more
 def test_sets_consist_of_recorded_tasks_with_their_dependencies(shared):
     wfformat = shared / "workflows" / "wfformat"
-    for target in (next(nodes(shared / "nextflow")), *islice(runs(wfformat), 2)):
+    for target in (next(nodes(shared / "nextflow")), *islice(runs(wfformat), 1)):
         recorded = target.draw(stream(1, target.name))
         tasks = {
             (w.name, task_id): w.tasks[task_id] for w in recorded.workflows for task_id in w.tasks
@@ -69,6 +69,7 @@ def test_sets_consist_of_recorded_tasks_with_their_dependencies(shared):
         assert any(task.parents for task in tasks.values())
 
 
+@pytest.mark.long
 def test_pilots_narrow_the_interval_and_it_stays_true(shared):
     rows = {(row.workflow, row.pilots): row for row in pilot_gains(shared)}
     for name in ("atacseq", "chipseq", "bacass"):

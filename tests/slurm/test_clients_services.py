@@ -18,6 +18,9 @@ from vgrads.api.slurm.records import FIRST_ID
 until = partial(waiting.until, seconds=120.0)
 
 pytestmark = pytest.mark.services
+LONG = pytest.mark.long
+"""Over pilots one program is enough each time: what each calls and reads is tested on this machine
+(test_clients.py), and the pilots by the jobs below."""
 
 SITES = """
 [[site]]
@@ -126,11 +129,13 @@ def test_other_partitions_and_their_jobs_are_those_of_the_real_slurm(slurm):
     assert "invalid partition specified: nowhere" in refused.stderr
 
 
+@LONG
 def test_psij_over_pilots_of_the_real_slurm(slurm):
     needed()
     check_psij(slurm, Clients(slurm).psij(5), 5)
 
 
+@LONG
 def test_parsl_over_pilots_of_the_real_slurm(slurm):
     needed()
     result = Clients(slurm).parsl(6)
@@ -138,6 +143,7 @@ def test_parsl_over_pilots_of_the_real_slurm(slurm):
     assert all(int(job) >= FIRST_ID for job in result["jobs"])
 
 
+@LONG
 def test_toil_over_pilots_of_the_real_slurm(slurm):
     needed()
     assert Clients(slurm).toil(4) == "14"
