@@ -32,6 +32,7 @@ APART = (
 TOGETHER = {
     "tests/portal/pages/test_gallery.py": "the gallery is made",
     "tests/portal/pages/test_states.py": "the gallery is made",
+    "tests/house/test_counts.py": "every program is parsed",
     "tests/house/test_extras.py": "every program is parsed",
     "tests/house/test_house.py": "every program is parsed",
     "tests/house/test_names.py": "every program is parsed",

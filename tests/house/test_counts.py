@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from tests.house.test_house import SOURCES, shown, tree_of
+from tests.house.test_house import SOURCES, nodes_of, shown
 
 _NOUNS = (
     "agents|attempts|bags|blocks|bytes|cases|cells|clusters|copies|cores|days|entries|files"
@@ -28,11 +28,11 @@ _EXCEPTIONS = (
 )
 
 
-def bare_counts(tree):
+def bare_counts(nodes):
     """Counts that are followed by a plural, each with its line. Numbers with digits behind the
     point, as days, are no counts, and limits are more than
     1."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.JoinedStr):
             continue
         for part, text in zip(node.values, node.values[1:], strict=False):
@@ -52,7 +52,7 @@ def _agrees(part):
 def test_counts_agree_with_their_nouns():
     sources = [path for path in SOURCES if not any(p in path.parents for p in _ELSEWHERE)]
     assert len(sources) > 400
-    counts = [(path, *row) for path in sources for row in bare_counts(tree_of(path))]
+    counts = [(path, *row) for path in sources for row in bare_counts(nodes_of(path))]
     bare = [
         f"{shown(path)}:{line}: {text}"
         for path, line, text in counts
@@ -65,9 +65,9 @@ def test_counts_agree_with_their_nouns():
     "text", ["{n} hosts", "{n:,} other jobs wait", "{a.b} tasks", "{n:g} jobs"]
 )
 def test_a_bare_count_is_detected(text):
-    assert len(list(bare_counts(ast.parse(f"f'{text}'")))) == 1
+    assert len(list(bare_counts(ast.walk(ast.parse(f"f'{text}'"))))) == 1
 
 
 @pytest.mark.parametrize("text", ["{format_count(n, x)} tasks", "{MOST} tasks", "{n:.1f} days"])
 def test_other_texts_are_no_bare_counts(text):
-    assert not list(bare_counts(ast.parse(f"f'{text}'")))
+    assert not list(bare_counts(ast.walk(ast.parse(f"f'{text}'"))))

@@ -6,7 +6,7 @@ import sys
 import tomllib
 
 from tests.conftest import ROOT
-from tests.house.test_house import SOURCES, shown, tree_of
+from tests.house.test_house import SOURCES, nodes_of, shown
 from vgrads.kernel.extras import MODULES
 
 ALLOWED = {
@@ -38,7 +38,7 @@ WHOLE = {"vgrads.portal.web.oidc", "vgrads.executor.joblib_backend"}
 
 
 def imported(path):
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from tests.conftest import ROOT
-from tests.house.test_house import SOURCES, TRACKED, shown, tree_of
+from tests.house.test_house import SOURCES, TRACKED, nodes_of, shown
 
 BANNED = frozenset(
     re.findall(
@@ -47,26 +47,26 @@ def parts(name):
     return [word.lower() for word in words]
 
 
-def identifiers(tree):
+def identifiers(nodes):
     """Names that a program defines or uses, each with its line; names of tests are sentences."""
-    for node in ast.walk(tree):
+    for node in nodes:
         for field in ("id", "attr", "arg", "name", "asname"):
             name = getattr(node, field, None)
             if isinstance(name, str) and not name.startswith("test_"):
                 yield getattr(node, "lineno", 0), name
 
 
-def banned_in(tree):
+def banned_in(nodes):
     """Banned identifiers of a program, each with its line."""
     return [
         (line, name)
-        for line, name in identifiers(tree)
+        for line, name in identifiers(nodes)
         if not set(name.split(".")) & OTHERS.keys() and BANNED & set(parts(name))
     ]
 
 
 def test_no_identifier_has_a_banned_word():
-    banned = {shown(path): banned_in(tree_of(path)) for path in PROGRAMS}
+    banned = {shown(path): banned_in(nodes_of(path)) for path in PROGRAMS}
     assert {name: rows for name, rows in banned.items() if rows} == {}
 
 
@@ -74,13 +74,13 @@ def test_no_identifier_has_a_banned_word():
     "text", ["told = 1", "x.is_wanted", "class FateOf: pass", "f(seen_s=1)", "f'{held}'"]
 )
 def test_a_banned_word_is_detected(text):
-    assert len(banned_in(ast.parse(text))) == 1
+    assert len(banned_in(ast.walk(ast.parse(text)))) == 1
 
 
 def test_no_class_name_occurs_twice_in_the_product():
     places = defaultdict(list)
     for path in SOURCES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(shown(path))
     twice = {name: where for name, where in places.items() if len(where) > 1}
