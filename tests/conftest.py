@@ -37,6 +37,8 @@ settings.load_profile("vgrads")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # workers of parallel tests have it: outputs would be narrower than those in a pipe
 os.environ.pop("COLUMNS", None)
+# most tests need a plan and not the best one; those of what the search finds state their effort
+os.environ["VGRADS_EFFORT"] = "0.15"
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"

@@ -78,6 +78,20 @@ def test_unknown_policies_and_rules_are_refused(vgrads):
         assert (answer.code, existing in answer.err) == (2, True)
 
 
+def test_the_effort_of_the_environment_holds_where_none_is_given(vgrads, monkeypatch):
+    def planned(*words):
+        return vgrads("plan", DATA / "lead-storm.yaml", "--json", *words)
+
+    first = planned("--effort", 0).json["promise"]
+    monkeypatch.setenv("VGRADS_EFFORT", "0")
+    assert planned().json["promise"] == first
+    assert planned("--effort", 1.5).json["promise"] != first
+    for wrong in ("soon", "-1", "nan", "4000"):
+        monkeypatch.setenv("VGRADS_EFFORT", wrong)
+        refused = planned()
+        assert (refused.code, f"VGRADS_EFFORT: '{wrong}'" in refused.err) == (2, True), refused
+
+
 @given(st.lists(st.floats(0, 1), max_size=8), st.integers(0, 8))
 def test_independent_events_are_counted_right(chances, needed):
     brute = sum(

@@ -89,7 +89,7 @@ def test_run_and_the_python_interface_ask_too(vgrads, write):
 
 
 def test_a_plan_that_is_impossible_is_reported_once_and_in_readable_times(vgrads, write):
-    answer = plan(vgrads, write, "3s")
+    answer = plan(vgrads, write, "3s", "--effort", 1.5)
     assert answer.out == ""
     assert answer.err.count("cannot be placed") == 1
     first, lacking, change = answer.err.strip().split("\n")
@@ -101,9 +101,9 @@ def test_a_plan_that_is_impossible_is_reported_once_and_in_readable_times(vgrads
 
 def test_an_error_breaks_no_word_at_a_terminal(vgrads, write):
     path = write("storm.json", json.dumps(SET))
-    screen = in_terminal(60, "plan", path, "--sites", "here")
+    screen = in_terminal(60, "plan", path, "--sites", "here", "--effort", 1.5)
     assert screen.too_long(60) == []
-    assert screen.words >= set(plan(vgrads, write, "3").err.split())
+    assert screen.words >= set(plan(vgrads, write, "3", "--effort", 1.5).err.split())
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_the_demonstration_draws_a_chart_of_each_set(vgrads, tmp_path):
 
 
 def test_a_cheaper_plan_is_explained_by_what_it_saves(vgrads):
-    line = " ".join(vgrads("plan", DATA / "lead-storm.yaml").out.split())
+    line = " ".join(vgrads("plan", DATA / "lead-storm.yaml", "--effort", 1.5).out.split())
     hours = line.split("cheaper plan: ")[1].split(" processor-hours")[0]
     before, after = hours.split(" instead of ")
     assert float(before) < float(after)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from vgrads.kernel.errors import InputError
+
 THIS_MACHINE = "here"
 """Names this machine where a file of sites is expected."""
 
@@ -39,6 +41,21 @@ def learned_folder() -> Path:
     user may share, since its names are digests of content; otherwise a folder of the home."""
     chosen = os.environ.get("VGRADS_LEARNED")
     return Path(chosen) if chosen else home() / "cache" / "learned"
+
+
+def planning_effort_s() -> float:
+    """Return the limit of the search for better plans (s) where no request states one:
+    ``VGRADS_EFFORT``, otherwise 1.5. Raise InputError if it is not a number from 0 to 3600."""
+    chosen = os.environ.get("VGRADS_EFFORT") or "1.5"
+    try:
+        seconds = float(chosen)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= 3600.0:
+        raise InputError(
+            f"'{chosen}' is not a number of seconds", where="VGRADS_EFFORT", fix="0 to 3600"
+        )
+    return seconds
 
 
 def run_folder(run_id: str) -> Path:

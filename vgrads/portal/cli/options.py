@@ -287,14 +287,14 @@ Rule = Annotated[
 OldRule = Annotated[str | None, typer.Option("--reckon", hidden=True)]
 """The name of ``--promise-model`` in 0.2."""
 Effort = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--effort",
         metavar="SECONDS",
         min=0.0,
         max=3600.0,
         help="Approximate limit of the search for a better plan, of sufficient changes, and of "
-        "other offers, each; 0: only the first plan.",
+        "other offers, each; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.5.",
     ),
 ]
 Rerun = Annotated[

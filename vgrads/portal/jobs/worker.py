@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data, run_folder, set_folder
+from vgrads.api.config import embedded_data, planning_effort_s, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
@@ -187,7 +187,8 @@ def plan_stored_set(
         done = _done_already(store, catalog, set_id, which)
         with progress_to(ProgressRecorder(store.engine, set_id)):
             grid = _grid(store, catalog, _owner(sets, set_id))
-            planned = plan_set(_requested_set(sets, set_id), grid, done=done)
+            options = Options(effort_s=planning_effort_s())
+            planned = plan_set(_requested_set(sets, set_id), grid, options=options, done=done)
     except DatabaseLost:  # not an error of the set
         raise
     except VgradsError as error:

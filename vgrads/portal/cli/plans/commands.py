@@ -91,7 +91,7 @@ def plan(
     probability: ProbabilityOption = None,
     promise_model: Rule = "joint",
     reckon: OldRule = None,
-    effort: Effort = 1.5,
+    effort: Effort = None,
     rerun: Rerun = False,
     optimise: Optimise = False,
     gantt: Gantt = None,
@@ -102,7 +102,6 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Plan a workflow set: slots, placement of tasks, and the probability of the promise."""
-    from vgrads.planner.make import Options
     from vgrads.portal.cli.plans import planning
     from vgrads.portal.cli.plans.plan_now import PlanChoices, plan_now
 
@@ -112,7 +111,7 @@ def plan(
         learned=not as_stated,
         rerun=rerun,
         probability=planning.level_of(probability),
-        options=Options(policy=chosen, probability=reckon or promise_model, effort_s=effort),
+        options=planning.options_of(chosen, reckon or promise_model, effort),
     )
     choices = PlanChoices(
         set_file=set_file,
@@ -144,7 +143,7 @@ def run(
     probability: ProbabilityOption = None,
     promise_model: Rule = "joint",
     reckon: OldRule = None,
-    effort: Effort = 1.5,
+    effort: Effort = None,
     rerun: Rerun = False,
     gantt: Gantt = None,
     speed: Annotated[
@@ -169,7 +168,6 @@ def run(
 ) -> None:
     """Plan a set, then run it to the end."""
     from vgrads.api.plans.refusals import infeasible
-    from vgrads.planner.make import Options
     from vgrads.portal.cli.plans import planning, running
 
     if keep not in ("all", "results", "final"):
@@ -184,7 +182,7 @@ def run(
             learned=not as_stated,
             rerun=rerun,
             probability=planning.level_of(probability),
-            options=Options(policy=policy, probability=reckon or promise_model, effort_s=effort),
+            options=planning.options_of(policy, reckon or promise_model, effort),
         ),
         planning.overrides_of(deadline, inputs, target, config, sites),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.config import planning_effort_s
 from vgrads.api.plans.answers import plan_json, planned_gantt
 from vgrads.api.plans.planning import Planned, notes_of, open_grid, plan_set
 from vgrads.api.plans.runtimes import NOTHING
@@ -23,7 +24,7 @@ from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_probability
 from vgrads.planner.explain import explain
-from vgrads.planner.make import STANDARD, Options
+from vgrads.planner.make import Options
 from vgrads.planner.policies import check_rule, make_pipeline
 from vgrads.portal.cli.terminal import busy, console, print_notes, print_warnings
 from vgrads.portal.jobs.forecasts.plans import issue_plan
@@ -35,6 +36,14 @@ from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.sets import WorkflowSet
 
 
+def options_of(
+    policy: str = "vgrads", rule: str = "joint", effort_s: float | None = None
+) -> Options:
+    """Return the options of planning; ``effort_s``: as the environment states unless given."""
+    effort_s = planning_effort_s() if effort_s is None else effort_s
+    return Options(policy=policy, probability=rule, effort_s=effort_s)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HowToPlan:
     """Options of a plan. ``learned``: correct the sites' descriptions by observations of earlier
@@ -43,7 +52,7 @@ class HowToPlan:
 
     seed: int = 0
     learned: bool = True
-    options: Options = STANDARD
+    options: Options = field(default_factory=options_of)
     probability: float | None = None
     rerun: bool = False
     again: tuple[str, ...] = ()
