@@ -16,20 +16,16 @@ NAMES = [name for names in MODULES.values() for name in names if name != "reques
 BLOCK = f"import sys; sys.modules.update(dict.fromkeys({NAMES!r}))\n"
 """Before anything else, in a process that is to find none of the packages of extras."""
 CALL = """
-from vgrads.portal.main import main
-main({arguments!r})
-"""
-CALL_ALL = """
 import contextlib, io, json
 from vgrads.portal.main import main
 for arguments in {commands!r}:
-    err = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main(arguments)
         except SystemExit as end:
-            code = end.code
-    print(json.dumps([code, err.getvalue()]), flush=True)
+            code = end.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
 """
 
 
@@ -47,11 +43,14 @@ def run_without_extras(code, folder, **variables):
 
 @pytest.fixture
 def lean(tmp_path):
-    """Call the command line in such a process."""
+    """Call the command line in such a process, with each of several lists of arguments."""
 
-    def call(*arguments, **variables):
-        code = CALL.format(arguments=[str(a) for a in arguments])
-        return run_without_extras(code, tmp_path, **variables)
+    def call(*commands, **variables):
+        code = CALL.format(commands=[[str(a) for a in arguments] for arguments in commands])
+        done = run_without_extras(code, tmp_path, **variables)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(answers) == len(commands), done.stderr
+        return [SimpleNamespace(returncode=c, stdout=o, stderr=e) for c, o, e in answers]
 
     return call
 
@@ -69,18 +68,19 @@ def test_a_set_is_run_and_its_chart_drawn_as_svg(lean, write, tmp_path):
     write("sites.toml", '[[site]]\nname = "s"\nkind = "dedicated"\nprocs = 1\n')
     tasks = '[{"id": "a", "runtime_s": 60}]'
     text = f'{{"name": "s", "deadline": "1h", "workflows": [{{"name": "w", "tasks": {tasks}}}]}}'
-    done = lean("run", write("s.json", text), "--sites", "sites.toml", "--gantt", "chart.html")
+    run = ["run", write("s.json", text), "--sites", "sites.toml", "--gantt", "chart.html"]
+    done, status = lean(run, ["status", "--json"])
     assert done.returncode == 0, done.stderr
     assert "KEPT" in done.stdout.splitlines()[-1]
     assert (tmp_path / "chart.html").stat().st_size > 10_000
-    run = next(word for word in lean("status", "--json").stdout.split('"') if word[:4] == "run-")
-    assert lean("gantt", run, "-o", "run.svg").returncode == 0
+    run = next(word for word in status.stdout.split('"') if word[:4] == "run-")
+    drawn, png = lean(["gantt", run, "-o", "run.svg"], ["gantt", run, "-o", "run.png"])
+    assert drawn.returncode == 0
     assert (tmp_path / "run.svg").read_text().startswith("<svg")
-    assert refused(lean("gantt", run, "-o", "run.png"), "plots").startswith("vgrads: run.png: ")
+    assert refused(png, "plots").startswith("vgrads: run.png: ")
 
 
-def test_a_picture_that_needs_an_extra_is_refused_before_any_work(tmp_path):
-    """Each command after the others, in one process."""
+def test_a_picture_that_needs_an_extra_is_refused_before_any_work(lean, tmp_path):
     commands = [
         ["plan", str(DATA / "lead-storm.yaml"), "--gantt", "plan.pdf"],
         ["backtest", "any.swf", "--report", "page.html"],
@@ -90,19 +90,16 @@ def test_a_picture_that_needs_an_extra_is_refused_before_any_work(tmp_path):
         ["study", "quality", "--picture", "quality.svg"],
         ["study", "bounds", "--report", "page.html", "any.swf"],
     ]
-    done = run_without_extras(CALL_ALL.format(commands=commands), tmp_path)
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) == len(commands), done.stderr
-    for code, err in answers:
-        refused(SimpleNamespace(returncode=code, stderr=err), "plots")
+    for done in lean(*commands):
+        refused(done, "plots")
     assert not [path for path in tmp_path.iterdir() if path.suffix in (".pdf", ".html", ".svg")]
 
 
 def test_a_policy_is_refused_with_its_place(lean, write):
     bag = write("bag.yaml", "name: b\ncommands: ['true']\npolicy: {Rank: Host.Memory}\n")
-    message = refused(lean("bags", "run", bag), "policies")
-    assert f"{bag}: policy: a policy needs the extra 'policies'" in message
-    assert json.loads(lean("bags", "status", "--json").stdout)["bags"] == []
+    done, status = lean(["bags", "run", bag], ["bags", "status", "--json"])
+    assert f"{bag}: policy: a policy needs the extra 'policies'" in refused(done, "policies")
+    assert json.loads(status.stdout)["bags"] == []
 
 
 def test_a_site_of_a_dask_cluster_names_its_extra(lean, write):
@@ -111,7 +108,7 @@ def test_a_site_of_a_dask_cluster_names_its_extra(lean, write):
         '[[site]]\nname = "lent"\nkind = "dedicated"\nprocs = 2\ndriver = "dask"\n'
         '[site.access]\nendpoint = "tcp://127.0.0.1:9"\n',
     )
-    done = lean("sites", "check", sites, "--json")
+    (done,) = lean(["sites", "check", sites, "--json"])
     assert done.returncode == 4
     assert "site lent: the driver 'dask' needs the extra 'dask'" in done.stdout
     assert "pip install 'vgrads[dask]'" in done.stdout
@@ -121,13 +118,15 @@ def test_settings_of_a_login_provider_name_their_extra(lean, write):
     settings = write(
         "vgrads.toml", '[oidc]\nissuer = "https://login.example"\nclient_id = "vgrads"\n'
     )
-    assert "oidc: " in refused(lean("config", "check", "--config", settings), "oidc")
-    assert "oidc: " in refused(lean("serve", "--port", "0", "--config", settings), "oidc")
+    config = ["--config", settings]
+    for done in lean(["config", "check", *config], ["serve", "--port", "0", *config]):
+        assert "oidc: " in refused(done, "oidc")
 
 
 def test_a_database_names_its_extra(lean):
     url = "postgresql+psycopg://nobody@127.0.0.1:9/none"
-    assert "database URL: " in refused(lean("status", VGRADS_DB=url), "postgres")
+    (done,) = lean(["status"], VGRADS_DB=url)
+    assert "database URL: " in refused(done, "postgres")
 
 
 def test_the_pages_need_no_extra(lean, write, tmp_path):
