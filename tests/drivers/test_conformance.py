@@ -95,7 +95,7 @@ def test_local(check, tmp_path):
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory):
-    with cloud_service(tmp_path_factory.mktemp("cloud"), boot_s=0.4, capacity=30) as service:
+    with cloud_service(tmp_path_factory.mktemp("cloud"), boot_s=0.4, capacity=12) as service:
         yield service
 
 
@@ -117,11 +117,11 @@ def cloud_bench(cloud, kind):
         open=fresh,
         elapse=time.sleep,
         slot=slot(node_type="m1.small"),
-        procs=30,
+        procs=12,
         nodes=3,
         read=reader(cloud.folder),
         folder=str(cloud.folder),
-        many=40,
+        many=15,
         lose_answer=lambda: cloud.control("lose=1"),
     )
 
@@ -241,7 +241,7 @@ def test_clouds_refuse_what_they_have_not_and_limits_hold(cloud):
     wide = bench.spec(nodes=2)
     driver.submit(wide)
     (status,) = driver.status([wide.id])
-    cloud.control("capacity=30")
+    cloud.control("capacity=12")
     assert (status.state, "capacity" in status.reason) == (SlotState.FAILED, True), status
 
     frugal = SiteAccess(endpoint=cloud.endpoint, image="ami-12c6146b", spend_limit_usd=0.5)

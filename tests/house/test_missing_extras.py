@@ -131,7 +131,7 @@ def test_a_database_names_its_extra(lean):
 
 def test_the_pages_need_no_extra(lean, write, tmp_path):
     """A set with its chart, a queue with the picture of its bounds; a picture as PNG is refused."""
-    log = make_log(3000, seed=1)
+    log = make_log(1000, seed=1)
     lines = [
         f"{n + 1} {int(s)} {int(w)} 60 1 -1 -1 1 100 -1 1 1 1 1 1 1 -1 -1\n"
         for n, (s, w) in enumerate(zip(log.submit_s, log.wait_s, strict=True))

@@ -287,7 +287,12 @@ def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):
 @pytest.mark.parametrize("cycle_s", [pytest.param(55.0, marks=pytest.mark.long), 60.0])
 @pytest.mark.parametrize(
     ("idle_s", "patience"),
-    [pytest.param(15, 1.5, marks=pytest.mark.long), (60, 3.0), (120, 5.0), (180, 6.0)],
+    [
+        pytest.param(15, 1.5, marks=pytest.mark.long),
+        (60, 3.0),
+        pytest.param(120, 5.0, marks=pytest.mark.long),
+        (180, 6.0),
+    ],
 )
 def test_looking_ahead_is_faster_and_wastes_no_more(cycle_s, idle_s, patience):
     """Against each of Falkon's settings: no less utilisation, at least five points more

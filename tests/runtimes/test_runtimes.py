@@ -201,11 +201,11 @@ def test_only_censored_records_say_longer():
     [1, pytest.param(2, marks=pytest.mark.long), 4, pytest.param(8, marks=pytest.mark.long)],
 )
 def test_intervals_of_few_observations_cover(count):
-    """Truth drawn anew 400 times: kinds of which so few records are known, beside kinds known
+    """Truth drawn anew 200 times: kinds of which so few records are known, beside kinds known
     well."""
     random = stream(count, "cover")
     inside = {0.5: [], 0.9: []}
-    for turn in range(40):
+    for turn in range(20):
         kinds = {
             f"k{n}": (random.normal(5, 1.5), float(random.choice([0.1, 0.2, 0.4])))
             for n in range(10)
