@@ -212,7 +212,10 @@ class TaskQueue:
         return [task.key for task in taken]
 
     def next_look_s(self, now_s: float) -> float:
-        """Return how long until :meth:`look` has something to do, in seconds."""
+        """Return how long until :meth:`look` or :meth:`ends_of` has something to do, in seconds."""
+        suspected = self._marks.is_suspected
+        if not all(suspected(end.task.process_key) for end in self.lingering.values()):
+            return 0.0  # ended by a request or a look: nothing else tells of it
         left = [60.0 if not self.running else 1.0]
         left += [self._limits.next_look_s(now_s), self._marks.next_look_s(now_s)]
         if self._spawner.look_s and self.running:
