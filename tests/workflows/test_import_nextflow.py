@@ -95,7 +95,7 @@ def test_a_stage_script_of_its_own_counts_too(write):
     [
         (HEADER, "no task that succeeded"),
         (HEADER + "1\t\t3\tA\tCOMPLETED\t0\t1\t-\t1s\n", "line 2: has no hash"),
-        (HEADER + "1\t2\n", "line 2: has 2 fields"),
+        (HEADER + "1\t2\n", "line 2: is a row with 2 cells instead of"),
         (
             HEADER
             + "".join(f"{n}\taa/bbbbbb\t3\tA ({n})\tCOMPLETED\t0\t1\t-\t1s\n" for n in (1, 2)),

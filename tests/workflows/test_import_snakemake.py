@@ -311,7 +311,8 @@ def test_a_plan_says_that_it_ends_at_a_checkpoint(snakemake, write, vgrads):
     path = write("Snakefile", CHECKPOINT)
     answer = vgrads("plan", path, "--deadline", "10h", "--json")
     assert answer.code == 0, answer.err
-    note, closing = answer.json["notes"]
+    note, closing, guessed = answer.json["notes"]
+    assert guessed.startswith("no stated run time is used for 2 of 2 tasks")
     assert closing == f"{path.parent.name}-1: 2 tasks, 1 edge"
     assert "only the jobs known before checkpoint split" in note
     assert note in answer.err.replace("\n", " ")

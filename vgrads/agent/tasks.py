@@ -204,11 +204,9 @@ class TaskQueue:
     def take_back(self, keys: Collection[Key]) -> list[Key]:
         """Drop those of these tasks that have not started, and their folders; return them."""
         taken = [task for task in self.waiting if task.key in keys]
-        if taken:
-            self.waiting = deque(task for task in self.waiting if task.key not in keys)
-        for task in taken:
-            if task.folder:
-                shutil.rmtree(task.folder, ignore_errors=True)
+        self.waiting = deque(task for task in self.waiting if task.key not in keys)
+        for folder in (task.folder for task in taken if task.folder):
+            shutil.rmtree(folder, ignore_errors=True)
         return [task.key for task in taken]
 
     def next_look_s(self, now_s: float) -> float:
