@@ -89,8 +89,9 @@ class TaskQueue:
         self._release(task)
         if task.streams:
             self._streams.give_back(task.streams)
-        why = explain_limit(error) if isinstance(error, OSError) else error
-        return could_not_run(task, str(why))
+        return could_not_run(
+            task, str(explain_limit(error) if isinstance(error, OSError) else error)
+        )
 
     def _has_room(self) -> bool:
         """Return True where there are descriptors for a task; running tasks return theirs later."""
@@ -211,8 +212,8 @@ class TaskQueue:
 
     def next_look_s(self, now_s: float) -> float:
         """Return how long until :meth:`look` or :meth:`ends_of` has something to do, in seconds."""
-        suspected = self._marks.is_suspected
-        if not all(suspected(end.task.process_key) for end in self.lingering.values()):
+        ends = self.lingering.values()
+        if not all(self._marks.is_suspected(end.task.process_key) for end in ends):
             return 0.0  # ended by a request or a look: nothing else tells of it
         left = [60.0 if not self.running else 1.0]
         left += [self._limits.next_look_s(now_s), self._marks.next_look_s(now_s)]
