@@ -89,9 +89,8 @@ class TaskQueue:
         self._release(task)
         if task.streams:
             self._streams.give_back(task.streams)
-        return could_not_run(
-            task, str(explain_limit(error) if isinstance(error, OSError) else error)
-        )
+        why = explain_limit(error) if isinstance(error, OSError) else error
+        return could_not_run(task, str(why))
 
     def _has_room(self) -> bool:
         """Return True where there are descriptors for a task; running tasks return theirs later."""
@@ -177,9 +176,12 @@ class TaskQueue:
             self.lingering[task.key] = self._end_of(task, ended, now_s)
         if self.lingering:
             self._marks.look(now_s, self._spawner)
+        return [self.lingering.pop(key) for key in self._gone()]
+
+    def _gone(self) -> list[Key]:
+        """Return the ended tasks of which no process may still run."""
         suspected, left = self._marks.is_suspected, self.lingering.items()
-        gone = [key for key, end in left if not suspected(end.task.process_key)]
-        return [self.lingering.pop(key) for key in gone]
+        return [key for key, end in left if not suspected(end.task.process_key)]
 
     def _end_of(self, task: AgentTask, ended: ExitedChild, now_s: float) -> AttemptOutcome:
         """Return the result of a reaped task, with the tails of its output."""
@@ -197,8 +199,7 @@ class TaskQueue:
             return
         if task.bag.interpreter is not None and self.calls.take_back(task):
             task.why = why
-            call = could_not_run(task, "")
-            self.lingering[key] = self._outcome_of_call(call)
+            self.lingering[key] = self._outcome_of_call(could_not_run(task, ""))
             return
         self._limits.end(task, why, hard)
 
@@ -212,13 +213,10 @@ class TaskQueue:
 
     def next_look_s(self, now_s: float) -> float:
         """Return how long until :meth:`look` or :meth:`ends_of` has something to do, in seconds."""
-        ends = self.lingering.values()
-        if not all(self._marks.is_suspected(end.task.process_key) for end in ends):
+        if self._gone():
             return 0.0  # ended by a request or a look: nothing else tells of it
-        left = [60.0 if not self.running else 1.0]
-        left += [self._limits.next_look_s(now_s), self._marks.next_look_s(now_s)]
-        if self._spawner.look_s and self.running:
-            left.append(self._spawner.look_s)
+        left = [self._limits.next_look_s(now_s), self._marks.next_look_s(now_s)]
+        left.append((min(self._spawner.look_s or 1.0, 1.0)) if self.running else 60.0)
         return max(0.0, min(left))
 
     def look(self, now_s: float) -> None:
