@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from vgrads.traces.build import NO_ELIGIBLE, AccountingJob, JobBuilder
-from vgrads.traces.reading_options import ReadingOptions
+from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
 from vgrads.traces.swf import BAG_FIELD, bag_column
 
@@ -22,7 +22,12 @@ _ABSOLUTE_S = 3e8  # no log of several years counts so far from its own start
 _BAG_HEADER = re.compile(rf"^#\s*BagField:\s*{BAG_FIELD}\s*$")
 
 
-def read_gwf(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
+def read_gwf(text: str, name: str) -> JobLog:
+    """Parse a whole log, as :func:`read_gwf_lines`."""
+    return read_gwf_lines(text.split("\n"), name, DETECTED)
+
+
+def read_gwf_lines(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
     """Read a log; lines that cannot be used are counted by reason."""
     builder = JobBuilder(name, "gwf", "GWF jobs")
     has_bags, start_s = False, 0.0

@@ -14,7 +14,7 @@ from vgrads.traces.build import GENERATED
 from vgrads.traces.condor_history import is_condor_ad, read_condor_history
 from vgrads.traces.foreign_formats import describe_foreign
 from vgrads.traces.gridengine import read_gridengine
-from vgrads.traces.gwf import read_gwf
+from vgrads.traces.gwf import read_gwf_lines
 from vgrads.traces.json_jobs import is_json_jobs, read_json_jobs
 from vgrads.traces.lines import CutOffError, open_lines
 from vgrads.traces.lsf import JOB_FINISH, read_lsf
@@ -30,7 +30,7 @@ from vgrads.traces.table import is_padded
 Reader = Callable[[Iterable[str], str, ReadingOptions], JobLog]
 FORMATS: dict[str, Reader] = {
     "swf": read_swf_lines,
-    "gwf": read_gwf,
+    "gwf": read_gwf_lines,
     "sacct": read_sacct,
     "pbs": read_pbs,
     "gridengine": read_gridengine,

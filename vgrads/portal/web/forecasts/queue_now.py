@@ -73,6 +73,7 @@ def queue_now(
         "curve": _curve(query, question, rows),
         "machine": machine_numbers(query.forecast),
         "machine_queues": queries.machine_queues(query),
+        "waiting": None if query.log.waiting is None else len(query.log.waiting),
         "reading": query.log.report and query.log.report.line(),
         "history_warnings": query.log.warnings,
         **_submission(query, question, entry.max_walltime_s, rows[_HIGH]["bound_s"]),
@@ -99,8 +100,7 @@ def _curve(query: QueueQuery, question: PageQuestion, rows: Sequence[Mapping[str
 
 def machine_numbers(forecast: AnyForecast) -> Json | None:
     """Return the running jobs and free processors of the machine from which a forecast was made;
-    None for past waits. Nothing waits at the end of a history, its last start: jobs that do have no
-    record yet."""
+    None for past waits."""
     if not isinstance(forecast, StateForecast):
         return None
     numbers = forecast.state.tables.numbers
