@@ -22,8 +22,8 @@ _ATTRIBUTES = (
     *("RequestCpus", "CpusProvisioned", "Owner", "JobUniverse", "NumHolds"),
     *("AllowedJobDuration", "AllowedExecuteDuration", "MaxWallTimeMins"),
 )
-_ATTRIBUTE = re.compile(rf"({'|'.join(_ATTRIBUTES)}) = (.*)", re.IGNORECASE)
 _NAMES = {name.lower(): name for name in _ATTRIBUTES}
+_NOTHING: dict[str, float | None] = dict.fromkeys(name for name in _ATTRIBUTES if name != "Owner")
 _ON_SUBMIT_MACHINE = (7, 12)  # scheduler and local universe
 _IDLE, _RUNNING, _ON_HOLD = 1, 2, 5
 _QUEUE = "pool"
@@ -64,13 +64,16 @@ def _text_ads(lines: Iterable[str]) -> Iterator[tuple[int, Ad, int]]:
     ad: dict[str, Any] = {}
     first = size = 0
     for number, line in enumerate(lines, 1):
-        banner = line.startswith("*** ")
-        if line.strip():
+        title, mark, text = line.partition(" = ")
+        name = _NAMES.get(title.lower()) if mark else None
+        if name:
+            ad[name] = _value(text.strip())
+        blank = line.isspace()
+        if not blank:
             first, size = first or number, size + 1
-            match = None if banner else _ATTRIBUTE.match(line)
-            if match:
-                ad[_NAMES[match[1].lower()]] = _value(match[2].strip())
-        if size and (banner or not line.strip()):
+        if blank or line.startswith("*** "):
+            if not size:
+                continue
             yield first, ad, size
             ad, first, size = {}, 0, 0
     if size:
@@ -88,7 +91,7 @@ def _value(text: str) -> object:
 
 def _add(ad: Ad, number: int, builder: JobBuilder) -> None:
     report = builder.report
-    numbers = {name: _number(ad.get(name)) for name in _ATTRIBUTES if name != "Owner"}
+    numbers = _NOTHING | {name: _number(value) for name, value in ad.items() if name in _NOTHING}
     submit, status = numbers["QDate"], numbers["JobStatus"]
     if numbers["JobUniverse"] in _ON_SUBMIT_MACHINE:
         report.pass_over("submit machine job")

@@ -29,7 +29,7 @@ def read_json_jobs(lines: Iterable[str], name: str, options: ReadingOptions) -> 
     """Read the jobs of a document of Slurm or HTCondor; those that cannot be used are counted by
     reason."""
     jobs = _parsed("".join(lines), name)
-    sample = next((job for job in jobs if isinstance(job, Mapping)), _EMPTY)
+    sample = next((job for job in jobs if isinstance(job, dict)), _EMPTY)
     if "QDate" in sample or "ClusterId" in sample:
         return read_condor_json(enumerate(map(_object, jobs), 1), name, options)
     if "job_id" not in sample or "time" not in sample:
@@ -40,7 +40,7 @@ def read_json_jobs(lines: Iterable[str], name: str, options: ReadingOptions) -> 
 
 
 def _object(value: object) -> Json:
-    return value if isinstance(value, Mapping) else _EMPTY
+    return value if isinstance(value, dict) else _EMPTY
 
 
 def _parsed(text: str, name: str) -> list[Any]:
@@ -55,7 +55,7 @@ def _parsed(text: str, name: str) -> list[Any]:
             place = f"{name}: line {error.lineno}"
             raise InputError(f"is not valid JSON: {error.msg}", where=place) from error
         return jobs
-    if isinstance(document, Mapping):
+    if isinstance(document, dict):
         document = document.get("jobs", [document])
     return document if isinstance(document, list) else []
 
@@ -118,7 +118,7 @@ def _id(job: Json) -> str:
 
 def _number(value: object) -> float | None:
     """Return a number, which newer versions write as ``{"set": true, "number": 60}``."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         is_stated = value.get("set") and not value.get("infinite")
         return _number(value.get("number")) if is_stated else None
     if isinstance(value, bool) or not isinstance(value, int | float):
