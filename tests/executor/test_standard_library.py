@@ -6,6 +6,7 @@ The slowest, which sleep for seconds, are run by hand (`make test-long`); the re
 import logging
 import sys
 import unittest
+from multiprocessing import util
 
 import pytest
 
@@ -51,12 +52,22 @@ def applicable(loaded, name, slow=False):
     ]
 
 
+class Suite(unittest.TestSuite):
+    """A suite whose module does not wait at its end for the server of processes of this session:
+    other tests' services use it, and it ends when their last process does."""
+
+    def _handleModuleTearDown(self, result):
+        cleanups = unittest.case._module_cleanups
+        cleanups[:] = [entry for entry in cleanups if entry[0] is not util._cleanup_tests]
+        super()._handleModuleTearDown(result)
+
+
 def run(tests):
     """Run tests; return the texts of those that failed."""
     result = unittest.TestResult()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logging.root, "handlers", [])  # they expect the logging of a plain program
-        unittest.TestSuite(tests).run(result)
+        Suite(tests).run(result)
     assert result.testsRun == len(tests)
     return [text for _, text in [*result.failures, *result.errors]]
 

@@ -168,3 +168,14 @@ def test_a_damaged_file_is_reported_with_what_to_restore(url, tmp_path):
     (tmp_path / "x.db").write_bytes(whole[:100] + b"x" * 30_000)
     with pytest.raises(SiteError, match=r"x\.db\.monday', the newest copy beside it"), Store(url):
         pass
+
+
+def test_an_interrupt_while_a_connection_is_given_back_is_no_traceback(tmp_path, caplog):
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}")
+    for kind in (KeyboardInterrupt, ValueError):
+        try:
+            raise kind
+        except kind:
+            engine.pool.logger.error("while %s", kind.__name__, exc_info=True)
+    assert [record.getMessage() for record in caplog.records] == ["while ValueError"]
+    engine.dispose()

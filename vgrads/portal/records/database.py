@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sqlite3
@@ -74,10 +75,18 @@ def open_engine(url: str | None = None) -> SqlEngine:
         engine = create_engine(chosen, **connection_options(make_url(chosen)))
     except (ArgumentError, ImportError) as error:
         raise InputError(f"cannot be used: {error}", where="database URL") from error
+    pool = type(engine.pool)
+    logging.getLogger(f"{pool.__module__}.{pool.__name__}").addFilter(_is_no_interrupt)
     sql_event.listen(engine, "handle_error", _translate)
     if engine.dialect.name == "sqlite":
         sql_event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return whether a message of the pool of connections is about anything but Ctrl-C, which the
+    command reports itself."""
+    return not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
 
 
 def _begin(file: Path) -> None:
