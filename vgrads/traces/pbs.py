@@ -190,17 +190,8 @@ def _add_attempt(attempt: _Attempt, offset: _Offsets, builder: JobBuilder) -> No
         instants.append(offset.unix_s(attempt.again_s))
     could_start = max(t for t in instants if t <= start) if min(instants) <= start else instants[0]
     end = fields.get("end", "")
-    job = AccountingJob(
-        attempt.line,
-        could_start,
-        start,
-        float(end) if end.isdigit() else None,
-        processors_of(fields),
-        requested_s(fields.get("Resource_List.walltime", "")),
-        fields.get("user", UNKNOWN),
-        fields.get("queue", UNKNOWN),
-    )
-    builder.add(job)
+    end_s = float(end) if end.isdigit() else None
+    builder.add(_job_of(fields, attempt.line, (could_start, start, end_s)))
 
 
 def _add_withdrawn(waiting: _QueuedRecord, offset: _Offsets, builder: JobBuilder) -> None:
@@ -209,14 +200,21 @@ def _add_withdrawn(waiting: _QueuedRecord, offset: _Offsets, builder: JobBuilder
     if "etime" in fields and not fields["etime"].strip("0"):
         builder.report.pass_over("not yet eligible job")
         return
-    job = AccountingJob(
-        waiting.line,
-        offset.unix_s(waiting.queued_s),
-        None,
-        None if waiting.gone_s is None else offset.unix_s(waiting.gone_s),
+    gone_s = None if waiting.gone_s is None else offset.unix_s(waiting.gone_s)
+    times = (offset.unix_s(waiting.queued_s), None, gone_s)
+    builder.add(_job_of(fields, waiting.line, times))
+
+
+def _job_of(
+    fields: Fields, line: int, times: tuple[float, float | None, float | None]
+) -> AccountingJob:
+    """Return the job with these attributes; ``times``: from which it could start, of its start, of
+    its end."""
+    return AccountingJob(
+        line,
+        *times,
         processors_of(fields),
         requested_s(fields.get("Resource_List.walltime", "")),
         fields.get("user", UNKNOWN),
         fields.get("queue", UNKNOWN),
     )
-    builder.add(job)

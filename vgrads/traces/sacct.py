@@ -29,24 +29,33 @@ from vgrads.traces.build import (
 from vgrads.traces.instants import NOTHING, instant_reader, put_in_order, zone_of
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
-from vgrads.traces.table import HEADER, BadRow, Header, OtherLine, TableRow, no_header, read_table
+from vgrads.traces.table import (
+    HEADER,
+    JOB_IDS,
+    BadRow,
+    Header,
+    OtherLine,
+    TableRow,
+    no_header,
+    read_table,
+)
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "submit": ("submit", "submit_time"),
     "eligible": ("eligible", "eligible_time"),
     "start": ("start", "start_time"),
     "end": ("end", "end_time"),
-    "limit": ("timelimit", "wallclock_req"),
-    "limit_minutes": ("timelimitraw",),
     "queue": ("partition",),
     "user": ("user", "uid"),
     "state": ("state",),
-    "id": ("jobid", "job_id", "jobidraw"),
+    "id": JOB_IDS,
     "cluster": ("cluster",),
 }
 _PROCS = ("alloccpus", "ncpus", "reqcpus", "processors_req")
 _RESOURCES = ("alloctres", "reqtres")
 _NODES = ("allocnodes", "nnodes", "nodes_req", "reqnodes")
+_LIMITS = {"timelimit": 1.0, "wallclock_req": 1.0, "timelimitraw": 60.0}
+"""Columns of the requested time, and the seconds of their unit where they are plain numbers."""
 _REQUIRED = ("submit", "start", "end")
 _COMPONENT = re.compile(r"(\d+)\+\d+$")
 _CPUS = re.compile(r"(?:^|,)cpu=(\d+)")
@@ -82,6 +91,22 @@ def _no_job(record: SlurmJob, word: str) -> str:
     if math.isnan(record.start) and "[" in record.id and word not in _STILL_WAITING:
         return "unstarted array record"
     return ""
+
+
+def _accounting_job(
+    record: SlurmJob, could_start: float, start: float, end: float
+) -> AccountingJob:
+    """Return the job of a record with these instants, NaN for none."""
+    return AccountingJob(
+        record.line,
+        could_start,
+        None if math.isnan(start) else start,
+        None if math.isnan(end) else end,
+        record.procs,
+        record.request_s,
+        record.user or UNKNOWN,
+        record.queue or UNKNOWN,
+    )
 
 
 class SlurmJobs:
@@ -158,18 +183,7 @@ class SlurmJobs:
         could_start = record.submit
         if record.submit < eligible <= left:
             could_start = eligible
-        return self.builder.add(
-            AccountingJob(
-                record.line,
-                could_start,
-                None if math.isnan(start) else start,
-                None if math.isnan(end) else end,
-                record.procs,
-                record.request_s,
-                record.user or UNKNOWN,
-                record.queue or UNKNOWN,
-            )
-        )
+        return self.builder.add(_accounting_job(record, could_start, start, end))
 
     def _forget_waiting(self, record: SlurmJob) -> None:
         """Forget that a job waited in an earlier part of the file."""
@@ -183,16 +197,8 @@ class SlurmJobs:
             return
         could_start = record.submit if math.isnan(record.eligible) else record.eligible
         _, bracket, tasks = record.id.partition("[")
-        waiting = AccountingJob(
-            record.line,
-            max(record.submit, could_start),
-            None,
-            None,
-            record.procs,
-            record.request_s,
-            record.user or UNKNOWN,
-            record.queue or UNKNOWN,
-        )
+        could_start = max(record.submit, could_start)
+        waiting = _accounting_job(record, could_start, math.nan, math.nan)
         key = hash((record.cluster, record.id or record.line, record.submit))
         if key in self._waiting:
             self.builder.report.pass_over("repeated record")
@@ -248,14 +254,12 @@ class _Columns:
 
     def __init__(self, header: Header, options: ReadingOptions) -> None:
         self.header = header
-        self._at = {
-            key: position
-            for key, titles in _COLUMNS.items()
-            if (position := header.position(*titles)) is not None
-        }
-        self._procs = [header.names.index(title) for title in _PROCS if title in header.names]
-        self._tres = [header.names.index(title) for title in _RESOURCES if title in header.names]
-        self._nodes = [header.names.index(title) for title in _NODES if title in header.names]
+        columns = {key: header.positions(titles) for key, titles in _COLUMNS.items()}
+        self._at = {key: positions[0] for key, positions in columns.items() if positions}
+        self._procs = header.positions(_PROCS)
+        self._tres = header.positions(_RESOURCES)
+        self._nodes = header.positions(_NODES)
+        self._limit_at = next(iter(header.positions(_LIMITS)), None)
         self._zoned = options.zone is not None
         self._read = instant_reader(options.zone)
         self._limits: dict[str, float] = {}
@@ -327,15 +331,14 @@ class _Columns:
 
     def _limit(self, cells: list[str]) -> float:
         """Return requested seconds; few texts are distinct, so each is parsed once."""
-        for key, unit_s in (("limit", 1.0), ("limit_minutes", 60.0)):
-            if key not in self._at:
-                continue
-            text = cells[self._at[key]]
-            if text not in self._limits:
-                seconds = requested_s(text)
-                self._limits[text] = seconds if seconds <= 0 else seconds * unit_s
-            return self._limits[text]
-        return -1.0
+        if self._limit_at is None:
+            return -1.0
+        text = cells[self._limit_at]
+        if text not in self._limits:
+            seconds = requested_s(text)
+            unit_s = _LIMITS[self.header.names[self._limit_at]]
+            self._limits[text] = seconds if seconds <= 0 else seconds * unit_s
+        return self._limits[text]
 
 
 def _count(text: str) -> int:

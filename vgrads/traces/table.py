@@ -37,7 +37,7 @@ _DURATION = re.compile(r"[\d:.-]+|[A-Za-z/_]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?[KMGTP]?|[A-Za-z/_]*")
 _STATE = re.compile(r"[A-Za-z_]*( by \d+)?\+?")
 _JOB = re.compile(r"\d+([._+\[-].*)?")
-_JOB_IDS = ("jobid", "job_id", "jobidraw")
+JOB_IDS = ("jobid", "job_id", "jobidraw")
 _INSTANTS = (
     *("submit", "eligible", "start", "end"),
     *("submit_time", "eligible_time", "start_time", "end_time"),
@@ -48,7 +48,7 @@ _NUMBERS = (
     *("nnodes", "allocnodes", "reqnodes", "nodes_req"),
 )
 _FORMS = {
-    **dict.fromkeys(_JOB_IDS, _JOB),
+    **dict.fromkeys(JOB_IDS, _JOB),
     **dict.fromkeys(_INSTANTS, _INSTANT),
     **dict.fromkeys(_DURATIONS, _DURATION),
     **dict.fromkeys(_NUMBERS, _NUMBER),
@@ -62,10 +62,9 @@ class Header:
 
     names: tuple[str, ...]
 
-    def position(self, *names: str) -> int | None:
-        """Return the column that has the first of these names that exists; None without one."""
-        existing = (self.names.index(name) for name in names if name in self.names)
-        return next(existing, None)
+    def positions(self, names: Iterable[str]) -> list[int]:
+        """Return the columns that have these names, as far as they exist, in this order."""
+        return [self.names.index(name) for name in names if name in self.names]
 
 
 class TableRow(NamedTuple):

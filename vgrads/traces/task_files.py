@@ -21,13 +21,13 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.traces.lines import CUT_OFF, open_lines
 from vgrads.traces.report import MOST_UNUSED, ReadingReport, ReportBuilder
-from vgrads.traces.table import find_delimiter, is_padded
+from vgrads.traces.table import JOB_IDS, find_delimiter, is_padded
 from vgrads.traces.task_condor import EVENT, read_condor
 from vgrads.traces.task_lines import Broken, Item
 from vgrads.traces.task_nextflow import read_measures, read_nextflow
 from vgrads.traces.task_pegasus import read_dax_tasks, read_kickstart_xml, read_kickstart_yaml
 from vgrads.traces.task_record import TaskRecord
-from vgrads.traces.task_sacct import JOB_IDS, JOB_NAMES, read_sacct_tasks
+from vgrads.traces.task_sacct import JOB_NAMES, read_sacct_tasks
 from vgrads.traces.task_snakemake import Named, name_benchmarks, read_benchmark, read_metadata
 from vgrads.traces.task_wfformat import read_wfformat_tasks
 

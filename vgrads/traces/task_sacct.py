@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from vgrads.traces.table import JOB_IDS
 from vgrads.traces.task_lines import (
     BACKWARDS,
     NO_TIME,
@@ -39,7 +40,7 @@ _STOPPED = {
     "DEADLINE",
 }
 _FAILED = {"FAILED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"}
-JOB_IDS, JOB_NAMES = ("jobid", "job_id", "jobidraw"), ("jobname", "name", "job_name")
+JOB_NAMES = ("jobname", "name", "job_name")
 _SNAKEJOB = re.compile(r"(?:snakejob|smk)[.-](.+?)\.\d+(?:\.sh)?$")
 _NEXTFLOW = re.compile(r"nf-(.+?)(?:_\(.*\)?|_\d+)?$")
 
