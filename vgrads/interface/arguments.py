@@ -14,7 +14,7 @@ from typing import SupportsIndex
 
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.kernel.units import parse_duration, parse_instant
-from vgrads.traces.reading_options import ReadingOptions, parse_columns
+from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
 
 Duration = float | str | timedelta
 """Seconds, a text such as ``"2h"`` or ``"1h30m"``, or a timedelta."""
@@ -84,12 +84,5 @@ def reading_options(
 ) -> ReadingOptions:
     """How to read a history; ``columns``: names, or a text with commas between them; ``taken_at``:
     when it was taken."""
-    names = parse_columns(columns) if isinstance(columns, str) else columns
-    taken = instant_of(taken_at, "taken_at")
-    return ReadingOptions(
-        format=format,
-        columns=None if names is None else tuple(names),
-        zone=zone,
-        force=force,
-        taken_at_s=taken.timestamp() if isinstance(taken, datetime) else taken,
-    )
+    text = taken_at.isoformat() if isinstance(taken_at, datetime) else taken_at
+    return parse_reading_options(format, columns, zone, text, force)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+
+from vgrads.kernel.units import parse_instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +24,26 @@ class ReadingOptions:
 
 
 DETECTED = ReadingOptions()
+
+
+def parse_reading_options(
+    format_name: str | None,
+    columns: str | Sequence[str] | None,
+    zone: str | None,
+    taken_at: str | float | None,
+    force: bool,
+) -> ReadingOptions:
+    """Return the options that a user states; ``columns``: names, or a text with commas between
+    them; ``taken_at``: seconds since 1970, or RFC 3339."""
+    names = parse_columns(columns) if isinstance(columns, str) else columns
+    taken = None if taken_at is None else parse_instant(taken_at, "--taken-at")
+    return ReadingOptions(
+        format=format_name,
+        columns=None if names is None else tuple(names),
+        zone=zone,
+        force=force,
+        taken_at_s=taken.timestamp() if isinstance(taken, datetime) else taken,
+    )
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import parse_duration, parse_instant, parse_probability
+from vgrads.kernel.units import parse_duration, parse_probability
 from vgrads.portal.cli.options import (
     AsJson,
     At,
@@ -91,16 +90,9 @@ def _reading(
     taken_at: str | None,
     force: bool,
 ) -> ReadingOptions:
-    from vgrads.traces.reading_options import ReadingOptions, parse_columns
+    from vgrads.traces.reading_options import parse_reading_options
 
-    taken = None if taken_at is None else parse_instant(taken_at, "--taken-at")
-    return ReadingOptions(
-        format=format_name,
-        columns=parse_columns(columns),
-        zone=zone,
-        force=force,
-        taken_at_s=taken.timestamp() if isinstance(taken, datetime) else taken,
-    )
+    return parse_reading_options(format_name, columns, zone, taken_at, force)
 
 
 def _with_live_queue(requested: Any, history: Path) -> Any:
