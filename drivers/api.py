@@ -167,6 +167,16 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SiteFacts:
+    """What changes rarely at a site: limits of its queues; the ``user`` that asks, and whether
+    users are shown their own jobs alone (``hides_jobs``)."""
+
+    user: str
+    hides_jobs: bool = False
+    queues: tuple[QueueLimits, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
     """A job or array task of any user in a queue: processors, requested seconds, time waited so far
     (``waited_s``), or remaining requested time (``left_s``; None while it waits). A job

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vgrads.drivers.api import MarkedJob, QueuedJob, SiteAccess, SlotSpec, Survey
+from vgrads.drivers.api import (
+    MarkedJob,
+    QueuedJob,
+    SiteAccess,
+    SiteFacts,
+    SlotSpec,
+    Survey,
+)
 from vgrads.drivers.dialect import Dialect, JobReport, order_of
 from vgrads.drivers.machines import machines
 from vgrads.drivers.shell import Output, Shell, quote
@@ -125,6 +132,10 @@ class BatchSite:
                 fix=f"show its queues and limits with 'vgrads sites check {self.name}'",
             )
         return value
+
+    def facts(self) -> SiteFacts:
+        """Return the limits of its queues, and whose jobs it shows."""
+        return self.dialect.listed_facts(self.command(self.dialect.facts()).out)
 
     def queue(self) -> list[QueuedJob]:
         """Return the jobs of all users that run, or wait and could start."""

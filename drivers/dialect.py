@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.api import (
+    QueuedJob,
+    QueueLimits,
+    SiteAccess,
+    SiteFacts,
+    SlotSpec,
+    SlotState,
+    Survey,
+    mark,
+)
 from vgrads.drivers.every_node import Launch
 
 
@@ -102,6 +111,12 @@ class Dialect(Protocol):
 
     def surveyed(self, printed: str) -> Survey:
         """Parse the survey from their output."""
+
+    def facts(self) -> str:
+        """Return commands that print who asks, whose jobs are shown, and the limits of queues."""
+
+    def listed_facts(self, printed: str) -> SiteFacts:
+        """Parse these."""
 
     def node_lists(self) -> str:
         """Return commands that print the nodes of all queues; empty if not supported."""

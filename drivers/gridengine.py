@@ -11,7 +11,16 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from datetime import datetime
 
-from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.api import (
+    QueuedJob,
+    QueueLimits,
+    SiteAccess,
+    SiteFacts,
+    SlotSpec,
+    SlotState,
+    Survey,
+    mark,
+)
 from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import KEY, QRSH, Launch, by_file
 from vgrads.drivers.shell import quote
@@ -26,6 +35,10 @@ _NO_ANSWER = re.compile(
 _INELIGIBLE = "hE"  # letters of waiting jobs that are held, also by other jobs, or in error
 _GONE = '*"does not exist"*'
 _NEXT = "--vgrads-next--"
+_QUEUES = (
+    "queues=$(qconf -sql) || exit $?\n"
+    'for q in $queues; do qconf -sq "$q" | grep -E "^(qname|h_rt|slots|pe_list|state) "; done\n'
+)
 _LIMIT_ENFORCED = "37"  # accounting(5), failed: the execution daemon killed it at h_rt
 
 
@@ -97,9 +110,7 @@ class GridEngine(Dialect):
     def survey(self, access: SiteAccess) -> str:
         environment = quote(access.parallel_environment)
         return (
-            "qstat -help 2>&1 | head -n 1; queues=$(qconf -sql) || exit $?\n"
-            'for q in $queues; do qconf -sq "$q" | grep -E '
-            '"^(qname|h_rt|slots|pe_list|state) "; done\n'
+            f"qstat -help 2>&1 | head -n 1; {_QUEUES}"
             f"echo {_NEXT}\nqconf -sp {environment} >/dev/null 2>&1 && echo environment\n"
             f"echo {_NEXT}\nqacct -b 197001010000 -slots >/dev/null 2>&1 && echo accounting\ntrue"
         )
@@ -121,10 +132,17 @@ class GridEngine(Dialect):
             problems.append("no history: the accounting file cannot be read here")
         return Survey(
             version=version.strip(),
-            queues=tuple(map(_queue, _queue_blocks(queues))),
+            queues=_limits(queues),
             works=tuple(works),
             problems=tuple(problems),
         )
+
+    def facts(self) -> str:
+        return f"id -un && {_QUEUES}"
+
+    def listed_facts(self, printed: str) -> SiteFacts:
+        user, _, queues = printed.partition("\n")
+        return SiteFacts(user=user, queues=_limits(queues))
 
     def node_lists(self) -> str:
         """Not supported: queues are bound to nodes by rules, which no command expands."""
@@ -244,6 +262,10 @@ def _queue_blocks(text: str) -> list[dict[str, str]]:
         if blocks:
             blocks[-1][key] = value
     return blocks
+
+
+def _limits(printed: str) -> tuple[QueueLimits, ...]:
+    return tuple(map(_queue, _queue_blocks(printed)))
 
 
 def _queue(block: dict[str, str]) -> QueueLimits:

@@ -12,7 +12,16 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.api import (
+    QueuedJob,
+    QueueLimits,
+    SiteAccess,
+    SiteFacts,
+    SlotSpec,
+    SlotState,
+    Survey,
+    mark,
+)
 from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import KEY, PBSDSH, Launch, by_file
 from vgrads.drivers.gridengine import forgiving, local_time
@@ -115,15 +124,26 @@ class Pbs(Dialect):
 
     def surveyed(self, printed: str) -> Survey:
         version, _, queues = printed.partition(_NEXT)
-        limits = tuple(_queue(name, fields) for name, fields in _blocks(queues, "Queue").items())
         return Survey(
             version=version.strip(),
-            queues=limits,
+            queues=_limits(queues),
             works=("submit, list, cancel",),
             problems=(
                 "history: the accounting files are on the server; add one with 'vgrads sites add'",
             ),
         )
+
+    def facts(self) -> str:
+        """``query_other_jobs`` of the server says whether users see jobs of others."""
+        return (
+            "id -un && { qstat -B -f 2>/dev/null | grep -i 'query_other_jobs *= *false'; "
+            f"echo {_NEXT}; qstat -Q -f; }}"
+        )
+
+    def listed_facts(self, printed: str) -> SiteFacts:
+        head, _, queues = printed.partition(_NEXT)
+        user, _, private = head.partition("\n")
+        return SiteFacts(user=user, hides_jobs=bool(private.strip()), queues=_limits(queues))
 
     def node_lists(self) -> str:
         """Not supported: queues are bound to nodes by rules, which no command expands."""
@@ -234,6 +254,10 @@ def _outcome(code: int | None) -> tuple[SlotState, str]:
     if code > 255:
         return SlotState.FAILED, f"killed by signal {code - 256}"
     return SlotState.FAILED, f"exit code {code}"
+
+
+def _limits(printed: str) -> tuple[QueueLimits, ...]:
+    return tuple(_queue(name, fields) for name, fields in _blocks(printed, "Queue").items())
 
 
 def _queue(name: str, fields: Fields) -> QueueLimits:

@@ -11,7 +11,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgrads.drivers.api import QueuedJob, QueueLimits, SiteAccess, SlotSpec, SlotState, Survey
+from vgrads.drivers.api import (
+    QueuedJob,
+    QueueLimits,
+    SiteAccess,
+    SiteFacts,
+    SlotSpec,
+    SlotState,
+    Survey,
+)
 from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
 from vgrads.drivers.machines import expand_hosts
@@ -188,6 +196,22 @@ class Slurm(Dialect):
             queues=queues,
             works=tuple(works),
             problems=tuple(problems),
+        )
+
+    def facts(self) -> str:
+        """``PrivateData`` names what users see of others; an operator sees all in spite of it."""
+        return (
+            "id -un && { scontrol show config 2>/dev/null | "
+            "sed -n 's/^PrivateData *= */private /p'; " + self.node_lists() + "; }"
+        )
+
+    def listed_facts(self, printed: str) -> SiteFacts:
+        user, _, rest = printed.partition("\n")
+        private, _, lines = rest.partition("\n") if rest.startswith("private ") else ("", "", rest)
+        return SiteFacts(
+            user=user.strip(),
+            hides_jobs="jobs" in private.removeprefix("private ").lower().split(","),
+            queues=self.listed(lines),
         )
 
     def node_lists(self) -> str:
