@@ -137,10 +137,6 @@ class BatchSite:
         """Return the limits of its queues, and whose jobs it shows."""
         return self.dialect.listed_facts(self.command(self.dialect.facts()).out)
 
-    def queue(self) -> list[QueuedJob]:
-        """Return the jobs of all users that run, or wait and could start."""
-        return [job for job in self.listed_jobs() if job.eligible]
-
     def listed_jobs(self) -> list[QueuedJob]:
         """Return the waiting and running jobs of all users, also those that are held."""
         return self.dialect.listed_jobs(self.command(self.dialect.everybody()).out)

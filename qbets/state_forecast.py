@@ -260,21 +260,31 @@ class StateForecast:
         within_s = by_s - submit_in_s
         return float(self.probability(procs, walltime_s, within_s, submit_in_s=submit_in_s))
 
-    def with_queue(
-        self, waiting: Sequence[TimedArrival], running: Sequence[TimedArrival], at_s: float
-    ) -> StateForecast:
-        """Return the same for the queue as its site reports it at a later instant."""
-        state = self.state.with_queue(waiting, running, at_s)
-        return replace(self, state=state, at_s=at_s, age_s=0.0)
+    def with_queue(self, present: PresentQueue) -> StateForecast:
+        """Return the same for the queue as it was listed at a later instant; past waits are
+        unchanged."""
+        state = self.state.with_queue(present.waiting, present.running, present.taken_s)
+        return replace(self, state=state, at_s=present.taken_s, age_s=0.0)
 
 
-def with_waiting_jobs(forecast: AnyForecast, log: JobLog, at_s: float) -> AnyForecast:
-    """Return the forecast for the queue as its history states it at the instant at which it was
-    taken: the jobs that wait and run then. Past waits, and earlier instants, are unchanged."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresentQueue:
+    """The jobs of a machine that wait and run at an instant of its history's clock, with the
+    seconds since their submission or start: as its site lists them, or as a history does that was
+    taken then."""
+
+    taken_s: float
+    waiting: Sequence[TimedArrival] = ()
+    running: Sequence[TimedArrival] = ()
+
+
+def present_of_history(log: JobLog, settings: Settings) -> PresentQueue | None:
+    """Return the jobs that wait and run when a history was taken; None where it does not list
+    waiting jobs."""
     waiting = log.waiting
-    if not isinstance(forecast, StateForecast) or waiting is None or at_s < waiting.taken_s:
-        return forecast
-    shape = forecast.settings.shape
+    if waiting is None:
+        return None
+    shape = settings.shape
     users = users_of(log)
     identified = bool(len(users) and users[0] >= 0)
 
@@ -303,7 +313,7 @@ def with_waiting_jobs(forecast: AnyForecast, log: JobLog, at_s: float) -> AnyFor
         )
         for row in runs
     ]
-    return forecast.with_queue(waits, running, waiting.taken_s)
+    return PresentQueue(taken_s=waiting.taken_s, waiting=waits, running=running)
 
 
 def anchored(scores: Floats, quantile: float, requested: float) -> Floats:

@@ -223,7 +223,7 @@ def test_pbs_tells_of_its_queue_and_refuses(pbs_bench, tmp_path):
     driver = pbs_bench.open()
     driver.submit(pbs_bench.spec(duration_s=1800.0, procs=8))
     driver.submit(pbs_bench.spec(duration_s=600.0, procs=2))
-    jobs = pbs_site(tmp_path).queue()
+    jobs = pbs_site(tmp_path).listed_jobs()
     assert [(job.procs, job.requested_s, job.left_s is None) for job in jobs] == [
         (8, 1830.0, False),
         (2, 630.0, True),

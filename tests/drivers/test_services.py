@@ -290,7 +290,7 @@ def test_what_waits_and_what_runs(kind, request, tmp_path):
     for spec in specs:
         site.submit(spec)
     bench(kind, tmp_path).until(site, [specs[0].id], is_ready)
-    jobs = [job for job in batch.queue() if job.procs == procs]
+    jobs = [job for job in batch.listed_jobs() if job.procs == procs]
     assert sorted(job.left_s is None for job in jobs) == [False, True], jobs
     for job in jobs:
         assert 1800.0 <= job.requested_s <= 1860.0
@@ -319,8 +319,10 @@ def test_tasks_of_an_array_wait_in_slurm_and_ineligible_jobs_do_not(slurm_site, 
         sbatch("--begin=now+5hours", "--time=50"),
     ]
     try:
-        until(lambda: sum(job.left_s is None for job in batch.queue()) == 199)
-        waiting = [job for job in batch.queue() if job.left_s is None]
+        until(
+            lambda: sum(job.left_s is None and job.eligible for job in batch.listed_jobs()) == 199
+        )
+        waiting = [job for job in batch.listed_jobs() if job.left_s is None and job.eligible]
         assert sum(job.procs for job in waiting) == 199
         assert {job.requested_s for job in waiting} == {600.0}
         assert sum(not job.eligible for job in batch.listed_jobs()) == 3

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import time
 from dataclasses import replace
 from functools import cache
 
@@ -14,7 +15,8 @@ from hypothesis.extra.numpy import arrays
 from tests.examples import examples
 from tests.logs import make_log, queued_log
 from tests.waiting import until
-from vgrads.api.queues.live_queue import forecast_now, with_queue
+from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
 from vgrads.kernel.streams import stream
 from vgrads.portal.jobs.learned_states import LearnedStates
@@ -358,6 +360,7 @@ def test_an_explanation_names_what_moved_the_bound_and_adds_up():
 def test_a_live_queue_is_the_state_that_a_job_finds():
     log = simulated(1500)
     now_s = log.end_s + 5000.0
+    log = replace(log, unix_start_s=time.time() - now_s)
     jobs = [
         QueuedJob(queue="batch", user="eve", procs=60, requested_s=9000.0, left_s=8000.0),
         *(
@@ -366,25 +369,62 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
         ),
     ]
     quiet = forecast_state(log, log.end_s, STATE)
-    crowded = with_queue(quiet, jobs, now_s)
+    crowded = as_listed(quiet, log, jobs)
     assert not quiet.state.waiting
     assert len(crowded.state.waiting) == 29
-    assert crowded.at_s == now_s
+    assert crowded.at_s == pytest.approx(now_s, abs=60.0)
     assert crowded.state.tables.numbers[BUSY] == 60
     assert crowded.bounds(32, 7000.0, 0.95) > 3 * quiet.bounds(32, 7000.0, 0.95)
 
 
 def test_who_waits_for_any_queue_waits_in_each():
-    existing, log = forecast_state(simulated(1500), simulated(1500).end_s, STATE), simulated(1500)
+    log = simulated(1500)
+    log = replace(log, unix_start_s=time.time() - log.end_s)
+    existing = forecast_state(log, log.end_s, STATE)
     jobs = [
         QueuedJob(queue=queue, user="eve", procs=8, requested_s=600.0, waited_s=60.0)
         for queue in ("", "batch", "long,batch", "long")
     ]
-    message = forecast_now(existing, log, "batch", jobs)
-    assert len(message.state.waiting) == 3
-    silent = forecast_now(existing, log, "batch", None)
-    assert silent.age_s > 0
-    assert not silent.state.waiting
+    assert len(as_listed(existing, log, jobs).state.waiting) == 3
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        (None, "its site has not been asked yet"),
+        (SiteSnapshot(problem="no answer within 30 s"), "no answer within 30 s"),
+        (
+            SiteSnapshot(taken_unix_s=1.0, is_hidden=True),
+            "its site shows users their own jobs alone",
+        ),
+    ],
+)
+def test_a_queue_that_is_not_listed_is_never_an_empty_one(snapshot, reason):
+    log = simulated(1500)
+    busy_s = float(log.submit_s[1200])
+    log = replace(log, unix_start_s=time.time() - busy_s - 600.0)
+    existing = forecast_state(log, busy_s, STATE)
+    silent, view = present_forecast(existing, log, "batch", snapshot)
+    assert silent.age_s == pytest.approx(600.0, abs=60.0)
+    assert silent.state is existing.state
+    assert (view.source, view.waiting, view.reason) == ("past", None, reason)
+    assert reason in view.sentence
+
+
+def test_a_listing_that_is_old_counts_less_and_says_so():
+    log = simulated(1500)
+    log = replace(log, unix_start_s=time.time() - log.end_s - 9000.0)
+    existing = forecast_state(log, log.end_s, STATE)
+    snapshot = SiteSnapshot(taken_unix_s=time.time() - 7200.0, problem="no answer")
+    aging, view = present_forecast(existing, log, "batch", snapshot)
+    assert aging.age_s == pytest.approx(7200.0, abs=60.0)
+    assert view.sentence == "queue as of 2h ago: 0 jobs wait, 0 run (no answer)"
+
+
+def as_listed(forecast, log, jobs):
+    """The forecast of a queue that its site lists now."""
+    snapshot = SiteSnapshot(taken_unix_s=time.time(), jobs=tuple(jobs))
+    return present_forecast(forecast, log, "batch", snapshot)[0]
 
 
 def test_the_older_a_state_the_less_it_says():

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vgrads.api.queues.answers import trajectory_json
-from vgrads.api.queues.queries import QueueQuery, explanation_of, walk
+from vgrads.api.queues.queries import QueueQuery, explanation_of
 from vgrads.interface.arguments import (
     Duration,
     named_arguments,
@@ -16,8 +15,10 @@ from vgrads.interface.arguments import (
 from vgrads.interface.html import box_html, charts_html, text_html
 from vgrads.interface.wait_charts import start_chart, trajectory_chart
 from vgrads.kernel.units import format_count, format_duration, parse_probability
+from vgrads.operations.forecasts import TrajectoryAnswer, answer_trajectory
+from vgrads.operations.questions import TrajectoryQuestion
+from vgrads.operations.queue_questions import OpenQueue
 from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
-from vgrads.vgrid.varq import Reservation, Trajectory
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -38,16 +39,11 @@ class TrajectoryResult:
     best_s: float
     best_probability: float
     points: tuple[tuple[float, float], ...]
+    json: Mapping[str, Any] = field(compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of ``vgrads trajectory --json``."""
-        return {
-            "submit_in_s": self.submit_in_s,
-            "probability": self.probability,
-            "walltime_s": self.walltime_s,
-            "best": {"submit_in_s": self.best_s, "probability": self.best_probability},
-            "trajectory": [list(point) for point in self.points],
-        }
+        return dict(self.json)
 
     def __repr__(self) -> str:
         return f"TrajectoryResult: {self.sentence}\n  request {format_duration(self.walltime_s)}"
@@ -81,7 +77,7 @@ class BoundResult:
     short. ``probability``: share of such jobs that wait no longer. ``confidence``: of that
     statement. ``method``: state, qbets or bmbp. ``jobs``: number of similar jobs that the bound is
     computed from. ``since``: RFC 3339 time of the oldest of them. ``procs`` and ``walltime_s``: of
-    the job. ``query``: the forecast behind the answer.
+    the job. ``open_queue``: the queue behind the answer.
     """
 
     bound_s: float | None
@@ -94,7 +90,12 @@ class BoundResult:
     procs: int
     walltime_s: float
     json: Mapping[str, Any] = field(compare=False)
-    query: QueueQuery = field(compare=False)
+    open_queue: OpenQueue = field(compare=False)
+
+    @property
+    def query(self) -> QueueQuery:
+        """The history and the forecast behind the answer."""
+        return self.open_queue.query
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of ``vgrads bound --json``."""
@@ -105,15 +106,15 @@ class BoundResult:
         self, start_by: Duration, probability: float | str = 0.9, step: Duration = 30.0
     ) -> TrajectoryResult:
         """When to submit the same job so that it runs by ``start_by`` from now."""
-        reservation = Reservation(
+        question = TrajectoryQuestion(
             procs=self.procs,
             walltime_s=self.walltime_s,
             start_by_s=seconds_of(start_by, "start_by"),
             probability=parse_probability(probability, "probability"),
             confidence=self.confidence,
+            step_s=seconds_of(step, "step"),
         )
-        path = walk(self.query, reservation, seconds_of(step, "step"))
-        return _trajectory_result(path, reservation)
+        return _trajectory_result(answer_trajectory(self.open_queue, question))
 
     def explain(self) -> dict[str, Any]:
         """The method that gave the bound and the properties of the queue that moved it."""
@@ -192,15 +193,16 @@ class ProbabilityResult:
         )
 
 
-def _trajectory_result(path: Trajectory, reservation: Reservation) -> TrajectoryResult:
-    document = trajectory_json(path)
+def _trajectory_result(answer: TrajectoryAnswer) -> TrajectoryResult:
+    document = answer.as_json()
     return TrajectoryResult(
         submit_in_s=document["submit_in_s"],
         probability=document["probability"],
         walltime_s=document["walltime_s"],
-        start_by_s=reservation.start_by_s,
-        requested=reservation.probability,
+        start_by_s=answer.reservation.start_by_s,
+        requested=answer.reservation.probability,
         best_s=document["best"]["submit_in_s"],
         best_probability=document["best"]["probability"],
         points=tuple((at_s, chance) for at_s, chance in document["trajectory"]),
+        json=document,
     )

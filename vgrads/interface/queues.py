@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from vgrads.api.queues.answers import bound_json, probability_json
-from vgrads.api.queues.queries import HistorySource, QueueQuery, ask_queue, refuse_too_wide
+from vgrads.api.queues.queries import HistorySource
 from vgrads.interface.arguments import (
     Duration,
     FileName,
@@ -18,10 +17,13 @@ from vgrads.interface.arguments import (
     reading_options,
     seconds_of,
 )
+from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.interface.queue_results import BoundResult, ProbabilityResult
 from vgrads.kernel.units import parse_probability
-from vgrads.qbets.predictor import Settings
-from vgrads.traces.reading_options import ReadingOptions
+from vgrads.operations.forecasts import ask_bound, ask_probability
+from vgrads.operations.questions import BoundQuestion, ProbabilityQuestion
+from vgrads.operations.queue_questions import ForecastContext
+from vgrads.vgrid.catalog import choose_queue, split_queue_name
 
 
 @named_arguments()
@@ -41,17 +43,20 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     zone: str | None = None,
     taken_at: Instant | None = None,
     force: bool = False,
+    sites: Sites | None = None,
+    live: bool = True,
 ) -> BoundResult:
     """How long does a job wait at most? (GETBOUND)
 
     ``history``: a queue log (SWF, GWF, ``sacct -P``, PBS or Grid Engine accounting; plain, .gz or
     .xz). ``procs`` and ``walltime``: of the job. ``queue``: one queue of the log, all jobs by
-    default. ``at``: instant of the history at which the question is asked; later records are
+    default. ``at``: instant of the history at which the question is question; later records are
     ignored; the end by default. ``user``: who submits the job, as the log names them. ``format``:
     of the log, detected by default. ``columns``: names of the columns of a table without a header.
     ``zone``: time zone of local times, UTC by default. ``taken_at``: when the log was taken, at its
     newest event by default: its waiting jobs are the queue then. ``force``: use the rest of a log
-    whose records are mostly unusable.
+    whose records are mostly unusable. ``sites``: then ``history`` is ``SITE`` or ``SITE/QUEUE`` of
+    these; ``live``: use the present queue of a real site, as it lists it.
 
     >>> import vgrads
     >>> from vgrads.api.config import embedded_data
@@ -63,24 +68,29 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     >>> result.trajectory(start_by="6h", probability=0.9).submit_in_s
     17490.0
     """
-    width = count_of(procs, "procs")
-    reading = reading_options(format, columns, zone, taken_at, force)
-    query = _query(HistoryQuestion(history, queue, at, method, user, reading), width, confidence)
-    walltime_s = seconds_of(walltime, "walltime")
-    share = parse_probability(probability, "probability")
-    answer = query.forecast.bound(width, walltime_s, share, query.forecast.settings.confidence)
+    job = _job(procs, walltime, method, confidence)
+    question = BoundQuestion(
+        **job,
+        **_place(history, queue, sites),
+        at=instant_of(at),
+        user=user,
+        live=live,
+        reading=reading_options(format, columns, zone, taken_at, force),
+        probability=parse_probability(probability, "probability"),
+    )
+    answer = ask_bound(question, _context(sites))
     return BoundResult(
-        bound_s=answer.bound_s,
-        probability=answer.probability,
-        confidence=answer.confidence,
-        method=answer.method,
-        jobs=answer.jobs,
-        since=query.since,
-        reason=answer.reason,
-        procs=width,
-        walltime_s=walltime_s,
-        json=bound_json(answer, query),
-        query=query,
+        bound_s=answer.bound.bound_s,
+        probability=answer.bound.probability,
+        confidence=answer.bound.confidence,
+        method=answer.bound.method,
+        jobs=answer.bound.jobs,
+        since=answer.query.since,
+        reason=answer.as_json()["reason"],
+        procs=question.procs,
+        walltime_s=question.walltime_s,
+        json=answer.as_json(),
+        open_queue=answer.open_queue,
     )
 
 
@@ -101,6 +111,8 @@ def probability(  # noqa: PLR0913 the options of vgrads probability
     zone: str | None = None,
     taken_at: Instant | None = None,
     force: bool = False,
+    sites: Sites | None = None,
+    live: bool = True,
 ) -> ProbabilityResult:
     """With which probability does a job start within a time? (GETPROB)
 
@@ -113,44 +125,42 @@ def probability(  # noqa: PLR0913 the options of vgrads probability
     ProbabilityResult: starts within 30m with probability 0.822
       confidence 0.95, method qbets, 311 similar jobs
     """
-    width = count_of(procs, "procs")
-    reading = reading_options(format, columns, zone, taken_at, force)
-    query = _query(HistoryQuestion(history, queue, at, method, user, reading), width, confidence)
-    walltime_s, within_s = seconds_of(walltime, "walltime"), seconds_of(within, "within")
-    sure = query.forecast.settings.confidence
-    chance = float(query.forecast.probability(width, walltime_s, within_s, sure))
-    document = probability_json(
-        query, chance, within_s, len(query.forecast.waits(width, walltime_s))
+    question = ProbabilityQuestion(
+        **_job(procs, walltime, method, confidence),
+        **_place(history, queue, sites),
+        at=instant_of(at),
+        user=user,
+        live=live,
+        reading=reading_options(format, columns, zone, taken_at, force),
+        within_s=seconds_of(within, "within"),
     )
+    document = ask_probability(question, _context(sites)).as_json()
     names = ("probability", "within_s", "confidence", "method", "jobs", "since")
     return ProbabilityResult(**{name: document[name] for name in names}, json=document)
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryQuestion:
-    """A history as a caller names it and how to read it, and the instant, method and user of a
-    question."""
-
-    history: FileName
-    queue: str | int | None
-    at: Instant | None
-    method: str
-    user: str | None
-    reading: ReadingOptions
+def _job(procs: int, walltime: Duration, method: str, confidence: float | str) -> dict[str, Any]:
+    return {
+        "procs": count_of(procs, "procs"),
+        "walltime_s": seconds_of(walltime, "walltime"),
+        "method": method,
+        "confidence": parse_probability(confidence, "confidence"),
+    }
 
 
-def _query(question: HistoryQuestion, procs: int, confidence: float | str) -> QueueQuery:
-    settings = Settings(
-        method=question.method,
-        confidence=parse_probability(confidence, "confidence"),
-        knows_user=question.user is not None,
-    )
-    source = HistorySource(
-        file=path_of(question.history),
-        queue=question.queue,
-        reading=question.reading,
-        user=question.user,
-    )
-    query = ask_queue(source, instant_of(question.at), settings)
-    refuse_too_wide(query, procs)
-    return query
+def _place(history: FileName, queue: str | int | None, sites: Sites | None) -> dict[str, Any]:
+    """Return the fields of a question that name its queue: a file and its queue, or with ``sites``
+    a queue of these."""
+    if sites is None:
+        return {"history": HistorySource(file=path_of(history), queue=queue)}
+    site, name = split_queue_name(str(history))
+    chosen = choose_queue(catalog_of(sites).site(site), name or _text(queue), str(history))
+    return {"site": site, "queue": chosen.name}
+
+
+def _text(queue: str | int | None) -> str | None:
+    return None if queue is None else str(queue)
+
+
+def _context(sites: Sites | None) -> ForecastContext:
+    return ForecastContext(catalog=lambda: None if sites is None else catalog_of(sites))

@@ -10,7 +10,7 @@ from vgrads.api.queues.forecast_cache import store, stored
 from vgrads.api.queues.histories import AS_QUESTION, cached_forecast, replay_key
 from vgrads.api.queues.history_files import open_history
 from vgrads.portal.records.reading.sites import stored_catalog
-from vgrads.qbets.state_forecast import forecast_state, with_waiting_jobs
+from vgrads.qbets.state_forecast import forecast_state, present_of_history
 from vgrads.qbets.state_predictor import StatePredictor
 
 SITES = """
@@ -92,7 +92,8 @@ def test_a_second_collection_continues_the_stored_replay(collect):
     latest = stored(replay_key(grown, SETTINGS, "end"))
     assert latest.now_s == grown.end_s
     assert latest.answered[MARK] == 1
-    fresh = with_waiting_jobs(forecast_state(grown, grown.end_s, SETTINGS), grown, grown.end_s)
+    fresh = forecast_state(grown, grown.end_s, SETTINGS)
+    fresh = fresh.with_queue(present_of_history(grown, SETTINGS))
     for shape in ((1, 600.0), (8, 3600.0), (60, 20_000.0)):
         expected = fresh.bounds(*shape, [0.5, 0.95])
         assert forecast.bounds(*shape, [0.5, 0.95]) == pytest.approx(expected, rel=1e-6)

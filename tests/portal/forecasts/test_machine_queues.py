@@ -1,11 +1,14 @@
 """Partitions that share nodes are collected, learned and explained as one machine."""
 
+import time
+
 import pytest
 
 from tests.portal.forecasts.slurm_commands import HEADER, use_commands
 from vgrads.api.queues.histories import cached_forecast
 from vgrads.api.queues.history_files import open_history
-from vgrads.api.queues.live_queue import forecast_now
+from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
 from vgrads.portal.records.reading.sites import stored_catalog
 
@@ -87,8 +90,10 @@ def test_only_jobs_of_the_machine_count_in_a_live_queue(collected):
         QueuedJob(queue=name, user="u", procs=8, requested_s=600.0, waited_s=5.0)
         for name in ("batch", "debug", "long", "gpu", "debug,gpu")
     ]
-    now = forecast_now(forecast, log, "debug", jobs)
+    snapshot = SiteSnapshot(taken_unix_s=time.time(), jobs=tuple(jobs))
+    now, view = present_forecast(forecast, log, "debug", snapshot)
     assert len(now.state.waiting) == 4  # that of gpu takes other nodes
+    assert (view.source, view.waiting, view.running) == ("site", 4, 0)
 
 
 def test_a_check_of_the_site_names_shared_nodes(collected, vgrads):

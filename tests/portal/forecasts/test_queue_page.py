@@ -1,5 +1,6 @@
 """The page of a queue: the predictor that answers, from a history's file to text and pictures."""
 
+import html
 import re
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from vgrads.portal.web.forecasts.queue_now import best_submission, machine_numbe
 from vgrads.portal.web.service import Bounds
 from vgrads.qbets.backtest import backtest
 from vgrads.qbets.predictor import JobArrival
-from vgrads.qbets.state_forecast import make_forecast
+from vgrads.qbets.state_forecast import PresentQueue, make_forecast
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.varq import Trajectory
 
@@ -99,7 +100,6 @@ def test_a_page_names_the_method_and_shows_curve_instant_and_jobs(client):
     }
     assert "as of 2023-11-2" in page
     assert "What waits cannot be shown" in page
-    assert "vgrads sites queue m</code>" in page
     assert '"/sites/m/all/score"' in page
 
 
@@ -121,8 +121,24 @@ def test_an_instant_that_cannot_be_reached_is_reported_with_the_best_one(client)
     assert re.search(r"the best, (now|in \d+ min), reaches 0\.\d\d", page)
     longer = text_of(client, "all", "?procs=4&hours=23.5&start_by=3h")
     assert "between 2 h 30 min and 2 h" in longer  # the queue's limit
-    never = text_of(client, "all", "?procs=4&hours=25&start_by=3h")
-    assert "the best reaches 0." in never
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ("procs=4&hours=25", "1d 1h are more than 'm/all' permits (1d)"),
+        ("procs=9999&hours=1", "9,999 processors are more than 'm/all' permits (64)"),
+    ],
+)
+def test_a_job_that_can_never_start_is_refused_in_the_same_words(client, shape, reason):
+    page = client.get(f"/sites/m/all?{shape}")
+    text = html.unescape(page.text)
+    assert (page.status_code, reason in text) == (422, True), text
+    assert 'name="procs"' in page.text  # the form, to ask again
+    procs, hours = (part.partition("=")[2] for part in shape.split("&"))
+    address = f"/v1/sites/m/queues/all/bound?procs={procs}&walltime_s={int(hours) * 3600}"
+    answer = client.get(address)
+    assert (answer.status_code, reason in answer.text) == (422, True), answer.text
 
 
 @pytest.mark.parametrize("start_by", ["soon", "0", "40d", "-1h"])
@@ -170,7 +186,8 @@ def test_running_jobs_and_free_processors_are_counted():
     forecast = make_forecast(log, log.end_s, AS_QUESTION)
     waiting = [(50.0, JobArrival(procs=8, request_s=60.0)), (900.0, JobArrival(procs=3))]
     running = [(10.0, JobArrival(procs=20, request_s=600.0))]
-    rows = machine_numbers(forecast.with_queue(waiting, running, log.end_s + 100))
+    present = PresentQueue(taken_s=log.end_s + 100, waiting=waiting, running=running)
+    rows = machine_numbers(forecast.with_queue(present))
     assert rows == {"running": 1, "free": 44, "most": 64}
     assert machine_numbers(make_forecast(make_log(50), 0.0, AS_QUESTION)) is None
 

@@ -19,14 +19,13 @@ from vgrads.api.plans.unit_mistakes import unit_question
 from vgrads.api.plans.up_to_date import without
 from vgrads.api.queues.histories import cached_forecast
 from vgrads.api.queues.history_files import Instant, open_history
-from vgrads.api.queues.live_queue import forecast_now, jobs_now
+from vgrads.api.queues.live_queue import present_forecast, snapshots_of
 from vgrads.api.queues.start_estimate_prior import (
     BASIS,
     StartEstimatePrior,
     refusals,
     start_estimate_priors,
 )
-from vgrads.api.wiring import is_real
 from vgrads.kernel.progress import report_progress
 from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
 from vgrads.planner.placement.widths import widened
@@ -121,12 +120,13 @@ def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
     """Return the same grid with its real queues as their sites report them now; forecasts of
     simulated ones are aged accordingly."""
     forecasts: dict[QueueKey, AnyForecast] = {}
+    snapshots = snapshots_of(grid.catalog)
     for site in grid.catalog.sites:
         mine = {key: by_queue for key, by_queue in grid.forecasts.items() if key[0] == site.name}
-        if mine and is_real(site) and site.kind == "batch":
-            jobs = jobs_now(site)
+        if site.name in snapshots:
+            snapshot = snapshots[site.name]
             for key, forecast in mine.items():
-                forecasts[key] = forecast_now(forecast, grid.logs[key], key[1], jobs)
+                forecasts[key], _ = present_forecast(forecast, grid.logs[key], key[1], snapshot)
         else:
             forecasts |= {key: aged(existing, after_s) for key, existing in mine.items()}
     return replace(grid, forecasts=forecasts)

@@ -8,9 +8,9 @@ import numpy as np
 
 from vgrads.api.plans.planning import GridSnapshot, QueueKey
 from vgrads.api.plans.replanners import StorePlan
-from vgrads.api.queues.live_queue import forecast_now, jobs_now
+from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.site_snapshots import refresh_snapshot
 from vgrads.api.wiring import is_real
-from vgrads.drivers.api import QueuedJob
 from vgrads.execmgr.core.acquisitions import acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import RunState
@@ -48,26 +48,24 @@ class QueueNow:
 
 def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanner:
     """Return what plans the submissions of a run again; changed execution plans are stored before
-    they become valid. Each site is queried once in a check; simulated queues, those without history
-    and those of sites that do not answer have no current forecast."""
+    they become valid. Simulated queues, those without history and those of sites that do not list
+    their queue now have no current forecast."""
 
     def check(execution: ExecutionPlan, state: RunState, now_s: float) -> SubmissionCheck:
         observed = (*grid.observed, *acquisitions(execution, state))
-        jobs: dict[str, list[QueuedJob] | None] = {}
         forecasts: dict[QueueKey, StateForecast | None] = {}
 
         def current(key: QueueKey) -> StateForecast | None:
             site = grid.catalog.site(key[0])
             if key not in grid.forecasts or not is_real(site):
                 return None
-            if site.name not in jobs:
-                answer = jobs_now(site)
-                jobs[site.name] = None if answer is None else list(answer)
-            queued = jobs[site.name]
-            if queued is None:
+            snapshot = refresh_snapshot(site)
+            if snapshot.problem:
                 return None
-            result = forecast_now(grid.forecasts[key], grid.logs[key], key[1], queued)
-            return result if isinstance(result, StateForecast) else None
+            result, view = present_forecast(grid.forecasts[key], grid.logs[key], key[1], snapshot)
+            if view.source != "site" or not isinstance(result, StateForecast):
+                return None
+            return result
 
         def futures(use: SlotUse, ahead: int) -> QueueFutures | None:
             key = (use.slot.site, use.slot.queue)

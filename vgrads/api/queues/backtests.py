@@ -8,8 +8,8 @@ from os import cpu_count
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.queues.answers import reading_json
 from vgrads.api.queues.history_files import open_history
+from vgrads.api.queues.queries import reading_json
 from vgrads.kernel.arrays import Bools
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import process_pool

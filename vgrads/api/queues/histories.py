@@ -13,7 +13,12 @@ from vgrads.api.queues.forecast_cache import cached, store, stored
 from vgrads.api.queues.history_files import open_history
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import AnyForecast, make_forecast, with_waiting_jobs
+from vgrads.qbets.state_forecast import (
+    AnyForecast,
+    StateForecast,
+    make_forecast,
+    present_of_history,
+)
 from vgrads.qbets.state_predictor import WINDOW, StatePredictor
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
@@ -29,8 +34,14 @@ def learned_forecast(
     log: JobLog, at_s: float, settings: Settings, queue: LogQueue = None
 ) -> AnyForecast:
     """Return the forecast of a history at an instant. The last replay of the history is stored, at
-    three of its instants, and continued when the history has grown, in any file."""
-    return with_waiting_jobs(make_forecast(log, at_s, settings, queue, _learned), log, at_s)
+    three of its instants, and continued when the history has grown, in any file. At the instant at
+    which the history was taken, the jobs that it lists as waiting and running are the queue."""
+    result = make_forecast(log, at_s, settings, queue, _learned)
+    if isinstance(result, StateForecast):
+        present = present_of_history(log, result.settings)
+        if present is not None and at_s >= present.taken_s:
+            return result.with_queue(present)
+    return result
 
 
 def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:

@@ -1,103 +1,190 @@
-"""A queue as its site reports it now: its jobs, or the forecast for a job of ours."""
+"""A queue as its site lists it: for forecasts, and to look at."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from vgrads.api.queues.queries import QueueQuery
-from vgrads.api.wiring import open_batch
+from vgrads.api.queues.site_snapshots import SiteSnapshot, refresh_snapshot
+from vgrads.api.wiring import is_real, open_batch
 from vgrads.drivers.api import QueuedJob, SlotSpec
-from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.errors import SiteError
+from vgrads.kernel.units import format_count, format_duration, format_instant
 from vgrads.qbets.predictor import JobArrival
-from vgrads.qbets.state_forecast import AnyForecast, StateForecast, aged
+from vgrads.qbets.state_forecast import AnyForecast, PresentQueue, StateForecast, aged
 from vgrads.traces.log_queue import SiteQueue
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.catalog import Catalog, Site, split_queue_name
+from vgrads.vgrid.catalog import Catalog
 
 Json = dict[str, Any]
+_RECENT_S = 120.0
+"""Age up to which a listed queue counts as the present one."""
 
 
-def with_queue(
-    forecast: AnyForecast, jobs: Sequence[QueuedJob], now_s: float, log: JobLog | None = None
-) -> AnyForecast:
-    """Return the forecast of a queue for the jobs that its site reports now; past waits are
-    unchanged.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """What an answer knows of the present queue. ``source``: ``site`` (listed by it at
+    ``as_of_unix_s``), ``history`` (as its history states it at that instant) or ``past`` (a real
+    queue whose present is unknown, for the ``reason``). ``waiting``, ``running``: numbers of jobs,
+    None where unknown."""
 
-    Users of the site and of the history are not matched, because their names differ; queues are,
-    by name in the ``log``.
-    """
+    source: str
+    as_of_unix_s: float
+    waiting: int | None = None
+    running: int | None = None
+    reason: str = ""
+
+    def as_json(self) -> Json:
+        """The field ``queue_view`` of answers; ``age_s`` of a listed queue."""
+        is_listed = self.source == "site"
+        return {
+            "source": self.source,
+            "as_of": format_instant(self.as_of_unix_s),
+            "age_s": max(0.0, time.time() - self.as_of_unix_s) if is_listed else None,
+            "waiting": self.waiting,
+            "running": self.running,
+            "reason": self.reason or None,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The view in words, without a full stop; empty for the end of a history that lists no
+        waiting jobs."""
+        jobs = ""
+        if self.waiting is not None:
+            jobs = f": {format_count(self.waiting, 'job', 'wait')}"
+            jobs += f", {self.running} run" if self.running is not None else ""
+        if self.source == "site":
+            age = format_duration(round(max(0.0, time.time() - self.as_of_unix_s)))
+            return f"queue as of {age} ago{jobs}{self._because}"
+        if self.source == "past":
+            as_of = format_instant(self.as_of_unix_s)
+            return f"the present queue is not known, its history ends {as_of}{self._because}"
+        if self.waiting is None:
+            return self.reason
+        return f"queue as of {format_instant(self.as_of_unix_s)}, when the history was taken{jobs}"
+
+    @property
+    def _because(self) -> str:
+        return f" ({self.reason})" if self.reason else ""
+
+
+def view_of_history(log: JobLog, at_s: float) -> QueueView:
+    """Return the view of a forecast from a history alone, at an instant of its clock."""
+    waiting = log.waiting
+    is_listed = waiting is not None and at_s >= waiting.taken_s
+    return QueueView(
+        source="history",
+        as_of_unix_s=log.unix_start_s + at_s,
+        waiting=len(waiting) if waiting is not None and is_listed else None,
+    )
+
+
+def present_forecast(
+    forecast: AnyForecast, log: JobLog, queue: str, snapshot: SiteSnapshot | None
+) -> tuple[AnyForecast, QueueView]:
+    """Return the forecast of a real queue as its site listed it last, and what was seen. Where
+    nothing is listed, the state of the history is aged: past waits weigh more, and the queue is
+    never taken as empty."""
+    now_s = time.time() - log.unix_start_s
+    if snapshot is None or not snapshot.is_listed or snapshot.is_hidden:
+        at_s = forecast.at_s if isinstance(forecast, StateForecast) else log.end_s
+        view = QueueView(
+            source="past", as_of_unix_s=log.unix_start_s + at_s, reason=_reason(snapshot)
+        )
+        return aged(forecast, max(0.0, now_s - at_s)), view
+    taken_s = snapshot.taken_unix_s - log.unix_start_s
+    jobs = _of_queue(snapshot.jobs, queue, forecast, log)
+    view = QueueView(
+        source="site",
+        as_of_unix_s=snapshot.taken_unix_s,
+        waiting=sum(job.left_s is None for job in jobs),
+        running=sum(job.left_s is not None for job in jobs),
+        reason=snapshot.problem,
+    )
     if not isinstance(forecast, StateForecast):
-        return forecast
-    waiting = [(job.waited_s or 0.0, _arrival(job, log)) for job in jobs if job.left_s is None]
-    running = [
-        (max(0.0, job.requested_s - job.left_s), _arrival(job, log))
-        for job in jobs
-        if job.left_s is not None
-    ]
-    return forecast.with_queue(waiting, running, now_s)
+        return forecast, view
+    age_s = snapshot.age_s(time.time())
+    result = forecast.with_queue(_present(jobs, taken_s, log, forecast))
+    return (result if age_s <= _RECENT_S else aged(result, age_s)), view
+
+
+def _reason(snapshot: SiteSnapshot | None) -> str:
+    if snapshot is None:
+        return "its site has not been asked yet"
+    if snapshot.is_hidden:
+        return "its site shows users their own jobs alone"
+    return snapshot.problem or "its site has not been asked yet"
+
+
+def _present(
+    jobs: Sequence[QueuedJob], taken_s: float, log: JobLog, forecast: StateForecast
+) -> PresentQueue:
+    """Return jobs for a forecast. Users of the site and of the history are not matched, because
+    their names may differ; queues are, by name."""
+    codes: dict[str, int] = {}
+
+    def arrival(job: QueuedJob) -> JobArrival:
+        name = job.queue.partition(",")[0]
+        if name not in codes:
+            code = log.largest_queue(SiteQueue(name)) if name else -1
+            codes[name] = log.named_queue(name) if name and code < 0 else code
+        procs, request_s = forecast.settings.shape(max(1, job.procs), job.requested_s)
+        return JobArrival(procs=procs, request_s=request_s, queue=codes[name])
+
+    return PresentQueue(
+        taken_s=taken_s,
+        waiting=[(job.waited_s or 0.0, arrival(job)) for job in jobs if job.left_s is None],
+        running=[
+            (max(0.0, job.requested_s - job.left_s), arrival(job))
+            for job in jobs
+            if job.left_s is not None
+        ],
+    )
 
 
 def _of_queue(
     jobs: Sequence[QueuedJob], queue: str, forecast: AnyForecast, log: JobLog
 ) -> Sequence[QueuedJob]:
-    """Return the jobs that count for a queue: those of the queues of its history where the forecast
-    was learned from all of these, all jobs where it has other names; else those that wait or run in
-    it. Jobs without a queue wait in each, jobs for several queues in these."""
+    """Return the jobs that can start and count for a queue: those of the queues of its history
+    where the forecast was learned from all of these, all jobs where it has other names; else those
+    that wait or run in it. Jobs without a queue wait in each, jobs for several queues in these."""
     names = frozenset({queue})
     if isinstance(forecast, StateForecast) and forecast.asker.queue >= 0:
         names = log.named_queues if queue in log.named_queues else frozenset()
-    return [j for j in jobs if not (j.queue and names) or names & frozenset(j.queue.split(","))]
+    return [
+        job
+        for job in jobs
+        if job.eligible and (not (job.queue and names) or names & frozenset(job.queue.split(",")))
+    ]
 
 
-def _arrival(job: QueuedJob, log: JobLog | None) -> JobArrival:
-    queue = -1
-    if log is not None and job.queue:
-        name = job.queue.partition(",")[0]
-        queue = log.largest_queue(SiteQueue(name))
-        queue = log.named_queue(name) if queue < 0 else queue
-    return JobArrival(procs=max(1, job.procs), request_s=job.requested_s, queue=queue)
-
-
-def ask_live(query: QueueQuery, catalog: Catalog | None, name: str) -> QueueQuery:
-    """Repeat a query for a queue of a catalogue (``SITE/QUEUE``) as its site reports it now."""
-    site, queue = split_queue_name(name)
-    if catalog is None or queue is None:
-        raise InputError("--live needs SITE/QUEUE of the database", where=name)
-    jobs = open_batch(catalog.site(site)).queue()
-    forecast = forecast_now(query.forecast, query.log, queue, jobs)
-    return replace(query, at_s=time.time() - query.log.unix_start_s, forecast=forecast)
-
-
-def jobs_now(site: Site) -> Sequence[QueuedJob] | None:
-    """Return the jobs of all users at a real batch site; None if it does not answer."""
-    try:
-        return open_batch(site).queue()
-    except SiteError:
-        return None
-
-
-def forecast_now(
-    forecast: AnyForecast, log: JobLog, queue: str, jobs: Sequence[QueuedJob] | None
-) -> AnyForecast:
-    """Return the current forecast of a real queue: with the jobs that its site reports, or, if it
-    does not answer, aged."""
-    now_s = time.time() - log.unix_start_s
-    if jobs is None:
-        return aged(forecast, max(0.0, now_s - log.end_s))
-    return with_queue(forecast, _of_queue(jobs, queue, forecast, log), now_s, log)
+def snapshots_of(catalog: Catalog) -> Mapping[str, SiteSnapshot]:
+    """Return the queues of the real batch sites of a catalogue, each listed now where that is
+    due."""
+    return {
+        site.name: refresh_snapshot(site)
+        for site in catalog.sites
+        if is_real(site) and site.kind == "batch"
+    }
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:
     """Return the jobs of all users at a batch site, and for a job of ours (processors, seconds) the
-    site's own start estimate."""
+    site's own start estimate. Raise SiteError where the site has never listed its queue."""
     site = catalog.site(name)
     batch = open_batch(site)
-    jobs = batch.listed_jobs()
+    snapshot = refresh_snapshot(site)
+    if not snapshot.is_listed:
+        raise SiteError(snapshot.problem or "has not listed its queue", site=name, transient=True)
+    jobs = snapshot.jobs
     answer: Json = {
         "site": name,
+        "taken": format_instant(snapshot.taken_unix_s),
+        "hidden": snapshot.is_hidden,
+        "problem": snapshot.problem or None,
         "waiting": [_job(j) for j in jobs if j.left_s is None and j.eligible],
         "ineligible": [_job(j) for j in jobs if not j.eligible],
         "running": [_job(j) for j in jobs if j.left_s is not None],

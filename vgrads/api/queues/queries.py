@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 from vgrads.api.queues.forecast_cache import cached
 from vgrads.api.queues.histories import cached_counts, cached_forecast, learned_forecast
 from vgrads.api.queues.history_files import Instant, check_there, open_history
-from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_count, format_duration, format_instant
+from vgrads.kernel.units import format_duration, format_instant
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import Settings
@@ -56,27 +56,24 @@ class HistorySource:
 
 
 def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQuery:
-    """Open a history and learn from it as of an instant; learned once for a file's content."""
+    """Open a history and learn from it as of an instant of its machine; learned once for a file's
+    content."""
     settings.check()
-
-    # at the state of a queue, no question's user or confidence changes what is learned
-    learned = replace(settings, confidence=0.95) if settings.looks_at_state else settings
 
     def learn_it() -> QueueQuery:
         whole = open_history(source.file, source.reading)
-        log = whole.only_queue(source.queue)
-        at_s = log.instant(at)
+        log, at_s = whole.only_queue(source.queue), whole.instant(at)
         jobs, distinct = distinct_starts(log, at_s)
         return QueueQuery(
             log=log,
             at_s=at_s,
-            forecast=learned_forecast(whole, at_s, learned, source.queue),
+            forecast=learned_forecast(whole, at_s, settings, source.queue),
             jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )
 
     check_there(source.file)
-    key = ("asked", source.queue, source.reading, at, learned)
+    key = ("asked", source.queue, source.reading, at, settings)
     result = cached(source.file, key, learn_it)
     if source.user is None:
         return result
@@ -102,17 +99,6 @@ def ask_log(
         jobs=jobs,
         distinct=distinct if settings.arrays else jobs,
     )
-
-
-def refuse_too_wide(query: QueueQuery, procs: int) -> None:
-    """Raise InputError if the machine of a history has fewer processors."""
-    most = max(query.log.max_procs or 0, int(query.log.procs.max()))
-    if procs > most:
-        raise InputError(
-            f"{format_count(procs, 'processor', 'are')} more than the machine of this history "
-            f"has ({most})",
-            where="--procs",
-        )
 
 
 def machine_queues(query: QueueQuery) -> list[str]:
@@ -169,6 +155,14 @@ def _reason_words(reason: BoundReason) -> str | None:
         return reason.text
     now, usual = (format_duration(s) for s in reason.seconds)
     return f"{reason.name} {now}, usually {usual}"
+
+
+def reading_json(log: JobLog, more: Iterable[str] = ()) -> dict[str, Any] | None:
+    """Return what became of the lines of a history's file, and warnings on its values, with
+    ``more``; None if it was not read from a file."""
+    if log.report is None:
+        return None
+    return log.report.as_json() | {"warnings": [*log.warnings, *more]}
 
 
 def walk(query: QueueQuery, reservation: Reservation, step_s: float = STEP_S) -> Trajectory:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.config import THIS_MACHINE
-from vgrads.api.queues.answers import reading_json
 from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.log_queues import log_queue_row
+from vgrads.api.queues.queries import reading_json
 from vgrads.drivers.api import SPOT
 from vgrads.kernel.errors import VgradsError
 from vgrads.kernel.units import format_instant

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.api.queues.log_queues import ENOUGH
+from vgrads.api.queues.site_snapshots import refresh_snapshot
 from vgrads.api.wiring import is_real, open_batch
 from vgrads.drivers.api import SlotSpec
 from vgrads.drivers.batch_site import BatchSite
@@ -31,7 +32,8 @@ _ABOUT = 60
 _AT_ONCE_S = 60.0
 """The median wait if the site announces an immediate start."""
 _BUSY_S = 4 * 3600.0
-"""The assumed announcement for a site that makes none, if other jobs wait already."""
+"""The assumed announcement for a site that makes none, if other jobs wait already, or it does not
+show whether they do."""
 
 
 @dataclass
@@ -101,7 +103,10 @@ class StartEstimatePrior:
         )
         if estimate_s is not None:
             return estimate_s
-        jobs = [job for job in self.batch.queue() if job.queue == self.queue.name]
+        snapshot = refresh_snapshot(self.site)
+        if not snapshot.is_listed or snapshot.is_hidden:
+            return _BUSY_S  # whether others wait is not known
+        jobs = [j for j in snapshot.jobs if j.eligible and j.queue == self.queue.name]
         busy = sum(job.procs for job in jobs if job.left_s is not None)
         waits = any(job.left_s is None for job in jobs)
         return _BUSY_S if waits or busy + procs > self.queue.max_procs else 0.0

@@ -107,6 +107,16 @@ History = Annotated[
         show_default=False,
     ),
 ]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live/--no-live",
+        help=(
+            "Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history "
+            "alone."
+        ),
+    ),
+]
 Queue = Annotated[
     str | None,
     typer.Option("--queue", "-q", help="Queue of the log, by name or number. Default: all jobs."),

@@ -9,13 +9,13 @@ from typing import Any
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import read_user_file
-from vgrads.portal.records.reading.sites import choose_catalog, stored_catalog
+from vgrads.portal.records.reading.sites import choose_catalog, stored_catalog, stored_queue
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow, LinkRow, SiteRow
 from vgrads.traces.history import read_history
 from vgrads.traces.log_queue import LogQueue
-from vgrads.vgrid.catalog import choose_queue, load_catalog, split_queue_name
+from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.documents import SiteDocument, SitesDocument
 
 
@@ -66,14 +66,10 @@ def remove_site(name: str) -> None:
 
 def resolve_history(value: Path) -> tuple[Path, LogQueue]:
     """Resolve HISTORY to a file and a queue in it: a path, ``SITE`` or ``SITE/QUEUE``."""
-    if value.is_file() or len(value.parts) > 2 or value.suffix:
+    named = stored_queue(value)
+    if named is None:
         return value, None
-    name, queue_name = split_queue_name(str(value))
-    catalog = stored_catalog()
-    names = {site.name: site for site in catalog.sites} if catalog else {}
-    if name not in names:
-        return value, None  # the reader reports the missing file
-    queue = choose_queue(names[name], queue_name, str(value))
+    site, queue = named
     if queue.history is None:
-        raise InputError("has no history in the database", where=f"{name}/{queue.name}")
+        raise InputError("has no history in the database", where=f"{site.name}/{queue.name}")
     return Path(queue.history), queue.of_log

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from fastapi import Body, FastAPI, HTTPException, Query, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.jobs.learned_states import LearnedStates
+from vgrads.operations.questions import (
+    BoundQuestion,
+    JobQuestion,
+    ProbabilityQuestion,
+    TrajectoryQuestion,
+    query_model,
+)
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import GridRow
@@ -21,36 +27,34 @@ from vgrads.portal.web.embedding.forecast_access import (
     refuse_details,
     refuse_missing_queue,
 )
-from vgrads.portal.web.forecasts.recording import record_answer
+from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import Forecaster, Reader, Submitter
 from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.request import RequestDocument, request_from
 
-if TYPE_CHECKING:
-    from vgrads.api.queues import queries
-    from vgrads.qbets.predictor import Settings
-
+Json = dict[str, Any]
 GridId = Annotated[str, PathParameter(pattern=r"^grid-[0-9a-f]{10}$")]
-Procs = Annotated[int, Query(ge=1, le=10**9)]
-Seconds = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
-Share = Annotated[float, Query(gt=0, lt=1)]
-How = Literal["state", "qbets", "bmbp"]
+if TYPE_CHECKING:  # the models are made of the questions
+    BoundFields: TypeAlias = Any
+    ProbabilityFields: TypeAlias = Any
+    TrajectoryFields: TypeAlias = Any
+else:
+    BoundFields = Annotated[query_model(BoundQuestion), Query()]
+    ProbabilityFields = Annotated[query_model(ProbabilityQuestion), Query()]
+    TrajectoryFields = Annotated[query_model(TrajectoryQuestion), Query()]
 _EXAMPLE = {
     "name": "storm",
     "duration": "2h",
     "deadline": "6h",
     "groups": [{"name": "solvers", "coupling": "tight", "nodes": 16}],
 }
-_LONGEST_TRAJECTORY_S = 31 * 86400.0
 
 
 def add_grid_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of sites, queues and virtual grids."""
     _add_list_route(app, service.store, lambda: service.catalog)
-    _add_bound_route(app, service)
-    _add_probability_route(app, service)
-    _add_trajectory_route(app, service)
+    _add_question_routes(app, service)
     _add_request_routes(app, service.store, lambda: service.catalog)
 
 
@@ -104,135 +108,50 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
         return [_without_paths(row) for row in rows]
 
 
-def _add_bound_route(app: FastAPI, service: Service) -> None:
+def _add_question_routes(app: FastAPI, service: Service) -> None:
+    """Add a route for each question about one queue, with the fields of its operation."""
+
     @app.get("/v1/sites/{site}/queues/{queue}/bound")
-    def bound(
-        site: str,
-        queue: str,
-        who: Forecaster,
-        procs: Procs = 1,
-        walltime_s: Seconds = 3600.0,
-        probability: Share = 0.95,
-        confidence: Share = 0.95,
-        method: How = "state",
-        explain: bool = False,
-    ) -> dict[str, Any]:
+    def bound(site: str, queue: str, who: Forecaster, fields: BoundFields) -> Json:
         """Query an upper bound on a job's wait, as ``vgrads bound --json``."""
-        # imported late, as for offers
-        from vgrads.api.queues import queries
-        from vgrads.api.queues.answers import bound_json
-        from vgrads.api.queues.issuing import Statement
-        from vgrads.qbets.predictor import Settings
+        refuse_details(who, fields.probability, fields.confidence, fields.explain)
+        return _answer(service, who, "ask_bound", BoundQuestion(**_of(site, queue, fields)))
 
-        refuse_missing_queue(who, site, queue)
-        refuse_details(who, probability, confidence, explain)
-        settings = Settings(
-            method=method, quantile=probability, confidence=confidence, knows_user=False
-        )
-        query = query_of(service.catalog, site, queue, settings, service.learned)
-        result = query.forecast.bound(procs, walltime_s, probability, confidence)
-        stated = Statement(bounds=((probability, result.bound_s),))
-        record_answer(service, who, query, (site, queue, procs, walltime_s), stated)
-        answer = bound_json(result, query)
-        if explain:
-            answer["explanation"] = queries.explanation_of(query, procs, walltime_s, probability)
-        return public_answer(who, answer)
-
-
-def _add_probability_route(app: FastAPI, service: Service) -> None:
     @app.get("/v1/sites/{site}/queues/{queue}/probability")
-    def probability(
-        site: str,
-        queue: str,
-        who: Forecaster,
-        within_s: Seconds,
-        procs: Procs = 1,
-        walltime_s: Seconds = 3600.0,
-        confidence: Share = 0.95,
-        method: How = "state",
-    ) -> dict[str, Any]:
+    def probability(site: str, queue: str, who: Forecaster, fields: ProbabilityFields) -> Json:
         """Query the probability that a job starts within a time, as ``vgrads probability
         --json``."""
-        # imported late, as for offers
-        from vgrads.api.queues.answers import probability_json
-        from vgrads.api.queues.issuing import Statement
-        from vgrads.qbets.predictor import Settings
+        refuse_details(who, None, fields.confidence)
+        question = ProbabilityQuestion(**_of(site, queue, fields))
+        return _answer(service, who, "ask_probability", question)
 
-        refuse_missing_queue(who, site, queue)
-        refuse_details(who, None, confidence)
-        settings = Settings(method=method, confidence=confidence, knows_user=False)
-        requested = query_of(service.catalog, site, queue, settings, service.learned)
-        chance = float(requested.forecast.probability(procs, walltime_s, within_s, confidence))
-        stated = Statement(probabilities=((within_s, chance),))
-        record_answer(service, who, requested, (site, queue, procs, walltime_s), stated)
-        jobs = len(requested.forecast.waits(procs, walltime_s))
-        return public_answer(who, probability_json(requested, chance, within_s, jobs))
-
-
-def _add_trajectory_route(app: FastAPI, service: Service) -> None:
     @app.get("/v1/sites/{site}/queues/{queue}/trajectory")
-    def path(
-        site: str,
-        queue: str,
-        who: Forecaster,
-        start_by_s: Seconds,
-        procs: Procs = 1,
-        walltime_s: Seconds = 3600.0,
-        probability: Share = 0.9,
-        method: How = "state",
-    ) -> dict[str, Any]:
+    def path(site: str, queue: str, who: Forecaster, fields: TrajectoryFields) -> Json:
         """Query when a job must be submitted to run by a given time, as ``vgrads trajectory
         --json``."""
-        # imported late, as for offers
-        from vgrads.api.queues import queries
-        from vgrads.api.queues.answers import trajectory_json
-        from vgrads.api.queues.issuing import Statement
-        from vgrads.qbets.predictor import Settings
-        from vgrads.vgrid.varq import Reservation
-
-        refuse_missing_queue(who, site, queue)
-        if start_by_s > _LONGEST_TRAJECTORY_S:
-            raise InputError("is more than a month away", where="start_by_s")
-        settings, catalog = Settings(method=method, knows_user=False), service.catalog
-        query = query_of(catalog, site, queue, settings, service.learned)
-        limit_s = next(q.max_walltime_s for q in catalog.site(site).queues if q.name == queue)
-        reservation = Reservation(
-            procs=procs,
-            walltime_s=walltime_s,
-            start_by_s=start_by_s,
-            probability=probability,
-            max_walltime_s=limit_s,
-        )
-        result = queries.walk(query, reservation)
-        stated = Statement(path=result)
-        record_answer(service, who, query, (site, queue, procs, walltime_s), stated)
-        return trajectory_json(result)
+        question = TrajectoryQuestion(**_of(site, queue, fields))
+        return _answer(service, who, "ask_trajectory", question)
 
 
-def query_of(
-    catalog: Catalog, site: str, queue: str, settings: Settings, learned_states: LearnedStates
-) -> queries.QueueQuery:
-    """Return the query of a queue's history, by its state once that is learned; 404 where there is
-    no such queue or no history."""
-    # imported late, as for offers
-    from vgrads.api.queues import queries
+def _of(site: str, queue: str, fields: BaseModel) -> Json:
+    return {"site": site, "queue": queue, **fields.model_dump()}
 
-    for stage_site in catalog.sites:
-        for entry in stage_site.queues:
-            if (stage_site.name, entry.name) == (site, queue):
-                if entry.history is None:
-                    raise HTTPException(404, f"'{site}/{queue}' has no history")
-                learned = None
-                if settings.looks_at_state:
-                    learned = learned_states.find(entry.history, entry.of_log)
-                    settings = replace(settings, method="qbets")
-                try:
-                    return queries.ask_log(entry.history, entry.of_log, settings, learned)
-                except InputError as error:  # the path of the file is not for readers
-                    raise InputError(
-                        f"its history cannot be used: {error.what}", where=f"{site}/{queue}"
-                    ) from error
-    raise HTTPException(404, f"no queue '{site}/{queue}'")
+
+def _answer(service: Service, who: Principal, operation: str, question: JobQuestion) -> Json:
+    """Return the answer of an operation as far as the user may read it, and record it; 404 where
+    there is no such queue or no history."""
+    # imported late: the service starts without forecasts
+    from vgrads.operations import forecasts
+
+    refuse_missing_queue(who, question.site, question.queue)
+    try:
+        answer = getattr(forecasts, operation)(question, service.queues.context(owner=who.user))
+    except InputError as error:
+        if error.where in ("site", "queue"):
+            raise HTTPException(404, error.what) from error
+        raise
+    record(service, who, [answer.issued])
+    return public_answer(who, answer.as_json())
 
 
 def _without_paths(row: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
         """Upload a log (any format that vgrads reads; plain, gzip or xz) as the body, or as the
         file of a form: it becomes the history of a queue."""
         # imported late: only uploads need the formats of logs
-        from vgrads.api.queues.answers import reading_json
+        from vgrads.api.queues.queries import reading_json
         from vgrads.traces.history import FORMATS
 
         if form is not None and form not in FORMATS:

@@ -12,8 +12,11 @@ from vgrads.portal.records.access import Principal
 from vgrads.portal.web.guard import COOKIE
 
 
-def page_of(request: Request, name: str, template: str, **values: object) -> HTMLResponse:
-    """Render a page; ``name``: its address in the head of every page."""
+def page_of(
+    request: Request, name: str, template: str, status: int = 200, /, **values: object
+) -> HTMLResponse:
+    """Render a page; ``name``: its address in the head of every page; ``status``: of the
+    answer."""
     who: Principal | None = request.scope["state"]["principal"]
     text = render(
         template,
@@ -23,7 +26,7 @@ def page_of(request: Request, name: str, template: str, **values: object) -> HTM
         session=COOKIE in request.cookies,
         **values,
     )
-    return HTMLResponse(text)
+    return HTMLResponse(text, status)
 
 
 def reader_of(request: Request) -> Principal:

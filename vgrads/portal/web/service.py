@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 import time
 from contextlib import suppress
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs import children
+from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 from vgrads.portal.jobs.forecasts.upkeep import ForecastUpkeep
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from vgrads.portal.web.oidc import Provider
 
 Json = dict[str, Any]
-_log = logging.getLogger("vgrads.sites")
 PLANNING_S = 30.0
 """Default wait of a caller for a plan, in seconds."""
 _LARGE = 64 * 1024  # bytes of a set that is checked in another process
@@ -73,7 +72,8 @@ class Service:
         self.meters, self.overview = Meters(), Overview(store.reader)
         self.live, self.learned = LiveGantt(store), LearnedStates()
         self.forecasts = ForecastUpkeep(store, sites.current, self.learned)
-        self.wait_gauges = WaitGauges(bounds.wait_gauges, sites.current, self.learned)
+        self.queues = ServiceQueues(sites.current, self.learned)
+        self.wait_gauges = WaitGauges(bounds.wait_gauges, self.queues)
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, sites)
         self.statuses = RunStatuses(self.live, self.supervisor.think)
@@ -83,6 +83,7 @@ class Service:
         """Start with queued work, and work left by an earlier service."""
         self.supervisor.start()
         self.forecasts.start()
+        self.queues.start()
         self.wait_gauges.start()
 
     def stop(self) -> None:
@@ -90,23 +91,9 @@ class Service:
         self.stopping.set()
         self.wait_gauges.stop()
         self.supervisor.stop()
+        self.queues.stop()
         self.learned.close()
         self.forecasts.stop()
-
-    def warm_up(self) -> None:
-        """Learn from all histories in advance; unreadable ones are reported when they are
-        queried."""
-        # imported late: this runs while the service answers
-        from vgrads.api.queues.log_queues import changed_defaults
-
-        with suppress(VgradsError):
-            for note in changed_defaults(self.catalog):
-                _log.warning(note)
-        for site in self.catalog.sites:
-            for queue in site.queues:
-                with suppress(VgradsError):
-                    if queue.history is not None and not self.stopping.is_set():
-                        self.learned.find(queue.history, queue.of_log)
 
     @property
     def catalog(self) -> Catalog:

@@ -178,7 +178,7 @@ class Server(uvicorn.Server):
     def _warm_up(self) -> None:
         with suppress(VgradsError):
             self._service.overview.entries(None, lambda _: None)
-        self._service.warm_up()
+        self._service.queues.warm_up()
         gc.freeze()  # what is loaded now stays: no answer waits for a search of it
 
     def _end_with_its_user(self) -> None:

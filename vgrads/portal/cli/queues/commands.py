@@ -19,6 +19,7 @@ from vgrads.portal.cli.options import (
     Force,
     Format,
     History,
+    Live,
     Method,
     Procs,
     Queue,
@@ -30,57 +31,19 @@ from vgrads.portal.cli.options import (
     answer_with,
     app,
     diagram_file,
-    instant_of,
 )
 
 if TYPE_CHECKING:
-    from vgrads.traces.log_queue import LogQueue
     from vgrads.traces.reading_options import ReadingOptions
 
 
-def _settings(
-    method: str, quantile: float, confidence: str, arrays: bool, existing: bool = False
-) -> Any:
+def _settings(method: str, quantile: float, confidence: str, arrays: bool, existing: bool) -> Any:
     from vgrads.qbets.predictor import Settings
 
     sure = parse_probability(confidence, "--confidence")
     return Settings(
         method=method, quantile=quantile, confidence=sure, arrays=arrays, knows_user=existing
     )
-
-
-def _resolve(value: Path) -> tuple[Path, LogQueue]:
-    """Resolve HISTORY to a file and a queue in it; the database is searched where there is no such
-    file."""
-    if value.is_file():
-        return value, None
-    from vgrads.portal.records.sites import resolve_history
-
-    return resolve_history(value)
-
-
-def _ask(
-    source: tuple[Path, str | None, ReadingOptions, str | None],
-    at: str | None,
-    settings: Any,
-    procs: int,
-) -> Any:
-    """Query a history (path or SITE/QUEUE, queue, how to read it, user) at an instant, for jobs of
-    this width; what its file holds is printed to standard error."""
-    from vgrads.api.queues import queries
-    from vgrads.portal.cli.terminal import busy, console, print_reading
-
-    value, queue, reading, user = source
-    file, log_queue = _resolve(value)
-    chosen = queries.HistorySource(
-        file=file, queue=log_queue if queue is None else queue, reading=reading, user=user
-    )
-    what = "states of the queue" if settings.looks_at_state else "past waits"
-    with busy(console(stderr=True), f"learning from {what}"):
-        query = queries.ask_queue(chosen, instant_of(at), settings)
-    print_reading(console(stderr=True), value.name, query.log)
-    queries.refuse_too_wide(query, procs)
-    return query
 
 
 def _reading(
@@ -93,13 +56,6 @@ def _reading(
     from vgrads.traces.reading_options import parse_reading_options
 
     return parse_reading_options(format_name, columns, zone, taken_at, force)
-
-
-def _with_live_queue(requested: Any, history: Path) -> Any:
-    from vgrads.api.queues.live_queue import ask_live
-    from vgrads.portal.records.reading.sites import stored_catalog
-
-    return ask_live(requested, stored_catalog(), str(history))
 
 
 @app.command(
@@ -120,13 +76,7 @@ def bound(
     at: At = None,
     method: Method = "state",
     arrays: ByArrays = True,
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live",
-            help="Query the site for the current state of the queue (SITE/QUEUE with a driver).",
-        ),
-    ] = False,
+    live: Live = True,
     why: Annotated[
         bool,
         typer.Option("--explain", help="Show which features of the queue state changed the bound."),
@@ -140,44 +90,21 @@ def bound(
     as_json: AsJson = False,
 ) -> None:
     """Print an upper bound on a job's wait. (GETBOUND)"""
-    from vgrads.api.queues import queries
-    from vgrads.api.queues.answers import bound_json
-    from vgrads.api.queues.issuing import Statement
+    from vgrads.operations.forecasts import ask_bound
+    from vgrads.operations.questions import BoundQuestion
+    from vgrads.portal.cli.queues import asking
     from vgrads.portal.cli.queues import text as queue_text
-    from vgrads.portal.cli.queues.recording import record_answer
 
-    chance, wall_s = (
-        parse_probability(probability, "--probability"),
-        parse_duration(walltime, "--walltime"),
+    question = BoundQuestion(
+        **asking.job_fields(history, queue, (procs, walltime), (method, confidence, arrays)),
+        **asking.history_fields(at, user, live),
+        reading=_reading(format_name, columns, zone, taken_at, force),
+        probability=parse_probability(probability, "--probability"),
+        explain=why,
     )
-    settings = _settings(method, chance, confidence, arrays, user is not None)
-    if live and (at or user or method != "state"):
-        raise InputError(
-            "uses the current state of the queue, with the method 'state' and without a user",
-            where="--live",
-            fix="leave --at, --user and --method away",
-        )
-    source = (history, queue, _reading(format_name, columns, zone, taken_at, force), user)
-    requested = _ask(source, at, settings, procs)
-    if live:
-        requested = _with_live_queue(requested, history)
-    result = requested.forecast.bound(procs, wall_s, chance, settings.confidence)
-    stated = Statement(bounds=((chance, result.bound_s),))
-    after = record_answer(requested, (history, queue), (procs, wall_s), stated, live)
-    document = bound_json(result, requested)
-    payload = queries.explanation_of(requested, procs, wall_s, chance) if why else None
-    document |= {"explanation": payload} if payload else {}
-    answer_with(
-        as_json,
-        document,
-        lambda: "\n".join(
-            [
-                queue_text.bound_text(result, requested),
-                *([queue_text.explanation_text(payload)] if payload else []),
-            ]
-        ),
-    )
-    after()
+    answer = asking.answer_question(ask_bound, question, history.name)
+    answer_with(as_json, answer.as_json(), lambda: queue_text.bound_text(answer))
+    asking.take_estimate(answer)
 
 
 @app.command(
@@ -193,6 +120,7 @@ def probability(
     at: At = None,
     method: Method = "state",
     arrays: ByArrays = True,
+    live: Live = True,
     user: User = None,
     format_name: Format = None,
     columns: Columns = None,
@@ -202,22 +130,20 @@ def probability(
     as_json: AsJson = False,
 ) -> None:
     """Print the probability that a job starts within a time. (GETPROB)"""
-    from vgrads.api.queues.answers import probability_json
-    from vgrads.api.queues.issuing import Statement
+    from vgrads.operations.forecasts import ask_probability
+    from vgrads.operations.questions import ProbabilityQuestion
+    from vgrads.portal.cli.queues import asking
     from vgrads.portal.cli.queues import text as queue_text
-    from vgrads.portal.cli.queues.recording import record_answer
 
-    within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
-    settings = _settings(method, 0.95, confidence, arrays, user is not None)
-    source = (history, queue, _reading(format_name, columns, zone, taken_at, force), user)
-    requested = _ask(source, at, settings, procs)
-    chance = float(requested.forecast.probability(procs, wall_s, within_s, settings.confidence))
-    stated = Statement(probabilities=((within_s, chance),))
-    record_answer(requested, (history, queue), (procs, wall_s), stated)
-    document = probability_json(
-        requested, chance, within_s, len(requested.forecast.waits(procs, wall_s))
+    question = ProbabilityQuestion(
+        **asking.job_fields(history, queue, (procs, walltime), (method, confidence, arrays)),
+        **asking.history_fields(at, user, live),
+        reading=_reading(format_name, columns, zone, taken_at, force),
+        within_s=parse_duration(within, "--within"),
     )
-    answer_with(as_json, document, lambda: queue_text.probability_text(document, requested))
+    answer = asking.answer_question(ask_probability, question, history.name)
+    answer_with(as_json, answer.as_json(), lambda: queue_text.probability_text(answer))
+    asking.take_estimate(answer)
 
 
 @app.command(
@@ -246,6 +172,7 @@ def trajectory(
     at: At = None,
     method: Method = "state",
     arrays: ByArrays = True,
+    live: Live = True,
     user: User = None,
     format_name: Format = None,
     columns: Columns = None,
@@ -255,29 +182,21 @@ def trajectory(
     as_json: AsJson = False,
 ) -> None:
     """Print when a job must be submitted to run by a given time. (VARQ)"""
-    from vgrads.api.queues import queries
-    from vgrads.api.queues.answers import trajectory_json
-    from vgrads.api.queues.issuing import Statement
+    from vgrads.operations.forecasts import ask_trajectory
+    from vgrads.operations.questions import TrajectoryQuestion
+    from vgrads.portal.cli.queues import asking
     from vgrads.portal.cli.queues import text as queue_text
-    from vgrads.portal.cli.queues.recording import record_answer
-    from vgrads.vgrid.varq import Reservation
 
-    settings = _settings(method, 0.95, confidence, arrays, user is not None)
-    reservation = Reservation(
-        procs=procs,
-        walltime_s=parse_duration(walltime, "--walltime"),
+    question = TrajectoryQuestion(
+        **asking.job_fields(history, queue, (procs, walltime), (method, confidence, arrays)),
+        **asking.history_fields(at, user, live),
+        reading=_reading(format_name, columns, zone, taken_at, force),
         start_by_s=parse_duration(start_by, "--start-by"),
         probability=parse_probability(probability, "--probability"),
-        confidence=settings.confidence,
+        step_s=parse_duration(step, "--step"),
     )
-    source = (history, queue, _reading(format_name, columns, zone, taken_at, force), user)
-    requested = _ask(source, at, settings, procs)
-    path = queries.walk(requested, reservation, parse_duration(step, "--step"))
-    stated, shape = Statement(path=path), (procs, reservation.walltime_s)
-    record_answer(requested, (history, queue), shape, stated)
-    answer_with(
-        as_json, trajectory_json(path), lambda: queue_text.trajectory_text(path, reservation)
-    )
+    answer = asking.answer_question(ask_trajectory, question, history.name)
+    answer_with(as_json, answer.as_json(), lambda: queue_text.trajectory_text(answer))
 
 
 @app.command(epilog="Example: `vgrads backtest logs/*.swf.gz --by queue --report backtest.html`")

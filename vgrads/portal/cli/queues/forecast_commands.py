@@ -9,7 +9,7 @@ import typer
 
 from vgrads.kernel.units import parse_duration
 from vgrads.portal.cli.completion import complete_sites
-from vgrads.portal.cli.options import AsJson, Procs, Sites, Walltime, Wide, answer_with, app
+from vgrads.portal.cli.options import AsJson, Live, Procs, Sites, Walltime, Wide, answer_with, app
 
 
 @app.command(epilog="Example: `vgrads where --procs 64 --walltime 4h --sites sites.toml`")
@@ -17,6 +17,7 @@ def where(
     procs: Procs = 1,
     walltime: Walltime = "1h",
     sites: Sites = None,
+    live: Live = True,
     _wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +26,7 @@ def where(
     from vgrads.portal.cli.queues import ranking_text
     from vgrads.portal.cli.queues.ranking_now import rank_now
 
-    document = rank_now(sites, procs, parse_duration(walltime, "--walltime"))
+    document = rank_now(sites, procs, parse_duration(walltime, "--walltime"), live)
     answer_with(as_json, document, lambda: ranking_text.ranking_table(document))
 
 

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count, format_duration, format_share
+from vgrads.operations.forecasts import BoundAnswer, ProbabilityAnswer, TrajectoryAnswer
+from vgrads.operations.queue_questions import OpenQueue
 from vgrads.qbets.backtest import BacktestRow
-from vgrads.qbets.forecast import Bound
-from vgrads.vgrid.varq import Reservation, Trajectory
 
 
-def bound_text(answer: Bound, query: QueueQuery) -> str:
+def bound_text(answer: BoundAnswer) -> str:
     """Return GETBOUND as a sentence, with details."""
-    if answer.bound_s is None:
-        return f"No bound can be given: {answer.reason}.{_merged_text(query)}"
-    if answer.method == "state":
-        return (
+    bound, opened = answer.bound, answer.open_queue
+    if bound.bound_s is None:
+        text = f"No bound can be given: {bound.reason}."
+    elif bound.method == "state":
+        text = (
             "A job like this, submitted now, waits at most "
-            f"{format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with "
-            f"probability {answer.probability}, according to the state of the queue and the "
-            f"outcome of {format_count(answer.jobs, 'such forecast')}."
-            + _merged_text(query)
-            + _downtime_text(query)
+            f"{format_duration(bound.bound_s)} ({bound.bound_s:.0f} s) with "
+            f"probability {bound.probability}, according to the state of the queue and the "
+            f"outcome of {format_count(bound.jobs, 'such forecast')}."
         )
-    return (
-        f"A job like this waits at most {format_duration(answer.bound_s)} "
-        f"({answer.bound_s:.0f} s) with probability "
-        f"{answer.probability}, stated with confidence {answer.confidence} from "
-        f"{format_count(answer.jobs, 'wait')} since {query.since}."
-        + _merged_text(query)
-        + _downtime_text(query)
-    )
+    else:
+        text = (
+            f"A job like this waits at most {format_duration(bound.bound_s)} "
+            f"({bound.bound_s:.0f} s) with probability "
+            f"{bound.probability}, stated with confidence {bound.confidence} from "
+            f"{format_count(bound.jobs, 'wait')} since {opened.query.since}."
+        )
+    text += _merged_text(opened.query) + _downtime_text(opened.query) + _view_text(opened)
+    if answer.explanation is not None:
+        text += "\n" + explanation_text(answer.explanation)
+    return text
 
 
-def explanation_text(explanation: dict[str, Any]) -> str:
+def _view_text(opened: OpenQueue) -> str:
+    """Return which queue was seen, where that is more than the end of a history."""
+    sentence = opened.view.sentence
+    return f"\n{sentence[0].upper()}{sentence[1:]}." if sentence else ""
+
+
+def explanation_text(explanation: Mapping[str, Any]) -> str:
     """Return the explanation, with the state variables that moved the bound, the strongest
     first."""
     lines = [f"Method: {explanation['method']} ({explanation['why']})."]
@@ -85,37 +93,39 @@ def _downtime_text(query: QueueQuery) -> str:
     )
 
 
-def probability_text(answer: dict[str, Any], query: QueueQuery) -> str:
+def probability_text(answer: ProbabilityAnswer) -> str:
     """Return GETPROB as a sentence."""
-    if answer["method"] == "state":
+    query, within = answer.query, format_duration(answer.within_s)
+    more = _downtime_text(query) + _view_text(answer.open_queue)
+    if query.forecast.method == "state":
         return (
-            "A job like this, submitted now, starts within "
-            f"{format_duration(answer['within_s'])} with probability "
-            f"{answer['probability']:.3f}, according to the state of the queue and the outcome of "
-            f"{format_count(answer['jobs'], 'such forecast')}." + _downtime_text(query)
+            f"A job like this, submitted now, starts within {within} with probability "
+            f"{answer.probability:.3f}, according to the state of the queue and the outcome of "
+            f"{format_count(answer.jobs, 'such forecast')}." + more
         )
     return (
-        f"A job like this starts within {format_duration(answer['within_s'])} with "
-        f"probability {answer['probability']:.3f} "
-        f"or more, stated with confidence {answer['confidence']} from "
-        f"{format_count(answer['jobs'], 'wait')}." + _downtime_text(query)
+        f"A job like this starts within {within} with probability {answer.probability:.3f} "
+        f"or more, stated with confidence {answer.confidence} from "
+        f"{format_count(answer.jobs, 'wait')}." + more
     )
 
 
-def trajectory_text(path: Trajectory, reservation: Reservation) -> str:
+def trajectory_text(answer: TrajectoryAnswer) -> str:
     """Return VARQ as a sentence."""
-    start = format_duration(reservation.start_by_s)
+    path, reservation = answer.path, answer.reservation
+    start, more = format_duration(reservation.start_by_s), _view_text(answer.open_queue)
     if path.chosen is None:
         return (
             f"No submission time makes the job run in {start} with probability "
             f"{reservation.probability}; the best is in "
             f"{format_duration(path.submit_s[path.best])} with {path.probabilities[path.best]:.3f}."
+            + more
         )
     return (
         f"Submit in {format_duration(path.submit_s[path.chosen])} with a requested time of "
         f"{format_duration(path.walltimes_s[path.chosen])}: the job then runs in {start} with "
         "probability "
-        f"{path.probabilities[path.chosen]:.3f} or more."
+        f"{path.probabilities[path.chosen]:.3f} or more." + more
     )
 
 

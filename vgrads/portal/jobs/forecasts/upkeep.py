@@ -104,9 +104,9 @@ class ForecastUpkeep:
             learned = self._learned.find(path, log_queue)
             if learned is not None:
                 # imported late: nothing is learned yet when the service starts
-                from vgrads.api.queues import forecasts
+                from vgrads.operations import forecast_lists
 
-                forecasts.prepare(learned)
+                forecast_lists.prepare(learned)
                 self._is_prepared = True
 
     def _run(self) -> None:

@@ -16,7 +16,15 @@ from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_whole
 from vgrads.portal.records.reading.reader import RecordReader, open_reader
 from vgrads.vgrid.acquisition import Acquisition
-from vgrads.vgrid.catalog import Catalog, Queue, build_catalog, load_catalog
+from vgrads.vgrid.catalog import (
+    Catalog,
+    Queue,
+    Site,
+    build_catalog,
+    choose_queue,
+    load_catalog,
+    split_queue_name,
+)
 from vgrads.vgrid.documents import SitesDocument
 
 HERE = "database"
@@ -73,6 +81,17 @@ def stored_catalog() -> Catalog | None:
     documents = [_with_histories(json.loads(document), files) for (document,) in sites]
     parts = {"site": documents, "link": [json.loads(document) for (document,) in links]}
     return build_catalog(validate(SitesDocument, parts, HERE), folder, HERE)
+
+
+def stored_queue(value: Path, queue: str | None = None) -> tuple[Site, Queue] | None:
+    """Return the queue of the database that ``SITE``, with the name of a ``queue``, or
+    ``SITE/QUEUE`` names; None for a path, also of a missing file, which its reader reports."""
+    if value.is_file() or len(value.parts) > 2 or value.suffix:
+        return None
+    name, queue_name = split_queue_name(str(value))
+    catalog = stored_catalog()
+    site = next((s for s in catalog.sites if s.name == name), None) if catalog else None
+    return None if site is None else (site, choose_queue(site, queue_name or queue, str(value)))
 
 
 def stored_sites() -> list[tuple[Any, ...]]:

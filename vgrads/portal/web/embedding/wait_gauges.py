@@ -6,21 +6,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 from prometheus_client.core import GaugeMetricFamily
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Count
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.kernel.units import parse_duration
-from vgrads.portal.jobs.learned_states import LearnedStates
-from vgrads.vgrid.catalog import Catalog
-
-if TYPE_CHECKING:
-    from vgrads.qbets.predictor import Settings
+from vgrads.operations.questions import BoundQuestion
+from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 
 REFRESH_S = 60.0
 """Interval at which the bounds are computed: histories change at most that often."""
@@ -65,10 +61,9 @@ class WaitGauges:
     def __init__(
         self,
         shapes: Sequence[WaitGauge],
-        catalog: Callable[[], Catalog],
-        learned_states: LearnedStates,
+        queues: ServiceQueues,
     ) -> None:
-        self._shapes, self._catalog, self._learned = shapes, catalog, learned_states
+        self._shapes, self._queues = shapes, queues
         self._bounds: dict[_Labels, float] = {}
         self._computed_unix_s: float | None = None
         self._failed: set[WaitGauge] = set()
@@ -122,16 +117,18 @@ class WaitGauges:
 
     def _bounds_of(self, shape: WaitGauge) -> dict[_Labels, float]:
         # imported late: the service starts without forecasts
-        from vgrads.portal.web.grid_routes import query_of
-        from vgrads.qbets.predictor import Settings
+        from vgrads.operations.forecasts import ask_bound
 
         bounds = {}
         for quantile in shape.quantiles:
-            settings: Settings = Settings(method="state", quantile=quantile, knows_user=False)
-            query = query_of(self._catalog(), shape.site, shape.queue, settings, self._learned)
-            bound = query.forecast.bound(
-                shape.procs, shape.walltime_s, quantile, settings.confidence
+            question = BoundQuestion(
+                site=shape.site,
+                queue=shape.queue,
+                procs=shape.procs,
+                walltime_s=shape.walltime_s,
+                probability=quantile,
             )
+            bound = ask_bound(question, self._queues.context()).bound
             if bound.bound_s is not None:
                 labels = (shape.procs, f"{shape.walltime_s:g}", f"{quantile:g}")
                 bounds[shape.site, shape.queue, *map(str, labels)] = float(bound.bound_s)
@@ -141,6 +138,6 @@ class WaitGauges:
         """Log the first failure of a shape; an unexpected error with its traceback."""
         if shape not in self._failed:
             self._failed.add(shape)
-            is_expected = isinstance(error, VgradsError | HTTPException)
+            is_expected = isinstance(error, VgradsError)
             where = f"{shape.site}/{shape.queue}"
             _log.warning("no wait bound of %s: %s", where, error, exc_info=not is_expected)

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from vgrads.api.queues import queries
-from vgrads.api.queues.answers import downtime_json
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_instant, parse_duration
+from vgrads.operations.forecasts import downtime_json
+from vgrads.operations.queue_questions import OpenQueue
 from vgrads.portal.charts.wait_axis import minute_words
 from vgrads.portal.charts.wait_curve import WaitCurve
 from vgrads.qbets.state.queue_tables import BUSY, MOST, RUNNING
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
-from vgrads.vgrid.catalog import Queue
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory
 
 Json = dict[str, Any]
@@ -44,39 +44,27 @@ class PageQuestion:
     probability: float
 
 
-def queue_now(
-    entry: Queue, history: str, learned: StateForecast | None, question: PageQuestion
-) -> tuple[QueueQuery, Json]:
-    """Return the query of a queue, and what its page shows of the present."""
-    rows: list[Json] = []
-    by_level: dict[float, QueueQuery] = {}
-    for level in LEVELS:
-        settings = replace(AS_QUESTION, method="qbets", quantile=level)
-        query = by_level[level] = queries.ask_log(history, entry.of_log, settings, learned)
-        bound = query.forecast.bound(question.procs, question.walltime_s, level)
-        rows.append(
-            {
-                "probability": level,
-                "bound_s": bound.bound_s,
-                "jobs": bound.jobs,
-                "method": bound.method,
-            }
-        )
-    query = by_level[LEVELS[_HIGH]]
-    return query, {
+def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
+    """Return what the page of a queue shows of the present."""
+    query, shape = opened.query, (question.procs, question.walltime_s)
+    bounds = [query.forecast.bound(*shape, level, AS_QUESTION.confidence) for level in LEVELS]
+    rows = [{"probability": entry.probability, "bound_s": entry.bound_s} for entry in bounds]
+    high = bounds[_HIGH]
+    return {
         "bounds": rows,
-        "jobs": rows[_HIGH]["jobs"],
-        "method": rows[_HIGH]["method"],
+        "jobs": high.jobs,
+        "method": high.method,
+        "reason": high.reason or opened.reason,
         "since": query.since,
         "as_of": query.instant(query.at_s),
         "downtime": downtime_json(query),
         "curve": _curve(query, question, rows),
         "machine": machine_numbers(query.forecast),
         "machine_queues": queries.machine_queues(query),
-        "waiting": None if query.log.waiting is None else len(query.log.waiting),
+        "view": opened.view,
         "reading": query.log.report and query.log.report.line(),
         "history_warnings": query.log.warnings,
-        **_submission(query, question, entry.max_walltime_s, rows[_HIGH]["bound_s"]),
+        **_submission(query, question, opened.limits.walltime_s, high.bound_s),
     }
 
 

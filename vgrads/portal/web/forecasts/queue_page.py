@@ -10,9 +10,11 @@ from markupsafe import Markup
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from vgrads.kernel.errors import InputError
+from vgrads.operations.questions import JobQuestion
 from vgrads.portal.jobs import children
 from vgrads.portal.records.reading.forecast_scores import newest_coverage, queue_warning
-from vgrads.portal.web.forecasts.recording import record_bounds
+from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import READ
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
@@ -45,36 +47,45 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
         warning = queue_warning(service.store.reader, site, queue)
         here: Json = {"site": site, "queue": queue, "warning": warning, "question": requested}
         if entry.history is None:
-            return page_of(request, "/sites", "queue.html", bounds=[], **here)
+            return page_of(request, "/sites", "queue.html", has_history=False, **here)
+        here |= {"has_history": True, "problem": ""}
         # imported late: the service starts without forecasts
+        from vgrads.api.queues.issuing import Statement, issue_answer
+        from vgrads.operations.queue_questions import LEARNING, open_queue
         from vgrads.portal.web.forecasts.queue_now import PageQuestion, queue_now
 
-        learned = service.learned.find(entry.history, entry.of_log)
-        procs, walltime_s = requested.procs, requested.hours * 3600.0
+        shape = procs, walltime_s = requested.procs, requested.hours * 3600.0
         question = PageQuestion(
             procs=procs,
             walltime_s=walltime_s,
             start_by=requested.start_by,
             probability=requested.probability,
         )
-        query, payload = queue_now(entry, entry.history, learned, question)
-        record_bounds(service, who, query, (site, queue, procs, walltime_s), payload["bounds"])
+        job = JobQuestion(site=site, queue=queue, procs=procs, walltime_s=walltime_s)
+        try:
+            opened = open_queue(job, service.queues.context(owner=who.user))
+            payload = queue_now(opened, question)
+        except InputError as error:
+            here |= {"problem": error.without_place, "default_start_by": ""}
+            return page_of(request, "/sites", "queue.html", 422, **here)
+        stated = Statement(
+            bounds=tuple((row["probability"], row["bound_s"]) for row in payload["bounds"])
+        )
+        record(service, who, [issue_answer(opened.query, opened.target, shape, stated)])
         payload["curve"] = Markup(payload["curve"])
-        payload["learning"] = not service.learned.settled(entry.history, entry.of_log)
+        payload["learning"] = opened.reason == LEARNING
         payload["record"] = newest_coverage(service.store.reader, site, queue)
         return page_of(request, "/sites", "queue.html", **payload, **here)
 
     @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
-    async def record(site: str, queue: str, dark: bool = False) -> Response:
+    async def picture(site: str, queue: str, dark: bool = False) -> Response:
         entry = _queue(service, site, queue)
         if entry.history is None:
             raise HTTPException(404, f"queue '{site}/{queue}' has no history")
-        picture = await service.supervisor.think(
+        drawn = await service.supervisor.think(
             children.record_picture, entry.history, entry.of_log, dark
         )
-        return Response(
-            picture, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"}
-        )
+        return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"})
 
 
 def _queue(service: Service, site: str, queue: str) -> Queue:

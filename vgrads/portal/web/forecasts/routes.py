@@ -20,7 +20,6 @@ from vgrads.portal.web.embedding.forecast_access import (
     refuse_missing_queue,
     refuse_quantiles,
 )
-from vgrads.portal.web.forecasts.learned_queries import LearnedQueries
 from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import READ, Forecaster
 from vgrads.portal.web.service import Service
@@ -50,13 +49,12 @@ class ForecastRequest(Document):
 
 def add_forecast_routes(app: FastAPI, service: Service) -> None:
     """Add the routes."""
-    queries = LearnedQueries(service.learned)
 
     @app.post(FORECASTS)
     def forecasts(document: ForecastRequest, who: Forecaster) -> Json:
         """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
         in its place; 422 where all are wrong."""
-        return {"forecasts": answer_many(service, queries, who, document)}
+        return {"forecasts": answer_many(service, who, document)}
 
     @app.get("/v1/scores", dependencies=[READ])
     def scores() -> Json:
@@ -85,27 +83,20 @@ def score_of(service: Service, site: str, queue: str) -> Json:
     return result
 
 
-def answer_many(
-    service: Service, queries: LearnedQueries, who: Principal, document: ForecastRequest
-) -> list[Json]:
+def answer_many(service: Service, who: Principal, document: ForecastRequest) -> list[Json]:
     """Answer questions as far as the user may ask them, and record the answers. Raise InputError
     where every question is wrong."""
     # imported late: the service starts without forecasts
-    from vgrads.api.queues.forecasts import WITHIN_S, HowToAnswer, forecast_many
+    from vgrads.operations.forecast_lists import WITHIN_S, HowToAnswer, forecast_many
 
     refuse_quantiles(who, document.quantiles)
     how = HowToAnswer(
         quantiles=document.quantiles,
         within_s=WITHIN_S if document.within_s is None else document.within_s,
         warnings=service.forecasts.warnings,
-        owner=who.user,
     )
-    result = forecast_many(
-        public_questions(who, document.questions),
-        public_catalog(who, service.catalog),
-        lambda _, queue: queries.of(queue),
-        how,
-    )
+    context = service.queues.context(public_catalog(who, service.catalog), who.user)
+    result = forecast_many(public_questions(who, document.questions), context, how)
     if result.first_error is not None:
         raise result.first_error
     record(service, who, result.issued)

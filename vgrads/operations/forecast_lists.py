@@ -3,7 +3,7 @@ place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -11,21 +11,19 @@ import numpy as np
 from pydantic import Field
 
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
-from vgrads.api.queues.issuing import ForecastTarget, Statement, issue, stated_bounds
+from vgrads.api.queues.issuing import Statement, issue, stated_bounds
 from vgrads.api.queues.queries import QueueQuery, walk
-from vgrads.api.wiring import is_real
 from vgrads.kernel.compiled import use_stored
 from vgrads.kernel.documents import Document, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.operations.questions import JobQuestion
+from vgrads.operations.queue_questions import ForecastContext, OpenQueue, open_queue
 from vgrads.qbets import boosting
 from vgrads.qbets.state import queue_features
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
-from vgrads.vgrid.catalog import Catalog, Queue, Site
 from vgrads.vgrid.varq import Reservation
 
 Json = dict[str, Any]
-Ask = Callable[[Site, Queue], QueueQuery]
-"""Returns the query of a queue that has a history."""
 WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
 """Default waits at which a curve of probabilities is evaluated."""
 _INSTANTS = 48  # of submission that are tried
@@ -48,14 +46,14 @@ class Question(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class HowToAnswer:
-    """Quantiles and probabilities of every answer; ``warnings`` of queues; ``owner`` of the
-    questions."""
+    """Quantiles and probabilities of every answer; ``warnings`` of queues; ``live``: as in
+    :class:`vgrads.operations.queue_questions.JobQuestion`."""
 
     quantiles: tuple[float, ...] = LEVELS
     within_s: tuple[float, ...] = WITHIN_S
     warnings: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    owner: str = ""
     kind: str = "forecast"
+    live: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,69 +73,28 @@ class Forecasts:
         return InputError(what, where=f"questions.0.{first['field']}")
 
 
-def find_queue(catalog: Catalog, site_name: str, name: str) -> tuple[Site, Queue]:
-    """Return a queue with a history. Raise InputError, with the field, for any other."""
-    site = next((s for s in catalog.sites if s.name == site_name), None)
-    if site is None:
-        choices = ", ".join(s.name for s in catalog.sites)
-        raise InputError(f"no site '{site_name}'", where="site", fix=f"choose one of {choices}")
-    names = ", ".join(q.name for q in site.queues) or "none"
-    if "," in name:
-        raise InputError(
-            f"'{name}' names several queues", where="queue", fix="ask for each of them"
-        )
-    queue = next((q for q in site.queues if q.name == name), None)
-    if queue is None:
-        raise InputError(
-            f"no queue '{name}' at site '{site_name}'", where="queue", fix=f"it has: {names}"
-        )
-    if queue.history is None:
-        raise InputError(
-            f"queue '{site_name}/{name}' has no history",
-            where="queue",
-            fix="add one: vgrads sites collect, or POST /v1/sites/{site}/history",
-        )
-    return site, queue
-
-
 class _Asker:
-    """Answers questions; the query of each queue is opened once, and so is its error."""
+    """Answers questions; each queue is opened once, and so is its error."""
 
-    def __init__(self, catalog: Catalog, ask: Ask, how: HowToAnswer) -> None:
-        self._catalog, self._ask, self._how = catalog, ask, how
+    def __init__(self, context: ForecastContext, how: HowToAnswer) -> None:
+        self._context, self._how = context, how
         self._levels = tuple(sorted({*how.quantiles, *LEVELS}))
-        self._queues: dict[tuple[str, str], tuple[Site, Queue, QueueQuery] | VgradsError] = {}
+        self._queues: dict[tuple[str, str], OpenQueue | VgradsError] = {}
         self.issued: list[IssuedForecast] = []
 
     def answer(self, question: Question) -> Json:
         """Return the answer. Raise InputError where there is none."""
-        site, queue, query = self._open(question.site, question.queue)
-        if question.procs > queue.max_procs:
-            raise InputError(
-                f"{question.procs} are more than '{site.name}/{queue.name}' permits "
-                f"({queue.max_procs})",
-                where="procs",
-            )
-        if question.walltime_s > queue.max_walltime_s:
-            raise InputError(
-                f"{question.walltime_s:g} s are more than '{site.name}/{queue.name}' permits "
-                f"({queue.max_walltime_s:g} s)",
-                where="walltime_s",
-            )
-        return self._answer(question, site, queue, query)
-
-    def _answer(self, question: Question, site: Site, queue: Queue, query: QueueQuery) -> Json:
-        shape, how, forecast = (question.procs, question.walltime_s), self._how, query.forecast
+        opened = self._open(question.site, question.queue)
+        shape, how = (question.procs, question.walltime_s), self._how
+        opened.limits.check(*shape)
+        query, forecast = opened.query, opened.query.forecast
         bounds = dict(stated_bounds(forecast, *shape, self._levels))
         curve = forecast.probability(*shape, how.within_s, forecast.settings.confidence)
         points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
-        target = ForecastTarget(
-            site=site.name, queue=queue.name, owner=how.owner, is_live=is_real(site)
-        )
         stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
-        self.issued.append(issue(query, target, how.kind, shape, stated))
+        self.issued.append(issue(query, opened.target, how.kind, shape, stated))
         method, jobs, reason = _basis(forecast, shape, max(how.quantiles))
-        best = None if question.start_by_s is None else _best(query, question, queue)
+        best = None if question.start_by_s is None else _best(opened, question)
         return {
             **_named(question),
             "method": method,
@@ -146,16 +103,19 @@ class _Asker:
             "best_submission": best,
             "jobs": jobs,
             "since": query.since,
-            "reason": reason,
-            "warning": how.warnings.get((site.name, queue.name)),
+            "reason": reason or opened.reason,
+            "warning": how.warnings.get((question.site, question.queue)),
+            "queue_view": opened.view.as_json(),
         }
 
-    def _open(self, site_name: str, name: str) -> tuple[Site, Queue, QueueQuery]:
-        key = (site_name, name)
+    def _open(self, site: str, queue: str) -> OpenQueue:
+        key = (site, queue)
         if key not in self._queues:
+            # a job that can always start: the shape of each question is checked by itself
+            any_job = JobQuestion(site=site, queue=queue, walltime_s=0.0, live=self._how.live)
             try:
-                site, queue = find_queue(self._catalog, *key)
-                self._queues[key] = (site, queue, _alone(self._ask(site, queue)))
+                opened = open_queue(any_job, self._context)
+                self._queues[key] = replace(opened, query=_alone(opened.query))
             except VgradsError as error:
                 self._queues[key] = error
         entry = self._queues[key]
@@ -198,7 +158,7 @@ def _named(question: Question) -> Json:
     }
 
 
-def _best(query: QueueQuery, question: Question, queue: Queue) -> Json:
+def _best(opened: OpenQueue, question: Question) -> Json:
     """Return the latest instant to submit a job with the requested probability, else the best."""
     by_s = question.start_by_s or 0.0
     reservation = Reservation(
@@ -206,9 +166,9 @@ def _best(query: QueueQuery, question: Question, queue: Queue) -> Json:
         walltime_s=question.walltime_s,
         start_by_s=by_s,
         probability=question.probability,
-        max_walltime_s=queue.max_walltime_s,
+        max_walltime_s=opened.limits.walltime_s,
     )
-    path = walk(query, reservation, by_s / _INSTANTS)
+    path = walk(opened.query, reservation, by_s / _INSTANTS)
     at = path.best if path.chosen is None else path.chosen
     return {
         "submit_in_s": float(path.submit_s[at]),
@@ -219,11 +179,11 @@ def _best(query: QueueQuery, question: Question, queue: Queue) -> Json:
 
 
 def forecast_many(
-    questions: Iterable[Any], catalog: Catalog, ask: Ask, how: HowToAnswer
+    questions: Iterable[Any], context: ForecastContext, how: HowToAnswer
 ) -> Forecasts:
     """Answer questions: documents, or :class:`Question`. What is wrong with a question stands in
     its place, with the ``field``."""
-    asker, answers = _Asker(catalog, ask, how), list[Json]()
+    asker, answers = _Asker(context, how), list[Json]()
     for entry in questions:
         try:
             question = entry if isinstance(entry, Question) else validate_field(Question, entry)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
-from vgrads.api.queues.forecasts import Ask, Forecasts, HowToAnswer, Question, forecast_many
 from vgrads.kernel.units import billed_s
+from vgrads.operations.forecast_lists import Forecasts, HowToAnswer, Question, forecast_many
+from vgrads.operations.queue_questions import ForecastContext
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
 
 Json = dict[str, Any]
@@ -15,7 +17,7 @@ QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 def rank_queues(
-    catalog: Catalog, ask: Ask, shape: tuple[int, float], how: HowToAnswer
+    catalog: Catalog, context: ForecastContext, shape: tuple[int, float], how: HowToAnswer
 ) -> tuple[Json, Forecasts]:
     """Return the queues of all sites by the expected start of such a job, those without a forecast
     with the reason, and the cheapest cloud; and what was issued."""
@@ -26,7 +28,7 @@ def rank_queues(
         if site.kind != "cloud"
         for queue in site.queues
     ]
-    result = forecast_many(questions, catalog, ask, how)
+    result = forecast_many(questions, replace(context, catalog=lambda: catalog), how)
     rows = [_row(answer) for answer in result.answers if "error" not in answer]
     ranked = sorted(
         (row for row in rows if row["expected_start_s"] is not None),
@@ -57,7 +59,18 @@ def _row(answer: Json) -> Json:
         "expected_start_s": bounds[_EXPECTED],
         "earliest_start_s": bounds[earliest],
         "latest_start_s": bounds[latest],
-        **{k: answer[k] for k in ("bounds", "method", "jobs", "since", "reason", "warning")},
+        **{
+            k: answer[k]
+            for k in (
+                "bounds",
+                "method",
+                "jobs",
+                "since",
+                "reason",
+                "warning",
+                "queue_view",
+            )
+        },
     }
 
 
