@@ -38,12 +38,12 @@ FACTS_S = 600.0
 _LONGEST_PAUSE_S = 16 * 60.0  # of a site that does not answer
 _SLOW = 20.0  # a listing may take this fraction of the time until the next
 _VERSION = 1
-_STEP_S = 0.05
+_STEP_S, _ROUNDING_S = 0.05, 0.01
 _WORTH_WAITING_S = 300.0
 """Age from which a snapshot is waited for while another process asks for a newer one."""
 _log = logging.getLogger("vgrads.sites")
 _tried: dict[Path, float] = {}
-"""Instants at which this process asked: for a home that cannot be written."""
+"""Instants at which this process asked, where the home cannot be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def refresh_snapshot(site: Site) -> SiteSnapshot:
     it. A site that does not answer leaves the former snapshot, with the ``problem``."""
     path = snapshot_file(site)
     snapshot = _read(path) or _NEVER
-    if not may_list(site, snapshot):
+    if not may_list(site, snapshot) and not _is_asking(path, snapshot):
         return snapshot
     patience_s = site.access.timeout_s
     if snapshot.age_s(time.time()) < _WORTH_WAITING_S:
@@ -121,13 +121,19 @@ def may_list(site: Site, snapshot: SiteSnapshot | None) -> bool:
     return now - newest >= snapshot.pause_s
 
 
+def _is_asking(path: Path, snapshot: SiteSnapshot) -> bool:
+    """True if an attempt has begun that is not stored yet."""
+    with suppress(OSError):
+        return _lock_file(path).stat().st_mtime - snapshot.tried_unix_s > _ROUNDING_S
+    return False
+
+
 def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:
     begin = time.time()
-    _tried[path] = begin
-    with suppress(OSError):
-        os.utime(
-            _lock_file(path), (begin, begin)
-        )  # before the call: it counts whatever comes of it
+    try:
+        os.utime(_lock_file(path), (begin, begin))  # before the call: it counts whatever comes
+    except OSError:
+        _tried[path] = begin
     try:
         batch = open_batch(site)
         facts_are_due = not 0 <= begin - before.facts_unix_s < FACTS_S

@@ -1,0 +1,131 @@
+"""One question has one answer, and one refusal, in every interface: from the queue as its site
+lists it."""
+
+import json
+import re
+from functools import partial
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import vgrads as vgrads_package
+from tests.examples import examples
+from tests.portal.forecasts.listed_site import listed_site
+from tests.waiting import until
+from vgrads.kernel.errors import VgradsError
+from vgrads.portal.jobs.supervisor import Places
+from vgrads.portal.web.app import make_app
+from vgrads.portal.web.service import Bounds
+from vgrads.vgrid.catalog import load_catalog
+
+CHANGING = {"age_s"}
+
+
+@pytest.fixture
+def interfaces(store, vgrads, tmp_path, monkeypatch):
+    """The command line, a service and Python, over the same sites, and the site's commands."""
+    (tmp_path / "site").mkdir()
+    commands = listed_site(tmp_path / "site", monkeypatch)
+    assert vgrads("sites", "add", commands.sites).code == 0
+    catalog = load_catalog(commands.sites)
+    app = make_app(store, catalog, Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        service = app.state.service
+        for queue in (q for site in service.catalog.sites for q in site.queues):
+            service.learned.find(queue.history, queue.of_log)
+            until(partial(service.learned.settled, queue.history, queue.of_log), 120)
+        until(lambda: service.queues.snapshot(catalog.site("cluster")) is not None)
+        yield vgrads, client, commands
+
+
+def plain(answer):
+    """An answer without what changes from second to second."""
+    if isinstance(answer, dict):
+        return {name: plain(value) for name, value in answer.items() if name not in CHANGING}
+    return [plain(value) for value in answer] if isinstance(answer, list | tuple) else answer
+
+
+QUESTIONS = st.fixed_dictionaries(
+    {
+        "site": st.sampled_from(["cluster", "cluster", "simulated"]),
+        "operation": st.sampled_from(["bound", "probability", "trajectory"]),
+        "procs": st.one_of(st.integers(1, 64), st.integers(65, 10_000)),
+        "walltime_s": st.one_of(st.integers(60, 86_400), st.integers(86_401, 200_000)),
+        "share": st.integers(1, 99).map(lambda n: n / 100),
+        "method": st.sampled_from(["state", "state", "qbets"]),
+        "live": st.booleans(),
+    }
+)
+
+
+@settings(
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(question=QUESTIONS)
+def test_a_question_has_one_answer(interfaces, question):
+    vgrads, client, commands = interfaces
+    operation, place = question["operation"], f"{question['site']}/batch"
+    special = {
+        "bound": {"probability": question["share"]},
+        "probability": {"within_s": 3600},
+        "trajectory": {"probability": question["share"], "start_by_s": 7200},
+    }[operation]
+    shape = {name: question[name] for name in ("procs", "walltime_s", "method", "live")}
+    options = [
+        *("--procs", shape["procs"], "--walltime", shape["walltime_s"]),
+        *("--method", shape["method"], "--live" if shape["live"] else "--no-live"),
+        *(f"--{n.removesuffix('_s').replace('_', '-')}={v}" for n, v in special.items()),
+    ]
+    command = vgrads(operation, place, *options, "--json")
+    address = f"/v1/sites/{question['site']}/queues/batch/{operation}"
+    agree(command, client.get(address, params=shape | special))
+    if operation != "trajectory":
+        python = {name.removesuffix("_s"): value for name, value in (shape | special).items()}
+        agree(command, in_python(operation, place, python | {"sites": commands.sites}))
+    if shape["method"] == "state" and shape["live"] and operation == "bound":
+        agree_in_a_list(command, client, question)
+
+
+def agree(command, answer):
+    """A command and another interface give the same answer, or refuse in the same words."""
+    document = answer.json() if hasattr(answer, "json") else answer
+    if command.code:
+        assert command.code == 2, command.err
+        text = json.dumps(document, ensure_ascii=False)
+        assert refusal(command) in text, (command.err, text)
+    else:
+        expected = plain(command.json)
+        assert plain(document) == expected
+
+
+def refusal(command):
+    """What a command refuses, without the option."""
+    return re.sub(r"^vgrads: --[a-z-]+: ", "", command.err.strip().splitlines()[-1])
+
+
+def in_python(operation, place, arguments):
+    try:
+        return getattr(vgrads_package, operation)(place, **arguments).to_json()
+    except VgradsError as error:
+        return {"refused": error.what}
+
+
+def agree_in_a_list(command, client, question):
+    """The answer to one of many questions has the same bound and view, or the same refusal."""
+    job = {"site": question["site"], "queue": "batch", "procs": question["procs"]}
+    document = {
+        "questions": [job | {"walltime_s": question["walltime_s"]}],
+        "quantiles": [question["share"]],
+    }
+    answer = client.post("/v1/forecasts", json=document)
+    if command.code:
+        assert answer.status_code == 422
+        assert refusal(command) in answer.json()["detail"], (command.err, answer.text)
+        return
+    (forecast,) = answer.json()["forecasts"]
+    assert forecast["bounds"][0]["bound_s"] == command.json["bound_s"]
+    assert plain(forecast["queue_view"]) == plain(command.json["queue_view"])
