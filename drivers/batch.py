@@ -8,7 +8,7 @@ handling of jobs that the batch system forgot and of calls that ended without an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vgrads.drivers.api import MarkedJob, SlotSpec, SlotState, SlotStatus, Survey, mark
 from vgrads.drivers.batch_site import BatchSite
@@ -37,10 +37,14 @@ _PATIENCE = 3  # polls without a trace of a job until it counts as lost
 
 
 class BatchDriver(LedgerDriver):
-    """Driver of one batch site."""
+    """Driver of one batch site. ``may_look``: whether the states of slots may be asked now; if not,
+    those of the last look count."""
 
-    def __init__(self, site: BatchSite, clock: Clock) -> None:
+    def __init__(
+        self, site: BatchSite, clock: Clock, may_look: Callable[[], bool] = lambda: True
+    ) -> None:
         super().__init__(clock)
+        self._may_look = may_look
         self._site, self._dialect, self._access = site, site.dialect, site.access
         self._jobs: dict[str, str] = {}  # job of each slot
         self._missing: dict[str, int] = {}  # polls in which the job of a slot was missing
@@ -80,7 +84,7 @@ class BatchDriver(LedgerDriver):
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
         open_slots = [slot for slot in slots if not self._ended(slot)]
-        if open_slots:
+        if open_slots and self._may_look():
             self._look(open_slots)
         return self._ledger.status(slots, self._clock.now())
 

@@ -101,6 +101,7 @@ ROUTES = {
         GET /v1/workflow-sets/{set_id}/promise
         GET /v1/sites
         GET /v1/scores
+        GET /v1/where
         GET /v1/virtual-grids/{grid_id}
         GET /v1/virtual-grids/{grid_id}/gantt
         GET /v1/joint-submissions/{name}/{ticket}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import socket
 import sys
 import time
@@ -15,6 +17,7 @@ from queue import Queue
 from typing import TYPE_CHECKING, TypeGuard
 
 from vgrads.agent.environment import pass_environment
+from vgrads.api.config import home, make_home
 from vgrads.drivers.api import Driver
 from vgrads.drivers.local import LocalDriver
 from vgrads.exchange import agent_file
@@ -161,6 +164,14 @@ def open_batch(site: Site) -> BatchSite:
     return BatchSite(site.name, _dialect(site.driver), shell, site.access)
 
 
+def site_file(site: Site, kind: str) -> Path:
+    """Return a file of this user about a real site, under its name and a digest of how it is
+    reached."""
+    identity = repr((site.driver, site.access.host, site.access.ssh_options)).encode()
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", site.name)[:60]
+    return home() / "queues" / f"{plain}-{hashlib.sha256(identity).hexdigest()[:8]}.{kind}"
+
+
 def _dialect(driver: str) -> Dialect:
     from vgrads.drivers.gridengine import GridEngine
     from vgrads.drivers.pbs import Pbs
@@ -180,8 +191,12 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
         return DaskCluster(site.name, site.access, clock or WallClock())
     if site.driver not in ("ec2", "eucalyptus"):
         from vgrads.drivers.batch import BatchDriver
+        from vgrads.drivers.look_limit import LookLimit
 
-        return BatchDriver(open_batch(site), clock or WallClock())
+        with suppress(OSError):  # then nothing is known of other processes
+            make_home()
+        limit = LookLimit(site_file(site, "looks"), site.access.poll_s)
+        return BatchDriver(open_batch(site), clock or WallClock(), limit.permits)
     from vgrads.drivers.cloud import CloudDriver, NodePrice
     from vgrads.drivers.credentials import find_credentials
     from vgrads.drivers.ec2 import open_ec2, open_eucalyptus  # only clouds need libcloud

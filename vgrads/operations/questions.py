@@ -69,11 +69,20 @@ class TrajectoryQuestion(JobQuestion):
     step_s: float = 30.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingQuestion:
+    """Where a job would start first, over all queues."""
+
+    procs: Procs = 1
+    walltime_s: Seconds = 3600.0
+    live: bool = True
+
+
 _NOT_QUERIED = {"site", "queue", "history", "at", "user", "reading", "arrays", "step_s"}
 """Fields that a query over HTTP does not have: its queue is in the path, its instant is now."""
 
 
-def query_model(question: type[JobQuestion]) -> type[BaseModel]:
+def query_model(question: type[JobQuestion | RankingQuestion]) -> type[BaseModel]:
     """Return the model of the parameters of a query over HTTP."""
     parameters: dict[str, Any] = {
         entry.name: (entry.type, ... if entry.default is MISSING else entry.default)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import billed_s
-from vgrads.operations.forecast_lists import Forecasts, HowToAnswer, Question, forecast_many
+from vgrads.operations.forecast_lists import (
+    WITHIN_S,
+    Forecasts,
+    HowToAnswer,
+    Question,
+    forecast_many,
+)
+from vgrads.operations.questions import RankingQuestion
 from vgrads.operations.queue_questions import ForecastContext
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
 
@@ -17,11 +26,22 @@ QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 def rank_queues(
-    catalog: Catalog, context: ForecastContext, shape: tuple[int, float], how: HowToAnswer
+    question: RankingQuestion,
+    catalog: Catalog,
+    context: ForecastContext,
+    warnings: Mapping[tuple[str, str], str],
 ) -> tuple[Json, Forecasts]:
     """Return the queues of all sites by the expected start of such a job, those without a forecast
-    with the reason, and the cheapest cloud; and what was issued."""
-    procs, walltime_s = shape
+    with the reason, and the cheapest cloud; and what was issued. Raise InputError where neither a
+    queue nor a cloud can run it."""
+    procs, walltime_s = question.procs, question.walltime_s
+    how = HowToAnswer(
+        quantiles=QUANTILES,
+        within_s=WITHIN_S,
+        warnings=warnings,
+        kind="where",
+        live=question.live,
+    )
     questions = [
         Question(site=site.name, queue=queue.name, procs=procs, walltime_s=walltime_s)
         for site in catalog.sites
@@ -39,13 +59,21 @@ def rank_queues(
         for row in rows
         if row["expected_start_s"] is None
     ]
-    document = {
+    document: Json = {
         "procs": procs,
         "walltime_s": walltime_s,
         "queues": ranked,
         "left_out": unknown + [answer for answer in result.answers if "error" in answer],
         "cloud": cheapest_cloud(catalog, procs, walltime_s),
     }
+    if not ranked and document["cloud"] is None:
+        reasons = "; ".join(
+            f"{row['site']}/{row['queue']}: {row['error']}" for row in document["left_out"]
+        )
+        raise InputError(
+            f"no queue and no cloud of these sites can run such a job: {reasons or 'no queues'}",
+            where="procs, walltime_s",
+        )
     return document, result
 
 

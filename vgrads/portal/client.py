@@ -26,6 +26,7 @@ from typing import Any
 from vgrads.agent.tcp import connect_tcp
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.client_bags import BagCalls
+from vgrads.portal.client_forecasts import ForecastCalls
 from vgrads.portal.client_pools import PoolCalls
 from vgrads.portal.client_releases import ReleaseCalls
 
@@ -76,11 +77,10 @@ class RunHandle:
     run_id: str
 
 
-class Client(BagCalls, PoolCalls, ReleaseCalls):
-    """A connection to one service, with the calls for bags of :mod:`vgrads.portal.client_bags`, for
-    pools of :mod:`vgrads.portal.client_pools`, for runs whose tasks are released one by one of
-    :mod:`vgrads.portal.client_releases`. Errors are InputError (the request is wrong) and SiteError
-    (no answer)."""
+class Client(BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
+    """A connection to one service: with the calls for bags, queues, pools, and runs whose tasks are
+    released one by one of the modules beside this one. Errors are InputError (the request is wrong)
+    and SiteError (no answer)."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s

@@ -50,10 +50,10 @@ class ListedSite:
 
     folder: Path
 
-    def put_queue(self, waiting: int, running: int = 3, user: str = "ann") -> None:
+    def put_queue(self, waiting: int, running: int = 4, user: str = "ann") -> None:
         """Let this many jobs of 16 processors and an hour wait, submitted a minute ago."""
         submitted = int(time.time()) - 60
-        lines = [f"batch|{user}|RUNNING|16|1:00:00|30:00|{submitted}|None"] * running
+        lines = [f"batch|{user}|RUNNING|16|4:00:00|3:30:00|{submitted}|None"] * running
         lines += [f"batch|{user}|PENDING|16|1:00:00|1:00:00|{submitted}|Resources"] * waiting
         (self.folder / "queue").write_text("".join(f"{line}\n" for line in lines))
 
@@ -71,7 +71,7 @@ class ListedSite:
 @cache
 def _history(jobs: int) -> tuple[Sequence[tuple[int, int, int, int, int]], int]:
     """Submission, start, end, processors and minutes of each job, and the newest start."""
-    log = queued_log(jobs)
+    log = queued_log(jobs, jump=1.7)  # a busy machine
     columns = (log.submit_s, log.start_s, log.start_s + log.run_s, log.procs, log.request_s / 60)
     rows = [tuple(round(float(value)) for value in row) for row in zip(*columns, strict=True)]
     return rows, int(log.start_s.max())
@@ -85,7 +85,8 @@ def listed_site(folder: Path, monkeypatch, jobs: int = 1200) -> ListedSite:
     for n, (submit, start, end, procs, minutes) in enumerate(rows):
         times = f"{submit + shift}|{submit + shift}|{start + shift}|"
         state = f"{end + shift}|COMPLETED" if end <= newest else "Unknown|RUNNING"
-        lines.append(f"{n}|u|a|batch|{times}{state}|{max(1, minutes)}:00|1|{procs}|{procs}")
+        limit = f"{max(1, minutes) // 60:02d}:{max(1, minutes) % 60:02d}:00"
+        lines.append(f"{n}|u|a|batch|{times}{state}|{limit}|1|{procs}|{procs}")
     (folder / "batch.txt").write_text("\n".join(lines) + "\n")
     (folder / "sites.toml").write_text(SITES)
     (folder / "config").write_text("PrivateData             = none\n")

@@ -15,6 +15,7 @@ from tests.examples import examples
 from tests.portal.forecasts.listed_site import listed_site
 from tests.waiting import until
 from vgrads.kernel.errors import VgradsError
+from vgrads.portal.client_forecasts import ForecastCalls
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
@@ -129,3 +130,64 @@ def agree_in_a_list(command, client, question):
     (forecast,) = answer.json()["forecasts"]
     assert forecast["bounds"][0]["bound_s"] == command.json["bound_s"]
     assert plain(forecast["queue_view"]) == plain(command.json["queue_view"])
+
+
+def test_the_client_asks_the_same(interfaces, tmp_path):
+    vgrads, http, commands = interfaces
+
+    class OverHttp(ForecastCalls):
+        def _ask(self, method, address, document=None):
+            answer = http.request(method, address, json=document)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+    client, shape = OverHttp(), ("--procs", 8, "--walltime", "2h", "--json")
+    job = {"procs": 8, "walltime_s": 7200}
+    pairs = [
+        (client.bound("cluster", "batch", **job), ("bound", "cluster/batch")),
+        (
+            client.probability("cluster", "batch", 600, **job),
+            ("probability", "cluster/batch", "--within", "10m"),
+        ),
+        (
+            client.trajectory("cluster", "batch", 7200, **job),
+            ("trajectory", "cluster/batch", "--start-by", "2h"),
+        ),
+        (client.where(**job), ("where", "--sites", commands.sites)),
+    ]
+    for answer, command in pairs:
+        assert plain(answer) == plain(vgrads(*command, *shape).json)
+    (one,) = client.forecasts([{"site": "cluster", "queue": "batch", **job}], quantiles=[0.95])
+    assert one["bounds"][0]["bound_s"] == pairs[0][0]["bound_s"]
+    assert pairs[0][0]["queue_view"]["waiting"] == 40
+    assert commands.calls() == 1  # for all of these
+
+
+def test_the_queue_moves_every_answer_and_its_age_is_stated(interfaces):
+    """Forty waiting jobs of a quarter of the machine; no other interface is right without them."""
+    vgrads, http, commands = interfaces
+    shape = ("--procs", 16, "--walltime", "1h")
+    alone = vgrads("bound", "cluster/batch", *shape, "--no-live", "--json").json
+    present = vgrads("bound", "cluster/batch", *shape, "--json").json
+    assert present["bound_s"] > 2 * alone["bound_s"] > 0
+    assert present["queue_view"]["age_s"] < 60
+    text = vgrads("bound", "cluster/batch", *shape).out
+    assert re.search(r"Queue as of \d+s ago: 40 jobs wait, 4 run\.", text)
+    page = http.get("/sites/cluster/batch?procs=16&hours=1", headers={"accept": "text/html"}).text
+    assert re.search(r"Queue as of \d+s ago: 40 jobs wait, 4 run\.", page)
+    assert alone["queue_view"]["source"] == "history"
+    assert commands.calls() == 1
+
+
+def test_an_answer_before_the_state_is_learned_says_so(store, vgrads, tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    commands = listed_site(tmp_path / "site", monkeypatch)
+    app = make_app(store, load_catalog(commands.sites), Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        answer = client.get("/v1/sites/simulated/queues/batch/bound?procs=4").json()
+        if answer["method"] == "qbets":  # it may have been learned meanwhile
+            assert "is being learned" in answer["reason"]
+        queue = app.state.service.catalog.site("simulated").queues[0]
+        until(partial(app.state.service.learned.settled, queue.history, queue.of_log), 120)
+        learned = client.get("/v1/sites/simulated/queues/batch/bound?procs=4").json()
+        assert (learned["method"], learned["reason"]) == ("state", None)

@@ -52,7 +52,7 @@ def test_many_who_ask_at_once_ask_the_site_once(cluster):
     for asker in askers:
         asker.join()
     assert (commands.calls("squeue"), commands.calls("sinfo")) == (1, 1)
-    assert {len(answer.jobs) for answer in answers} == {43}
+    assert {len(answer.jobs) for answer in answers} == {44}
     assert len({answer.taken_unix_s for answer in answers}) == 1
 
 
@@ -124,7 +124,7 @@ def test_a_damaged_snapshot_is_listed_anew(cluster, body):
     set_back(site, FRESH_S)
     snapshot_file(site).write_bytes(body)
     assert read_snapshot(site) is None
-    assert len(refresh_snapshot(site).jobs) == 43
+    assert len(refresh_snapshot(site).jobs) == 44
 
 
 def test_a_home_that_cannot_be_written_keeps_to_the_limits(cluster, monkeypatch):
@@ -132,7 +132,7 @@ def test_a_home_that_cannot_be_written_keeps_to_the_limits(cluster, monkeypatch)
     commands, site = cluster
     (commands.folder / "full").write_text("")
     monkeypatch.setenv("VGRADS_HOME", str(commands.folder / "full"))
-    assert len(refresh_snapshot(site).jobs) == 43
+    assert len(refresh_snapshot(site).jobs) == 44
     refresh_snapshot(site)
     assert commands.calls() == 1
 
@@ -144,7 +144,7 @@ def test_a_clock_that_was_set_delays_a_listing_by_a_minute_at_most(cluster, step
     set_back(site, step_s)
     moved = replace(snapshot, tried_unix_s=snapshot.tried_unix_s - step_s)
     assert may_list(site, moved)
-    assert len(refresh_snapshot(site).jobs) == 43
+    assert len(refresh_snapshot(site).jobs) == 44
     assert read_snapshot(site).age_s(time.time()) < 60.0
 
 

@@ -14,7 +14,6 @@ import json
 import logging
 import math
 import os
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,8 +21,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import home, make_home
-from vgrads.api.wiring import open_batch
+from vgrads.api.config import make_home
+from vgrads.api.wiring import open_batch, site_file
 from vgrads.drivers.api import QueuedJob, QueueLimits
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.kernel.errors import SiteError
@@ -82,10 +81,8 @@ _NEVER = SiteSnapshot()
 
 
 def snapshot_file(site: Site) -> Path:
-    """Return the file of a site: its name, and a digest of how it is reached."""
-    identity = repr((site.driver, site.access.host, site.access.ssh_options)).encode()
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", site.name)[:60]
-    return home() / "queues" / f"{plain}-{hashlib.sha256(identity).hexdigest()[:8]}.json"
+    """Return the file of a site."""
+    return site_file(site, "json")
 
 
 def read_snapshot(site: Site) -> SiteSnapshot | None:

@@ -23,7 +23,11 @@ from vgrads.portal.records.reading.sites import stored_catalog, stored_queue
 Fields = dict[str, Any]
 Question = TypeVar("Question", bound=JobQuestion)
 Answer = TypeVar("Answer", bound=QueueAnswer)
-_OPTIONS = {"procs": "--procs", "walltime_s": "--walltime", "start_by_s": "--start-by"}
+_OPTIONS = {
+    "procs": "--procs",
+    "walltime_s": "--walltime",
+    "procs, walltime_s": "--procs, --walltime",
+}
 
 
 def job_fields(

@@ -23,10 +23,13 @@ def where(
 ) -> None:
     """Rank all queues by the expected start of a job, with intervals, and name the cheapest
     cloud."""
+    from vgrads.operations.questions import RankingQuestion
     from vgrads.portal.cli.queues import ranking_text
     from vgrads.portal.cli.queues.ranking_now import rank_now
 
-    document = rank_now(sites, procs, parse_duration(walltime, "--walltime"), live)
+    walltime_s = parse_duration(walltime, "--walltime")
+    question = RankingQuestion(procs=procs, walltime_s=walltime_s, live=live)
+    document = rank_now(sites, question)
     answer_with(as_json, document, lambda: ranking_text.ranking_table(document))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Query
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document
+from vgrads.operations.questions import RankingQuestion, query_model
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading import forecast_scores
 from vgrads.portal.web.embedding.forecast_access import (
@@ -21,11 +22,15 @@ from vgrads.portal.web.embedding.forecast_access import (
     refuse_quantiles,
 )
 from vgrads.portal.web.forecasts.recording import record
-from vgrads.portal.web.guard import READ, Forecaster
+from vgrads.portal.web.guard import READ, Forecaster, Reader
 from vgrads.portal.web.service import Service
 
 Json = dict[str, Any]
 MOST_QUESTIONS = 1000
+if TYPE_CHECKING:  # the model is made of the question
+    JobFields: TypeAlias = Any
+else:
+    JobFields = Annotated[query_model(RankingQuestion), Query()]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Within = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
@@ -55,6 +60,18 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
         """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
         in its place; 422 where all are wrong."""
         return {"forecasts": answer_many(service, who, document)}
+
+    @app.get("/v1/where")
+    def where(who: Reader, job: JobFields) -> Json:
+        """Rank all queues by the expected start of a job, as `vgrads where --json`."""
+        # imported late: the service starts without forecasts
+        from vgrads.operations.ranking import rank_queues
+
+        context = service.queues.context(owner=who.user)
+        question = RankingQuestion(**job.model_dump())
+        answer, result = rank_queues(question, service.catalog, context, service.forecasts.warnings)
+        record(service, who, result.issued)
+        return answer
 
     @app.get("/v1/scores", dependencies=[READ])
     def scores() -> Json:
