@@ -27,6 +27,9 @@ Json = dict[str, Any]
 LEARNING = "the state of the queue is being learned and will answer soon; past waits answer now"
 
 
+_USER_NAMED = (
+    "the history alone answers, because a user is named, whom its site may name differently"
+)
 Learn = Callable[[HistorySource, Instant, Settings], tuple[QueueQuery, bool]]
 """Returns what a history teaches, and whether its state is still being learned."""
 Present = Callable[[QueueQuery, str, SiteSnapshot | None], tuple[QueueQuery, QueueView]]
@@ -172,6 +175,8 @@ def open_queue(
     view = view_of_history(query.log, query.at_s)
     if is_live and question.method == "state":
         query, view = context.present(query, queue.name, snapshot)
+    elif is_real(site) and question.live and question.user is not None:
+        view = replace(view, reason=_USER_NAMED)
     target = ForecastTarget(
         site=site.name,
         queue=queue.name,
