@@ -19,12 +19,14 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.operations.questions import JobQuestion
 from vgrads.qbets.predictor import Settings
+from vgrads.qbets.state_forecast import StateForecast
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.reading_options import DETECTED
 from vgrads.vgrid.catalog import Catalog, Queue, Site
 
 Json = dict[str, Any]
 LEARNING = "the state of the queue is being learned and will answer soon; past waits answer now"
+GROWING = "the newest jobs of the history are being learned; what was learned before them answers"
 
 
 _USER_NAMED = (
@@ -184,7 +186,9 @@ def open_queue(
         is_live=is_real(site) and question.at is None,
         retrospective=question.at is not None and query.at_s < query.log.end_s,
     )
-    reason = LEARNING if is_learning and question.method == "state" else None
+    reason = None
+    if is_learning and question.method == "state":
+        reason = GROWING if isinstance(query.forecast, StateForecast) else LEARNING
     return OpenQueue(query=query, view=view, target=target, limits=limits, reason=reason)
 
 

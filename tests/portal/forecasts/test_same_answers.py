@@ -191,3 +191,25 @@ def test_an_answer_before_the_state_is_learned_says_so(store, vgrads, tmp_path, 
         until(partial(app.state.service.learned.settled, queue.history, queue.of_log), 120)
         learned = client.get("/v1/sites/simulated/queues/batch/bound?procs=4").json()
         assert (learned["method"], learned["reason"]) == ("state", None)
+
+
+def test_a_history_that_has_grown_is_answered_by_what_was_learned_before(
+    store, vgrads, tmp_path, monkeypatch
+):
+    """Accounting is collected again and again; answers do not fall back to past waits each time."""
+    (tmp_path / "site").mkdir()
+    commands = listed_site(tmp_path / "site", monkeypatch)
+    history, address = commands.folder / "batch.txt", "/v1/sites/simulated/queues/batch/bound"
+    app = make_app(store, load_catalog(commands.sites), Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        client.get(address)
+        queue = app.state.service.catalog.site("simulated").queues[0]
+        until(partial(app.state.service.learned.settled, queue.history, queue.of_log), 120)
+        assert client.get(address).json()["method"] == "state"
+        *first, last = history.read_text().splitlines()
+        history.write_text("\n".join([*first, last, last.replace(last[:4], "9999", 1)]) + "\n")
+        answer = client.get(address).json()
+        assert answer["method"] == "state"
+        assert answer["reason"] is None or "newest jobs" in answer["reason"]
+        page = client.get("/sites/simulated/batch", headers={"accept": "text/html"}).text
+        assert "Method <code>state</code>" in page

@@ -72,12 +72,17 @@ def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
 
 
 def replay_key(log: JobLog, settings: Settings, where: str) -> object:
-    """Return the key of a stored replay: the first jobs of a history identify it, whatever its
-    file's name, as long as it only grows."""
+    """Return the key of a stored replay of a history."""
+    return "replay", history_identity(log), settings, where
+
+
+def history_identity(log: JobLog) -> str:
+    """Return a digest of the first jobs of a history: they identify it, whatever its file's name,
+    as long as it only grows."""
     first = hashlib.sha256(repr(log.unix_start_s).encode())
     for column in (log.submit_s, log.procs):
         first.update(np.ascontiguousarray(column[:_IDENTIFYING]).tobytes())
-    return "replay", first.hexdigest(), settings, where
+    return first.hexdigest()
 
 
 def _longest_wait_s(log: JobLog) -> float:

@@ -94,7 +94,7 @@ def ask_log(
     jobs, distinct = cached_counts(path, log_queue)
     return QueueQuery(
         log=log,
-        at_s=log.end_s,
+        at_s=forecast.at_s if isinstance(forecast, StateForecast) else log.end_s,
         forecast=forecast,
         jobs=jobs,
         distinct=distinct if settings.arrays else jobs,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from vgrads.api.queues.site_snapshots import SiteSnapshot
     from vgrads.operations.queue_questions import ForecastContext
     from vgrads.qbets.predictor import Settings
+    from vgrads.qbets.state_forecast import StateForecast
+    from vgrads.traces.log_queue import LogQueue
 
 _MOST = 64  # queues; the columns of a long history take 10 ms to select, and megabytes
 _LOOK_S = 2.0  # between checks whether a site may be asked again
@@ -55,6 +57,7 @@ class ServiceQueues:
     def __init__(self, catalog: Callable[[], Catalog], learned: LearnedStates) -> None:
         self._catalog, self._learned = catalog, learned
         self._queries, self._present = _Recent(), _Recent()
+        self._former: dict[tuple[str, LogQueue], StateForecast] = {}
         self._snapshots: dict[str, tuple[object, SiteSnapshot | None]] = {}
         self._asking: dict[str, threading.Thread] = {}
         self._stopped = threading.Event()
@@ -103,8 +106,8 @@ class ServiceQueues:
         at: Instant,  # noqa: ARG002 always now
         settings: Settings,
     ) -> tuple[QueueQuery, bool]:
-        """Return what a history teaches: its state if that is learned, otherwise past waits, and
-        whether it still is being learned."""
+        """Return what a history teaches: its state if that is learned, otherwise the state before
+        the history has grown, otherwise past waits; and whether it still is being learned."""
         try:
             return self._learn(source, settings)
         except InputError as error:  # the path of the file is not for readers
@@ -114,14 +117,20 @@ class ServiceQueues:
 
     def _learn(self, source: HistorySource, settings: Settings) -> tuple[QueueQuery, bool]:
         # imported late, as above
-        from vgrads.api.queues.history_files import check_there
+        from vgrads.api.queues.histories import history_identity
+        from vgrads.api.queues.history_files import check_there, open_history
         from vgrads.api.queues.queries import ask_log
 
         path, learned, is_learning = str(source.file), None, False
         check_there(source.file)
         if settings.looks_at_state:
+            key = (history_identity(open_history(path)), source.queue)
             learned = self._learned.find(path, source.queue)
             is_learning = learned is None and not self._learned.settled(path, source.queue)
+            if is_learning:  # of the same history before it has grown
+                learned = self._former.get(key)
+            elif learned is not None:
+                self._former[key] = learned
             settings = replace(settings, method="qbets")
         state = (Path(path).stat().st_mtime_ns, id(learned))
         query: QueueQuery = self._queries.get(

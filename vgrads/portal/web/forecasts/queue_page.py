@@ -51,7 +51,7 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
         here |= {"has_history": True, "problem": ""}
         # imported late: the service starts without forecasts
         from vgrads.api.queues.issuing import Statement, issue_answer
-        from vgrads.operations.queue_questions import LEARNING, open_queue
+        from vgrads.operations.queue_questions import open_queue
         from vgrads.portal.web.forecasts.queue_now import PageQuestion, queue_now
 
         shape = procs, walltime_s = requested.procs, requested.hours * 3600.0
@@ -73,7 +73,7 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
         )
         record(service, who, [issue_answer(opened.query, opened.target, shape, stated)])
         payload["curve"] = Markup(payload["curve"])
-        payload["learning"] = opened.reason == LEARNING
+        payload["learning"] = opened.reason is not None
         payload["record"] = newest_coverage(service.store.reader, site, queue)
         return page_of(request, "/sites", "queue.html", **payload, **here)
 
