@@ -19,7 +19,6 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.operations.questions import JobQuestion
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import StateForecast
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.reading_options import DETECTED
 from vgrads.vgrid.catalog import Catalog, Queue, Site
@@ -32,8 +31,8 @@ GROWING = "the newest jobs of the history are being learned; what was learned be
 _USER_NAMED = (
     "the history alone answers, because a user is named, whom its site may name differently"
 )
-Learn = Callable[[HistorySource, Instant, Settings], tuple[QueueQuery, bool]]
-"""Returns what a history teaches, and whether its state is still being learned."""
+Learn = Callable[[HistorySource, Instant, Settings], tuple[QueueQuery, str | None]]
+"""Returns what a history teaches, and why that is not its state of now; None if it is."""
 Present = Callable[[QueueQuery, str, SiteSnapshot | None], tuple[QueueQuery, QueueView]]
 """Returns the query of a real queue, named, as its site listed it, and what was seen."""
 
@@ -51,9 +50,9 @@ def settings_of(question: JobQuestion, quantile: float = 0.95) -> Settings:
     )
 
 
-def learn_now(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, bool]:
+def learn_now(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, None]:
     """Learn from a history, once for a file's content."""
-    return ask_queue(source, at, settings), False
+    return ask_queue(source, at, settings), None
 
 
 def with_present(
@@ -173,7 +172,7 @@ def open_queue(
         reading=question.reading or DETECTED,
         user=question.user,
     )
-    query, is_learning = context.learn(source, question.at, settings_of(question, quantile))
+    query, reason = context.learn(source, question.at, settings_of(question, quantile))
     view = view_of_history(query.log, query.at_s)
     if is_live and question.method == "state":
         query, view = context.present(query, queue.name, snapshot)
@@ -186,9 +185,6 @@ def open_queue(
         is_live=is_real(site) and question.at is None,
         retrospective=question.at is not None and query.at_s < query.log.end_s,
     )
-    reason = None
-    if is_learning and question.method == "state":
-        reason = GROWING if isinstance(query.forecast, StateForecast) else LEARNING
     return OpenQueue(query=query, view=view, target=target, limits=limits, reason=reason)
 
 

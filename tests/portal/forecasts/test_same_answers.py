@@ -213,3 +213,26 @@ def test_a_history_that_has_grown_is_answered_by_what_was_learned_before(
         assert answer["reason"] is None or "newest jobs" in answer["reason"]
         page = client.get("/sites/simulated/batch", headers={"accept": "text/html"}).text
         assert "Method <code>state</code>" in page
+
+
+def test_a_learner_that_is_killed_is_started_again(store, vgrads, tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    commands = listed_site(tmp_path / "site", monkeypatch)
+    app = make_app(store, load_catalog(commands.sites), Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        queue = app.state.service.catalog.site("simulated").queues[0]
+        learned, place = app.state.service.learned, (queue.history, queue.of_log)
+        learned.find(*place)
+        until(lambda: kill_learners(learned) or learned.settled(*place))
+        until(lambda: learned.find(*place) is not None, 120)
+        answer = client.get("/v1/sites/simulated/queues/batch/bound").json()
+        assert (answer["method"], answer["reason"]) == ("state", None)
+
+
+def kill_learners(learned):
+    """Kill the process that learns, once."""
+    pool = learned._pool
+    for process in list((pool._processes or {}).values()) if pool else ():
+        process.kill()
+        return True
+    return False

@@ -6,11 +6,12 @@ Until a history's newest submissions are learned, its queries are answered from 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import end_pool
 from vgrads.portal.jobs import children
 from vgrads.portal.jobs.forkserver import processes
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 
 _Key = tuple[str, int, LogQueue]
+_RETRIES = 2  # of a history whose process was killed
 _MOST = 64  # queues in memory; each takes some ten megabytes
+
+
+def _was_killed(future: Future[AnyForecast]) -> bool:
+    """True if the process that learned has ended, as by a kill for lack of memory."""
+    return (
+        future.done() and not future.cancelled() and isinstance(future.exception(), BrokenExecutor)
+    )
 
 
 def _changed_ns(path: str) -> int:
@@ -36,6 +45,7 @@ class LearnedStates:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._learning: dict[_Key, Future[AnyForecast]] = {}
+        self._retries: dict[_Key, int] = {}
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
 
@@ -44,6 +54,9 @@ class LearnedStates:
         key = (path, _changed_ns(path), log_queue)
         with self._lock:
             future = self._learning.get(key)
+            if future is not None and _was_killed(future) and self._retries.get(key, 0) < _RETRIES:
+                self._retries[key] = self._retries.get(key, 0) + 1
+                self._pool, future = None, None
             if future is None and not self._closed:
                 self._begin(key)
         if future is None or not future.done() or future.cancelled() or future.exception():
@@ -60,6 +73,17 @@ class LearnedStates:
         with self._lock:
             future = self._learning.get(key)
         return future is not None and future.done()
+
+    def problem(self, path: str, log_queue: LogQueue) -> str:
+        """Return why a history could not be learned; empty if it was, or still is being learned."""
+        with self._lock:
+            future = self._learning.get((path, _changed_ns(path), log_queue))
+        if future is None or not future.done() or future.cancelled():
+            return ""
+        error = future.exception()
+        if error is None or isinstance(error, InputError):  # that is reported to whoever asks
+            return ""
+        return f"the state of the queue could not be learned ({type(error).__name__})"
 
     def _begin(self, key: _Key) -> None:
         if self._pool is None:

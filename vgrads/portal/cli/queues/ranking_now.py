@@ -32,8 +32,8 @@ def rank_now(sites: Path | None, question: RankingQuestion) -> Json:
     return document
 
 
-def _learner(notify: Callable[[str], None]) -> Callable[..., tuple[QueueQuery, bool]]:
-    def learn(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, bool]:
+def _learner(notify: Callable[[str], None]) -> Callable[..., tuple[QueueQuery, None]]:
+    def learn(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, None]:
         notify(f"learning from {source.file.name}")
         return learn_now(source, at, settings)
 

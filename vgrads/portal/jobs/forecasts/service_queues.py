@@ -105,9 +105,9 @@ class ServiceQueues:
         source: HistorySource,
         at: Instant,  # noqa: ARG002 always now
         settings: Settings,
-    ) -> tuple[QueueQuery, bool]:
+    ) -> tuple[QueueQuery, str | None]:
         """Return what a history teaches: its state if that is learned, otherwise the state before
-        the history has grown, otherwise past waits; and whether it still is being learned."""
+        the history has grown, otherwise past waits; and the reason where that is not the state."""
         try:
             return self._learn(source, settings)
         except InputError as error:  # the path of the file is not for readers
@@ -115,22 +115,25 @@ class ServiceQueues:
                 f"its history cannot be used: {error.what}", where="history"
             ) from error
 
-    def _learn(self, source: HistorySource, settings: Settings) -> tuple[QueueQuery, bool]:
+    def _learn(self, source: HistorySource, settings: Settings) -> tuple[QueueQuery, str | None]:
         # imported late, as above
         from vgrads.api.queues.histories import history_identity
         from vgrads.api.queues.history_files import check_there, open_history
         from vgrads.api.queues.queries import ask_log
+        from vgrads.operations.queue_questions import GROWING, LEARNING
 
-        path, learned, is_learning = str(source.file), None, False
+        path, learned, reason = str(source.file), None, None
         check_there(source.file)
         if settings.looks_at_state:
             key = (history_identity(open_history(path)), source.queue)
             learned = self._learned.find(path, source.queue)
-            is_learning = learned is None and not self._learned.settled(path, source.queue)
-            if is_learning:  # of the same history before it has grown
-                learned = self._former.get(key)
-            elif learned is not None:
+            if learned is not None:
                 self._former[key] = learned
+            elif self._learned.settled(path, source.queue):
+                reason = self._learned.problem(path, source.queue) or None
+            else:  # of the same history before it has grown
+                learned = self._former.get(key)
+                reason = LEARNING if learned is None else GROWING
             settings = replace(settings, method="qbets")
         state = (Path(path).stat().st_mtime_ns, id(learned))
         query: QueueQuery = self._queries.get(
@@ -138,7 +141,7 @@ class ServiceQueues:
             state,
             lambda: ask_log(path, source.queue, settings, learned),
         )
-        return query, is_learning
+        return query, reason
 
     def snapshot(self, site: Site) -> SiteSnapshot | None:
         """Return the queue of a site as anybody listed it last; never asks the site."""
