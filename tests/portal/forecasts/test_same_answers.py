@@ -236,3 +236,14 @@ def kill_learners(learned):
         process.kill()
         return True
     return False
+
+
+def test_a_service_sees_what_a_command_collects(interfaces):
+    """Accounting is collected by a timer, beside the service that runs."""
+    vgrads, client, commands = interfaces
+    history, address = commands.folder / "batch.txt", "/v1/sites/cluster/queues/batch/bound"
+    before = client.get(address).json()["history"]["jobs"]
+    *first, last = history.read_text().splitlines()
+    history.write_text("\n".join([*first, last, last.replace(last[:4], "9999", 1)]) + "\n")
+    assert vgrads("sites", "add", commands.sites).code == 0
+    until(lambda: client.get(address).json()["history"]["jobs"] == before + 1)

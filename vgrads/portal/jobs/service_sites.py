@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vgrads.kernel.errors import SiteError, VgradsError
 from vgrads.portal.records.reading.reader import RecordReader
-from vgrads.portal.records.reading.sites import stored_sites, with_uploads
+from vgrads.portal.records.reading.sites import stored_histories, stored_sites, with_uploads
 from vgrads.vgrid.catalog import Catalog
 
 _log = logging.getLogger("vgrads.sites")
@@ -29,6 +29,7 @@ class ServiceSites:
 
     def refresh(self) -> None:
         """Reload changed histories."""
+        self._histories = stored_histories(self._reader)
         self._catalog = with_uploads(self._base, self._reader)
 
     def follow(self, choose: Callable[[], Catalog]) -> None:
@@ -36,14 +37,15 @@ class ServiceSites:
         self._choose, self._stored = choose, stored_sites()
 
     def look(self) -> None:
-        """Look whether the sites of the database have changed."""
-        if self._choose is None:
-            return
+        """Look whether the sites of the database, or their histories, have changed: another process
+        may have collected accounting."""
         try:
-            stored = stored_sites()
+            if stored_histories(self._reader) != self._histories:
+                self.refresh()
+            stored = self._stored if self._choose is None else stored_sites()
         except SiteError:  # it does not answer: looked at again soon, and other work goes on
             return
-        if stored == self._stored:
+        if self._choose is None or stored == self._stored:
             return
         self._stored = stored
         try:

@@ -101,6 +101,11 @@ def stored_sites() -> list[tuple[Any, ...]]:
         return [*sites, *reader.rows("SELECT document FROM link ORDER BY document")]
 
 
+def stored_histories(reader: RecordReader) -> list[tuple[Any, ...]]:
+    """Return which histories the database has, and when each changed."""
+    return reader.rows("SELECT site, queue, file, changed FROM history ORDER BY site, queue")
+
+
 def with_collected(catalog: Catalog) -> Catalog:
     """Return a catalogue whose queues without a history have those of the database; unchanged where
     the database is unavailable."""
