@@ -10,6 +10,7 @@ import math
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 from vgrads.kernel.errors import InputError
 
@@ -212,6 +213,16 @@ def parse_instant(text: str | float, where: str = "time") -> float | datetime:
     if instant.tzinfo is None:
         raise InputError(f"'{text}' has no time zone", where=where, fix="end it with Z or +01:00")
     return instant.astimezone(UTC)
+
+
+def zone_of(name: str, where: str = "--zone") -> ZoneInfo:
+    """Return a time zone by its name; InputError for an unknown one."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
+        raise InputError(
+            f"unknown time zone '{name}'", where=where, fix="write for example Europe/Paris"
+        ) from error
 
 
 def format_instant(unix_s: float) -> str:

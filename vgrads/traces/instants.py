@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
-from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import zone_of
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
@@ -51,16 +50,6 @@ def _other_instant(text: str) -> float:
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"{text} is no instant")
     return since_1970(number)
-
-
-def zone_of(name: str) -> ZoneInfo:
-    """Return a time zone by its name; InputError for an unknown one."""
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
-        raise InputError(
-            f"unknown time zone '{name}'", where="--zone", fix="write for example Europe/Paris"
-        ) from error
 
 
 def put_in_order(times: tuple[float, float, float]) -> tuple[float, float, float]:

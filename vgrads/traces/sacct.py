@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import zone_of
 from vgrads.traces.array_tasks import count_tasks
 from vgrads.traces.build import (
     NO_ELIGIBLE,
@@ -26,7 +27,7 @@ from vgrads.traces.build import (
     JobBuilder,
     requested_s,
 )
-from vgrads.traces.instants import NOTHING, instant_reader, put_in_order, zone_of
+from vgrads.traces.instants import NOTHING, instant_reader, put_in_order
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 from vgrads.traces.table import (
