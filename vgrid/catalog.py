@@ -80,6 +80,8 @@ class Site:
     container engines, the preferred one first. ``pass_env``: variables of its nodes that are passed
     to all tasks. ``private_addresses``: whether inputs and outputs may be at URLs of private
     addresses; None: where the tasks are those of the user who runs vgrads, not those of a service.
+    ``closed``: windows in which it runs no jobs, as written (:mod:`vgrads.kernel.closures`), in the
+    time of ``zone`` (empty: that of this machine).
     """
 
     name: str
@@ -103,6 +105,8 @@ class Site:
     containers: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
     private_addresses: bool | None = None
+    closed: tuple[str, ...] = ()
+    zone: str = ""
 
     @property
     def paid(self) -> bool:
@@ -201,6 +205,8 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
         containers=_engines(entry.containers, driver),
         pass_env=entry.pass_env,
         private_addresses=entry.private_addresses,
+        closed=entry.closed,
+        zone=entry.zone,
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from vgrads.kernel.closures import parse_window, parse_zone
 from vgrads.kernel.documents import Count, Document, NotNegative, Positive, Variable, as_value_error
 from vgrads.kernel.units import parse_duration
 
@@ -50,6 +51,20 @@ def _positive_seconds(value: object) -> float:
     if seconds <= 0:
         raise ValueError("must be above 0")
     return seconds
+
+
+def _window(text: str) -> str:
+    as_value_error(lambda: parse_window(text))
+    return text
+
+
+def _zone(name: str) -> str:
+    as_value_error(lambda: parse_zone(name))
+    return name
+
+
+Window = Annotated[str, AfterValidator(_window)]
+"""A closed window: :func:`vgrads.kernel.closures.parse_window`."""
 
 
 def _refuse_prices_without_unit(value: object) -> Any:
@@ -156,6 +171,10 @@ class SiteDocument(Document):
     boot_spread: NotNegative = 0.2
     cycle: float | str = 0.0
     cycle_phase: float | str = 0.0
+    closed: Annotated[
+        tuple[Annotated[str, AfterValidator(_window)], ...], Field(max_length=1000)
+    ] = ()
+    zone: Annotated[str, AfterValidator(_zone)] = ""
 
     _times = field_validator("billing", "boot", "node_repair", "cycle", "cycle_phase")(_seconds)
     _mtbf = field_validator("node_mtbf")(lambda v: v if v == float("inf") else _positive_seconds(v))
