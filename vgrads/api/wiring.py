@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import Queue
@@ -25,6 +25,7 @@ from vgrads.execmgr.engines.base import Engine, Pilot, SitePolling
 from vgrads.kernel.clock import Clock, SimClock, WallClock
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.vgrid.catalog import Catalog, Site
+from vgrads.vgrid.closures import find_closures
 
 if TYPE_CHECKING:
     from vgrads.drivers.batch import BatchDriver
@@ -56,12 +57,20 @@ HORIZON_S = 3 * 86400.0  # background load beyond the deadline
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Start of a simulated site: histories, the instant on the clock of each, the seed."""
+    """Start of sites: histories, the instant on the clock of each, the seed of simulated ones;
+    ``now_s``: site → the zero of the run's clock in seconds since 1970 (absent: now)."""
 
     logs: Mapping[tuple[str, str], JobLog]
     instants: Mapping[tuple[str, str], float]
     until_s: float
     seed: int
+    now_s: Mapping[str, float] = field(default_factory=dict)
+
+    def zero_s(self, site: Site, clock: Clock) -> float:
+        """Return the zero of the run's clock in seconds since 1970."""
+        if is_real(site) or site.name not in self.now_s:
+            return time.time() - clock.now()
+        return self.now_s[site.name]
 
 
 def is_real(site: Site) -> bool:
@@ -147,7 +156,8 @@ def _simulated(site: Site, clock: Clock, around: Wiring) -> Driver:
         seed=around.seed,
     )
     if site.kind == "batch":
-        return SimulatedBatch(_cluster(site, around), clock, behaviour)
+        cluster = _cluster(site, around, around.zero_s(site, clock))
+        return SimulatedBatch(cluster, clock, behaviour)
     return SimulatedCloud(CloudRegion(site.procs), clock, behaviour)
 
 
@@ -215,7 +225,7 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
     return CloudDriver(site.name, api, clock or WallClock(), site.access, prices)
 
 
-def _cluster(site: Site, around: Wiring) -> BatchCluster:
+def _cluster(site: Site, around: Wiring, zero_s: float) -> BatchCluster:
     from vgrads.kernel.streams import stream
     from vgrads.simulator.cluster import BatchCluster
     from vgrads.simulator.load import draw_outages, load_background
@@ -224,6 +234,8 @@ def _cluster(site: Site, around: Wiring) -> BatchCluster:
     until_s = around.until_s + HORIZON_S
     for outage in draw_outages(_nodes(site), until_s, stream(around.seed, "outages", site.name)):
         cluster.break_down(outage)
+    for closure in find_closures(site, zero_s):
+        cluster.close(closure.begin_s - zero_s, closure.end_s - zero_s, closure.left)
     laid_out: set[str] = set()  # two queues may share one log: its jobs count once
     for queue in site.queues:
         key = (site.name, queue.name)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from vgrads.kernel.events import EventQueue
 from vgrads.simulator.backfill import BatchJob, make_policy
+from vgrads.simulator.closed_windows import ClosedWindows
 
 _END, _FAIL, _ARRIVE, _LOOK = range(4)  # processors become free before the next job needs them
 _DOWN = "!down:"  # holder of processors that are down
@@ -67,6 +68,7 @@ class BatchCluster:
         self._ends: list[tuple[float, int]] = []  # (expected end, processors), ascending
         self._used = 0
         self._outages = count()
+        self._windows = ClosedWindows()
 
     def submit(self, job: BatchJob, at_s: float) -> None:
         """Submit a job that arrives at ``at_s``; one wider than the cluster gets all of it."""
@@ -81,6 +83,11 @@ class BatchCluster:
     def break_down(self, outage: Outage) -> None:
         """Add a failure of nodes; jobs on them are killed, not queued again."""
         self._events.push(outage.at_s, outage, priority=_FAIL)
+
+    def close(self, begin_s: float, end_s: float, left: int = 0) -> None:
+        """Add a closed window, in which at most ``left`` processors are in use: no job starts that
+        would by its requested time run into it."""
+        self._windows.add(begin_s, end_s, left)
 
     def cancel(self, job_id: str) -> bool:
         """Remove a job, waiting or running; return False if it does not exist (any more).
@@ -153,7 +160,12 @@ class BatchCluster:
     def _schedule(self, now_s: float) -> list[Happening]:
         if not self._queue or self._used >= self.procs or self._between_cycles(now_s):
             return []
-        chosen = self._choose(self._queue, self.procs - self._used, self._ends, now_s)
+        may_start, opens_s = self._windows.startable(self._queue, self._ends, now_s)
+        for instant_s in opens_s:
+            self._events.push(instant_s, None, priority=_LOOK)
+        if not may_start:
+            return []
+        chosen = self._choose(may_start, self.procs - self._used, self._ends, now_s)
         if chosen:
             taken = {job.id for job in chosen}
             self._queue = [job for job in self._queue if job.id not in taken]
