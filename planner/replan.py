@@ -266,15 +266,23 @@ def _as_slot(slot: OpenSlot, now_s: float) -> Slot:
     curve = (
         certain_from(0.0)
         if slot.ready
-        else conditional_curve(value.curve, now_s - slot.use.submit_s)
+        else conditional_curve(value.curve, now_s - _zero_s(slot.use))
     )
     return replace(
         value, curve=curve, end_s=max(0.0, slot.end_s - now_s), submit_s=0.0, price_usd_per_hour=0.0
     )
 
 
+def _zero_s(use: SlotUse) -> float:
+    """Return the instant from which the times of a slot's curve count: its request, or, if it is
+    requested at a fixed time, the zero of the run's clock."""
+    return 0.0 if use.slot.fixed else use.submit_s
+
+
 def _coming(use: SlotUse, now_s: float) -> Slot:
     """Return a slot that will be requested, on a clock that starts now."""
+    if use.slot.fixed:
+        return use.slot.later(-now_s)
     lasts_s = use.slot.end_s - use.submit_s
     return replace(use.slot, submit_s=0.0, end_s=max(0.0, use.submit_s - now_s) + lasts_s)
 
@@ -358,7 +366,7 @@ def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
 
 
 def _shifted(use: SlotUse, by_s: float) -> SlotUse:
-    slot = replace(use.slot.as_stated(), end_s=use.slot.end_s + by_s)
+    slot = use.slot.as_stated().later(by_s)
     return replace(
         use,
         slot=slot,
@@ -371,9 +379,5 @@ def _shifted(use: SlotUse, by_s: float) -> SlotUse:
 def _joined(snapshot: Snapshot, remainder: Snapshot, progress: Progress) -> Snapshot:
     """Return the old snapshot with the new slots, on the run's clock."""
     by_id = snapshot.slot_by_id
-    new = (
-        replace(s.as_stated(), end_s=s.end_s + progress.now_s)
-        for s in remainder.slots
-        if s.id not in by_id
-    )
+    new = (s.as_stated().later(progress.now_s) for s in remainder.slots if s.id not in by_id)
     return replace(snapshot, slots=(*snapshot.slots, *new))

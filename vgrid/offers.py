@@ -16,10 +16,13 @@ from vgrads.drivers.api import SPOT
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.binding import Binding, learn_binding
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
+from vgrads.vgrid.closures import Availability, closed
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.vgrid.varq import STEP_S, WaitOracle
 
 _CURVE_POINTS = 2000
+_LENGTHS = 12
+"""How many wall times are compared for a slot that must end before a closure."""
 Oracles = Mapping[tuple[str, str], WaitOracle]
 
 
@@ -43,17 +46,35 @@ class OwnJobs:
     total: int = 0
 
 
+_ALWAYS = Availability(now_s=0.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
     """Observations of the sites: wait histories of queues, and acquisitions of slots.
 
-    ``basis``: the basis of an oracle other than a history; ``own``: jobs of the user by queue.
+    ``basis``: the basis of an oracle other than a history; ``own``: jobs of the user by queue;
+    ``availabilities``: when jobs of a queue can start, of a site without queues under ``""``.
     """
 
     oracles: Oracles = field(default_factory=dict)
     observed: Sequence[Acquisition] = ()
     basis: Mapping[tuple[str, str], str] = field(default_factory=dict)
     own: Mapping[tuple[str, str], OwnJobs] = field(default_factory=dict)
+    availabilities: Mapping[tuple[str, str], Availability] = field(default_factory=dict)
+
+    def availability(self, site: Site, queue: str = "") -> Availability:
+        """Return when jobs of a site's queue can start; at any time if nothing is known."""
+        return self.availabilities.get((site.name, queue), _ALWAYS)
+
+    def oracle(self, site: Site, queue: str) -> WaitOracle | None:
+        """Return the oracle of a queue, with its closures; None if there is none."""
+        key = (site.name, queue)
+        if key not in self.oracles:
+            return None
+        from_site = key in self.basis  # whose estimates know its closures
+        availability = replace(self.availability(site, queue), stops=not from_site)
+        return closed(self.oracles[key], availability)
 
     def binding(self, site: Site, queue: str = "") -> Binding:
         """Return the binding of slots of a site's queue; as the catalogue states it without
@@ -74,6 +95,23 @@ def offer_slots(catalog: Catalog, knowledge: Knowledge, request: OfferRequest) -
     return tuple(slots)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stay:
+    """A stay at a site: requested at ``submit_s`` for ``walltime_s``, of use from ``begin_s`` until
+    ``end_s``. ``fixed``: not requested at another instant."""
+
+    submit_s: float
+    walltime_s: float
+    begin_s: float
+    end_s: float
+    fixed: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """What is added to names of slots; nothing for a stay from now on."""
+        return f"-after-{self.begin_s / 3600.0:.1f}h" if self.fixed else ""
+
+
 def batch_offers(
     site: Site, queue: Queue, knowledge: Knowledge, request: OfferRequest
 ) -> list[Slot]:
@@ -81,28 +119,52 @@ def batch_offers(
     already, and is less probable.
 
     For a queue without history only the operator's statement is known; without that the probability
-    is 0.
+    is 0. If the site closes before ``until_s``, no slot lasts across: some end before, others are
+    for the time after.
     """
-    oracle, binding = (
-        knowledge.oracles.get((site.name, queue.name)),
-        knowledge.binding(site, queue.name),
-    )
     procs = _whole_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
-    walltime_s = min(request.until_s, queue.max_walltime_s)
+    own = knowledge.own.get((site.name, queue.name), OwnJobs())
+    left = queue.max_jobs - own.total
+    stays = _stays(site, queue, knowledge, request, procs)
+    at_once = sum(not stay.submit_s for stay in stays)
+    results = []
+    for stay in stays:
+        most = left if stay.submit_s or at_once < 2 else left // 2 + (left % 2 and not stay.fixed)
+        count = min(queue.max_procs // procs, most, request.count)
+        results += _batch_slots((site, queue), knowledge, request.confidence, (procs, count), stay)
+    return results
+
+
+def _batch_slots(
+    place: tuple[Site, Queue],
+    knowledge: Knowledge,
+    confidence: float,
+    size: tuple[int, int],
+    stay: _Stay,
+) -> list[Slot]:
+    """Return ``count`` slots of so many processors for one stay."""
+    (site, queue), (procs, count) = place, size
+    oracle, binding = knowledge.oracle(site, queue.name), knowledge.binding(site, queue.name)
+    availability = knowledge.availability(site, queue.name)
+    own = knowledge.own.get((site.name, queue.name), OwnJobs())
     curves: dict[int, StartCurve] = {}
     results = []
-    own = knowledge.own.get((site.name, queue.name), OwnJobs())
-    count = min(queue.max_procs // procs, queue.max_jobs - own.total, request.count)
     for ahead in range(own.ahead, own.ahead + count):
-        group = oracle.group(procs, walltime_s, ahead) if oracle else 0
+        group = oracle.group(procs, stay.walltime_s, ahead) if oracle else 0
         if group not in curves:
-            shape = (procs, walltime_s, ahead)
-            waits = certain_from(queue.stated_wait_s, queue.stated_probability)
             if oracle is not None:
-                waits = _wait_curve(oracle, shape, request.confidence)
+                waits = _wait_curve(oracle, (procs, stay, ahead), confidence)
+            else:
+                wait_s = float(
+                    availability.starts(procs, stay.walltime_s, queue.stated_wait_s, stay.submit_s)
+                )
+                waits = certain_from(
+                    stay.submit_s + wait_s,
+                    queue.stated_probability if math.isfinite(wait_s) else 0.0,
+                )
             curves[group] = binding.after(waits)
-        name = f"{site.name}-{queue.name}-{ahead - own.ahead + 1}"
-        slot = _slot((site, site.nodes[0]), name, procs, curves[group], walltime_s, binding.up)
+        name = f"{site.name}-{queue.name}{stay.suffix}-{ahead - own.ahead + 1}"
+        slot = _slot((site, site.nodes[0]), name, procs, curves[group], stay, binding.up)
         basis = knowledge.basis.get((site.name, queue.name), "" if oracle else "stated")
         results.append(
             replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}", basis=basis)
@@ -110,13 +172,72 @@ def batch_offers(
     return results
 
 
-def _wait_curve(oracle: WaitOracle, shape: tuple[int, float, int], confidence: float) -> StartCurve:
-    """Return GETPROB from now on, for a job of this shape (processors, wall time, own jobs
-    ahead)."""
-    procs, walltime_s, ahead = shape
+def _stays(
+    site: Site, queue: Queue, knowledge: Knowledge, request: OfferRequest, procs: int
+) -> list[_Stay]:
+    """Return the stays in a queue until ``until_s`` that cross no closure.
+
+    The last is for the time after all closures. Its job may be submitted now, if the queue permits
+    one that long: the site lets it wait until then. Otherwise it is submitted when the site opens.
+    """
+    until_s, longest_s = request.until_s, queue.max_walltime_s
+    spans = knowledge.availability(site, queue.name).open_spans(until_s, procs)
+    stays = []
+    for begin_s, end_s in spans:
+        if len(spans) == 1 and not begin_s:
+            length_s = min(until_s, longest_s)
+            return [_Stay(submit_s=0.0, walltime_s=length_s, begin_s=0.0, end_s=length_s)]
+        if end_s >= until_s and until_s <= longest_s and begin_s:
+            stay = _Stay(
+                submit_s=0.0, walltime_s=until_s, begin_s=begin_s, end_s=until_s, fixed=True
+            )
+        else:
+            length_s = min(end_s - begin_s, longest_s)
+            if end_s < until_s:
+                oracle = knowledge.oracle(site, queue.name)
+                wait_s = queue.stated_wait_s
+                length_s = _best_length(oracle, wait_s, (procs, begin_s, end_s), length_s)
+            stay = _Stay(
+                submit_s=begin_s,
+                walltime_s=length_s,
+                begin_s=begin_s,
+                end_s=begin_s + length_s,
+                fixed=begin_s > 0,
+            )
+        if stay.walltime_s > 0:
+            stays.append(stay)
+    return stays
+
+
+def _best_length(
+    oracle: WaitOracle | None, wait_s: float, shape: tuple[int, float, float], longest_s: float
+) -> float:
+    """Return the wall time of a job, submitted when a span begins, that it most likely has before
+    the span ends: a longer one must start sooner. In whole minutes, as batch systems count."""
+    procs, begin_s, end_s = shape
+    if oracle is None:
+        return max(0.0, min(longest_s, end_s - begin_s - wait_s)) // 60.0 * 60.0
+    slack = np.concatenate([[0.0], np.geomspace(60.0, end_s - begin_s, _LENGTHS)])
+    lengths = np.unique(np.minimum(longest_s, end_s - begin_s - slack) // 60.0 * 60.0)
+    expected = [
+        length_s
+        * float(
+            oracle.probability(procs, length_s, end_s - begin_s - length_s, submit_in_s=begin_s)
+        )
+        for length_s in lengths[lengths > 0].tolist()
+    ]
+    return float(lengths[lengths > 0][int(np.argmax(expected))]) if expected else 0.0
+
+
+def _wait_curve(oracle: WaitOracle, shape: tuple[int, _Stay, int], confidence: float) -> StartCurve:
+    """Return GETPROB from now on, for a job of this shape (processors, stay, own jobs ahead)."""
+    procs, stay, ahead = shape
+    walltime_s = stay.walltime_s
     times = np.arange(0.0, walltime_s, max(STEP_S, walltime_s / _CURVE_POINTS))
-    chances = oracle.probability(procs, walltime_s, times, confidence, ahead)
-    return StartCurve(times, np.maximum.accumulate(chances))
+    if stay.begin_s > stay.submit_s:  # many jobs start as soon as a site opens
+        times = np.union1d(times, [stay.begin_s - stay.submit_s])
+    chances = oracle.probability(procs, walltime_s, times, confidence, ahead, stay.submit_s)
+    return StartCurve(times + stay.submit_s, np.maximum.accumulate(chances))
 
 
 def instant_offers(
@@ -125,10 +246,11 @@ def instant_offers(
     """Return slots of one type of node, granted at once or refused; on demand, and on the spot
     market.
 
-    The spot market has a separate quota, as large as the site.
+    The spot market has a separate quota, as large as the site. If the site closes before
+    ``until_s``, slots end before, and others are requested when it opens again.
     """
     procs = _whole_nodes(min(request.procs, site.procs), node, site.procs)
-    count = min(site.procs // procs, request.count)
+    availability = knowledge.availability(site)
     prefix = f"{site.name}-{node.name}" if len(site.nodes) > 1 else site.name
     markets = [("", prefix)]
     if node.spot_price_usd_per_hour is not None:
@@ -137,9 +259,22 @@ def instant_offers(
     for market, name in markets:
         binding = knowledge.binding(site, market)
         curve = binding.granted_at_once()
-        for n in range(1, count + 1):
-            slot = _slot((site, node), f"{name}-{n}", procs, curve, request.until_s, binding.up)
-            results.append(_on_spot(slot, node, request.until_s) if market else slot)
+        for begin_s, end_s in availability.open_spans(request.until_s, procs):
+            stay = _Stay(
+                submit_s=begin_s,
+                walltime_s=end_s - begin_s,
+                begin_s=begin_s,
+                end_s=end_s,
+                fixed=begin_s > 0,
+            )
+            ready = StartCurve(curve.times_s + begin_s, curve.probabilities)
+            left = min((c.left for c in availability.during(begin_s, end_s)), default=site.procs)
+            for n in range(1, min(site.procs, left) // procs + 1)[: request.count]:
+                slot = _slot(
+                    (site, node), f"{name}{stay.suffix}-{n}", procs, ready, stay, binding.up
+                )
+                length_s = end_s - begin_s
+                results.append(_on_spot(slot, node, length_s) if market else slot)
     return results
 
 
@@ -157,12 +292,12 @@ def _whole_nodes(procs: int, node: NodeType, limit: int) -> int:
 
 
 def _slot(
-    place: tuple[Site, NodeType], name: str, procs: int, curve: StartCurve, end_s: float, up: float
+    place: tuple[Site, NodeType], name: str, procs: int, curve: StartCurve, stay: _Stay, up: float
 ) -> Slot:
     """Return an independent slot; ``up`` without the nodes' own failures."""
     site, node = place
     nodes = math.ceil(procs / node.cores)
-    survives = math.exp(-nodes * end_s / site.node_mtbf_s)
+    survives = math.exp(-nodes * (stay.end_s - stay.begin_s) / site.node_mtbf_s)
     return Slot(
         id=name,
         site=site.name,
@@ -170,7 +305,9 @@ def _slot(
         kind=site.kind,
         procs=procs,
         curve=curve,
-        end_s=end_s,
+        end_s=stay.end_s,
+        submit_s=stay.submit_s,
+        fixed=stay.fixed,
         shared=name,
         up=up * survives,
         speed=node.speed,

@@ -76,9 +76,14 @@ def group_choices(
         if reason:
             left_out.append(Excluded(place=cluster.name, reason=reason))
             continue
+        reason = "nothing"
         for width in _widths(group, cluster.procs // cluster.node.cores):
-            slots = _slots(cluster, knowledge, request, (width, group.most))
-            slot_options += _of_width(cluster, width, request, slots)
+            reason = _closed(cluster, knowledge, request, width)
+            if not reason:
+                slots = _slots(cluster, knowledge, request, (width, group.most))
+                slot_options += _of_width(cluster, width, request, slots)
+        if reason and not any(option.cluster == cluster.name for option in slot_options):
+            left_out.append(Excluded(place=cluster.name, reason=reason))
     return slot_options, left_out
 
 
@@ -111,6 +116,14 @@ def _limit(request: GridRequest, group: NodeGroup, cluster: ClusterName) -> str:
     return ""
 
 
+def _closed(cluster: ClusterName, knowledge: Knowledge, request: GridRequest, width: int) -> str:
+    """Return the closure that slots of a width would run into; empty if there is none."""
+    availability = knowledge.availability(cluster.site, cluster.queue.name if cluster.queue else "")
+    closed = availability.during(request.start_by_s, request.deadline_s)
+    procs = width * cluster.node.cores
+    return next((availability.describe(c) for c in closed if c.left < procs), "")
+
+
 def _widths(group: NodeGroup, limit: int) -> list[int]:
     """Return nodes per slot: the group's least and most, and powers of two down to a sixteenth of
     the most."""
@@ -128,8 +141,12 @@ def _slots(
         procs=width * cluster.node.cores, count=-(-most // width), until_s=request.deadline_s
     )
     if cluster.queue:
-        return batch_offers(cluster.site, cluster.queue, knowledge, offer_request)
-    return instant_offers(cluster.site, cluster.node, knowledge, offer_request)
+        slots = batch_offers(cluster.site, cluster.queue, knowledge, offer_request)
+    else:
+        slots = instant_offers(cluster.site, cluster.node, knowledge, offer_request)
+    if any(slot.fixed for slot in slots):  # it closes before: only slots for the time after serve
+        return [slot for slot in slots if slot.fixed and slot.end_s >= request.deadline_s]
+    return slots
 
 
 def _of_width(
@@ -140,13 +157,13 @@ def _of_width(
     submits: dict[int, float] = {}
     for slot in slots:
         if id(slot.curve) not in submits:  # equal slots share their curve
-            submits[id(slot.curve)] = max(
-                request.earliest_s, latest_submission(slot, [request.start_by_s])
-            )
+            submit_s = latest_submission(slot, [request.start_by_s])
+            submits[id(slot.curve)] = submit_s if slot.fixed else max(request.earliest_s, submit_s)
         submit_s = submits[id(slot.curve)]
         lane = f"{cluster.name}/{slot.queue}" if slot.queue == SPOT else cluster.name
         counted[lane] += 1
         duration_s = request.deadline_s - submit_s
+        ready_by_s = request.start_by_s - (0.0 if slot.fixed else submit_s)
         pool = f"{cluster.site.name}/{slot.queue}" if slot.queue else cluster.site.name
         choice = SlotOption(
             slot=replace(slot, submit_s=submit_s),
@@ -155,7 +172,7 @@ def _of_width(
             room=cluster.procs,
             width=width,
             position=counted[lane],
-            probability=slot.curve.by(request.start_by_s - submit_s) * slot.up,
+            probability=slot.curve.by(ready_by_s) * slot.up,
             cost_usd=slot.cost_usd(duration_s),
             node_hours=slot.nodes * duration_s / 3600.0,
         )

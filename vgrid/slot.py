@@ -139,6 +139,14 @@ class Slot:
         from its speed."""
         return replace(self, speed=self.speed * math.exp(-drift), drift=drift, doubt=doubt)
 
+    def later(self, by_s: float) -> Slot:
+        """Return the same on a clock that began so much earlier; the times of its curve count from
+        its request, unless that is at a fixed time."""
+        if not self.fixed:
+            return replace(self, end_s=self.end_s + by_s)
+        curve = StartCurve(self.curve.times_s + by_s, self.curve.probabilities)
+        return replace(self, curve=curve, end_s=self.end_s + by_s, submit_s=self.submit_s + by_s)
+
     def as_stated(self) -> Slot:
         """Return the same without any observations."""
         return replace(self, speed=self.speed * math.exp(self.drift), drift=0.0, doubt=1.0)

@@ -318,7 +318,9 @@ def test_narrow_slots_are_taken_where_they_come_sooner():
         def group(self, procs, walltime_s, ahead=0):
             return procs * 100 + ahead
 
-        def probability(self, procs, walltime_s, within_s, confidence=0.95, ahead=0):
+        def probability(
+            self, procs, walltime_s, within_s, confidence=0.95, ahead=0, submit_in_s=0.0
+        ):
             return np.full(np.shape(within_s), 0.97 if procs <= 4 else 0.05)
 
     queue = Queue(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -182,6 +182,8 @@ def resume_run(
     grid = open_grid(
         setup.catalog, setup.options.at, observed=begun.observed, run_times=begun.run_times
     )
+    if setup.options.at is None:  # its closures are those seen from its begin
+        grid = replace(grid, now_s=dict.fromkeys(grid.now_s, setup.began_unix_s))
     if is_simulated(executions[0], setup.catalog):
         return start_run(grid, setup, executions[0], record, watch, outside)
     if begun.state == begin(executions[0]):  # its manager may have ended before this was done
@@ -295,7 +297,11 @@ def _surroundings(
     simulated = is_simulated(execution, catalog)
     clock = outside.clock if outside else make_clock(simulated, options.speed, elapsed_s)
     around = Wiring(
-        logs=grid.logs, instants=grid.instants, until_s=execution.plan.deadline_s, seed=options.seed
+        logs=grid.logs,
+        instants=grid.instants,
+        until_s=execution.plan.deadline_s,
+        seed=options.seed,
+        now_s=grid.now_s,
     )
     needed = sorted({use.slot.site for use in execution.uses.values()})
     drivers = make_drivers(catalog, needed, clock, around, _same_world(catalog, simulated))

@@ -6,6 +6,9 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from types import MappingProxyType
 
 from vgrads.api.plans.inputs import doubts
 from vgrads.api.plans.runtimes import (
@@ -35,7 +38,8 @@ from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.state_forecast import AnyForecast, aged
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.acquisition import Acquisition
-from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.catalog import Catalog, Site
+from vgrads.vgrid.closures import Availability, Reported, availability_of
 from vgrads.vgrid.offers import Knowledge, OfferRequest, OwnJobs, offer_slots
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
@@ -48,7 +52,11 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class GridSnapshot:
-    """The catalogue with forecasts of its queues at one instant, and observations of its sites."""
+    """The catalogue with forecasts of its queues at one instant, and observations of its sites.
+
+    ``now_s``: site → that instant in seconds since 1970 (0: without closures); ``reported``:
+    closures that sites reported.
+    """
 
     catalog: Catalog
     logs: Mapping[QueueKey, JobLog]
@@ -58,6 +66,18 @@ class GridSnapshot:
     words: Mapping[QueueKey, StartEstimatePrior] = field(default_factory=dict)
     run_times: RunTimes = NOTHING
     own: Mapping[QueueKey, OwnJobs] = field(default_factory=dict)
+    now_s: Mapping[str, float] = field(default_factory=dict)
+    reported: Reported = field(default_factory=dict)
+
+    @cached_property
+    def availabilities(self) -> Mapping[QueueKey, Availability]:
+        """When jobs of each queue can start, and of each site without queues (under ``""``)."""
+        return {
+            (site.name, name): availability_of(site, name, self.now_s[site.name], self.reported)
+            for site in self.catalog.sites
+            if site.name in self.now_s
+            for name in [queue.name for queue in site.queues] or [""]
+        }
 
     @property
     def knowledge(self) -> Knowledge:
@@ -67,6 +87,7 @@ class GridSnapshot:
             observed=self.observed,
             basis=dict.fromkeys(self.words, BASIS),
             own=self.own,
+            availabilities=self.availabilities,
         )
 
 
@@ -87,9 +108,10 @@ def open_grid(
     notify: Notify = lambda _: None,
     observed: Sequence[Acquisition] = (),
     run_times: RunTimes = NOTHING,
+    reported: Reported = MappingProxyType({}),
 ) -> GridSnapshot:
     """Read the histories of all queues and learn from them as of ``at``; ``observed``: earlier
-    slots; ``run_times``: learned run times of tasks."""
+    slots; ``run_times``: learned run times of tasks; ``reported``: closures that sites reported."""
     logs: dict[QueueKey, JobLog] = {}
     instants: dict[QueueKey, float] = {}
     forecasts: dict[QueueKey, AnyForecast] = {}
@@ -112,13 +134,35 @@ def open_grid(
         observed=tuple(observed),
         run_times=run_times,
         words={} if at is not None else start_estimate_priors(catalog, jobs),
+        now_s={site.name: _present(site, at, logs, instants) for site in catalog.sites},
+        reported=reported,
     )
     return grid if at is not None else with_live_queues(grid)
 
 
-def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
+def _present(
+    site: Site,
+    at: Instant,
+    logs: Mapping[QueueKey, JobLog],
+    instants: Mapping[QueueKey, float],
+) -> float:
+    """Return the instant that a plan is made for, in seconds since 1970: of the clock of a site's
+    histories where it is stated in seconds of that."""
+    if isinstance(at, datetime):
+        return at.timestamp()
+    if at is not None:
+        for queue in site.queues:
+            if (log := logs.get((site.name, queue.name))) is not None:
+                return log.unix_start_s + instants[site.name, queue.name]
+    return time.time()
+
+
+def with_live_queues(
+    grid: GridSnapshot, after_s: float = 0.0, reported: Reported | None = None
+) -> GridSnapshot:
     """Return the same grid with its real queues as their sites report them now; forecasts of
-    simulated ones are aged accordingly."""
+    simulated ones are aged accordingly. ``reported``: closures that sites report now (None: as
+    before)."""
     forecasts: dict[QueueKey, AnyForecast] = {}
     snapshots = snapshots_of(grid.catalog)
     for site in grid.catalog.sites:
@@ -129,7 +173,13 @@ def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
                 forecasts[key], _ = present_forecast(forecast, grid.logs[key], key[1], snapshot)
         else:
             forecasts |= {key: aged(existing, after_s) for key, existing in mine.items()}
-    return replace(grid, forecasts=forecasts)
+    now_s = {
+        site.name: time.time() if is_real(site) else grid.now_s[site.name] + after_s
+        for site in grid.catalog.sites
+        if site.name in grid.now_s
+    }
+    closures = grid.reported if reported is None else reported
+    return replace(grid, forecasts=forecasts, now_s=now_s, reported=closures)
 
 
 def plan_set(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,14 +23,17 @@ from vgrads.execmgr.core.submissions import (
 from vgrads.planner.plan import SlotUse
 from vgrads.qbets.state_forecast import StateForecast
 from vgrads.vgrid.binding import Binding, learn_binding
-from vgrads.vgrid.varq import QueueFutures
+from vgrads.vgrid.closures import Availability, closed
+from vgrads.vgrid.varq import QueueFutures, WaitOracle
+
+_ALWAYS = Availability(now_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueNow:
     """A queue as its site reports it, with ``ahead`` of our jobs submitted before the slot."""
 
-    forecast: StateForecast
+    forecast: WaitOracle
     binding: Binding
     ahead: int
 
@@ -75,7 +79,8 @@ def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanne
             if forecast is None:
                 return None
             binding = learn_binding(grid.catalog.site(key[0]), key[1], observed)
-            return QueueNow(forecast=forecast, binding=binding, ahead=ahead)
+            availability = grid.availabilities.get(key, _ALWAYS).at(time.time())
+            return QueueNow(forecast=closed(forecast, availability), binding=binding, ahead=ahead)
 
         result = plan_submissions(execution, state, now_s, futures)
         if result.execution is not None:

@@ -1,0 +1,166 @@
+"""Closed windows of simulated sites: no slot is planned or runs across one."""
+
+from functools import cache
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.logs import queued_log
+from tests.planner.test_planner import chain, make_set
+from vgrads.api.plans.execution import run_plan
+from vgrads.api.plans.planning import GridSnapshot, plan_set
+from vgrads.api.plans.run_setup import RunOptions
+from vgrads.execmgr.core.journal import MemoryJournal
+from vgrads.kernel.units import format_instant
+from vgrads.planner.make import Options
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.state_forecast import make_forecast
+from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
+
+HOUR_S = 3600.0
+NOW_S = 1_796_000_000.0
+BRIEF = Options(effort_s=0.0)
+KEY = ("cluster", "q")
+
+
+class Record(MemoryJournal):
+    """A journal in memory that also takes what a run stores beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.executions = {}
+
+    def keep_setup(self, setup):
+        self.setup = setup
+
+    def store_execution(self, version, execution):
+        self.executions[version] = execution
+
+    def mailbox(self):
+        return None
+
+    def stop_reason(self):
+        return ""
+
+
+@cache
+def history():
+    log = queued_log(700)
+    at_s = float(log.submit_s[500])
+    return log, at_s, make_forecast(log, at_s, Settings())
+
+
+def window(begin_h, length_h):
+    return f"{format_instant(NOW_S + begin_h * HOUR_S)}/{length_h * HOUR_S:.0f}s"
+
+
+def cluster(closed=(), **more):
+    queue = Queue(
+        name="q", history=None, log_queue=None, max_procs=64, max_walltime_s=9e5, max_jobs=6
+    )
+    return Site(
+        name="cluster",
+        kind="batch",
+        procs=64,
+        queues=(queue,),
+        closed=tuple(closed),
+        **more,
+    )
+
+
+def cloud(closed=(), **more):
+    node = NodeType(name="m", cores=4, price_usd_per_hour=1.0)
+    return Site(
+        name="cloud",
+        kind="cloud",
+        procs=16,
+        nodes=(node,),
+        closed=tuple(closed),
+        boot_s=60.0,
+        **more,
+    )
+
+
+def grid_of(*sites, forecast=True):
+    log, at_s, learned = history()
+    return GridSnapshot(
+        catalog=Catalog(sites=sites, links={}),
+        logs={KEY: log} if forecast else {},
+        instants={KEY: at_s} if forecast else {},
+        forecasts={KEY: learned} if forecast else {},
+        now_s={site.name: NOW_S for site in sites},
+    )
+
+
+def closures(grid, site):
+    return [
+        c
+        for (name, _), availability in grid.availabilities.items()
+        if name == site
+        for c in availability.closures
+    ]
+
+
+def crossed(grid, slot, start_s, end_s):
+    """Return the windows that such a slot would run into."""
+    return [
+        c
+        for c in closures(grid, slot.site)
+        if c.left < slot.procs
+        and NOW_S + start_s < c.end_s - 1e-3
+        and NOW_S + end_s > c.begin_s + 1e-3
+    ]
+
+
+def check_slots(grid, slots):
+    """No start that a slot's curve holds possible runs into a window by the slot's wall time."""
+    for slot in slots:
+        walltime_s = slot.end_s - slot.submit_s
+        zero_s = 0.0 if slot.fixed else slot.submit_s
+        before = 0.0
+        for at_s, chance in zip(
+            slot.curve.times_s.tolist(), slot.curve.probabilities.tolist(), strict=True
+        ):
+            if chance > before + 1e-12 and at_s > 0:
+                # ready at this instant at the latest; it started at most a boot time before
+                assert not crossed(grid, slot, zero_s + at_s, slot.end_s), (slot.id, at_s)
+            before = chance
+        assert walltime_s >= 0
+
+
+windows = st.lists(
+    st.tuples(st.floats(-3.0, 40.0), st.floats(0.5, 30.0)).map(lambda w: window(*w)),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    at_cluster=windows,
+    at_cloud=windows,
+    lengths=st.lists(st.floats(0.2, 4.0), min_size=1, max_size=3),
+    deadline=st.floats(6.0, 60.0),
+    seed=st.integers(0, 99),
+)
+def test_nothing_is_planned_submitted_or_run_across_a_window(
+    at_cluster, at_cloud, lengths, deadline, seed
+):
+    grid = grid_of(cluster(at_cluster), cloud(at_cloud))
+    flows = [chain(f"w{n}", *(h * HOUR_S for h in lengths)) for n in range(2)]
+    workflow_set = make_set(flows, needed=1, deadline_s=deadline * HOUR_S)
+    planned = plan_set(workflow_set, grid, seed, options=BRIEF, relax=False)
+    check_slots(grid, planned.snapshot.slots)
+    for use in planned.plan.uses:
+        assert not crossed(grid, use.slot, use.start_s, use.end_s)
+    if not planned.plan.feasible:
+        return
+    planned.plan.check(planned.snapshot)
+    record = Record()
+    outcome = run_plan(planned, RunOptions(run_id="r", folder=None, seed=seed), record)
+    execution = outcome.execution
+    for name, slot in outcome.state.slots.items():
+        granted_s = slot.ready_s if slot.granted_s is None else slot.granted_s
+        if granted_s is not None:
+            end_s = granted_s + execution.slot_duration_s(name)
+            assert not crossed(grid, execution.uses[name].slot, granted_s, end_s)
