@@ -16,6 +16,7 @@ from vgrads.drivers.api import (
 from vgrads.drivers.dialect import Dialect, JobReport, order_of
 from vgrads.drivers.machines import machines
 from vgrads.drivers.shell import Output, Shell, quote
+from vgrads.kernel.closures import Closure
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count
 
@@ -136,6 +137,15 @@ class BatchSite:
     def facts(self) -> SiteFacts:
         """Return the limits of its queues, and whose jobs it shows."""
         return self.dialect.listed_facts(self.command(self.dialect.facts()).out)
+
+    def closures(self, now_s: float) -> tuple[Closure, ...]:
+        """Return the closures that the site has announced: reservations of others, maintenance,
+        calendars of queues; empty if it announces none. ``now_s``: seconds since 1970, here. For
+        callers that remember the answer: a site is asked at most once in ten minutes."""
+        command = self.dialect.closures_command()
+        if not command:
+            return ()
+        return self.dialect.closures(self.command(command).out, now_s, self.access)
 
     def listed_jobs(self) -> list[QueuedJob]:
         """Return the waiting and running jobs of all users, also those that are held."""

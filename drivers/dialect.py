@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from vgrads.drivers.api import (
@@ -18,6 +19,7 @@ from vgrads.drivers.api import (
     mark,
 )
 from vgrads.drivers.every_node import Launch
+from vgrads.kernel.closures import Closure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,13 @@ def order_of(spec: SlotSpec, now_s: float = 0.0) -> JobSubmission:
         begin_in_s=max(0.0, (spec.begin_s or 0.0) - now_s),
         end_in_s=None if spec.end_by_s is None else spec.end_by_s - now_s,
     )
+
+
+def own_reservations(access: SiteAccess) -> frozenset[str]:
+    """Return the reservations that our jobs name, in which they may run."""
+    options = " ".join(access.options).replace("=", " ").split()
+    named = [v for k, v in pairwise(options) if k in ("--reservation", "-ar")]
+    return frozenset({access.reservation, *named} - {""})
 
 
 class Dialect(Protocol):
@@ -144,6 +153,21 @@ class Dialect(Protocol):
     def queued(self, printed: str) -> list[QueuedJob]:
         """Return those that run, or wait and could start."""
         return [job for job in self.listed_jobs(printed) if job.eligible]
+
+    def closures_command(self) -> str:
+        """Return commands that print the site's clock and its announced closures; empty if not
+        supported."""
+        return ""
+
+    def closures(
+        self,
+        printed: str,  # noqa: ARG002 of a system that announces none
+        now_s: float,  # noqa: ARG002
+        access: SiteAccess,  # noqa: ARG002
+    ) -> tuple[Closure, ...]:
+        """Parse the closures; ``now_s``: seconds since 1970, here. Reservations that our jobs name
+        (``access``) are none."""
+        return ()
 
     def forecast(self, order: JobSubmission, access: SiteAccess) -> str:
         """Return commands that print the start estimate of such a job; empty if not supported."""

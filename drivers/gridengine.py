@@ -21,9 +21,12 @@ from vgrads.drivers.api import (
     Survey,
     mark,
 )
+from vgrads.drivers.calendars import calendar_closures, read_calendar
 from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import KEY, QRSH, Launch, by_file
+from vgrads.drivers.reservations import NOW, read_clock
 from vgrads.drivers.shell import quote
+from vgrads.kernel.closures import Closure
 from vgrads.kernel.errors import SiteError
 from vgrads.traces.array_tasks import count_tasks
 
@@ -179,6 +182,42 @@ class GridEngine(Dialect):
 
     def forecast_in_s(self, printed: str) -> float | None:  # noqa: ARG002 the protocol's
         return None
+
+    def closures_command(self) -> str:
+        """The calendars that queues name, if any do."""
+        return (
+            f"{NOW}; queues=$(qconf -sql) || exit $?\n"
+            'for q in $queues; do qconf -sq "$q" | grep -E "^(qname|calendar) "; done\n'
+            f"echo {_NEXT}\n"
+            'for c in $(qconf -scall 2>/dev/null); do qconf -scal "$c"; done\ntrue'
+        )
+
+    def closures(self, printed: str, now_s: float, access: SiteAccess) -> tuple[Closure, ...]:  # noqa: ARG002 the protocol's
+        """The calendar of a queue; calendars of single hosts are left aside."""
+        head, _, described = printed.replace("\\\n", " ").partition(_NEXT)
+        first, _, queues = head.partition("\n")
+        clock = read_clock(first, "gridengine")
+        blocks: list[dict[str, str]] = []
+        for key, value in _PAIR.findall(described):
+            if key == "calendar_name":
+                blocks.append({})
+            if blocks:
+                blocks[-1][key] = value
+        calendars = {c.name: c for c in map(read_calendar, blocks)}
+        named = [
+            (block["qname"], calendars[name])
+            for block in _queue_blocks(queues)
+            if (name := block.get("calendar", "").split(",")[0]) in calendars
+        ]
+        unread = [f"{c.name}: {rule}" for _, c in named for rule in c.unread]
+        if unread:
+            raise SiteError(
+                f"rules of calendars are not understood: {', '.join(unread)}",
+                site="gridengine",
+                transient=False,
+                fix="state these windows in closed",
+            )
+        return calendar_closures(named, clock, now_s)
 
     def everybody(self) -> str:
         return "date +%Y-%m-%dT%H:%M:%S && qstat -xml -r -u '*'"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from vgrads.drivers.api import (
@@ -22,10 +23,18 @@ from vgrads.drivers.api import (
     Survey,
     mark,
 )
-from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, own_reservations
 from vgrads.drivers.every_node import KEY, PBSDSH, Launch, by_file
 from vgrads.drivers.gridengine import forgiving, local_time
+from vgrads.drivers.reservations import (
+    NOW,
+    NodeReservation,
+    SiteClock,
+    closures_by_queue,
+    read_clock,
+)
 from vgrads.drivers.shell import quote
+from vgrads.kernel.closures import MAINTENANCE, Closure
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import parse_duration
 from vgrads.traces.array_tasks import count_tasks
@@ -56,6 +65,7 @@ _NO_ANSWER = re.compile(
 )
 _GONE = '*"Unknown Job"* | *"has finished"* | *"invalid state"*'
 _NEXT = "--vgrads-next--"
+_CONFIRMED = ("CONFIRMED", "RUNNING", "TIME_TO_RUN", "DEGRADED", "BEING_ALTERED", "IN_CONFLICT")
 
 Fields = Mapping[str, Any]
 
@@ -170,6 +180,31 @@ class Pbs(Dialect):
     def forecast_in_s(self, printed: str) -> float | None:  # noqa: ARG002 the protocol's
         return None
 
+    def closures_command(self) -> str:
+        """The reservations, and the nodes where there are any. Torque has no reservations."""
+        return (
+            f"{NOW}; command -v pbs_rstat >/dev/null || exit 0\n"
+            f"LC_ALL=C pbs_rstat -f || exit $?\necho {_NEXT}\npbsnodes -a"
+        )
+
+    def closures(self, printed: str, now_s: float, access: SiteAccess) -> tuple[Closure, ...]:
+        """Reservations take processors of nodes, of which jobs of any queue may run on the others:
+        queues are bound to nodes by rules, which no command expands."""
+        head, _, listed = printed.partition(_NEXT)
+        first, _, described = head.partition("\n")
+        clock = read_clock(first, "pbs")
+        ours = own_reservations(access)
+        stated = [
+            _reservation(name, fields, clock)
+            for name, fields in _blocks(described, "Resv ID").items()
+            if not {name, name.partition(".")[0], fields.get("queue", "")} & ours
+        ]
+        nodes = {
+            name: int(fields.get("resources_available.ncpus", fields.get("pcpus", 0)))
+            for name, fields in _paragraphs(listed).items()
+        }
+        return closures_by_queue([r for r in stated if r], {"": nodes}, now_s)
+
     def everybody(self) -> str:
         """With ``-t`` the tasks of arrays are listed one by one, where that is supported."""
         return (
@@ -231,6 +266,44 @@ def _blocks(text: str, title: str) -> dict[str, Fields]:
             key = name.strip()
             current[key] = value.strip()
     return jobs
+
+
+def _reservation(name: str, fields: Fields, clock: SiteClock) -> NodeReservation | None:
+    """Return a confirmed reservation; None for another."""
+    times = []
+    for key in ("reserve_start", "reserve_end"):
+        try:
+            when = datetime.strptime(str(fields.get(key)), "%a %b %d %H:%M:%S %Y")
+        except ValueError:
+            return None
+        times.append((when - clock.local).total_seconds())
+    if str(fields.get("reserve_state", "")).partition("RESV_")[2] not in _CONFIRMED:
+        return None
+    taken = [chunk.strip("()") for chunk in str(fields.get("resv_nodes", "")).split("+")]
+    names = frozenset(chunk.partition(":")[0] for chunk in taken) - {""}
+    procs = sum(int(n) for chunk in taken for n in re.findall(r"ncpus=(\d+)", chunk))
+    short = name.partition(".")[0]
+    return NodeReservation(
+        words=MAINTENANCE if short.startswith("M") else f"reservation {short}",
+        begin_in_s=times[0],
+        end_in_s=times[1],
+        nodes=names,
+        procs=procs or None,
+    )
+
+
+def _paragraphs(text: str) -> dict[str, Fields]:
+    """Parse nodes: a name on a line, followed by indented ``key = value`` lines."""
+    nodes: dict[str, Fields] = {}
+    current: dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.strip() and not line[0].isspace():
+            current = {}
+            nodes[line.strip()] = current
+        elif " = " in line:
+            key, _, value = line.partition(" = ")
+            current[key.strip()] = value.strip()
+    return nodes
 
 
 def _report(job: str, fields: Fields) -> JobReport:

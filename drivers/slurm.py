@@ -20,11 +20,19 @@ from vgrads.drivers.api import (
     SlotState,
     Survey,
 )
-from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, own_reservations
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
 from vgrads.drivers.machines import expand_hosts
 from vgrads.drivers.pilot import pilot_of
+from vgrads.drivers.reservations import (
+    NOW,
+    NodeReservation,
+    SiteClock,
+    closures_by_queue,
+    read_clock,
+)
 from vgrads.drivers.shell import quote
+from vgrads.kernel.closures import MAINTENANCE, WEEK_S, Closure
 
 STATES = {
     "PENDING": SlotState.QUEUED,
@@ -87,6 +95,9 @@ _COLUMNS = (
     "ReqCPUS",
 )
 _ACCOUNTING = "--accounting--"
+_NODES = "--nodes--"
+_FIELD = re.compile(r"(\w+)=(\S*)")
+_EVERY_S = {"DAILY": 86400.0, "WEEKLY": WEEK_S}
 _QUEUE_FIELDS = "%P|%u|%T|%C|%l|%L|%V|%r"
 _INELIGIBLE = ("Dependency", "JobHeld", "BeginTime", "Deadline")
 """Beginnings of the reasons for which a job cannot start, whatever is free: JOB REASON CODES in
@@ -252,6 +263,30 @@ class Slurm(Dialect):
         now_s = float(first) if first.strip().isdigit() else math.nan
         return [job for line in rest.splitlines() if (job := _queued(line, now_s))]
 
+    def closures_command(self) -> str:
+        """Reservations, and the nodes of each partition where there are any."""
+        return (
+            f"{NOW} && SLURM_TIME_FORMAT=%s scontrol show reservation --oneliner || exit $?\n"
+            f'echo {_NODES}\nsinfo --noheader --Node --format="%N|%R|%c"'
+        )
+
+    def closures(self, printed: str, now_s: float, access: SiteAccess) -> tuple[Closure, ...]:
+        """Jobs that do not name a reservation cannot run on its nodes, even if it is one of their
+        account."""
+        head, _, listed = printed.partition(_NODES)
+        first, _, lines = head.partition("\n")
+        clock = read_clock(first, "slurm")
+        ours = own_reservations(access)
+        stated = [_reservation(dict(_FIELD.findall(line)), clock) for line in lines.splitlines()]
+        others = [r for name, r in filter(None, stated) if name not in ours]
+        queues: dict[str, dict[str, int]] = {}
+        for line in listed.splitlines():
+            node, _, rest = line.partition("|")
+            queue, _, procs = rest.partition("|")
+            if procs.isdigit():
+                queues.setdefault(queue, {})[node] = int(procs)
+        return closures_by_queue(others, queues, now_s)
+
     def forecast(self, order: JobSubmission, access: SiteAccess) -> str:
         """Print now and the start that ``--test-only`` announces, by the site's own clock; it
         appears on standard error."""
@@ -271,6 +306,24 @@ class Slurm(Dialect):
         if not match or not when or not first.strip().isdigit():
             return None
         return float(when[1]) - float(first)
+
+
+def _reservation(fields: dict[str, str], clock: SiteClock) -> tuple[str, NodeReservation] | None:
+    """Return a reservation of nodes with its name; None for one of licences alone."""
+    begin_s, end_s = (clock.until_s(fields.get(key, "")) for key in ("StartTime", "EndTime"))
+    nodes = expand_hosts(fields.get("Nodes", ""))
+    if begin_s is None or end_s is None or not nodes:
+        return None
+    name, flags = fields.get("ReservationName", ""), fields.get("Flags", "").split(",")
+    procs = re.search(r"cpu=(\d+)", fields.get("TRES", ""))
+    return name, NodeReservation(
+        words=MAINTENANCE if "MAINT" in flags else f"reservation {name}",
+        begin_in_s=begin_s,
+        end_in_s=end_s,
+        nodes=nodes,
+        procs=int(procs[1]) if procs else None,
+        every_s=next((s for flag, s in _EVERY_S.items() if flag in flags), 0.0),
+    )
 
 
 def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobReport:
