@@ -21,6 +21,7 @@ from vgrads.api.config import home, make_home
 from vgrads.drivers.api import Driver
 from vgrads.drivers.local import LocalDriver
 from vgrads.exchange import agent_file
+from vgrads.execmgr.closed_site import ClosedSite
 from vgrads.execmgr.engines.base import Engine, Pilot, SitePolling
 from vgrads.kernel.clock import Clock, SimClock, WallClock
 from vgrads.kernel.errors import InputError, SiteError
@@ -126,12 +127,21 @@ def make_drivers(
     """Return a driver for each needed site, and for those of ``perhaps`` that can be reached now.
     ``own``: pilots on this machine are for tasks of the user of this process, and get its
     environment."""
-    drivers = {name: _driver(catalog.site(name), clock, around, own) for name in needed}
+    drivers = {name: _open_driver(catalog.site(name), clock, around, own) for name in needed}
     for name in perhaps:
         if name not in drivers:
             with suppress(SiteError):
-                drivers[name] = _driver(catalog.site(name), clock, around)
+                drivers[name] = _open_driver(catalog.site(name), clock, around)
     return drivers
+
+
+def _open_driver(site: Site, clock: Clock, around: Wiring, own: bool = False) -> Driver:
+    """Return a site's driver, which keeps to its closed windows: a simulated cluster does so by
+    itself."""
+    driver = _driver(site, clock, around, own)
+    if not site.closed or (site.kind == "batch" and site.driver == "simulated"):
+        return driver
+    return ClosedSite(driver, site, clock, around.zero_s(site, clock))
 
 
 def _driver(site: Site, clock: Clock, around: Wiring, own: bool = False) -> Driver:
@@ -345,7 +355,7 @@ def own_values(names: Iterable[str]) -> dict[str, str]:
 def sweep_others(drivers: Mapping[str, Driver], run_id: str, needed: Collection[str]) -> None:
     """Remove jobs with the mark of a run whose slots it does not need: submitted after the end of
     its journal, or ended for the run but not at the site."""
-    for driver in drivers.values():
+    for driver in map(_innermost, drivers.values()):
         if _is_real_driver(driver):
             with suppress(SiteError):  # retried; `vgrads sites sweep` finds the rest
                 jobs = driver.marked_jobs()
@@ -356,7 +366,7 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
     """Wait until real sites list no more jobs of a run; the wait for a silent or slow site is
     short."""
     end_s = time.monotonic() + _GONE_S
-    for driver in drivers.values():
+    for driver in map(_innermost, drivers.values()):
         while _is_real_driver(driver) and time.monotonic() < end_s:
             try:
                 if not any(job.run == run_id for job in driver.marked_jobs()):
@@ -364,6 +374,10 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
             except SiteError:
                 break
             time.sleep(1.0)
+
+
+def _innermost(driver: Driver) -> Driver:
+    return driver.driver if isinstance(driver, ClosedSite) else driver
 
 
 def _is_real_driver(driver: Driver) -> TypeGuard[BatchDriver | CloudDriver]:
