@@ -89,8 +89,8 @@ def closures_by_queue(
     """Return the closures of queues, given as node → processors, from reservations. ``now_s``:
     seconds since 1970, here."""
     results: dict[tuple[float, float, str, int, bool], tuple[set[str], set[str]]] = {}
-    known = {name: procs for own in queues.values() for name, procs in own.items()}
-    whole = [r for each in reservations for r in each.of_nodes(known).occurrences()]
+    node_procs = {name: procs for own in queues.values() for name, procs in own.items()}
+    whole = [r for each in reservations for r in each.of_nodes(node_procs).occurrences()]
     for queue, own in queues.items():
         for begin_s, end_s, active in _segments([r for r in whole if r.taken(own)]):
             key = (begin_s, end_s, _words(active), _left(active, own), _is_weekly(active))

@@ -38,13 +38,13 @@ class ClosedSite:
         queue = spec.queue if self._site.queues else ""
         availability = availability_of(self._site, queue, self._zero_s + now_s)
         if self._site.kind == "batch":
-            timed = self._held(spec, availability, now_s)
+            timed = self._delayed(spec, availability, now_s)
         else:
             timed = self._cut(spec, availability)
         if timed is not None:
             self.driver.submit(timed)
 
-    def _held(self, spec: SlotSpec, availability: Availability, now_s: float) -> SlotSpec | None:
+    def _delayed(self, spec: SlotSpec, availability: Availability, now_s: float) -> SlotSpec | None:
         """Return the request of a job that starts before no window that it would run into."""
         begin_s = max(now_s, spec.begin_s or 0.0)
         for first_s, last_s in availability.no_starts(spec.procs, spec.duration_s + _ROUNDED_S):
@@ -83,8 +83,8 @@ class ClosedSite:
         """Return the states of slots; those that wait too long for a start before a window are
         withdrawn."""
         others = [slot for slot in slots if slot not in self._ended]
-        known = dict(zip(others, self.driver.status(others), strict=True)) if others else {}
-        for slot, status in known.items():
+        states = dict(zip(others, self.driver.status(others), strict=True)) if others else {}
+        for slot, status in states.items():
             latest_s, words = self._latest_s.get(slot, (float("inf"), ""))
             if status.state >= SlotState.GRANTED:
                 self._latest_s.pop(slot, None)
@@ -92,8 +92,8 @@ class ClosedSite:
                 self.driver.cancel(slot)
                 self._fail(slot, f"did not start early enough before {words}")
             if status.state == SlotState.EXPIRED and slot in self._shortened:
-                known[slot] = replace(status, reason=f"{status.reason}: {self._shortened[slot]}")
-        return [self._ended.get(slot) or known[slot] for slot in slots]
+                states[slot] = replace(status, reason=f"{status.reason}: {self._shortened[slot]}")
+        return [self._ended.get(slot) or states[slot] for slot in slots]
 
     def _fail(self, slot: str, reason: str, permanent: bool = False) -> None:
         self._latest_s.pop(slot, None)

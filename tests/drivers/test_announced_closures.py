@@ -88,9 +88,9 @@ def test_reservations_that_our_jobs_name_and_those_of_licences_close_nothing():
 
 
 def test_a_reservation_of_every_week_is_repeated():
-    found = slurm(slurm_line("weekly", at(1), at(3), "n[1-4]", 32, "MAINT,WEEKLY"))
-    assert [begin for begin, *_ in found[:3]] == [1.0, 169.0, 337.0]
-    assert len(found) == 14
+    results = slurm(slurm_line("weekly", at(1), at(3), "n[1-4]", 32, "MAINT,WEEKLY"))
+    assert [begin for begin, *_ in results[:3]] == [1.0, 169.0, 337.0]
+    assert len(results) == 14
 
 
 def test_a_running_reservation_began_in_the_past():
@@ -195,8 +195,8 @@ def test_rules_of_calendars(year, week, spans):
     saturday = datetime(2026, 11, 28)
     calendar = read_calendar({"calendar_name": "c", "year": year, "week": week})
     assert not calendar.unread
-    found = calendar.closed(saturday, 4 * 24 * HOUR_S - 1)
-    assert [(begin_s / HOUR_S, end_s / HOUR_S) for begin_s, end_s in found] == spans
+    results = calendar.closed(saturday, 4 * 24 * HOUR_S - 1)
+    assert [(begin_s / HOUR_S, end_s / HOUR_S) for begin_s, end_s in results] == spans
 
 
 def test_a_rule_that_is_not_understood_is_named():

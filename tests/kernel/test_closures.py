@@ -17,17 +17,17 @@ def at(text, zone=BERLIN):
 
 
 def spans(windows, zone, begin, end):
-    found = closures_of(windows, zone, at(begin, UTC), at(end, UTC))
-    for closure in found:
+    results = closures_of(windows, zone, at(begin, UTC), at(end, UTC))
+    for closure in results:
         closure.check()
-    return [(closure.begin_s, closure.end_s) for closure in found]
+    return [(closure.begin_s, closure.end_s) for closure in results]
 
 
 def test_a_window_of_one_date_is_in_the_zone_of_the_site():
     begin_s = at("2026-12-05T18:00")
     window = ["2026-12-05T18:00/62h"]
-    for seen in ("2026-12-01", "2026-12-06", "2026-12-08T06:59"):
-        assert spans(window, "Europe/Berlin", seen, "2027-01-01") == [
+    for at_date in ("2026-12-01", "2026-12-06", "2026-12-08T06:59"):
+        assert spans(window, "Europe/Berlin", at_date, "2027-01-01") == [
             (begin_s, begin_s + 62 * HOUR_S)
         ]
     assert spans(window, "Europe/Berlin", "2026-12-08T07:00", "2027-01-01") == []
@@ -39,14 +39,14 @@ def test_a_window_of_one_date_is_in_the_zone_of_the_site():
 
 def test_a_window_of_every_week_follows_the_clock_of_its_site():
     """Clocks are set back on 25 October 2026: 62 hours then end at 7 o'clock, not at 8."""
-    found = spans(["Fri 18:00/62h"], "Europe/Berlin", "2026-10-17", "2026-11-01")
-    local = [[datetime.fromtimestamp(s, BERLIN).strftime("%a %d %H:%M") for s in p] for p in found]
+    weeks = spans(["Fri 18:00/62h"], "Europe/Berlin", "2026-10-17", "2026-11-01")
+    local = [[datetime.fromtimestamp(s, BERLIN).strftime("%a %d %H:%M") for s in p] for p in weeks]
     assert local == [
         ["Fri 16 18:00", "Mon 19 08:00"],
         ["Fri 23 18:00", "Mon 26 07:00"],
         ["Fri 30 18:00", "Mon 02 08:00"],
     ]
-    assert all(end_s - begin_s == 62 * HOUR_S for begin_s, end_s in found)
+    assert all(end_s - begin_s == 62 * HOUR_S for begin_s, end_s in weeks)
 
 
 def test_hours_that_clocks_leave_out_or_repeat_have_one_meaning():

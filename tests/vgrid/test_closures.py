@@ -43,7 +43,7 @@ windows = st.lists(
 )
 
 
-def seen(closures):
+def look(closures):
     return Availability(now_s=NOW_S, closures=tuple(sorted(closures, key=lambda c: c.begin_s)))
 
 
@@ -69,7 +69,7 @@ def crossed(closures, procs, start_s, walltime_s):
 def test_no_job_is_forecast_across_a_window(closures, kind, procs, walltime, submit):
     walltime_s, submit_s = walltime * HOUR_S, submit * HOUR_S
     plain = FORECASTS[kind]()
-    answer = closed_forecast(plain, seen(closures))
+    answer = closed_forecast(plain, look(closures))
     waits_s = answer.bounds(procs, walltime_s, LEVELS)
     for level, wait_s, plain_s in zip(
         LEVELS, waits_s, plain.bounds(procs, walltime_s, LEVELS), strict=True
@@ -98,7 +98,7 @@ def test_no_job_is_forecast_across_a_window(closures, kind, procs, walltime, sub
     rises = times_s[1:][np.diff(chances) > 0]
     before = times_s[:-1][np.diff(chances) > 0]
     for earlier_s, later_s in zip(before, rises, strict=True):  # some start between the two
-        blocked = seen(closures).no_starts(procs, walltime_s)
+        blocked = look(closures).no_starts(procs, walltime_s)
         assert not any(
             begin_s < submit_s + earlier_s and submit_s + later_s < end_s - 1e-3
             for begin_s, end_s in blocked
@@ -113,21 +113,21 @@ def test_no_submission_is_planned_across_a_window(closures, procs, walltime, by)
     reservation = Reservation(
         procs=procs, walltime_s=walltime_s, start_by_s=start_s, probability=0.1
     )
-    path = trajectory(closed(past_waits(), seen(closures)), reservation, start_s / 24)
+    path = trajectory(closed(past_waits(), look(closures)), reservation, start_s / 24)
     if crossed(closures, procs, start_s, walltime_s):
         assert not path.probabilities.any()
     for submit_s, whole_s, chance in zip(
         path.submit_s, path.walltimes_s, path.probabilities, strict=True
     ):
         if chance > 0:  # some instant until T is one from which it crosses nothing
-            spans = seen(closures).no_starts(procs, whole_s)
+            spans = look(closures).no_starts(procs, whole_s)
             assert not any(b < submit_s and start_s < e - 1e-3 for b, e in spans)
 
 
 def test_starts_inside_a_window_move_to_its_end_and_windows_chain():
     first = Closure(begin_s=NOW_S + 10 * HOUR_S, end_s=NOW_S + 12 * HOUR_S)
     second = Closure(begin_s=NOW_S + 14 * HOUR_S, end_s=NOW_S + 20 * HOUR_S)
-    availability = seen([first, second])
+    availability = look([first, second])
     start = availability.starts
     assert start(1, HOUR_S, [0.0, 9 * HOUR_S]).tolist() == [0.0, 9 * HOUR_S]  # it ends before
     assert start(1, HOUR_S, 9.5 * HOUR_S) == 12 * HOUR_S
@@ -143,7 +143,7 @@ def test_starts_inside_a_window_move_to_its_end_and_windows_chain():
 
 def test_a_window_of_some_processors_is_one_for_wide_jobs_only():
     part = Closure(begin_s=NOW_S + 10 * HOUR_S, end_s=NOW_S + 12 * HOUR_S, left=4)
-    availability = seen([part])
+    availability = look([part])
     assert availability.starts(4, 5 * HOUR_S, 9 * HOUR_S) == 9 * HOUR_S
     assert availability.starts(5, 5 * HOUR_S, 9 * HOUR_S) == 12 * HOUR_S
     assert availability.starts(5, 5 * HOUR_S, 13 * HOUR_S) == 13 * HOUR_S  # others go on running

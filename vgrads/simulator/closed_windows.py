@@ -46,11 +46,11 @@ class ClosedWindows:
         for window in self._windows:
             if window.begin_s > last_s:
                 break
-            kept = _outside(jobs, window, ends, now_s)
-            if len(kept) < len(jobs) and window.end_s not in self._announced:
+            remaining = _outside(jobs, window, ends, now_s)
+            if len(remaining) < len(jobs) and window.end_s not in self._announced:
                 self._announced.add(window.end_s)
                 opens_s.append(window.end_s)
-            jobs = kept
+            jobs = remaining
         return jobs, opens_s
 
 
