@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -229,7 +230,7 @@ class BagWork:
             return {
                 "VGRADS_HOST_KEY": key_of(keys.secret, spec_id(slot, self.run)),
                 "VGRADS_HOST_PROCS": str(where.procs),
-                "VGRADS_LEFT_S": str(int(where.longest_s)),
+                "VGRADS_LEFT_S": str(int(fleet.slots.length_s(slot))),
                 "VGRADS_OWN": "1" if self.own and place.driver == "local" else "",
                 "VGRADS_PASS_ENV": " ".join(place.pass_env),
             }
@@ -238,7 +239,7 @@ class BagWork:
             core=manager.core,
             sites=Sites(self.run, drivers, clock, polling),
             run=self.run,
-            sources=places_of(self.catalog, documents),
+            sources=places_of(self.catalog, documents, zero_s=time.time() - clock.now()),
             pilot_environment=environment,
             fits=manager.core.fits,
             ad_hoc_agents=any(d.hosts.guests for d in documents),
@@ -256,7 +257,7 @@ class BagWork:
                 bags.open(number)
                 bags.take_on(number)
         if fresh:
-            fleet.ask_at(places_of(self.catalog, bags.documents))
+            fleet.ask_at(places_of(self.catalog, bags.documents, report.began_unix_s))
         bags.retry(control_requests.new)
         bags.drop(control_requests.new)
         for number, why in control_requests.stops.items():

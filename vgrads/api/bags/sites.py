@@ -6,23 +6,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vgrads.api.wiring import all_simulated
 from vgrads.dispatch.document import BagDocument, HostsDocument
-from vgrads.dispatch.fleet.site_view import FleetSite
+from vgrads.dispatch.fleet.site_view import FleetSite, LongestStay
 from vgrads.dispatch.server.manager import AD_HOC
 from vgrads.drivers.api import SPOT
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_count
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.pool.acquire import ACQUISITIONS, acquire
 from vgrads.pool.lookahead import looking_ahead
 from vgrads.pool.release import before_the_end, central_all, coordinated, distributed
 from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, together
 from vgrads.vgrid.catalog import Catalog, Queue, Site
+from vgrads.vgrid.closures import availability_of
 
 RELEASES = ("distributed", "central", "coordinated", "look-ahead")
 _LOCAL_S = 30 * 86400.0
 _BOOT_S = 60.0
+_LEAST_STAY_S = 300.0
 
 
 def usable_sites(catalog: Catalog, document: BagDocument) -> Catalog:
@@ -71,13 +74,20 @@ def _procs(site: Site, agents: HostsDocument) -> int:
     return min(node, agents.procs or node)
 
 
-def places_of(catalog: Catalog, documents: Sequence[BagDocument]) -> list[FleetSite]:
-    """Return the sites of nodes for these bags: as many nodes as any of the bags permits."""
+def places_of(
+    catalog: Catalog, documents: Sequence[BagDocument], zero_s: float | None = None
+) -> list[FleetSite]:
+    """Return the sites of nodes for these bags: as many nodes as any of the bags permits.
+    ``zero_s``: the zero of the dispatcher's clock in seconds since 1970 (None: nothing is
+    requested, so closed windows do not matter)."""
     results = []
     for site in catalog.sites:
         wanting = [d.hosts for d in documents if not d.sites or site.name in d.sites]
         if wanting:
             results.append(_place(site, wanting))
+            if site.closed and zero_s is not None:
+                limit = partial(_longest_stay, site, results[-1], zero_s)
+                results[-1] = replace(results[-1], limit=limit)
             goals = [d for d in documents if d.goal and (not d.sites or site.name in d.sites)]
             if goals and (spot_price := _spot_price(site)) is not None:
                 results.append(replace(results[-1], market=SPOT, price=spot_price))
@@ -86,6 +96,28 @@ def places_of(catalog: Catalog, documents: Sequence[BagDocument]) -> list[FleetS
 
         return with_forecasts(catalog, results)
     return results
+
+
+def _longest_stay(
+    site: Site, where: FleetSite, zero_s: float, now_s: float, wait_s: float
+) -> LongestStay:
+    """Return how long nodes may stay that are requested now: until the site closes, less the time
+    that they may wait for their start. A site closes for requests a little before."""
+    availability = availability_of(site, where.queue, zero_s + now_s)
+    closure = next(iter(availability.closed_to(where.procs)), None)
+    if closure is None:
+        return LongestStay(length_s=where.longest_s)
+    left_s = closure.begin_s - availability.now_s
+    length_s = left_s - min(wait_s, left_s / 2) if site.queues else left_s
+    if length_s >= where.longest_s:
+        return LongestStay(length_s=where.longest_s)
+    if length_s < _LEAST_STAY_S:
+        opens_s = float(availability.starts(where.procs, _LEAST_STAY_S, 0.0))
+        reason = f"no nodes are requested: {availability.describe(closure)}"
+        return LongestStay(length_s=0.0, reason=reason, opens_s=now_s + opens_s)
+    whole_s = length_s // 60 * 60
+    reason = f"nodes stay {format_duration(whole_s)}: {availability.describe(closure)}"
+    return LongestStay(length_s=whole_s, reason=reason)
 
 
 def _spot_price(site: Site) -> float | None:

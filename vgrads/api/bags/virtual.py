@@ -98,6 +98,7 @@ class VirtualBagWork:
         self._journal = DispatchJournal(self.folder / "journal")
         self._core = Core(state, self.rules, self._journal.add)
         self._began_unix_s = time.time()
+        self._zero_s = self._began_unix_s - state.now_s
         clock = SimClock(state.now_s)
         _forget_agents(self._core)
         numbers = list_bags(self.folder)
@@ -156,19 +157,11 @@ class VirtualBagWork:
         return runs
 
     def _around(self, clock: SimClock, numbers: Sequence[int]) -> tuple[Fleet, Sites]:
-        logs = {
-            (site.name, queue.name): open_history(queue.history)
-            for site in self.catalog.sites
-            for queue in site.queues
-            if queue.history is not None
-        }
-        instants = {key: log.instant(None) for key, log in logs.items()}
-        around = Wiring(
-            logs=logs, instants=instants, until_s=clock.now() + _HORIZON_S, seed=self.seed
-        )
+        around = _wiring(self.catalog, clock.now() + _HORIZON_S, self.seed, self._zero_s)
         drivers = make_drivers(self.catalog, [s.name for s in self.catalog.sites], clock, around)
         sites = Sites(self.run, drivers, clock, {})
-        places = places_of(self.catalog, [self._stored_bags[n].document for n in numbers])
+        documents = [self._stored_bags[n].document for n in numbers]
+        places = places_of(self.catalog, documents, self._zero_s)
         fleet = Fleet(
             core=self._core,
             sites=sites,
@@ -211,7 +204,7 @@ class VirtualBagWork:
             self._take(number)
         if fresh:
             documents = [bag.document for bag in self._stored_bags.values()]
-            self._fleet.ask_at(places_of(self.catalog, documents))
+            self._fleet.ask_at(places_of(self.catalog, documents, self._zero_s))
         for number, retained in self._stored_bags.items():
             if retained.document.open and not self._core.state.bags[number].over:
                 close_if_silent(self.folder, number, retained.document)
@@ -287,3 +280,20 @@ def _forget_agents(core: Core) -> None:
     for name, slot in state.slots.items():
         if not slot.ended:
             core.note(SlotChanged(id=name, ended=True, ended_s=state.now_s))
+
+
+def _wiring(catalog: Catalog, until_s: float, seed: int, zero_s: float) -> Wiring:
+    """Return the start of the sites, with the whole history of each queue."""
+    logs = {
+        (site.name, queue.name): open_history(queue.history)
+        for site in catalog.sites
+        for queue in site.queues
+        if queue.history is not None
+    }
+    return Wiring(
+        logs=logs,
+        instants={key: log.instant(None) for key, log in logs.items()},
+        until_s=until_s,
+        seed=seed,
+        now_s={site.name: zero_s for site in catalog.sites},
+    )

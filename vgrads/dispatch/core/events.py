@@ -156,6 +156,7 @@ class SlotChanged:
     revoked: bool | None = None
     market: str | None = None
     ended_s: float | None = None
+    length_s: float | None = None
 
 
 Event = (

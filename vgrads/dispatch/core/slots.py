@@ -22,8 +22,8 @@ class SlotRequest:
     ``agents``: how many were requested, at ``requested_s``; ``state``: of the site's job
     (:class:`vgrads.drivers.api.SlotState`); ``joined``: an agent has joined; ``closing``: why it is
     being released; ``revoked``: its key is no longer accepted; ``market``: empty, or that of spot
-    nodes. One without a ``site`` was not requested here: it belongs to an agent that joined by
-    invitation.
+    nodes; ``length_s``: for how long it was requested, if less than its source permits. One without
+    a ``site`` was not requested here: it belongs to an agent that joined by invitation.
     """
 
     id: str
@@ -39,6 +39,7 @@ class SlotRequest:
     revoked: bool = False
     market: str = ""
     ended_s: float | None = None
+    length_s: float | None = None
 
     @property
     def source(self) -> str:

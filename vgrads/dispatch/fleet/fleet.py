@@ -18,6 +18,7 @@ from vgrads.dispatch.fleet.goal_fleet import GoalFleet, end_unpayable, stuck_rea
 from vgrads.dispatch.fleet.site_view import (
     BusySince,
     FleetSite,
+    LongestStay,
     SiteHealth,
     grid_of,
     pool_view,
@@ -88,9 +89,9 @@ class Fleet:
             work = needs.added(share, where, inventory)
             view = pool_view(where, work, inventory, health, self._busy, now_s)
             decision = needs.completed(where.decide(view), where, view, work.loads)
-            if decision.open and health.closed(now_s):
-                decision = replace(decision, open=(), reasons=())
-            self._note(where, decision, now_s)
+            stay = where.longest_stay(now_s, health.expected_s(where.boot_s))
+            decision = _limited(decision, health.closed(now_s), stay)
+            self._note(stay.at(where), decision, now_s)
             moved = moved or bool(decision.open or decision.withdraw or decision.drain)
         for name in end_unpayable(self.core, self.goals, now_s):
             self.close(name, "the budget does not pay for it any longer")
@@ -232,6 +233,18 @@ class Fleet:
         for name in occupied:
             self.close(name, "the work has ended")
         return not occupied
+
+
+def _limited(decision: PoolDecision, is_paused: bool, stay: LongestStay) -> PoolDecision:
+    """Return a decision without requests where the site gets none now, with the reason if that is a
+    closed window, or one that shortens them."""
+    if not decision.open or not (is_paused or stay.reason):
+        return decision
+    if is_paused:
+        return replace(decision, open=(), reasons=())
+    if not stay.length_s:
+        return replace(decision, open=(), reasons=(stay.reason,))
+    return replace(decision, reasons=(*decision.reasons, stay.reason))
 
 
 def _split(sizes: Sequence[int], widest: int) -> list[int]:

@@ -270,7 +270,7 @@ def source_of(
         most=where.limits.most,
         usd_per_hour=where.price,
         billing_s=where.billing_s,
-        length_s=where.longest_s,
+        length_s=where.longest_stay(now_s, 0.0).length_s or where.longest_s,
         waits_s=(0.0,) if where.cloud else waits_s,
         boot_s=0.0 if not where.cloud else health.wait_s if health.came else expected_wait_s(where),
         running=len(left_s),

@@ -3,8 +3,8 @@ the form that the deciders of ``pool`` use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.slots import source_name
@@ -17,13 +17,28 @@ _GIVE_UP = 3
 """Number of consecutive permanent refusals after which no request is sent to a site."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongestStay:
+    """How long nodes that are requested now may stay: ``length_s``, 0 while the site is closed;
+    ``reason``: the closed window that limits it; ``opens_s``: when the site is open again."""
+
+    length_s: float
+    reason: str = ""
+    opens_s: float = 0.0
+
+    def at(self, where: FleetSite) -> FleetSite:
+        """Return the source for requests that are made now."""
+        return replace(where, longest_s=self.length_s)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FleetSite:
     """A source of nodes at a site. ``procs``: of one node; ``longest_s`` and ``widest`` (nodes): of
     one request; ``requests``: how many of ours its queue accepts at once; ``price``: of a node,
     dollars per hour, started periods of ``billing_s`` are paid in full; ``market``: empty, or that
     of a cloud's spot nodes; ``waits_s``: expected waits, ascending quantiles, where they are
-    forecast."""
+    forecast; ``limit``: how long nodes may stay, by the time and the expected wait of their
+    request, at a site with closed windows."""
 
     site: str
     queue: str
@@ -40,11 +55,18 @@ class FleetSite:
     cloud: bool = False
     market: str = ""
     waits_s: tuple[float, ...] = ()
+    limit: Callable[[float, float], LongestStay] | None = None
 
     @property
     def name(self) -> str:
         """Return the name of the source."""
         return source_name(self.site, self.market)
+
+    def longest_stay(self, now_s: float, wait_s: float) -> LongestStay:
+        """Return how long nodes may stay that are requested now and wait as long as this."""
+        if self.limit is None:
+            return LongestStay(length_s=self.longest_s)
+        return self.limit(now_s, wait_s)
 
 
 @dataclass
@@ -146,7 +168,7 @@ def grid_of(
     agents, busy, most = len(present.agents), present.busy, where.limits.most
     idle = sum(not agent.assigned and not agent.leaving for agent in present.agents)
     coming = sum(request.nodes for request in present.requests)
-    shut = health.closed(now_s)
+    shut = health.closed(now_s) or not where.longest_stay(now_s, 0.0).length_s
     more = 0 if shut else max(0, where.requests - present.occupied) * where.widest
     expected_s = health.expected_s(where.boot_s)
     left_s = sum(

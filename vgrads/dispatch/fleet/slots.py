@@ -48,12 +48,17 @@ class FleetSlots:
             queue=where.market or where.queue,
             nodes=slot.agents,
             procs=where.procs * slot.agents,
-            duration_s=where.longest_s,
+            duration_s=self.length_s(slot_id),
             node_type=where.node_type,
             environment={**environment, **(pilot.environment if pilot else {})},
             pilot=pilot.command if pilot else "",
             every_node=slot.agents > 1,
         )
+
+    def length_s(self, slot_id: str) -> float:
+        """Return for how long a slot is requested."""
+        slot = self._state.slots[slot_id]
+        return slot.length_s or self.place_of(slot.source).longest_s
 
     def occupied(self) -> Counter[str]:
         """Return the slots of each site that have not ended."""
@@ -85,8 +90,14 @@ class FleetSlots:
 
 def requested(name: str, where: FleetSite, agents: int, now_s: float) -> SlotChanged:
     """Return the record of a new request."""
-    market = where.market or None
-    return SlotChanged(id=name, site=where.site, agents=agents, requested_s=now_s, market=market)
+    return SlotChanged(
+        id=name,
+        site=where.site,
+        agents=agents,
+        requested_s=now_s,
+        market=where.market or None,
+        length_s=where.longest_s if where.limit else None,
+    )
 
 
 def present(state: State, slots: FleetSlots, now_s: float) -> dict[str, SiteInventory]:

@@ -65,7 +65,7 @@ class World:
 
     def _next_s(self, now: float, moved: bool) -> float:
         """Return the time of the next check; of the next event where no decision is due before."""
-        soon_s = now + LOOK_S
+        soon_s = max(now + LOOK_S, self._opens_s(now))
         here = [agent for agent in self.core.state.agents.values() if agent.here]
         coming_s = self.sites.wake_at(self.fleet.slots)
         if (
@@ -76,6 +76,13 @@ class World:
             return max(min(soon_s, coming_s), now + 1e-6)
         jump_s = max(soon_s, min(self.agents.next_s, now + self.steady_s))
         return max(min(coming_s, jump_s), now + 1e-6)
+
+    def _opens_s(self, now: float) -> float:
+        """Return when the first site opens, while all are closed and nothing is held."""
+        if self.fleet.slots.open_slots():
+            return 0.0
+        stays = (where.longest_stay(now, 0.0) for where in self.fleet.sources)
+        return min((stay.opens_s for stay in stays), default=0.0)
 
     def _take_over(self, events: Sequence[Event]) -> None:
         """Add agents for ready slots, and remove those of ended ones."""
@@ -94,10 +101,9 @@ class World:
     def _come(self, slot: str, granted_s: float) -> None:
         request = self.core.state.slots[slot]
         site = self.fleet.slots.place_of(request.source)
+        end_s = granted_s + self.fleet.slots.length_s(slot)
         for node in range(request.agents):
-            self.agents.join(
-                f"{slot}.{node}", slot, site.procs, granted_s + site.longest_s, site=site.site
-            )
+            self.agents.join(f"{slot}.{node}", slot, site.procs, end_s, site=site.site)
 
     def _give_back(self) -> None:
         """Release agents, then their slots; simulated sites answer at once."""
