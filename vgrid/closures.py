@@ -234,6 +234,10 @@ def _merged(rows: Iterable[tuple[float, float, bool]]) -> list[tuple[float, floa
     ]
 
 
+ALWAYS = Availability(now_s=0.0)
+"""A queue without closures."""
+
+
 def availability_of(
     site: Site,
     queue: str = "",

@@ -16,7 +16,7 @@ from vgrads.drivers.api import SPOT
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.binding import Binding, learn_binding
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrads.vgrid.closures import Availability, closed
+from vgrads.vgrid.closures import ALWAYS, Availability, closed
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.vgrid.varq import STEP_S, WaitOracle
 
@@ -46,9 +46,6 @@ class OwnJobs:
     total: int = 0
 
 
-_ALWAYS = Availability(now_s=0.0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
     """Observations of the sites: wait histories of queues, and acquisitions of slots.
@@ -65,7 +62,7 @@ class Knowledge:
 
     def availability(self, site: Site, queue: str = "") -> Availability:
         """Return when jobs of a site's queue can start; at any time if nothing is known."""
-        return self.availabilities.get((site.name, queue), _ALWAYS)
+        return self.availabilities.get((site.name, queue), ALWAYS)
 
     def oracle(self, site: Site, queue: str) -> WaitOracle | None:
         """Return the oracle of a queue, with its closures; None if there is none."""

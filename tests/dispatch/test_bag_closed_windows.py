@@ -59,7 +59,7 @@ def cloud(closed):
 
 
 def test_nodes_are_requested_until_a_window_and_again_after_it(tmp_path):
-    site = cloud([window(1, 30)])
+    site = cloud([window(0.9, 30)])
     state, zero_s, reasons = run_bag(tmp_path, [site])
     assert state.bags[0].tasks.counts[2] == 200
     (closure,) = find_closures(site, zero_s)

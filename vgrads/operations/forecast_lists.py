@@ -17,7 +17,12 @@ from vgrads.kernel.compiled import use_stored
 from vgrads.kernel.documents import Document, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.operations.questions import JobQuestion
-from vgrads.operations.queue_questions import ForecastContext, OpenQueue, open_queue
+from vgrads.operations.queue_questions import (
+    ForecastContext,
+    OpenQueue,
+    closure_of,
+    open_queue,
+)
 from vgrads.qbets import boosting
 from vgrads.qbets.state import queue_features
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
@@ -26,6 +31,7 @@ from vgrads.vgrid.varq import Reservation
 Json = dict[str, Any]
 WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
 """Default waits at which a curve of probabilities is evaluated."""
+_EXPECTED = 0.5  # the bound whose closure is named
 _INSTANTS = 48  # of submission that are tried
 _LONGEST_S = 31 * 86400.0
 
@@ -88,8 +94,8 @@ class _Asker:
         shape, how = (question.procs, question.walltime_s), self._how
         opened.limits.check(*shape)
         query, forecast = opened.query, opened.query.forecast
-        bounds = dict(stated_bounds(forecast, *shape, self._levels))
-        curve = forecast.probability(*shape, how.within_s, forecast.settings.confidence)
+        bounds = dict(stated_bounds(query, *shape, self._levels))
+        curve = query.starts.probability(*shape, how.within_s, forecast.settings.confidence)
         points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
         stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
         self.issued.append(issue(query, opened.target, how.kind, shape, stated))
@@ -104,6 +110,7 @@ class _Asker:
             "jobs": jobs,
             "since": query.since,
             "reason": reason or opened.reason,
+            "closure": closure_of(query, shape, _EXPECTED),
             "warning": how.warnings.get((question.site, question.queue)),
             "queue_view": opened.view.as_json(),
         }

@@ -13,19 +13,23 @@ from vgrads.api.queues.issued import IssuedForecast
 from vgrads.api.queues.issuing import Statement, issue_answer
 from vgrads.api.queues.queries import QueueQuery, explanation_of, reading_json, walk
 from vgrads.operations.questions import BoundQuestion, ProbabilityQuestion, TrajectoryQuestion
-from vgrads.operations.queue_questions import ForecastContext, OpenQueue, open_queue
+from vgrads.operations.queue_questions import ForecastContext, OpenQueue, closure_of, open_queue
 from vgrads.qbets.forecast import Bound
 from vgrads.vgrid.varq import Reservation, Trajectory
 
 Json = dict[str, Any]
+_LIKELY = 0.95
+"""Probability of the bound whose closure is named beside a probability."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueAnswer:
-    """What every answer has: the queue that answered, and the forecast as issued."""
+    """What every answer has: the queue that answered, the forecast as issued, and how a ``closure``
+    of its site moves it."""
 
     open_queue: OpenQueue
     issued: IssuedForecast
+    closure: str | None = None
 
     @property
     def query(self) -> QueueQuery:
@@ -36,6 +40,7 @@ class QueueAnswer:
         """Return the fields of every answer: what was read, and what of the present was seen."""
         return {
             "downtime": downtime_json(self.query),
+            "closure": self.closure,
             "queue_view": self.open_queue.view.as_json(),
             "reading": reading_json(self.query.log),
         }
@@ -102,6 +107,7 @@ class TrajectoryAnswer(QueueAnswer):
         return {
             **trajectory_json(self.path),
             "reason": self.open_queue.reason,
+            "closure": self.closure,
             "queue_view": self.open_queue.view.as_json(),
         }
 
@@ -110,7 +116,7 @@ def ask_bound(question: BoundQuestion, context: ForecastContext) -> BoundAnswer:
     """Return an upper bound on a job's wait."""
     opened = open_queue(question, context, question.probability)
     shape = question.procs, question.walltime_s
-    bound = opened.query.forecast.bound(*shape, question.probability, question.confidence)
+    bound = opened.query.starts.bound(*shape, question.probability, question.confidence)
     explanation = None
     if question.explain:
         explanation = explanation_of(opened.query, *shape, question.probability)
@@ -118,6 +124,7 @@ def ask_bound(question: BoundQuestion, context: ForecastContext) -> BoundAnswer:
     return BoundAnswer(
         open_queue=opened,
         issued=issue_answer(opened.query, opened.target, shape, stated),
+        closure=closure_of(opened.query, shape, question.probability),
         bound=bound,
         explanation=explanation,
     )
@@ -127,11 +134,12 @@ def ask_probability(question: ProbabilityQuestion, context: ForecastContext) -> 
     """Return the probability that a job starts within a time."""
     opened = open_queue(question, context)
     shape, forecast = (question.procs, question.walltime_s), opened.query.forecast
-    value = float(forecast.probability(*shape, question.within_s, question.confidence))
+    value = float(opened.query.starts.probability(*shape, question.within_s, question.confidence))
     stated = Statement(probabilities=((question.within_s, value),))
     return ProbabilityAnswer(
         open_queue=opened,
         issued=issue_answer(opened.query, opened.target, shape, stated),
+        closure=closure_of(opened.query, shape, _LIKELY),
         probability=value,
         within_s=question.within_s,
         confidence=question.confidence,
@@ -156,9 +164,13 @@ def answer_trajectory(opened: OpenQueue, question: TrajectoryQuestion) -> Trajec
     )
     path = walk(opened.query, reservation, question.step_s)
     shape = question.procs, question.walltime_s
+    until_s = question.start_by_s + question.walltime_s
+    availability = opened.query.availability
+    closures = [availability.describe(entry) for entry in availability.during(0.0, until_s)]
     return TrajectoryAnswer(
         open_queue=opened,
         issued=issue_answer(opened.query, opened.target, shape, Statement(path=path)),
+        closure="; ".join(closures) or None,
         path=path,
         reservation=reservation,
     )

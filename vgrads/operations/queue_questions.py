@@ -4,6 +4,7 @@ start there."""
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from vgrads.qbets.predictor import Settings
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.reading_options import DETECTED
 from vgrads.vgrid.catalog import Catalog, Queue, Site
+from vgrads.vgrid.closures import Availability, ClosedForecast, availability_of
 
 Json = dict[str, Any]
 LEARNING = "the state of the queue is being learned and will answer soon; past waits answer now"
@@ -178,6 +180,7 @@ def open_queue(
         query, view = context.present(query, queue.name, snapshot)
     elif is_real(site) and question.live and question.user is not None:
         view = replace(view, reason=_USER_NAMED)
+    query = replace(query, availability=_availability(site, queue, question, query, snapshot))
     target = ForecastTarget(
         site=site.name,
         queue=queue.name,
@@ -186,6 +189,30 @@ def open_queue(
         retrospective=question.at is not None and query.at_s < query.log.end_s,
     )
     return OpenQueue(query=query, view=view, target=target, limits=limits, reason=reason)
+
+
+def _availability(
+    site: Site,
+    queue: Queue,
+    question: JobQuestion,
+    query: QueueQuery,
+    snapshot: SiteSnapshot | None,
+) -> Availability:
+    """Return the closures of a queue from the instant of a question on."""
+    now_s = time.time()
+    if question.at is not None:
+        now_s = query.log.unix_start_s + query.at_s
+    reported = {} if snapshot is None else {site.name: snapshot.closures}
+    return availability_of(site, queue.name, now_s, reported)
+
+
+def closure_of(query: QueueQuery, shape: tuple[int, float], probability: float) -> str | None:
+    """Say which closure moves the bound of a shape, and which request it would not move; None if
+    none does."""
+    starts = query.starts
+    if not isinstance(starts, ClosedForecast):
+        return None
+    return starts.explanation(*shape, probability, query.forecast.settings.confidence)
 
 
 def _open_file(

@@ -96,6 +96,7 @@ def _row(answer: Json) -> Json:
                 "since",
                 "reason",
                 "warning",
+                "closure",
                 "queue_view",
             )
         },

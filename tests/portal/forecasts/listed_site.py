@@ -38,8 +38,10 @@ COMMANDS = {
     "squeue": "echo squeue >> {calls}\n[ -e {silent} ] && exec sleep 60\n[ -e {failing} ] && "
     '{{ echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }}\n'
     "cat {queue}",
-    "sinfo": 'echo sinfo >> {calls}\necho "batch|up|1-00:00:00|64/0/0/64|n[1-4]"',
-    "scontrol": "echo scontrol >> {calls}\ncat {config}",
+    "sinfo": 'echo sinfo >> {calls}\ncase "$*" in\n*--Node*) for n in 1 2 3 4; do '
+    'echo "n$n|batch|16"; done ;;\n*) echo "batch|up|1-00:00:00|64/0/0/64|n[1-4]" ;;\nesac',
+    "scontrol": 'echo scontrol >> {calls}\ncase "$*" in\n*reservation*) cat {reservations} ;;\n'
+    "*) cat {config} ;;\nesac",
     "sbatch": "exit 1",
 }
 
@@ -56,6 +58,16 @@ class ListedSite:
         lines = [f"batch|{user}|RUNNING|16|4:00:00|3:30:00|{submitted}|None"] * running
         lines += [f"batch|{user}|PENDING|16|1:00:00|1:00:00|{submitted}|Resources"] * waiting
         (self.folder / "queue").write_text("".join(f"{line}\n" for line in lines))
+
+    def announce(self, begin_in_s: float, length_s: float, nodes: str = "n[1-4]") -> None:
+        """Announce a maintenance of these nodes."""
+        begin = int(time.time() + begin_in_s)
+        (self.folder / "reservations").write_text(
+            f"ReservationName=upgrade StartTime={begin} EndTime={begin + int(length_s)} "
+            f"Duration=1-00:00:00 Nodes={nodes} NodeCnt=4 CoreCnt=64 Features=(null) "
+            "PartitionName=(null) Flags=MAINT,SPEC_NODES TRES=cpu=64 Users=root Groups=(null) "
+            "Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null) Watts=n/a\n"
+        )
 
     def calls(self, command: str = "squeue") -> int:
         """How often a command was called."""
@@ -90,7 +102,8 @@ def listed_site(folder: Path, monkeypatch, jobs: int = 1200) -> ListedSite:
     (folder / "batch.txt").write_text("\n".join(lines) + "\n")
     (folder / "sites.toml").write_text(SITES)
     (folder / "config").write_text("PrivateData             = none\n")
-    names = ("calls", "silent", "failing", "queue", "config")
+    (folder / "reservations").write_text("No reservations in the system\n")
+    names = ("calls", "silent", "failing", "queue", "config", "reservations")
     files = {name: shlex.quote(f"{folder}/{name}") for name in names}
     (folder / "bin").mkdir()
     for name, text in COMMANDS.items():

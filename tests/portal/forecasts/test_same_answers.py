@@ -247,3 +247,47 @@ def test_a_service_sees_what_a_command_collects(interfaces):
     history.write_text("\n".join([*first, last, last.replace(last[:4], "9999", 1)]) + "\n")
     assert vgrads("sites", "add", commands.sites).code == 0
     until(lambda: client.get(address).json()["history"]["jobs"] == before + 1)
+
+
+@pytest.fixture
+def before_maintenance(store, vgrads, tmp_path, monkeypatch):
+    """The interfaces of a site that announces ten hours of maintenance, two hours from now."""
+    (tmp_path / "site").mkdir()
+    commands = listed_site(tmp_path / "site", monkeypatch)
+    commands.put_queue(waiting=0, running=1)
+    commands.announce(begin_in_s=7200, length_s=36_000)
+    assert vgrads("sites", "add", commands.sites).code == 0
+    app = make_app(store, load_catalog(commands.sites), Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield vgrads, client, commands
+
+
+def test_no_interface_forecasts_a_start_across_a_maintenance(before_maintenance):
+    vgrads, http, commands = before_maintenance
+    long_job, place = ("--procs", 16, "--walltime", "3h"), ("cluster/batch",)
+    moved = vgrads("bound", *place, *long_job, "--json").json
+    assert moved["bound_s"] == pytest.approx(7200 + 36_000, abs=120)
+    words = r"starts after the maintenance of \d+ \w+ \d\d:\d\d, unless it asks for at most 1h \d+m"
+    assert re.fullmatch(words, moved["closure"])
+    assert re.search("It " + words, vgrads("bound", *place, *long_job).out)
+    early = vgrads("probability", *place, *long_job, "--within", "3h", "--json").json
+    assert early["probability"] == 0.0
+    late = vgrads("probability", *place, *long_job, "--within", "13h", "--json").json
+    assert late["probability"] > 0.9
+    short = vgrads("bound", *place, "--procs", 16, "--walltime", "30m", "--json").json
+    assert short["closure"] is None
+    assert short["bound_s"] < 7200
+    ranking = vgrads("where", "--sites", commands.sites, *long_job, "--json").json["queues"]
+    (row,) = [row for row in ranking if row["site"] == "cluster"]
+    assert row["expected_start_s"] > 40_000
+    assert re.fullmatch(words, row["closure"])
+    path = vgrads("trajectory", *place, *long_job, "--start-by", "6h", "--json").json
+    assert path["submit_in_s"] is None
+    assert path["best"]["probability"] == 0.0
+    assert "closed from" in path["closure"]
+    until(lambda: http.get("/v1/sites/cluster/queues/batch/bound").json()["method"] == "state", 120)
+    address = "/v1/sites/cluster/queues/batch/bound?procs=16&walltime_s=10800"
+    assert http.get(address).json()["closure"] == moved["closure"]
+    page = http.get("/sites/cluster/batch?procs=16&hours=3", headers={"accept": "text/html"}).text
+    assert "Such a job starts after the maintenance of" in page
+    assert commands.calls() == 1

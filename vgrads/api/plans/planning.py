@@ -29,6 +29,7 @@ from vgrads.api.queues.start_estimate_prior import (
     refusals,
     start_estimate_priors,
 )
+from vgrads.api.wiring import is_real
 from vgrads.kernel.progress import report_progress
 from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
 from vgrads.planner.placement.widths import widened
@@ -157,12 +158,9 @@ def _present(
     return time.time()
 
 
-def with_live_queues(
-    grid: GridSnapshot, after_s: float = 0.0, reported: Reported | None = None
-) -> GridSnapshot:
-    """Return the same grid with its real queues as their sites report them now; forecasts of
-    simulated ones are aged accordingly. ``reported``: closures that sites report now (None: as
-    before)."""
+def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
+    """Return the same grid with its real queues, and the closures of their sites, as these report
+    them now; forecasts of simulated ones are aged accordingly."""
     forecasts: dict[QueueKey, AnyForecast] = {}
     snapshots = snapshots_of(grid.catalog)
     for site in grid.catalog.sites:
@@ -178,8 +176,8 @@ def with_live_queues(
         for site in grid.catalog.sites
         if site.name in grid.now_s
     }
-    closures = grid.reported if reported is None else reported
-    return replace(grid, forecasts=forecasts, now_s=now_s, reported=closures)
+    reported = {name: snapshot.closures for name, snapshot in snapshots.items()}
+    return replace(grid, forecasts=forecasts, now_s=now_s, reported={**grid.reported, **reported})
 
 
 def plan_set(

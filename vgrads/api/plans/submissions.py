@@ -23,10 +23,8 @@ from vgrads.execmgr.core.submissions import (
 from vgrads.planner.plan import SlotUse
 from vgrads.qbets.state_forecast import StateForecast
 from vgrads.vgrid.binding import Binding, learn_binding
-from vgrads.vgrid.closures import Availability, closed
+from vgrads.vgrid.closures import ALWAYS, closed
 from vgrads.vgrid.varq import QueueFutures, WaitOracle
-
-_ALWAYS = Availability(now_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanne
             if forecast is None:
                 return None
             binding = learn_binding(grid.catalog.site(key[0]), key[1], observed)
-            availability = grid.availabilities.get(key, _ALWAYS).at(time.time())
+            availability = grid.availabilities.get(key, ALWAYS).at(time.time())
             return QueueNow(forecast=closed(forecast, availability), binding=binding, ahead=ahead)
 
         result = plan_submissions(execution, state, now_s, futures)

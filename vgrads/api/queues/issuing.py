@@ -10,7 +10,6 @@ import numpy as np
 
 from vgrads.api.queues.issued import LEVELS, Bounds, IssuedForecast, Probabilities
 from vgrads.api.queues.queries import QueueQuery
-from vgrads.qbets.state_forecast import AnyForecast
 from vgrads.vgrid.varq import Trajectory
 
 
@@ -74,7 +73,7 @@ def issue_answer(
     if stated.path is not None:
         return _issue_path(query, target, shape[0], stated.path)
     kind = "bound" if stated.bounds else "probability"
-    bounds = {**dict(stated_bounds(query.forecast, *shape)), **dict(stated.bounds)}
+    bounds = {**dict(stated_bounds(query, *shape)), **dict(stated.bounds)}
     with_standard = Statement(
         bounds=tuple(sorted(bounds.items())), probabilities=stated.probabilities
     )
@@ -93,12 +92,12 @@ def _issue_path(
 
 
 def stated_bounds(
-    forecast: AnyForecast, procs: int, walltime_s: float, levels: Sequence[float] = LEVELS
+    query: QueueQuery, procs: int, walltime_s: float, levels: Sequence[float] = LEVELS
 ) -> Bounds:
-    """Return a forecast's bounds at some quantiles."""
-    confidence = forecast.settings.confidence
-    waits_s = forecast.bounds(procs, walltime_s, levels, confidence)
+    """Return the bounds of a query at some quantiles; None where there is none."""
+    confidence = query.forecast.settings.confidence
+    waits_s = query.starts.bounds(procs, walltime_s, levels, confidence)
     return tuple(
-        (level, None if np.isnan(wait_s) else float(wait_s))
+        (level, float(wait_s) if np.isfinite(wait_s) else None)
         for level, wait_s in zip(levels, waits_s.tolist(), strict=True)
     )

@@ -18,6 +18,7 @@ from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
+from vgrads.vgrid.closures import ALWAYS, Availability, ClosedForecast, closed_forecast
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
 
@@ -26,7 +27,7 @@ class QueueQuery:
     """A history, the instant of the query, and the forecast.
 
     ``jobs``: number of jobs started by then, ``distinct``: number of observations that they count
-    as; None: not counted.
+    as; None: not counted. ``availability``: closures of its site.
     """
 
     log: JobLog
@@ -34,6 +35,12 @@ class QueueQuery:
     forecast: AnyForecast
     jobs: int | None = None
     distinct: int | None = None
+    availability: Availability = ALWAYS
+
+    @property
+    def starts(self) -> AnyForecast | ClosedForecast:
+        """The forecast with the closures of the site: what every answer is read from."""
+        return closed_forecast(self.forecast, self.availability)
 
     @property
     def since(self) -> str:
@@ -168,4 +175,4 @@ def reading_json(log: JobLog, more: Iterable[str] = ()) -> dict[str, Any] | None
 def walk(query: QueueQuery, reservation: Reservation, step_s: float = STEP_S) -> Trajectory:
     """Compute VARQ from the forecast: the later an instant, the less weight the current state of
     the queue has."""
-    return trajectory(query.forecast, reservation, step_s)
+    return trajectory(query.starts, reservation, step_s)

@@ -2,8 +2,8 @@
 site in the home folder, written by whoever asks, read by commands and services alike.
 
 A site is shared with other people, so its whole queue is listed at most once in :data:`FRESH_S`,
-and what changes rarely (limits) at most once in :data:`FACTS_S`, however many processes ask. A
-site that fails or answers slowly is asked less often. The file has no names of users.
+and what changes rarely (limits, closures) at most once in :data:`FACTS_S`, however many processes
+ask. A site that fails or answers slowly is asked less often. The file has no names of users.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vgrads.api.config import make_home
 from vgrads.api.wiring import open_batch, site_file
-from vgrads.drivers.api import QueuedJob, QueueLimits
+from vgrads.drivers.api import QueuedJob, QueueLimits, SiteFacts
 from vgrads.drivers.batch_site import BatchSite
+from vgrads.kernel.closures import Closure
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.files import write_whole
 from vgrads.vgrid.catalog import Site
 
 Json = dict[str, Any]
+Stated = TypeVar("Stated")
 FRESH_S = 60.0
 """Least time between two listings of a site's whole queue."""
 FACTS_S = 600.0
-"""Least time between two listings of a site's limits."""
+"""Least time between two listings of a site's limits and closures."""
 _LONGEST_PAUSE_S = 16 * 60.0  # of a site that does not answer
 _SLOW = 20.0  # a listing may take this fraction of the time until the next
 _VERSION = 1
@@ -58,6 +60,7 @@ class SiteSnapshot:
     hides_jobs: bool = False
     asker: str = ""
     limits: tuple[QueueLimits, ...] = ()
+    closures: tuple[Closure, ...] = ()
     facts_unix_s: float = 0.0
     tried_unix_s: float = 0.0
     pause_s: float = FRESH_S
@@ -160,17 +163,29 @@ def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:
 
 
 def _ask_facts(site: Site, batch: BatchSite) -> SiteSnapshot:
-    """Return a snapshot without jobs: the facts of a site; of one that states none, nothing."""
+    """Return a snapshot without jobs: the facts of a site, and its closures."""
+    facts = _stated(site, "the limits of its queues", batch.facts, SiteFacts(user=""))
+    none: tuple[Closure, ...] = ()
+    closures = _stated(site, "its closures", lambda: batch.closures(time.time()), none)
+    return replace(
+        _NEVER,
+        hides_jobs=facts.hides_jobs,
+        asker=_hashed(site, facts.user),
+        limits=tuple(replace(entry, nodes=frozenset()) for entry in facts.queues),
+        closures=closures,
+    )
+
+
+def _stated(site: Site, what: str, ask: Callable[[], Stated], nothing: Stated) -> Stated:
+    """Return what a site states; nothing, and a warning, where it refuses to. SiteError where it
+    does not answer."""
     try:
-        facts = batch.facts()
+        return ask()
     except SiteError as error:
         if error.transient:
             raise
-        _log.warning("site '%s' does not state the limits of its queues: %s", site.name, error)
-        return _NEVER
-    limits = tuple(replace(entry, nodes=frozenset()) for entry in facts.queues)
-    asker = _hashed(site, facts.user)
-    return replace(_NEVER, hides_jobs=facts.hides_jobs, asker=asker, limits=limits)
+        _log.warning("site '%s' does not state %s: %s", site.name, what, error)
+        return nothing
 
 
 def _without_name(site: Site, job: QueuedJob) -> QueuedJob:
@@ -191,6 +206,10 @@ def _write(path: Path, snapshot: SiteSnapshot) -> None:
         "version": _VERSION,
         **{name: getattr(snapshot, name) for name in _PLAIN},
         "limits": limits,
+        "closures": [
+            {**asdict(entry), "queues": sorted(entry.queues), "nodes": sorted(entry.nodes)}
+            for entry in snapshot.closures
+        ],
         "jobs": columns,
     }
     _make_folder(path)
@@ -198,7 +217,9 @@ def _write(path: Path, snapshot: SiteSnapshot) -> None:
 
 
 _LIMITS = ("name", "max_walltime_s", "max_procs", "open")
-_PLAIN = tuple(entry.name for entry in fields(SiteSnapshot) if entry.name not in ("jobs", "limits"))
+_PLAIN = tuple(
+    entry.name for entry in fields(SiteSnapshot) if entry.name not in ("jobs", "limits", "closures")
+)
 
 
 def _read(path: Path) -> SiteSnapshot | None:
@@ -209,10 +230,21 @@ def _read(path: Path) -> SiteSnapshot | None:
         if document["version"] != _VERSION:
             return None
         limits = (QueueLimits(**entry) for entry in document["limits"])
+        closures = (
+            Closure(
+                **{
+                    **entry,
+                    "queues": frozenset(entry["queues"]),
+                    "nodes": frozenset(entry["nodes"]),
+                }
+            )
+            for entry in document["closures"]
+        )
         columns = [document["jobs"][name] for name in _COLUMNS]
         return SiteSnapshot(
             jobs=tuple(_job(row) for row in zip(*columns, strict=True)),
             limits=tuple(limits),
+            closures=tuple(closures),
             **{name: document[name] for name in _PLAIN},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

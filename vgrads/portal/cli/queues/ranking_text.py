@@ -31,8 +31,9 @@ def ranking_table(document: Json) -> TextTable:
 def _ranked_row(row: Json) -> Row:
     times = ("expected_start_s", "earliest_start_s", "latest_start_s")
     cells = (f"{row['site']}/{row['queue']}", *(_time(row[name]) for name in times))
-    notes = (f"warning: {row['warning']}",) if row["warning"] else ()
-    return Row((*cells, row["method"], str(row["jobs"])), notes, {"": "yellow"})
+    notes = [f"warning: {row['warning']}"] if row["warning"] else []
+    notes += [f"such a job {row['closure']}"] if row["closure"] else []
+    return Row((*cells, row["method"], str(row["jobs"])), tuple(notes), {"": "yellow"})
 
 
 def _cloud_text(cloud: Json | None) -> str:

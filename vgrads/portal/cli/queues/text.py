@@ -8,8 +8,12 @@ from typing import Any
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count, format_duration, format_share
-from vgrads.operations.forecasts import BoundAnswer, ProbabilityAnswer, TrajectoryAnswer
-from vgrads.operations.queue_questions import OpenQueue
+from vgrads.operations.forecasts import (
+    BoundAnswer,
+    ProbabilityAnswer,
+    QueueAnswer,
+    TrajectoryAnswer,
+)
 from vgrads.qbets.backtest import BacktestRow
 
 
@@ -32,16 +36,20 @@ def bound_text(answer: BoundAnswer) -> str:
             f"{bound.probability}, stated with confidence {bound.confidence} from "
             f"{format_count(bound.jobs, 'wait')} since {opened.query.since}."
         )
-    text += _merged_text(opened.query) + _downtime_text(opened.query) + _view_text(opened)
+    text += _merged_text(opened.query) + _downtime_text(opened.query) + _view_text(answer)
     if answer.explanation is not None:
         text += "\n" + explanation_text(answer.explanation)
     return text
 
 
-def _view_text(opened: OpenQueue) -> str:
-    """Return which queue was seen, where that is more than the end of a history."""
-    sentence = opened.view.sentence
-    return f"\n{sentence[0].upper()}{sentence[1:]}." if sentence else ""
+def _view_text(answer: QueueAnswer) -> str:
+    """Return which closure moves an answer, and which queue was seen, where that is more than the
+    end of a history."""
+    sentence = answer.open_queue.view.sentence
+    closure = f"\nIt {answer.closure}." if answer.closure else ""
+    if isinstance(answer, TrajectoryAnswer) and answer.closure:
+        closure = f"\nThe site is {answer.closure}."
+    return closure + (f"\n{sentence[0].upper()}{sentence[1:]}." if sentence else "")
 
 
 def explanation_text(explanation: Mapping[str, Any]) -> str:
@@ -96,7 +104,7 @@ def _downtime_text(query: QueueQuery) -> str:
 def probability_text(answer: ProbabilityAnswer) -> str:
     """Return GETPROB as a sentence."""
     query, within = answer.query, format_duration(answer.within_s)
-    more = _downtime_text(query) + _view_text(answer.open_queue)
+    more = _downtime_text(query) + _view_text(answer)
     if query.forecast.method == "state":
         return (
             f"A job like this, submitted now, starts within {within} with probability "
@@ -113,7 +121,7 @@ def probability_text(answer: ProbabilityAnswer) -> str:
 def trajectory_text(answer: TrajectoryAnswer) -> str:
     """Return VARQ as a sentence."""
     path, reservation = answer.path, answer.reservation
-    start, more = format_duration(reservation.start_by_s), _view_text(answer.open_queue)
+    start, more = format_duration(reservation.start_by_s), _view_text(answer)
     if path.chosen is None:
         return (
             f"No submission time makes the job run in {start} with probability "

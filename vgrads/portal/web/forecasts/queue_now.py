@@ -18,7 +18,7 @@ from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_instant, parse_duration
 from vgrads.operations.forecasts import downtime_json
-from vgrads.operations.queue_questions import OpenQueue
+from vgrads.operations.queue_questions import OpenQueue, closure_of
 from vgrads.portal.charts.wait_axis import minute_words
 from vgrads.portal.charts.wait_curve import WaitCurve
 from vgrads.qbets.state.queue_tables import BUSY, MOST, RUNNING
@@ -47,7 +47,7 @@ class PageQuestion:
 def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
     """Return what the page of a queue shows of the present."""
     query, shape = opened.query, (question.procs, question.walltime_s)
-    bounds = [query.forecast.bound(*shape, level, AS_QUESTION.confidence) for level in LEVELS]
+    bounds = [query.starts.bound(*shape, level, AS_QUESTION.confidence) for level in LEVELS]
     rows = [{"probability": entry.probability, "bound_s": entry.bound_s} for entry in bounds]
     high = bounds[_HIGH]
     return {
@@ -62,6 +62,7 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
         "machine": machine_numbers(query.forecast),
         "machine_queues": queries.machine_queues(query),
         "view": opened.view,
+        "closure": closure_of(query, shape, LEVELS[_HIGH]),
         "reading": query.log.report and query.log.report.line(),
         "history_warnings": query.log.warnings,
         **_submission(query, question, opened.limits.walltime_s, high.bound_s),
@@ -77,7 +78,7 @@ def _curve(query: QueueQuery, question: PageQuestion, rows: Sequence[Mapping[str
     end_s = max(2.0 * marks[-1][0], _LEAST_SPAN * begin_s)
     times = np.geomspace(begin_s, end_s, _POINTS)
     times = np.unique([*times, *(s for s, _ in marks if begin_s <= s <= end_s)])
-    chances = query.forecast.probability(question.procs, question.walltime_s, times)
+    chances = query.starts.probability(question.procs, question.walltime_s, times)
     curve = WaitCurve(
         points=list(zip(times.tolist(), chances.tolist(), strict=True)),
         marks=marks,
