@@ -95,6 +95,7 @@ _COLUMNS = (
     "ReqCPUS",
 )
 _ACCOUNTING = "--accounting--"
+_PRIVATE = "scontrol show config 2>/dev/null | sed -n 's/^PrivateData *= */private /p'"
 _NODES = "--nodes--"
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _EVERY_S = {"DAILY": 86400.0, "WEEKLY": WEEK_S}
@@ -211,10 +212,7 @@ class Slurm(Dialect):
 
     def facts(self) -> str:
         """``PrivateData`` names what users see of others; an operator sees all in spite of it."""
-        return (
-            "id -un && { scontrol show config 2>/dev/null | "
-            "sed -n 's/^PrivateData *= */private /p'; " + self.node_lists() + "; }"
-        )
+        return f"id -un && {{ {_PRIVATE}; {self.node_lists()}; }}"
 
     def listed_facts(self, printed: str) -> SiteFacts:
         user, _, rest = printed.partition("\n")

@@ -1,18 +1,21 @@
-"""Our forecast of a start and Slurm's own, at the same instants, at a real Slurm under load.
+"""The service's forecasts and Slurm's own, at the same instants, at a real Slurm under load.
 
     python benchmarks/waits/bench_squeue_start.py [--minutes 30] [--warm-up 15] [--json ROWS.json]
 
 A throw-away Slurm of 24 pretended nodes of 16 processors runs jobs that sleep: 1 to 64 processors,
 limits of 1 to 8 minutes, run times of about a quarter of the limit (similar for jobs of a shape),
-random arrivals with waves and bursts of equal jobs. After the warm-up, each ``--every`` seconds the
-median wait of a job is asked for as users do (``vgrads sites collect``, ``vgrads bound --live``,
-which also records Slurm's estimate by ``sbatch --test-only``); then the job is submitted, and
-``squeue --start`` is read once Slurm has planned it. Two comparisons, over all jobs:
+random arrivals with waves, bursts of equal jobs, arrays that run two tasks at once, jobs that
+depend on others, jobs on hold, and a maintenance of all nodes of three minutes that is announced
+ahead. After the warm-up ``vgrads serve`` runs, accounting is collected each minute, and each
+``--every`` seconds the service is asked over REST for the wait of a job; then the job is submitted,
+and ``squeue --start`` is read once Slurm has planned it. Each minute all interfaces answer the same
+question. Printed are
 
-- from the records (``vgrads score SITE QUEUE``): with ``sbatch --test-only``, on the next job of
-  the same shape;
-- on the submitted jobs themselves: with ``squeue --start`` of the same job, which is asked later
-  than our forecast and sees the job in the queue.
+- whether bounds at .95 held, on the submitted jobs themselves;
+- the median error of our median, and of ``squeue --start`` of the same job, which is asked later
+  than our forecast and sees the job in the queue;
+- questions whose answers differed between interfaces;
+- calls of Slurm's commands by vgrads, and the most that the limits permit.
 """
 
 from __future__ import annotations
@@ -20,11 +23,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +39,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.ports import free_ports
 from tests.services.slurm import slurm_service
+from tests.waiting import listens, until
+from vgrads.portal.client import Client
 
 NODES, CORES = 24, 16
 WIDTHS = {1: 0.2, 2: 0.15, 4: 0.2, 8: 0.2, 16: 0.15, 32: 0.07, 64: 0.03}
@@ -173,21 +181,56 @@ def squeue_start_s(job: str) -> float | None:
     return float(text) if text.isdigit() else None
 
 
-def question(job: SleepJob) -> Json:
-    """Ask for the median wait of a job, submit it, and read Slurm's plan for it."""
-    vgrads("sites", "collect", "slurm")
-    shape = ("--procs", str(job.procs), "--walltime", f"{job.limit_min}m")
-    answer = vgrads("bound", "slurm/batch", *shape, "--probability", ".5", "--live")
+def question(job: SleepJob, client: Client) -> Json:
+    """Ask the service for the wait of a job, submit it, and read Slurm's plan for it."""
+    shape = {"procs": job.procs, "walltime_s": 60.0 * job.limit_min}
+    (answer,) = client.forecasts(
+        [{"site": "slurm", "queue": "batch", **shape}], quantiles=[0.5, 0.95]
+    )
+    bounds = {entry["quantile"]: entry["bound_s"] for entry in answer["bounds"]}
     job_id = submit(job)
     time.sleep(_PLANNED_S)
     return {
         "job": job_id,
         "procs": job.procs,
         "limit_min": job.limit_min,
-        "bound_s": answer["bound_s"],
+        "bound_s": bounds[0.5],
+        "high_s": bounds[0.95],
         "method": answer["method"],
+        "closure": answer["closure"],
+        "age_s": answer["queue_view"]["age_s"],
         "start_s": squeue_start_s(job_id),
     }
+
+
+def differences(client: Client, job: SleepJob) -> list[str]:
+    """Return the interfaces whose median differs from that of REST, for the same listing."""
+    shape = {"procs": job.procs, "walltime_s": 60.0 * job.limit_min}
+    words = ("--procs", str(job.procs), "--walltime", f"{job.limit_min}m")
+    rest = client.bound("slurm", "batch", probability=0.5, **shape)
+    others = {
+        "command": vgrads("bound", "slurm/batch", *words, "--probability", ".5"),
+        "where": client.where(**shape)["queues"][0],
+        "list": client.forecasts([{"site": "slurm", "queue": "batch", **shape}])[0],
+    }
+    again = client.bound("slurm", "batch", probability=0.5, **shape)
+    if (rest["queue_view"]["as_of"], rest["since"]) != (
+        again["queue_view"]["as_of"],
+        again["since"],
+    ):
+        return []  # the queue was listed anew, or learned, in between
+    bounds = {
+        "command": others["command"]["bound_s"],
+        "where": others["where"]["expected_start_s"],
+        "list": others["list"]["bounds"][0]["bound_s"],
+    }
+    if rest["reason"]:  # the service still learns the newest jobs
+        del bounds["command"]
+    return [
+        f"{name}: {bound_s} s, REST {rest['bound_s']} s"
+        for name, bound_s in bounds.items()
+        if abs(bound_s - rest["bound_s"]) > 1.0 + (2.0 if rest["closure"] else 0.0)
+    ]
 
 
 def times_of(jobs: list[str]) -> dict[str, tuple[float, float]]:
@@ -212,7 +255,10 @@ def compare(rows: list[Json], times: Mapping[str, tuple[float, float]]) -> Json:
     stated = [r for r in waited if r["start_s"] is not None]
     ours = [abs(waits[r["job"]] - r["bound_s"]) for r in stated]
     slurms = [abs(times[r["job"]][1] - r["start_s"]) for r in stated]
+    high = [waits[r["job"]] <= r["high_s"] for r in rows if r["job"] in waits]
     return {
+        "covered": sum(high) / len(high) if high else None,
+        "bounds": len(high),
         "questions": len(rows),
         "waited": len(waited),
         "without_start": len(waited) - len(stated),
@@ -222,28 +268,103 @@ def compare(rows: list[Json], times: Mapping[str, tuple[float, float]]) -> Json:
     }
 
 
-def measure(options: argparse.Namespace) -> tuple[list[Json], Json, Json]:
-    """Return the questions, the comparison on the submitted jobs, and the score."""
+def submit_special(draws: np.random.Generator) -> None:
+    """Submit an array that runs two tasks at once, a job that depends on it, and one on hold."""
+    base = ["sbatch", "--parsable", "--partition=batch", "--output=/dev/null"]
+    tasks = f"--array=1-{int(draws.integers(4, 12))}%2"
+    array = _run([*base, tasks, "--ntasks=4", "--time=2", "--wrap=exec sleep 20"])
+    _run([*base, f"--dependency=afterok:{array}", "--ntasks=16", "--time=2", "--wrap=sleep 15"])
+    _run([*base, "--hold", "--ntasks=64", "--time=8", "--wrap=sleep 60"])
+
+
+def _run(words: list[str]) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
+
+
+def announce(in_s: float) -> None:
+    """Announce a maintenance of all nodes."""
+    begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + in_s))
+    words = ["scontrol", "create", "reservation", f"starttime={begin}", "duration=00:03:00"]
+    _run([*words, "users=root", "flags=maint,ignore_jobs", "nodes=ALL"])
+
+
+@contextmanager
+def counted(folder: Path) -> Iterator[Path]:
+    """Put programs before Slurm's own that count the calls of vgrads; the file with a line of
+    each."""
+    calls, programs = folder / "calls", folder / "bin"
+    programs.mkdir()
+    for name in ("squeue", "sinfo", "scontrol"):
+        real = shutil.which(name)
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {calls}\nexec {real} "$@"\n')
+        (programs / name).chmod(0o755)
+    calls.touch()
+    yield calls
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Client]:
+    """A service of the home, with the counted commands."""
+    port = free_ports()
+    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "vgrads", "serve", "--port", str(port)]
+    with (folder / "serve.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            client = Client(f"http://127.0.0.1:{port}")
+            until(lambda: listens(port))
+            until(lambda: _is_learned(client), 120)
+            yield client
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _is_learned(client: Client) -> bool:
+    answer = client.bound("slurm", "batch")
+    return answer["method"] == "state" and answer["queue_view"]["source"] == "site"
+
+
+def measure(options: argparse.Namespace, folder: Path) -> tuple[list[Json], Json]:
+    """Return the questions, and what is printed of them."""
     draws = np.random.default_rng(options.seed)
     shares = usual_shares(draws)
-    seconds = 60.0 * (options.warm_up + options.minutes)
+    warm_s, seconds = 60.0 * options.warm_up, 60.0 * (options.warm_up + options.minutes)
     jobs = draw_load(draws, shares, seconds + _TAIL_S, options.load)
     sys.stderr.write(f"{len(jobs)} jobs in {(seconds + _TAIL_S) / 60:.0f} minutes\n")
-    begin_s, rows = time.monotonic(), []
-    due_s = begin_s + 60.0 * options.warm_up
-    with submitted(jobs, begin_s):
-        while due_s < begin_s + seconds:
-            time.sleep(max(0.0, due_s - time.monotonic()))
-            rows.append(question(draw_shape(draws, shares)))
-            due_s = max(time.monotonic(), due_s + options.every)
-        time.sleep(max(0.0, begin_s + seconds + _TAIL_S - time.monotonic()))
+    begin_s, rows, differing = time.monotonic(), [], list[str]()
+    with submitted(jobs, begin_s), counted(folder) as calls:
+        time.sleep(max(0.0, begin_s + warm_s - time.monotonic()))
         vgrads("sites", "collect", "slurm")
-    # those that wait longer have no start yet, and are left out of both comparisons
-    score = vgrads("score", "slurm", "batch")
+        with served(folder) as client:
+            from_s = time.monotonic()
+            announce(0.4 * 60.0 * options.minutes)
+            due_s = minute_s = time.monotonic()
+            while due_s < begin_s + seconds:
+                time.sleep(max(0.0, due_s - time.monotonic()))
+                if time.monotonic() >= minute_s:
+                    vgrads("sites", "collect", "slurm")
+                    submit_special(draws)
+                    differing += differences(client, draw_shape(draws, shares))
+                    minute_s += 60.0
+                rows.append(question(draw_shape(draws, shares), client))
+                due_s = max(time.monotonic(), due_s + options.every)
+            minutes = (time.monotonic() - from_s) / 60.0
+        time.sleep(max(0.0, begin_s + seconds + _TAIL_S - time.monotonic()))
+        lines = calls.read_text().splitlines()
     times = times_of([row["job"] for row in rows])
     for row in rows:
         row["times"] = times.get(row["job"])
-    return rows, compare(rows, times), score
+    whole = sum(line.startswith("squeue") and "--array" in line for line in lines)
+    rare = sum(line.startswith("scontrol show reservation") for line in lines)
+    budget = {
+        "whole queue": whole,
+        "permitted": int(minutes) + 2,
+        "facts": rare,
+        "facts permitted": int(minutes / 10) + 2,
+        "minutes": round(minutes, 1),
+    }
+    return rows, {**compare(rows, times), "differences": differing, "calls": budget}
 
 
 def main() -> None:
@@ -268,20 +389,20 @@ def main() -> None:
                 check=True,
                 capture_output=True,
             )
-            rows, same_jobs, score = measure(options)
+            rows, result = measure(options, folder)
             subprocess.run(["scancel", "--user=root"], check=False)
     if options.json:
-        options.json.write_text(json.dumps({"rows": rows, "jobs": same_jobs, "score": score}))
-    methods = sorted({row["method"] for row in rows})
-    print(f"{len(rows)} questions, methods: {', '.join(methods)}")
-    print("records, against sbatch --test-only:", json.dumps(score["slurm"]))
-    print("submitted jobs, against squeue --start:", json.dumps(same_jobs))
-    for label, ours, theirs in (
-        ("sbatch --test-only", *score["slurm"]["median_error_s"].values()),
-        ("squeue --start", same_jobs["vgrads"], same_jobs["squeue_start"]),
-    ):
-        if ours is not None and theirs:
-            print(f"median error {ours:.0f} s, {label} {theirs:.0f} s: ratio {ours / theirs:.2f}")
+        options.json.write_text(json.dumps({"rows": rows, "result": result}))
+    methods = Counter(row["method"] for row in rows)
+    moved = sum(row["closure"] is not None for row in rows)
+    print(f"{len(rows)} questions, methods: {dict(methods)}, {moved} before the maintenance")
+    print("submitted jobs, against squeue --start:", json.dumps(result))
+    print(f"bounds at .95 kept: {result['covered']:.3f} of {result['bounds']}")
+    ours, theirs = result["vgrads"], result["squeue_start"]
+    if ours is not None and theirs:
+        print(
+            f"median error {ours:.0f} s, squeue --start {theirs:.0f} s: ratio {ours / theirs:.2f}"
+        )
 
 
 if __name__ == "__main__":
