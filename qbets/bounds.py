@@ -10,13 +10,16 @@ doi:10.1093/biomet/26.4.404).
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vgrads.kernel.units import parse_probability
+from vgrads.kernel.units import format_count, parse_probability
 
+ROUNDING = 1e-12
+"""Relative error of a probability that is computed as a share of outcomes."""
 _SLACK = 1e-12  # rounding of the incomplete beta; far below rank steps
 
 
@@ -83,6 +86,27 @@ def minimum_history(quantile: float, confidence: float) -> int:
     while 1 - quantile**estimate < confidence - _SLACK:
         estimate += 1
     return estimate
+
+
+def highest_level(count: int) -> float:
+    """Return the highest probability that so many outcomes support: that with which a further one
+    is no larger than the largest of them.
+
+    >>> highest_level(0), round(highest_level(217), 4)
+    (0.0, 0.9954)
+    """
+    return count / (count + 1)
+
+
+def beyond(count: int, noun: str) -> str:
+    """Say why there is no bound at a higher probability; rounded down to the digits that matter.
+
+    >>> beyond(217, "outcome"), beyond(1, "wait")
+    ('217 outcomes support at most 0.995', '1 wait supports at most 0.5')
+    """
+    digits = len(str(count + 1))
+    most = math.floor(highest_level(count) * 10**digits) / 10**digits
+    return f"{format_count(count, noun, 'support')} at most {most:g}"
 
 
 def rank_table(quantile: float, confidence: float, count: int) -> NDArray[np.int64]:

@@ -167,8 +167,10 @@ class Explanation:
 def explain(
     forecast: StateForecast, procs: int, walltime_s: float, probability: float
 ) -> Explanation | None:
-    """Return what moved a bound; None for one from past waits, which has no such reasons."""
-    if forecast.bound(procs, walltime_s, probability).method == "qbets":
+    """Return what moved a bound; None where there is none, and for one from past waits, which has
+    no such reasons."""
+    bound = forecast.bound(procs, walltime_s, probability)
+    if bound.bound_s is None or bound.method == "qbets":
         return None
     now, usual = forecast.features(procs, walltime_s), forecast.models[-1].typical
     score, shape = forecast.curve(procs, walltime_s).score(probability), (procs, walltime_s, 0)

@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.units import format_count
 from vgrads.qbets.adaptive_correction import looser, stricter
-from vgrads.qbets.bounds import minimum_history, probability_within
+from vgrads.qbets.bounds import (
+    ROUNDING,
+    beyond,
+    highest_level,
+    minimum_history,
+    probability_within,
+)
 from vgrads.qbets.clusters import SIZES, bin_of
 from vgrads.qbets.downtime import Downtime
 from vgrads.qbets.predictor import QueuePredictor, Settings
@@ -91,7 +97,6 @@ class QueueForecast:
         confidence."""
         waits = self.waits(procs, walltime_s)
         bound = float(self.bounds(procs, walltime_s, probability, confidence))
-        needed = minimum_history(probability, confidence)
         return Bound(
             bound_s=None if np.isnan(bound) else bound,
             probability=probability,
@@ -100,9 +105,7 @@ class QueueForecast:
             jobs=len(waits),
             since_s=self.since_s,
             cluster=self.cluster(procs, walltime_s),
-            reason=f"{format_count(needed, 'wait')} needed, {len(waits)} known"
-            if np.isnan(bound)
-            else None,
+            reason=_lacking(len(waits), probability, confidence) if np.isnan(bound) else None,
         )
 
     def bounds(
@@ -112,6 +115,7 @@ class QueueForecast:
         has the same shape."""
         waits, levels = self.waits(procs, walltime_s), np.asarray(probabilities, dtype=np.float64)
         plain = bounds_of(waits, levels, confidence)
+        plain = np.where(levels * (1 - ROUNDING) > highest_level(len(waits)), np.nan, plain)
         if self.correction_factor >= 1.0 or not len(waits):
             return plain
         # NaN if history is too short for the stricter level: then the longest wait of all
@@ -138,6 +142,7 @@ class QueueForecast:
         waits = self.waits(procs, walltime_s, ahead)
         existing = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
         plain = probability_within(existing, len(waits), confidence)
+        plain = np.minimum(plain, highest_level(len(waits)))  # at low confidence
         if self.correction_factor >= 1.0:
             return plain
         wary = looser(plain, self.correction_factor, self.settings.quantile)
@@ -147,6 +152,14 @@ class QueueForecast:
         """Return P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from
         now."""
         return float(self.probability(procs, walltime_s, by_s - submit_in_s))
+
+
+def _lacking(waits: int, probability: float, confidence: float) -> str:
+    """Say why so many waits have no bound."""
+    needed = minimum_history(probability, confidence)
+    if waits < needed:
+        return f"{format_count(needed, 'wait')} needed, {waits} known"
+    return beyond(waits, "wait")
 
 
 def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:

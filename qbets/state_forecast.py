@@ -6,6 +6,7 @@ The interface of :class:`vgrads.qbets.forecast.QueueForecast`, which is its floo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.qbets.blend import blended
+from vgrads.qbets.bounds import ROUNDING, beyond
 from vgrads.qbets.conditional import ConditionalModel, mean_knots
 from vgrads.qbets.conformal import HIGHEST, Calibration
 from vgrads.qbets.correction_pass import MethodChoice, choose_method, marks_from, waiting_alike
@@ -30,11 +32,9 @@ from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
 Floats = NDArray[np.float64]
-_ROUNDING = 1e-12  # of a share of scores
 _GRACE_S, _FORGOTTEN_S = 86400.0, 30 * 86400.0
 """A record without an end, of a job that would run for longer than it may (or than this, if no
 limit is stated), is of a job whose end was not recorded."""
-_HIGHEST_LEVEL = float(-np.expm1(-HIGHEST))
 
 
 class JobClass(NamedTuple):
@@ -46,8 +46,8 @@ class JobClass(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCurve:
-    """The score to use for each probability: observed scores, ascending. The last is the highest
-    score in use, so that every probability has a bound."""
+    """The score to use for each probability: observed scores, ascending. Beyond what so many scores
+    support (:func:`vgrads.qbets.bounds.highest_level`) there is none."""
 
     scores: Floats
 
@@ -55,12 +55,12 @@ class LevelCurve:
     def levels(self) -> Floats:
         """The probability of each score."""
         count = len(self.scores)
-        return np.append(np.arange(1, count + 1) / (count + 1), _HIGHEST_LEVEL)
+        return np.arange(1, count + 1) / (count + 1)
 
     def score(self, probability: float) -> float:
-        """Return the least score of that probability; monotone."""
-        rank = int(np.searchsorted(self.levels, probability * (1 - _ROUNDING), side="left"))
-        return float(self.scores[rank]) if rank < len(self.scores) else HIGHEST
+        """Return the least score of that probability; monotone. NaN beyond the highest one."""
+        rank = int(np.searchsorted(self.levels, probability * (1 - ROUNDING), side="left"))
+        return float(self.scores[rank]) if rank < len(self.scores) else math.nan
 
     def probability(self, knots: Floats, within_s: ArrayLike) -> Floats:
         """Return the probabilities of these waits: that of the longest wait of the curve that is
@@ -70,7 +70,7 @@ class LevelCurve:
         to a score would lose the last digits, and a bound could exceed the wait whose probability
         was requested.
         """
-        waits_s = wait_at(knots, np.append(self.scores, HIGHEST))
+        waits_s = wait_at(knots, self.scores)
         existing = np.searchsorted(waits_s, np.asarray(within_s, dtype=np.float64), side="right")
         return np.asarray(np.append(0.0, self.levels)[existing], dtype=np.float64)
 
@@ -189,8 +189,8 @@ class StateForecast:
     def bounds(
         self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
     ) -> Floats:
-        """Return GETBOUND for many probabilities at once; NaN if history is too short. The result
-        has the same shape."""
+        """Return GETBOUND for many probabilities at once; NaN if history is too short for one. The
+        result has the same shape."""
         levels = np.asarray(probabilities, dtype=np.float64)
         job = self.job_class(procs, walltime_s)
         whose = self.choice(job.group).whose
@@ -209,21 +209,23 @@ class StateForecast:
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
     ) -> Bound:
         """Return the wait that is not exceeded with this probability, with its ``method``: for the
-        larger of both, ``qbets`` if that was the larger."""
+        larger of both, ``qbets`` if that was the larger. None if outcomes do not support it."""
         value = float(self.bounds(procs, walltime_s, probability, confidence))
         if self.choice(self.job_class(procs, walltime_s).group).whose != "state":
             floor = self.floor.bound(procs, walltime_s, probability, confidence)
             if self.method == "qbets" or value == floor.bound_s:
                 return floor
+        outcomes = len(self.curve(procs, walltime_s).scores)
+        supported = not math.isnan(value)
         return Bound(
-            bound_s=value,
+            bound_s=value if supported else None,
             probability=probability,
             confidence=confidence,
             method="state",
-            jobs=len(self.curve(procs, walltime_s).scores),
+            jobs=outcomes,
             since_s=self.since_s,
             cluster=self.floor.cluster(procs, walltime_s),
-            reason=None,
+            reason=None if supported else beyond(outcomes, "outcome"),
         )
 
     def probability(
@@ -321,6 +323,7 @@ def anchored(scores: Floats, quantile: float, requested: float) -> Floats:
     the body unchanged as far as they stay ascending."""
     count = len(scores)
     plain = LevelCurve(scores=scores).score(quantile)
+    plain = HIGHEST if math.isnan(plain) else plain
     levels = np.arange(1, count + 1) / (count + 1)
     body = 2 * quantile - 1  # as far below the quantile as that is from 1
     share = np.clip((levels - body) / (quantile - body), 0.0, 1.0)

@@ -391,6 +391,7 @@ def test_the_deadline_of_a_group_removes_no_job_and_that_of_others_outlives_the_
 
 
 def test_test_only_prints_an_interval_and_submits_nothing(slurm):
+    slurm.wait(*[slurm.submit("--wrap=true") for _ in range(19)])  # fewer waits support no .95
     before = slurm.submit("--wrap=true")
     answer = slurm.ask("sbatch", "--test-only", "-n", "2", "--wrap=true")
     assert answer["code"] == 0
@@ -398,6 +399,15 @@ def test_test_only_prints_an_interval_and_submits_nothing(slurm):
     assert "using 2 processors" in answer["err"]
     assert "in 95 of 100 cases not later than" in answer["err"]
     assert slurm.submit("--wrap=true") == before + 1
+
+
+def test_test_only_states_no_share_of_cases_that_was_never_seen(tmp_path):
+    """Before any job of a partition has started."""
+    slurm = Slurm(tmp_path)
+    answer = slurm.ask("sbatch", "--test-only", "--wrap=true")
+    assert " to start at " in answer["err"]
+    assert "95 of 100" not in answer["err"]
+    slurm.end()
 
 
 def test_services_of_one_machine_have_agents_of_their_own(slurm, tmp_path):

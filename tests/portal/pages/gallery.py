@@ -32,7 +32,7 @@ from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
 
 STORM = LEAD | {"name": "lead-storm", "at_least": 6, "budget_usd": 40, "probability": 0.9}
-TIGHT = STORM | {"name": "lead-tight", "deadline": "98m", "at_least": 8, "budget_usd": 3}
+TIGHT = STORM | {"name": "lead-tight", "deadline": "88m", "at_least": 8, "budget_usd": 3}
 BELOW = TIGHT | {"name": "lead-below", "probability": 0.97}
 IMPOSSIBLE = STORM | {"name": "lead-impossible", "deadline": "30m"}
 _SEEDS = 12

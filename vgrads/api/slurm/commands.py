@@ -129,10 +129,10 @@ class SlurmCommands:
         """Answer ``--test-only``: the usual wait for a node, and how long most waits have been."""
         now_s = self._clock()
         stored = stored_submission(batch, caller, self._partitions, "", now_s)
-        wait = expected_wait(self._table, stored.partition) or ExpectedWait(0.0, 0.0)
+        wait = expected_wait(self._table, stored.partition) or ExpectedWait(0.0)
         nodes = self._partitions.nodes(stored.partition)
         request = replace(batch, partition=stored.partition)
-        times = (now_s + wait.middle_s, nodes, now_s + wait.bound_s)
+        times = (now_s + wait.middle_s, nodes, wait.latest_s(now_s))
         return answer_of(expected_start(request, self._table.next_id, *times))
 
     def _is_ours(self, partition: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,10 +15,15 @@ _MOST = 200
 
 @dataclass(frozen=True)
 class ExpectedWait:
-    """Seconds from submission to start: the middle of past waits, and the bound of most (.95)."""
+    """Seconds from submission to start: the middle of past waits, and the bound of most (.95);
+    None where they are too few to support it."""
 
     middle_s: float
-    bound_s: float
+    bound_s: float | None = None
+
+    def latest_s(self, submit_s: float) -> float | None:
+        """Return the instant by which most of the jobs start that are submitted at an instant."""
+        return None if self.bound_s is None else submit_s + self.bound_s
 
 
 def expected_wait(table: JobTable, partition: str) -> ExpectedWait | None:
@@ -25,7 +31,18 @@ def expected_wait(table: JobTable, partition: str) -> ExpectedWait | None:
     waits = sorted(_past_waits(table, partition))
     if not waits:
         return None
-    return ExpectedWait(waits[len(waits) // 2], waits[min(len(waits) - 1, int(0.95 * len(waits)))])
+    return ExpectedWait(waits[len(waits) // 2], covering(waits, 0.95))
+
+
+def covering(waits_s: Sequence[float], probability: float) -> float | None:
+    """Return the wait that the next job does not exceed with this probability, of ascending ones;
+    None where so few cannot support it.
+
+    >>> covering(range(1, 19), 0.95), covering(range(1, 20), 0.95), covering([], 0.5)
+    (None, 19, None)
+    """
+    rank = math.ceil(probability * (len(waits_s) + 1) - 1e-9)
+    return waits_s[rank - 1] if rank <= len(waits_s) else None
 
 
 def _past_waits(table: JobTable, partition: str) -> Sequence[float]:
