@@ -33,6 +33,11 @@ class WaitingQueue:
     def __len__(self) -> int:
         return len(self.submit_s)
 
+    def select(self, mask: Bools) -> WaitingQueue:
+        """Return the same queue with only these jobs."""
+        columns = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "taken_s"}
+        return WaitingQueue(taken_s=self.taken_s, **columns)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLog:
@@ -110,13 +115,23 @@ class JobLog:
         return count
 
     def only_queue(self, queue: LogQueue) -> JobLog:
-        """Return the jobs of one queue; InputError for an unknown name or number."""
+        """Return the jobs of one queue; InputError for an unknown name or number. Those that still
+        wait remain: queues share a machine."""
+        codes = self._queue_codes(queue)
+        return self.select(np.isin(self.queue, codes)) if codes else self
+
+    def waiting_in(self, queue: LogQueue) -> WaitingQueue | None:
+        """Return the jobs of one queue that still wait; InputError as for :meth:`only_queue`."""
+        codes = self._queue_codes(queue)
+        if self.waiting is None or not codes:
+            return self.waiting
+        return self.waiting.select(np.isin(self.waiting.queue, codes))
+
+    def _queue_codes(self, queue: LogQueue) -> list[int]:
+        """Return the numbers of a queue; none for all jobs."""
         if isinstance(queue, SiteQueue):
-            codes = self._codes_of(queue.name)
-            return self.select(np.isin(self.queue, codes)) if codes else self
-        if queue in (None, ALL_QUEUES):
-            return self
-        return self.select(self.queue == self.queue_code(queue))
+            return self._codes_of(queue.name)
+        return [] if queue in (None, ALL_QUEUES) else [self.queue_code(queue)]
 
     def largest_queue(self, queue: LogQueue) -> int:
         """Return the number of a queue; of several, that with most jobs; −1 for all queues."""

@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Iterable
 from pathlib import Path
 
-from vgrads.api.queues.issued import IssuedForecast, ObservedStart
+from vgrads.api.queues.issued import ForecastOutcome, IssuedForecast
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.store import Store
 
@@ -51,7 +51,9 @@ def scored(store: Store, site: str, queue: str, covered: int, of: int) -> None:
     records.add(issued)
     rows = {row.id: row for row in records.matchable(site, queue, -1.0)}
     starts = {
-        forecast.id: ObservedStart(submit_s=n + 1.0, wait_s=20.0 if n < covered else 500.0)
+        forecast.id: ForecastOutcome(
+            submit_s=n + 1.0, wait_s=20.0 if n < covered else 500.0, observed_s=1000.0
+        )
         for n, forecast in enumerate(issued)
     }
-    assert records.put_starts(rows.values(), starts) == of
+    assert records.put_waits(rows.values(), starts) == of

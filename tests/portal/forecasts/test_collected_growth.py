@@ -1,5 +1,6 @@
 """The stored replay of a collected history continues when the next collection finds more jobs."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,9 @@ from tests.qbets.test_state import simulated
 from vgrads.api.queues.forecast_cache import store, stored
 from vgrads.api.queues.histories import AS_QUESTION, cached_forecast, replay_key
 from vgrads.api.queues.history_files import open_history
+from vgrads.api.queues.issued import IssuedForecast
+from vgrads.portal.jobs.forecasts.scoring import score_queue
+from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.sites import stored_catalog
 from vgrads.qbets.state_forecast import forecast_state, present_of_history
 from vgrads.qbets.state_predictor import StatePredictor
@@ -30,16 +34,16 @@ MARK = "continued"
 """Added to a stored replay: only a replay that continues it has the same."""
 
 
-def accounting(log, now_s):
+def accounting(log, now_s, began_s=BEGAN_S):
     """What sacct prints at an instant: waiting jobs without a start, running ones without an
     end."""
     lines = [HEADER]
     for n in range(int((log.submit_s <= now_s).sum())):
         start_s, end_s = log.start_s[n], log.start_s[n] + log.run_s[n]
-        start = int(BEGAN_S + start_s) if start_s <= now_s else "Unknown"
-        end = int(BEGAN_S + end_s) if end_s <= now_s else "Unknown"
+        start = int(began_s + start_s) if start_s <= now_s else "Unknown"
+        end = int(began_s + end_s) if end_s <= now_s else "Unknown"
         state = "PENDING" if start == "Unknown" else "RUNNING" if end == "Unknown" else "COMPLETED"
-        submit_s, procs = int(BEGAN_S + log.submit_s[n]), log.procs[n]
+        submit_s, procs = int(began_s + log.submit_s[n]), log.procs[n]
         limit = f"{max(1, int(log.request_s[n] // 60))}"
         lines.append(
             f"{n}|u{log.user[n]}|a|batch|{submit_s}|{submit_s}|{start}|{end}|{state}|{limit}|1|"
@@ -55,8 +59,8 @@ def collect(vgrads, tmp_path, monkeypatch):
     (tmp_path / "sites.toml").write_text(SITES)
     assert vgrads("sites", "add", tmp_path / "sites.toml").code == 0
 
-    def collected(log, now_s):
-        (tmp_path / "sacct.txt").write_text(accounting(log, now_s))
+    def collected(log, now_s, began_s=BEGAN_S):
+        (tmp_path / "sacct.txt").write_text(accounting(log, now_s, began_s))
         assert vgrads("sites", "collect", "cluster", "--since", "1d").code == 0
         return stored_catalog().site("cluster").queues[0].history
 
@@ -105,3 +109,31 @@ def test_a_history_with_other_first_jobs_is_learned_anew(collect):
     trimmed = log.select(log.submit_s > log.submit_s[10])
     keys = {repr(replay_key(item, SETTINGS, "end")) for item in (log, trimmed)}
     assert len(keys) == 2
+
+
+def test_a_job_of_a_queue_in_which_nothing_happens_misses_its_bound(collect, vgrads, store):
+    """Nothing is submitted, starts or ends any more, and the history does not change: it is the
+    collection that goes on."""
+    whole = simulated(600)
+    now_s = float(whole.submit_s[500])
+    history = open_history(collect(whole, now_s, time.time() - now_s - 2 * 86400.0))
+    row = int(history.waiting.submit_s.argmax())
+    submit_s = history.unix_start_s + float(history.waiting.submit_s[row])
+    forecast = IssuedForecast(
+        site="cluster",
+        queue="batch",
+        procs=int(history.waiting.procs[row]),
+        walltime_s=float(history.waiting.request_s[row]),
+        instant_s=submit_s,
+        kind="bound",
+        method="state",
+        bounds=((0.95, 86400.0),),
+    )
+    records = ForecastRecords(store.engine)
+    records.add([forecast])
+    score_queue(records, "cluster", "batch", history)
+    (before,) = records.matchable("cluster", "batch", 0.0)
+    assert (before.state, before.covered) == ("open", None)
+    assert vgrads("score", "cluster/batch", "--json").json["records"]["scored"] == 1
+    (after,) = records.matchable("cluster", "batch", 0.0)
+    assert (after.covered, after.wait_s) == (False, None)

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import DATA
 from tests.portal.forecasts.logs_that_grow import JOBS, scored, write_log
 from tests.portal.serving import LEAD, serving
-from vgrads.api.queues.forecast_scores import WATCHED, ScoredForecast, coverage_warning, score
+from vgrads.api.queues.forecast_scores import WATCHED, ScoredForecast, score, watch
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
@@ -62,7 +62,7 @@ def test_an_answer_about_a_file_is_scored_when_the_file_grows(vgrads, grows):
     assert vgrads("trajectory", grows, "--start-by", "5m", *common).code == 0
     before = vgrads("score", grows, "*", "--json").json
     assert (before["records"]["issued"], before["scored"]) == (3, 0)
-    later = waits(JOBS + 3)
+    later = waits(JOBS + 12)  # a job that waits would have started, and ended by its limit
     write_log(grows, later)
     after = vgrads("score", grows, "*", "--json").json
     wait_s = later[JOBS]  # the job ten minutes after the last start of the shorter log, or later
@@ -94,7 +94,7 @@ def test_every_answer_of_the_service_is_recorded_and_scored(client, grows):
     client.service.forecasts.score()
     before = client.get(f"{base}/score").json()
     assert (before["records"]["issued"], before["records"]["scored"]) == (5, 0)
-    write_log(grows, waits(JOBS + 3))
+    write_log(grows, waits(JOBS + 12))
     client.service.forecasts.score()
     after = client.get(f"{base}/score").json()
     assert after["records"]["scored"] == 5
@@ -228,9 +228,9 @@ def test_only_the_newest_500_count():
 
 
 def test_fewer_bounds_than_are_watched_raise_no_warning():
-    assert coverage_warning([False] * (WATCHED - 1)) is None
-    assert coverage_warning([False] * WATCHED) is not None
-    assert coverage_warning([True] * WATCHED + [False] * 500) is None
+    assert watch([False] * (WATCHED - 1)).warning is None
+    assert watch([False] * WATCHED).warning is not None
+    assert watch([True] * WATCHED + [False] * 500).warning is None
 
 
 def test_records_are_json(client):

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from tests.portal.forecasts.logs_that_grow import JOBS, write_log
 from tests.portal.forecasts.test_scores import waits
-from vgrads.api.queues.issued import IssuedForecast, ObservedStart
+from vgrads.api.queues.issued import ForecastOutcome, IssuedForecast
 from vgrads.portal.jobs.forecasts.estimates import take_estimates
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.records.forecasts.rows import ForecastRecords
@@ -85,8 +85,11 @@ def test_estimates_are_taken_at_the_instant_of_the_forecasts(store, slurm, tmp_p
     assert take_estimates(records, catalog) == 0
     assert slurm.read_text().count("--test-only") == 2
     rows = records.matchable("cluster", "all", 0.0)
-    observed = {r.id: ObservedStart(submit_s=r.instant_s + 1.0, wait_s=120.0) for r in rows}
-    records.put_starts(rows, observed)
+    observed = {
+        r.id: ForecastOutcome(submit_s=r.instant_s + 1.0, wait_s=120.0, observed_s=1e6)
+        for r in rows
+    }
+    records.put_waits(rows, observed)
     comparison = queue_score(store.reader, "cluster", "all")["slurm"]
     assert (comparison["jobs"], comparison["left_out"]) == (1, 2)
     assert comparison["median_error_s"]["vgrads"] == 10.0

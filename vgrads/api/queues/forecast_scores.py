@@ -3,7 +3,8 @@ site's own start estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
@@ -16,27 +17,47 @@ WINDOW = 500
 WATCHED, ALARM, ALARM_LEVEL = 200, 0.90, 0.95
 """Newest bounds that are watched, the coverage below which they raise a warning, and their
 quantile. At a true coverage of .95, 200 bounds fall below .90 in 1 of 1,000 cases."""
+_STRETCHES = 4
+"""Earlier stretches of bounds that show how many outcomes are usually unknown."""
 _BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredForecast:
-    """A forecast with the wait of its job; None: the job was refused or failed before its start.
+    """A forecast with the wait of its job; None: the job has not started, or never will.
 
-    ``estimate_s``: the site's own estimate of the wait at the same instant; ``was_queried``:
-    whether the site was queried for it.
+    ``observed_s``: for every wait up to this it is known whether it was exceeded; all, of a job of
+    our own. ``estimate_s``: the site's own estimate of the wait at the same instant;
+    ``was_queried``: whether the site was queried for it.
     """
 
     bounds: Bounds = ()
     probabilities: Probabilities = ()
     wait_s: float | None
+    observed_s: float = math.inf
     estimate_s: float | None = None
     was_queried: bool = False
 
     def covered(self, level: float) -> bool | None:
-        """Return whether the bound of a quantile was not exceeded; None where none was stated."""
+        """Return whether the bound of a quantile was not exceeded; None where none was stated, and
+        while that cannot be known whatever happens."""
         bound_s = dict(self.bounds).get(level)
-        return None if bound_s is None else self.wait_s is not None and self.wait_s <= bound_s
+        return None if bound_s is None else started_within(bound_s, self.wait_s, self.observed_s)
+
+
+def started_within(limit_s: float, wait_s: float | None, observed_s: float) -> bool | None:
+    """Return whether a job started within a time after its submission. None before that time has
+    passed, also if it has started: else the newest forecasts would be judged by the jobs that were
+    lucky, while the others still wait.
+
+    >>> [started_within(60.0, wait_s, 30.0) for wait_s in (10.0, None, 90.0)]
+    [None, None, False]
+    >>> [started_within(60.0, wait_s, 60.0) for wait_s in (10.0, None, 90.0)]
+    [True, False, False]
+    """
+    if wait_s is not None and wait_s > limit_s:
+        return False
+    return None if observed_s < limit_s else wait_s is not None
 
 
 def score(forecasts: Sequence[ScoredForecast]) -> Json:
@@ -56,7 +77,7 @@ def _quantile_score(forecasts: Sequence[ScoredForecast], level: float) -> Json:
     losses = [
         pinball(level, bound_s, f.wait_s)
         for f in forecasts
-        if f.wait_s is not None
+        if f.wait_s is not None and f.covered(level) is not None
         for quantile, bound_s in f.bounds
         if quantile == level and bound_s is not None
     ]
@@ -79,12 +100,13 @@ def pinball(level: float, bound_s: float, wait_s: float) -> float:
 
 
 def _outcomes(forecasts: Sequence[ScoredForecast]) -> list[tuple[float, bool]]:
-    """Return each stated probability with its outcome."""
-    return [
-        (probability, f.wait_s is not None and f.wait_s <= within_s)
+    """Return each stated probability with its outcome, where that is known."""
+    pairs = [
+        (probability, started_within(within_s, f.wait_s, f.observed_s))
         for f in forecasts
         for within_s, probability in f.probabilities
     ]
+    return [(probability, outcome) for probability, outcome in pairs if outcome is not None]
 
 
 def _reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
@@ -133,17 +155,65 @@ def _comparison(forecasts: Sequence[ScoredForecast]) -> Json | None:
     }
 
 
-def coverage_warning(covered: Sequence[bool]) -> str | None:
-    """Return a warning if too few of the newest bounds were not exceeded; ``covered``: newest
-    first. None for fewer than are watched."""
-    newest = covered[:WATCHED]
-    if len(newest) < WATCHED or sum(newest) >= ALARM * WATCHED:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedBounds:
+    """The newest bounds at :data:`ALARM_LEVEL` of a queue, by the time of issue, as far as their
+    time has passed.
+
+    ``bounds``: those with a known outcome, of which ``covered`` were not exceeded; ``unknown``:
+    those issued meanwhile for which no job is known, though one that had started within the bound
+    would be; ``hidden``: how many more these are than ever before.
+    """
+
+    bounds: int
+    covered: int
+    unknown: int
+    hidden: int
+
+    @property
+    def warning(self) -> str | None:
+        """Too few of the bounds were not exceeded, or would be if what is unknown waits; None for
+        fewer bounds than are watched."""
+        if self.bounds < WATCHED:
+            return None
+        share = f"{self.covered / self.bounds:.1%}"
+        if self.covered < ALARM * self.bounds:
+            return (
+                f"the last {self.bounds} bounds at probability {ALARM_LEVEL} covered {share} of "
+                "the waits: its forecasts are too low at present"
+            )
+        if self.covered < ALARM * (self.bounds + self.hidden):
+            return (
+                f"the last {self.bounds} known bounds at probability {ALARM_LEVEL} covered {share} "
+                f"of the waits, but {self.unknown} of the last {self.bounds + self.unknown} are "
+                "not known yet, more than ever before: jobs may wait for longer than forecast"
+            )
         return None
-    share = sum(newest) / WATCHED
-    return (
-        f"the last {WATCHED} bounds at probability {ALARM_LEVEL} covered {share:.1%} of the waits: "
-        "its forecasts are too low at present"
-    )
+
+
+def watch(outcomes: Iterable[bool | None]) -> WatchedBounds:
+    """Return the watched bounds; ``outcomes``: newest first, None where no job is known."""
+    decided: list[bool] = []
+    unknown, older = 0, list[bool | None]()
+    for outcome in outcomes:
+        if len(decided) == WATCHED:
+            older.append(outcome)
+        elif outcome is None:
+            unknown += 1
+        else:
+            decided.append(outcome)
+    hidden = _hidden(unknown, len(decided) + unknown, older) if unknown else 0
+    return WatchedBounds(bounds=len(decided), covered=sum(decided), unknown=unknown, hidden=hidden)
+
+
+def _hidden(unknown: int, of: int, older: Sequence[bool | None]) -> int:
+    """Return how many more outcomes are unknown than in each earlier stretch of as many: questions
+    are often about jobs that nobody submits, and more at some times than at others. 0 where there
+    are too few older bounds to know what is usual."""
+    stretches = [older[first : first + of] for first in range(0, len(older) - of + 1, of)]
+    if len(stretches) < _STRETCHES:
+        return 0
+    return max(0, unknown - max(stretch.count(None) for stretch in stretches))
 
 
 def _mean(values: Sequence[float]) -> float | None:

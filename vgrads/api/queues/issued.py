@@ -72,11 +72,18 @@ class IssuedForecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedStart:
-    """The job that scores a forecast: its submission, and its wait."""
+class ForecastOutcome:
+    """What a history shows of the job that scores a forecast.
 
-    submit_s: float
-    wait_s: float
+    ``submit_s``: its submission; None: no such job is known. ``wait_s``: until its start; None: it
+    has not started, as far as is known. ``observed_s``: for every wait up to this it is known
+    whether it was exceeded; of a job that waits, it was. Without a job: one that had started within
+    this time would be known; 0 where there is none, or it is too early to say.
+    """
+
+    submit_s: float | None
+    wait_s: float | None
+    observed_s: float
 
 
 _FIELDS = tuple(entry.name for entry in fields(IssuedForecast))

@@ -339,8 +339,10 @@ class ForecastRow(SQLModel, table=True):
 
     ``statements``: bounds and probabilities, as JSON; ``times``: how often the same was issued.
     ``state``: open, scored, or closed without a score. ``covered``: its bound at .95 was not
-    exceeded; of a promise: it was kept. ``estimate``: "" (not queried), none, or stated: the site's
-    own, ``estimate_s``.
+    exceeded, once that is known; of a promise: it was kept. ``observed_s``: of what it stated, the
+    longest wait whose outcome is known; None of our own jobs, of which all is known.
+    ``job_submit_s``: of the job that scores it, None where none is known. ``estimate``: "" (not
+    queried), none, or stated: the site's own, ``estimate_s``.
     """
 
     __tablename__ = "forecast"
@@ -364,6 +366,7 @@ class ForecastRow(SQLModel, table=True):
     state: str = Field(default="open", index=True)
     wait_s: float | None = None
     job_submit_s: float | None = None
+    observed_s: float | None = None
     scored_s: float | None = None
     covered: bool | None = None
     estimate: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,10 +13,11 @@ from sqlalchemy import ColumnElement, delete, text, update
 from sqlalchemy import Engine as SqlEngine
 from sqlmodel import Session, col, select
 
+from vgrads.api.queues.forecast_scores import ALARM_LEVEL, started_within
 from vgrads.api.queues.issued import (
     PATIENCE_S,
+    ForecastOutcome,
     IssuedForecast,
-    ObservedStart,
     issued_of,
     model_name,
 )
@@ -102,26 +104,21 @@ class ForecastRecords:
         with Session(self._engine) as session:
             return list(session.exec(query))
 
-    def put_starts(self, rows: Iterable[ForecastRow], starts: Mapping[str, ObservedStart]) -> int:
-        """Store the waits that score forecasts; return how many are new."""
+    def put_waits(self, rows: Iterable[ForecastRow], waits: Mapping[str, ForecastOutcome]) -> int:
+        """Store what is known of the waits that score forecasts; return how many are scored now.
+        Scored is one whose job has started, or has waited for longer than all that was stated."""
         now_s, added = time.time(), 0
         with Session(self._engine) as session:
             for row in rows:
-                start = starts.get(row.id)
-                if start is None or row.job_submit_s == start.submit_s:
+                observed = waits.get(row.id)
+                if observed is None or (observed.submit_s is None and row.job_submit_s is not None):
                     continue
-                added += row.state == OPEN
-                session.execute(
-                    update(ForecastRow)
-                    .where(col(ForecastRow.id) == row.id)
-                    .values(
-                        state=SCORED,
-                        wait_s=start.wait_s,
-                        job_submit_s=start.submit_s,
-                        scored_s=now_s,
-                        covered=covered_by(row, start.wait_s),
-                    )
-                )
+                values = _outcome(row, observed)
+                if all(getattr(row, name) == value for name, value in values.items()):
+                    continue
+                added += row.state == OPEN and values["state"] == SCORED
+                query = update(ForecastRow).where(col(ForecastRow.id) == row.id)
+                session.execute(query.values(**values, scored_s=now_s))
             session.commit()
         return added
 
@@ -189,11 +186,37 @@ def _of_others() -> tuple[Any, ...]:
     )
 
 
-def covered_by(row: ForecastRow, wait_s: float | None) -> bool | None:
-    """Return whether a wait did not exceed the bound at .95; None where none was stated."""
+def stated_waits(row: ForecastRow) -> list[float]:
+    """Return all waits about which a forecast stated anything, ascending."""
+    statements = json.loads(row.statements)
+    bounds_s = [bound_s for _, bound_s in statements.get("bounds", ()) if bound_s is not None]
+    return sorted((*bounds_s, *(within_s for within_s, _ in statements.get("probabilities", ()))))
+
+
+def _outcome(row: ForecastRow, observed: ForecastOutcome) -> Json:
+    """Return the columns of what is known of a wait."""
+    stated = stated_waits(row)
+    observed_s = max((s for s in stated if s <= observed.observed_s), default=0.0)
+    is_exceeded = observed.submit_s is not None and bool(stated) and observed_s == stated[-1]
+    decided = observed.wait_s is not None or is_exceeded
+    covered = None
+    if observed.submit_s is not None:
+        covered = covered_by(row, observed.wait_s, observed_s)
+    return {
+        "state": SCORED if decided else row.state,
+        "wait_s": observed.wait_s,
+        "job_submit_s": observed.submit_s,
+        "observed_s": observed_s,
+        "covered": covered,
+    }
+
+
+def covered_by(row: ForecastRow, wait_s: float | None, observed_s: float = math.inf) -> bool | None:
+    """Return whether a wait did not exceed the bound at .95; None where none was stated, and while
+    it is not known."""
     for level, bound_s in json.loads(row.statements).get("bounds", ()):
-        if level == 0.95 and bound_s is not None:
-            return wait_s is not None and wait_s <= bound_s
+        if level == ALARM_LEVEL and bound_s is not None:
+            return started_within(bound_s, wait_s, observed_s)
     return None
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from vgrads.api.queues.forecast_scores import (
+    ALARM_LEVEL,
     WATCHED,
     WINDOW,
     ScoredForecast,
-    coverage_warning,
+    WatchedBounds,
     score,
+    watch,
 )
 from vgrads.kernel.errors import SiteError
 from vgrads.portal.records.reading.reader import RecordReader, open_reader
@@ -20,6 +24,11 @@ Json = dict[str, Any]
 QueueKey = tuple[str, str]
 _NO_PROMISE = "kind <> 'promise'"
 _OF_QUEUE = f"site = :site AND queue = :queue AND {_NO_PROMISE}"
+_UNKNOWN = "(job_submit_s IS NULL AND observed_s > 0)"
+"""No job is known, though one that had started would be."""
+_HAS_JOB = "(state = 'scored' OR job_submit_s IS NOT NULL)"
+"""The job of a forecast is known: it has started, or has waited for some time."""
+_MOST_OUTCOMES = 5000
 _COUNTS = (
     "SELECT site, queue, state, retrospective, COUNT(*), SUM(times) FROM forecast "
     "WHERE {} GROUP BY site, queue, state, retrospective"
@@ -45,8 +54,8 @@ def all_scores(reader: RecordReader, files: bool = True) -> Json:
 def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Json:
     site, queue = key
     rows = reader.rows(
-        "SELECT statements, wait_s, estimate, estimate_s FROM forecast "
-        f"WHERE {_OF_QUEUE} AND state = 'scored' ORDER BY issued_s DESC, id LIMIT :most",
+        "SELECT statements, wait_s, observed_s, estimate, estimate_s FROM forecast "
+        f"WHERE {_OF_QUEUE} AND {_HAS_JOB} ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
         most=WINDOW,
@@ -56,7 +65,8 @@ def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Js
         "queue": queue,
         "records": dict(counts),
         **score([_scored(*row) for row in rows]),
-        "warning": queue_warning(reader, site, queue),
+        "watched": asdict(watched := watched_bounds(reader, site, queue)),
+        "warning": watched.warning,
     }
 
 
@@ -89,27 +99,43 @@ def promise_score(reader: RecordReader) -> Json:
 
 def queue_warning(reader: RecordReader, site: str, queue: str) -> str | None:
     """Return a warning where the newest bounds of a queue were exceeded too often."""
-    return coverage_warning(_covered(reader, site, queue, WATCHED))
+    return watched_bounds(reader, site, queue).warning
+
+
+def watched_bounds(reader: RecordReader, site: str, queue: str) -> WatchedBounds:
+    """Return the newest bounds of a queue at the watched probability, as far as they are known."""
+    return watch(_outcomes(reader, site, queue))
 
 
 def newest_coverage(reader: RecordReader, site: str, queue: str) -> list[Json]:
     """Return how many of a queue's newest bounds at the watched probability there are, and the
     share that was not exceeded: of the watched ones, and of all that are scored."""
-    covered = _covered(reader, site, queue, WINDOW)
+    covered = [c for c in _outcomes(reader, site, queue) if c is not None][:WINDOW]
     counts = sorted({min(len(covered), most) for most in (WATCHED, WINDOW)} - {0})
     return [{"bounds": n, "share": sum(covered[:n]) / n} for n in counts]
 
 
-def _covered(reader: RecordReader, site: str, queue: str, most: int) -> list[bool]:
-    """Return whether the newest bounds of a queue were not exceeded; newest first."""
+def _outcomes(reader: RecordReader, site: str, queue: str) -> list[bool | None]:
+    """Return whether the newest bounds of a queue were not exceeded, of those whose time has
+    passed, newest first; None where no job is known."""
     rows = reader.rows(
-        f"SELECT covered FROM forecast WHERE {_OF_QUEUE} AND state = 'scored' "
-        "AND covered IS NOT NULL ORDER BY issued_s DESC, id LIMIT :most",
+        f"SELECT covered, observed_s, statements FROM forecast WHERE {_OF_QUEUE} AND "
+        f"(covered IS NOT NULL OR {_UNKNOWN}) ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
-        most=most,
+        most=_MOST_OUTCOMES,
     )
-    return [bool(covered) for (covered,) in rows]
+    return [
+        None if covered is None else bool(covered)
+        for covered, observed_s, statements in rows
+        if covered is not None or _has_passed(statements, observed_s)
+    ]
+
+
+def _has_passed(statements: str, observed_s: float) -> bool:
+    """Return whether the time of the watched bound has passed."""
+    bound_s = dict(json.loads(statements)["bounds"]).get(ALARM_LEVEL)
+    return bound_s is not None and bound_s <= observed_s
 
 
 def warnings_of(queues: Iterable[QueueKey]) -> dict[QueueKey, str]:
@@ -147,13 +173,18 @@ def _counts(
 
 
 def _scored(
-    statements: str, wait_s: float | None, estimate: str, estimate_s: float | None
+    statements: str,
+    wait_s: float | None,
+    observed_s: float | None,
+    estimate: str,
+    estimate_s: float | None,
 ) -> ScoredForecast:
     document = json.loads(statements)
     return ScoredForecast(
         bounds=tuple((level, bound_s) for level, bound_s in document["bounds"]),
         probabilities=tuple((within_s, p) for within_s, p in document["probabilities"]),
         wait_s=wait_s,
+        observed_s=math.inf if observed_s is None else observed_s,
         estimate_s=estimate_s,
         was_queried=bool(estimate),
     )
