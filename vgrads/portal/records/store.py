@@ -55,6 +55,7 @@ def summary_of(plan: Mapping[str, Any], budget_usd: float | None = None) -> dict
         "cost_usd",
         "policy",
         "relaxations",
+        "notes",
     )
     result = {name: plan[name] for name in names if name in plan}
     promise = dict(result.get("promise", {}))

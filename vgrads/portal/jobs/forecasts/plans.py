@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from vgrads.api.plans.planning import Planned
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
+from vgrads.api.queues.log_queues import ENOUGH
+from vgrads.api.queues.start_estimate_prior import BASIS
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.kernel.errors import SiteError
+from vgrads.kernel.units import format_count
 from vgrads.planner.plan import Plan, SlotUse
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.reading.forecast_scores import warnings_in, warnings_of
@@ -31,11 +34,13 @@ _log = logging.getLogger("vgrads.forecasts")
 
 
 def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") -> Planned:
-    """Record what a plan promises; return it with the warnings about the queues that it uses.
-    ``store``: of a service; otherwise the user's database."""
+    """Record what a plan promises; return it with a line for each queue that it uses whose
+    forecasts fail their score, or whose history is short. ``store``: of a service; otherwise the
+    user's database."""
     keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
-    by_queue = warnings_in(store.reader, keys) if store else warnings_of(keys)
-    notes = [f"{site}/{queue}: {text}" for (site, queue), text in by_queue.items()]
+    by_queue = _short_histories(planned, keys)
+    by_queue |= warnings_in(store.reader, keys) if store else warnings_of(keys)
+    notes = [f"{site}/{queue}: {text}" for (site, queue), text in sorted(by_queue.items())]
     instants = {
         key: planned.grid.logs[key].unix_start_s + at_s
         for key, at_s in planned.grid.instants.items()
@@ -43,6 +48,27 @@ def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") ->
     forecasts = _forecasts(planned.plan, planned.plan.uses, instants, lambda _: "", owner)
     ForecastJournal(store.url if store else None).append(forecasts)
     return replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, *notes)))
+
+
+def _short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
+    """Return a line for each queue with too few past waits for a bound at .95."""
+    grid, result = planned.grid, dict[QueueKey, str]()
+    queues = {(site.name, q.name): q for site in grid.catalog.sites for q in site.queues}
+    for key in keys:
+        log = grid.logs.get(key)
+        if key not in queues or (log is None and key not in grid.words):
+            continue  # a cloud, or a queue of which its entry states all
+        jobs = 0
+        if log is not None:
+            own = log.only_queue(queues[key].of_log)
+            jobs = int((own.started & (own.start_s <= grid.instants[key])).sum())
+        if jobs <= ENOUGH:
+            basis = BASIS if key in grid.words else "so few waits"
+            result[key] = (
+                f"{format_count(jobs, 'job', 'have')} started in its history, fewer than "
+                f"{ENOUGH + 1}: its promise rests on {basis}"
+            )
+    return result
 
 
 def _forecasts(

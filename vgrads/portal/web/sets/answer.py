@@ -59,6 +59,7 @@ def _parts(service: Service, head: Head, run: RunRow | None, now: Json) -> Json:
         "promise": promise,
         "request_words": _request(service, head, state),
         "lacking": head.summary.get("lacking") or "",
+        "notes": head.summary.get("notes") or (),
         "planning": planning,
         "planning_s": _elapsed_s(planning),
         "remedies": offered,
