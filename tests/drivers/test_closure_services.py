@@ -8,9 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.drivers.test_services import batch_site
+from tests.drivers.test_services import batch_site, driver
 from tests.waiting import until
 from vgrads.drivers.api import SlotSpec
+from vgrads.execmgr.closed_site import ClosedSite
+from vgrads.kernel.clock import WallClock
+from vgrads.kernel.units import format_instant
 from vgrads.vgrid.catalog import Queue, Site
 from vgrads.vgrid.closures import availability_of
 
@@ -96,6 +99,52 @@ def test_slurm_starts_jobs_when_the_answer_says(slurm_site, tmp_path):
             start_s = float(availability.starts(procs, slot.duration_s, 0.0))
             assert start_s == pytest.approx(start_h * HOUR_S, abs=CLOSE_S)
             assert site.start_estimate_s(slot) == pytest.approx(start_s, abs=CLOSE_S)
+
+
+def test_slurm_gets_begins_and_deadlines_of_windows_that_it_does_not_know(slurm_site, tmp_path):
+    """A stated window: a job that would cross it begins after it, the other ends before it."""
+    now_s = time.time()
+    begin, end = round(now_s + 600), round(now_s + 4200)
+    queues = (
+        Queue(
+            name="batch", history=None, log_queue=None, max_procs=32, max_walltime_s=9e4, max_jobs=9
+        ),
+    )
+    site = Site(
+        name="slurm",
+        kind="batch",
+        procs=32,
+        queues=queues,
+        closed=(f"{format_instant(begin)}/3600s",),
+    )
+    inner, _ = driver("slurm", tmp_path)
+    closed = ClosedSite(inner, site, WallClock(), time.time())
+    try:
+        for name, duration_s in (("short", 240.0), ("long", 1200.0)):
+            closed.submit(
+                SlotSpec(
+                    id=f"{name}-{now_s}",
+                    name=name,
+                    site="slurm",
+                    queue="batch",
+                    procs=1,
+                    duration_s=duration_s,
+                )
+            )
+        short, long = (
+            ask("scontrol", "show", "job", inner._jobs[f"{name}-{now_s}"])
+            for name in ("short", "long")
+        )
+        deadline, eligible = (
+            float(ask("date", "-d", re.search(rf"{key}=(\S+)", text)[1], "+%s"))
+            for key, text in (("Deadline", short), ("StartTime", long))
+        )
+        assert deadline == pytest.approx(begin, abs=CLOSE_S)
+        assert eligible == pytest.approx(end, abs=CLOSE_S)
+        assert "JobState=PENDING Reason=BeginTime" in long
+        assert "JobState=PENDING" not in short or "BeginTime" not in short
+    finally:
+        closed.close()
 
 
 def test_grid_engine_reports_calendars_and_keeps_to_them(gridengine_site, tmp_path):
