@@ -128,6 +128,36 @@ def check_slots(grid, slots):
         assert walltime_s >= 0
 
 
+def test_a_plan_uses_the_time_before_and_after_a_window_and_names_it():
+    """Two workflows of three hours at one small site that closes in between."""
+    grid = grid_of(cloud([window(4, 20)]), forecast=False)
+    flows = [chain(f"w{n}", 3 * HOUR_S, procs=16) for n in range(2)]
+    late = plan_set(make_set(flows, needed=2, deadline_s=30 * HOUR_S), grid, options=BRIEF)
+    assert late.plan.feasible
+    first, second = sorted(late.plan.placements, key=lambda p: p.start_s)
+    assert first.end_s <= 4 * HOUR_S
+    assert second.start_s >= 24 * HOUR_S
+    assert any(note.startswith("cloud: closed from ") for note in late.plan.notes)
+    early = plan_set(make_set(flows, needed=2, deadline_s=23 * HOUR_S), grid, options=BRIEF)
+    assert not early.plan.feasible
+    assert any(note.startswith("cloud: closed from ") for note in early.plan.notes)
+
+
+def test_jobs_for_the_time_after_a_window_wait_in_the_queue_if_it_permits_them():
+    grid = grid_of(cluster([window(4, 20)]))
+    flows = [chain(f"w{n}", HOUR_S) for n in range(2)]
+    snapshot = plan_set(make_set(flows, needed=2, deadline_s=30 * HOUR_S), grid, options=BRIEF)
+    before = [slot for slot in snapshot.snapshot.slots if not slot.fixed]
+    after = [slot for slot in snapshot.snapshot.slots if slot.fixed]
+    assert before
+    assert after
+    assert len(before) + len(after) <= 6  # of one user at a time
+    assert all(slot.end_s <= 4 * HOUR_S for slot in before)
+    assert {slot.submit_s for slot in after} == {0.0}
+    assert all(slot.curve.by(24 * HOUR_S - 1) == 0 for slot in after)
+    assert after[0].curve.by(24 * HOUR_S) > 0.5
+
+
 windows = st.lists(
     st.tuples(st.floats(-3.0, 40.0), st.floats(0.5, 30.0)).map(lambda w: window(*w)),
     min_size=1,

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from tests.logs import make_log
 from tests.qbets.test_state import predicted
 from vgrads.kernel.closures import Closure
+from vgrads.kernel.units import format_instant
 from vgrads.qbets.forecast import forecast
-from vgrads.vgrid.catalog import Queue, Site
+from vgrads.vgrid.catalog import Catalog, Queue, Site
 from vgrads.vgrid.closures import Availability, availability_of, closed, closed_forecast
+from vgrads.vgrid.offers import Knowledge
+from vgrads.vgrid.procure import procure
+from vgrads.vgrid.request_text import parse_request
+from vgrads.vgrid.shapes import group_choices
 from vgrads.vgrid.varq import Reservation, trajectory
 
 HOUR_S = 3600.0
@@ -191,6 +196,38 @@ def test_windows_of_every_week_that_leave_no_room_are_never():
     assert never.bound_s is None
     assert "never starts: the maintenance of" in never.reason
     assert answer.probability(1, 107 * HOUR_S, 80 * 86400.0) == 0
+
+
+class ExponentialWaits:
+    """A queue whose jobs wait for two hours on average, whatever their shape."""
+
+    def group(self, procs, walltime_s, ahead=0):
+        return 0
+
+    def probability(self, procs, walltime_s, within_s, confidence=0.95, ahead=0, submit_in_s=0.0):
+        return -np.expm1(-np.asarray(within_s) / (2 * HOUR_S))
+
+
+def test_a_request_for_nodes_is_served_after_a_window_and_refused_within_it():
+    closed = site(closed=(f"{format_instant(NOW_S + 2 * HOUR_S)}/4h",))
+    catalog = Catalog(sites=(closed,), links={})
+    waits = {("s", "q"): ExponentialWaits()}
+    availabilities = {("s", "q"): availability_of(closed, "q", NOW_S)}
+    knowledge = Knowledge(oracles=waits, availabilities=availabilities)
+    during, after = (
+        parse_request(f"grid a for 1h by {by}h with 30% {{ x = tight 2 nodes }}", "t")
+        for by in (5, 30)
+    )
+    none, left_out = group_choices(catalog, knowledge, during, during.groups[0])
+    assert not none
+    assert left_out[0].reason.startswith("closed from")
+    offer = procure(catalog, knowledge, after)
+    offer.check()
+    (choice,) = offer.groups[0].choices
+    assert choice.slot.fixed
+    assert offer.probability == pytest.approx(choice.probability, abs=0.05)
+    expected = 1 - np.exp(-(29 - 4) / 2)  # the queue stands still for four hours
+    assert choice.probability == pytest.approx(expected, abs=0.01)
 
 
 def test_closures_of_other_queues_do_not_count():

@@ -214,6 +214,7 @@ def plan_set(
             *notes_of(left),
             *promise_basis(basis.values()),
             *doubts(workflow_set, grid.catalog),
+            *closure_notes(grid, workflow_set.deadline_s),
         ),
         done=done,
     )
@@ -263,6 +264,22 @@ def notes_of(workflow_set: WorkflowSet) -> tuple[str, ...]:
         for note in reversed(w.notes)
     }
     return tuple(f"{name}: {note}" for (_, note), name in reversed(named.items()))
+
+
+def closure_notes(grid: GridSnapshot, until_s: float) -> tuple[str, ...]:
+    """Return a note for each closure of a site before an instant; of those of every week, the
+    first."""
+    notes: dict[str, None] = {}
+    weekly: set[tuple[str, str]] = set()
+    for (site, queue), availability in grid.availabilities.items():
+        for closure in availability.during(0.0, until_s):
+            if closure.weekly and (site, closure.words) in weekly:
+                continue
+            if closure.weekly:
+                weekly.add((site, closure.words))
+            place = f"{site}/{queue}" if closure.queues else site
+            notes[f"{place}: {availability.describe(closure)}"] = None
+    return tuple(notes)
 
 
 def take_snapshot(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> Snapshot:
