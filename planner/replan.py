@@ -266,17 +266,11 @@ def _as_slot(slot: OpenSlot, now_s: float) -> Slot:
     curve = (
         certain_from(0.0)
         if slot.ready
-        else conditional_curve(value.curve, now_s - _zero_s(slot.use))
+        else conditional_curve(value.curve, now_s - value.zero_s(slot.use.submit_s))
     )
     return replace(
         value, curve=curve, end_s=max(0.0, slot.end_s - now_s), submit_s=0.0, price_usd_per_hour=0.0
     )
-
-
-def _zero_s(use: SlotUse) -> float:
-    """Return the instant from which the times of a slot's curve count: its request, or, if it is
-    requested at a fixed time, the zero of the run's clock."""
-    return 0.0 if use.slot.fixed else use.submit_s
 
 
 def _coming(use: SlotUse, now_s: float) -> Slot:

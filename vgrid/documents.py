@@ -63,7 +63,7 @@ def _zone(name: str) -> str:
     return name
 
 
-Window = Annotated[str, AfterValidator(_window)]
+Window = Annotated[str, Field(max_length=100), AfterValidator(_window)]
 """A closed window: :func:`vgrads.kernel.closures.parse_window`."""
 
 
@@ -174,7 +174,7 @@ class SiteDocument(Document):
     closed: Annotated[
         tuple[Annotated[str, AfterValidator(_window)], ...], Field(max_length=1000)
     ] = ()
-    zone: Annotated[str, AfterValidator(_zone)] = ""
+    zone: Annotated[str, Field(max_length=100), AfterValidator(_zone)] = ""
 
     _times = field_validator("billing", "boot", "node_repair", "cycle", "cycle_phase")(_seconds)
     _mtbf = field_validator("node_mtbf")(lambda v: v if v == float("inf") else _positive_seconds(v))

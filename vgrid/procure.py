@@ -195,7 +195,7 @@ def group_met(
 def _lifetimes(slot: Slot, request: GridRequest, seed: int) -> Bools:
     """Scenarios in which a slot, requested at its instant, is available from the start to the
     deadline."""
-    zero_s = 0.0 if slot.fixed else slot.submit_s  # of its curve
+    zero_s = slot.zero_s(slot.submit_s)
     duration_s = request.deadline_s - zero_s
     ready, broken = sample_availability(replace(slot, end_s=duration_s), SCENARIOS, seed)
     return np.asarray((ready <= request.start_by_s - zero_s) & (broken >= duration_s))

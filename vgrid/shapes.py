@@ -163,7 +163,7 @@ def _of_width(
         lane = f"{cluster.name}/{slot.queue}" if slot.queue == SPOT else cluster.name
         counted[lane] += 1
         duration_s = request.deadline_s - submit_s
-        ready_by_s = request.start_by_s - (0.0 if slot.fixed else submit_s)
+        ready_by_s = request.start_by_s - slot.zero_s(submit_s)
         pool = f"{cluster.site.name}/{slot.queue}" if slot.queue else cluster.site.name
         choice = SlotOption(
             slot=replace(slot, submit_s=submit_s),

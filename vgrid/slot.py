@@ -139,9 +139,13 @@ class Slot:
         from its speed."""
         return replace(self, speed=self.speed * math.exp(-drift), drift=drift, doubt=doubt)
 
+    def zero_s(self, submit_s: float) -> float:
+        """Return the instant from which the times of its curve count if it is requested at
+        ``submit_s``."""
+        return 0.0 if self.fixed else submit_s
+
     def later(self, by_s: float) -> Slot:
-        """Return the same on a clock that began so much earlier; the times of its curve count from
-        its request, unless that is at a fixed time."""
+        """Return the same on a clock that began so much earlier."""
         if not self.fixed:
             return replace(self, end_s=self.end_s + by_s)
         curve = StartCurve(self.curve.times_s + by_s, self.curve.probabilities)

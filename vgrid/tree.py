@@ -77,7 +77,7 @@ def _branch(
 
 def _slot_node(choice: Any, group: str) -> GridNode:
     slot = choice.slot
-    likely_s = slot.submit_s + slot.curve.reaches_s(0.5)
+    likely_s = slot.zero_s(slot.submit_s) + slot.curve.reaches_s(0.5)
     facts = {
         "group": group,
         "site": slot.site,

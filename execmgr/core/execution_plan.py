@@ -129,8 +129,7 @@ class ExecutionPlan:
 
 def _overdue_s(use: SlotUse) -> float:
     ready_s = float(use.slot.curve.ready_at(_LATE * use.slot.curve.best))
-    later_s = 0.0 if use.slot.fixed else use.submit_s
-    return max(use.start_s, later_s + ready_s) + _GRACE_S
+    return max(use.start_s, use.slot.zero_s(use.submit_s) + ready_s) + _GRACE_S
 
 
 def amend(

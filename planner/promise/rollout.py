@@ -146,7 +146,7 @@ def _fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int) -> Fl
     for n, (name, submit_s) in enumerate(submits_s.items()):
         slot = snapshot.slot_by_id[name]
         ready_s, broken_s = sample_availability(slot, count, snapshot.seed)
-        later_s = 0.0 if slot.fixed else submit_s  # added to the times of its curve
+        later_s = slot.zero_s(submit_s)
         over_s = ready_s + (slot.end_s - submit_s)
         released[:, 0, n] = ready_s + later_s
         released[:, 1, n] = np.minimum(broken_s, over_s) + later_s

@@ -149,7 +149,7 @@ def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) ->
 def _start_range(slot: Slot, use: SlotUse) -> Json:
     """Return when the slot may be ready: the 5th, 50th and 95th of a hundred equally probable
     starts; null: never."""
-    ready = slot.curve.ready_at(np.array([0.05, 0.5, 0.95])) + use.submit_s
+    ready = slot.curve.ready_at(np.array([0.05, 0.5, 0.95])) + slot.zero_s(use.submit_s)
     names = ("ready_p5_s", "ready_p50_s", "ready_p95_s")
     return {
         name: float(t) if np.isfinite(t) else None for name, t in zip(names, ready, strict=True)
