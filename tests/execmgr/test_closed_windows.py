@@ -158,6 +158,19 @@ def test_jobs_for_the_time_after_a_window_wait_in_the_queue_if_it_permits_them()
     assert after[0].curve.by(24 * HOUR_S) > 0.5
 
 
+def run_and_check(planned, grid, seed):
+    """Run a plan at simulated sites; return how often it was planned again."""
+    record = Record()
+    outcome = run_plan(planned, RunOptions(run_id="r", folder=None, seed=seed), record)
+    execution = outcome.execution
+    for name, slot in outcome.state.slots.items():
+        granted_s = slot.ready_s if slot.granted_s is None else slot.granted_s
+        if granted_s is not None:
+            end_s = granted_s + execution.slot_duration_s(name)
+            assert not crossed(grid, execution.uses[name].slot, granted_s, end_s)
+    return len(record.executions) - 1
+
+
 windows = st.lists(
     st.tuples(st.floats(-3.0, 40.0), st.floats(0.5, 30.0)).map(lambda w: window(*w)),
     min_size=1,
@@ -172,11 +185,12 @@ windows = st.lists(
     lengths=st.lists(st.floats(0.2, 4.0), min_size=1, max_size=3),
     deadline=st.floats(6.0, 60.0),
     seed=st.integers(0, 99),
+    up=st.sampled_from([1.0, 0.4]),  # what is lost is planned again
 )
 def test_nothing_is_planned_submitted_or_run_across_a_window(
-    at_cluster, at_cloud, lengths, deadline, seed
+    at_cluster, at_cloud, lengths, deadline, seed, up
 ):
-    grid = grid_of(cluster(at_cluster), cloud(at_cloud))
+    grid = grid_of(cluster(at_cluster, slot_up=up), cloud(at_cloud, slot_up=up))
     flows = [chain(f"w{n}", *(h * HOUR_S for h in lengths)) for n in range(2)]
     workflow_set = make_set(flows, needed=1, deadline_s=deadline * HOUR_S)
     planned = plan_set(workflow_set, grid, seed, options=BRIEF, relax=False)
@@ -186,11 +200,16 @@ def test_nothing_is_planned_submitted_or_run_across_a_window(
     if not planned.plan.feasible:
         return
     planned.plan.check(planned.snapshot)
-    record = Record()
-    outcome = run_plan(planned, RunOptions(run_id="r", folder=None, seed=seed), record)
-    execution = outcome.execution
-    for name, slot in outcome.state.slots.items():
-        granted_s = slot.ready_s if slot.granted_s is None else slot.granted_s
-        if granted_s is not None:
-            end_s = granted_s + execution.slot_duration_s(name)
-            assert not crossed(grid, execution.uses[name].slot, granted_s, end_s)
+    run_and_check(planned, grid, seed)
+
+
+def test_what_is_planned_again_crosses_no_window_either():
+    broken = cloud([window(6, 4), window(20, 4)], slot_up=0.5)
+    grid = grid_of(broken, forecast=False)
+    flows = [chain(f"w{n}", HOUR_S, HOUR_S, procs=16) for n in range(2)]
+    workflow_set = make_set(flows, needed=2, deadline_s=40 * HOUR_S, probability=0.05)
+    versions = 0
+    for seed in range(12):
+        planned = plan_set(workflow_set, grid, seed, options=BRIEF, relax=False)
+        versions += run_and_check(planned, grid, seed)
+    assert versions > 0
