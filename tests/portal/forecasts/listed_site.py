@@ -20,7 +20,7 @@ kind = "batch"
 procs = 64
 driver = "slurm"
 [site.access]
-timeout = "5s"
+timeout = "60s"
 [[site.queue]]
 name = "batch"
 history = "batch.txt"
