@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vgrads.drivers.api import (
     MarkedJob,
@@ -20,6 +21,7 @@ from vgrads.kernel.closures import Closure
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count
 
+Parsed = TypeVar("Parsed")
 _OLDEST = (3, 8)  # of agents
 
 
@@ -136,7 +138,7 @@ class BatchSite:
 
     def facts(self) -> SiteFacts:
         """Return the limits of its queues, and whose jobs it shows."""
-        return self.dialect.listed_facts(self.command(self.dialect.facts()).out)
+        return self._parsed(self.dialect.listed_facts, self.dialect.facts())
 
     def closures(self, now_s: float) -> tuple[Closure, ...]:
         """Return the closures that the site has announced: reservations of others, maintenance,
@@ -145,11 +147,25 @@ class BatchSite:
         command = self.dialect.closures_command()
         if not command:
             return ()
-        return self.dialect.closures(self.command(command).out, now_s, self.access)
+        return self._parsed(
+            lambda printed: self.dialect.closures(printed, now_s, self.access), command
+        )
 
     def listed_jobs(self) -> list[QueuedJob]:
         """Return the waiting and running jobs of all users, also those that are held."""
-        return self.dialect.listed_jobs(self.command(self.dialect.everybody()).out)
+        return self._parsed(self.dialect.listed_jobs, self.dialect.everybody())
+
+    def _parsed(self, parse: Callable[[str], Parsed], script: str) -> Parsed:
+        """Return what a script prints, parsed; SiteError (transient) for output of another form."""
+        printed = self.command(script).out
+        try:
+            return parse(printed)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise SiteError(
+                f"its answer cannot be read ({error}): {printed[:80]!r}",
+                site=self.name,
+                transient=True,
+            ) from error
 
     def call(self, script: str, timeout_s: float | None = None) -> Output:
         """Run a script and return its output; SiteError (transient) if the service did not

@@ -20,6 +20,7 @@ from vgrads.drivers.api import (
 )
 from vgrads.drivers.every_node import Launch
 from vgrads.kernel.closures import Closure
+from vgrads.kernel.units import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,16 @@ def own_reservations(access: SiteAccess) -> frozenset[str]:
     options = " ".join(access.options).replace("=", " ").split()
     named = [v for k, v in pairwise(options) if k in ("--reservation", "-ar")]
     return frozenset({access.reservation, *named} - {""})
+
+
+_FEW = 0.01
+"""Share of the lines of a queue that may be of no known form."""
+
+
+def refuse_unread(unread: int, lines: int) -> None:
+    """Raise ValueError where so many lines of a queue are no jobs that it is another queue."""
+    if unread > _FEW * lines:
+        raise ValueError(f"of {format_count(lines, 'line')} {unread} are no jobs")
 
 
 class Dialect(Protocol):

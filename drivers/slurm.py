@@ -20,7 +20,13 @@ from vgrads.drivers.api import (
     SlotState,
     Survey,
 )
-from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, own_reservations
+from vgrads.drivers.dialect import (
+    Dialect,
+    JobReport,
+    JobSubmission,
+    own_reservations,
+    refuse_unread,
+)
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
 from vgrads.drivers.machines import expand_hosts
 from vgrads.drivers.pilot import pilot_of
@@ -257,9 +263,7 @@ class Slurm(Dialect):
         )
 
     def listed_jobs(self, printed: str) -> list[QueuedJob]:
-        first, _, rest = printed.partition("\n")
-        now_s = float(first) if first.strip().isdigit() else math.nan
-        return [job for line in rest.splitlines() if (job := _queued(line, now_s))]
+        return _queued_jobs(printed.splitlines())
 
     def closures_command(self) -> str:
         """Reservations, and the nodes of each partition where there are any."""
@@ -354,6 +358,16 @@ def _queue(line: str) -> QueueLimits | None:
         open=state == "up",
         nodes=expand_hosts(nodes),
     )
+
+
+def _queued_jobs(lines: Sequence[str]) -> list[QueuedJob]:
+    clock = next((n for n, line in enumerate(lines) if line.strip().isdigit()), None)
+    if clock is None:  # what a login prints may stand before it
+        raise ValueError("the time of the site is missing")
+    jobs = [_queued(line, float(lines[clock])) for line in lines[clock + 1 :]]
+    results = [job for job in jobs if job is not None]
+    refuse_unread(len(jobs) - len(results), len(jobs))
+    return results
 
 
 def _queued(line: str, now_s: float) -> QueuedJob | None:

@@ -18,6 +18,7 @@ from vgrads.api.queues.site_snapshots import (
     refresh_snapshot,
     snapshot_file,
 )
+from vgrads.drivers.slurm import Slurm
 from vgrads.vgrid.catalog import load_catalog
 
 
@@ -154,3 +155,30 @@ def test_sites_of_the_same_name_are_not_mixed_up(cluster):
     assert snapshot_file(other) != snapshot_file(site)
     strange = replace(site, name="../ü/x y")
     assert snapshot_file(strange).parent == snapshot_file(site).parent
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "<html>this node is in maintenance</html>\n",
+        "batch|ann|PENDING\n" * 5,
+        "JOBID PARTITION NAME USER ST TIME NODES\n12 batch a ann R 1:00 1\n",
+    ],
+)
+def test_an_answer_of_another_form_is_no_empty_queue(cluster, printed):
+    commands, site = cluster
+    first = refresh_snapshot(site)
+    set_back(site, FRESH_S)
+    (commands.folder / "queue").write_text(printed)
+    wrong = refresh_snapshot(site)
+    assert "its answer cannot be read" in wrong.problem
+    assert wrong.jobs == first.jobs
+
+
+def test_what_a_login_prints_before_the_queue_is_no_part_of_it(cluster):
+    commands, _ = cluster
+    commands.put_queue(waiting=2)
+    text = (commands.folder / "queue").read_text()
+    jobs = Slurm().listed_jobs(f"Welcome to cluster!\n1700000000\n{text}")
+    assert len(jobs) == 6
+    assert Slurm().listed_jobs("1700000000\n") == []
