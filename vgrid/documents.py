@@ -171,9 +171,7 @@ class SiteDocument(Document):
     boot_spread: NotNegative = 0.2
     cycle: float | str = 0.0
     cycle_phase: float | str = 0.0
-    closed: Annotated[
-        tuple[Annotated[str, AfterValidator(_window)], ...], Field(max_length=1000)
-    ] = ()
+    closed: Annotated[tuple[Window, ...], Field(max_length=100)] = ()
     zone: Annotated[str, Field(max_length=100), AfterValidator(_zone)] = ""
 
     _times = field_validator("billing", "boot", "node_repair", "cycle", "cycle_phase")(_seconds)

@@ -16,11 +16,13 @@ from vgrads.drivers.api import SPOT
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.binding import Binding, learn_binding
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrads.vgrid.closures import ALWAYS, Availability, closed
+from vgrads.vgrid.closures import ALWAYS, Availability, Spans, closed
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.vgrid.varq import STEP_S, WaitOracle
 
 _CURVE_POINTS = 2000
+_MOST_STAYS = 32
+"""How many spans between closures are offered: the longest."""
 _LENGTHS = 12
 """How many wall times are compared for a slot that must end before a closure."""
 Oracles = Mapping[tuple[str, str], WaitOracle]
@@ -178,7 +180,7 @@ def _stays(
     one that long: the site lets it wait until then. Otherwise it is submitted when the site opens.
     """
     until_s, longest_s = request.until_s, queue.max_walltime_s
-    spans = knowledge.availability(site, queue.name).open_spans(until_s, procs)
+    spans = _longest(knowledge.availability(site, queue.name).open_spans(until_s, procs))
     stays = []
     for begin_s, end_s in spans:
         if len(spans) == 1 and not begin_s:
@@ -204,6 +206,12 @@ def _stays(
         if stay.walltime_s > 0:
             stays.append(stay)
     return stays
+
+
+def _longest(spans: Spans) -> Spans:
+    """Return the longest spans, in order."""
+    ranked = sorted(spans, key=lambda span: span[0] - span[1])
+    return tuple(sorted(ranked[:_MOST_STAYS]))
 
 
 def _best_length(
@@ -256,7 +264,7 @@ def instant_offers(
     for market, name in markets:
         binding = knowledge.binding(site, market)
         curve = binding.granted_at_once()
-        for begin_s, end_s in availability.open_spans(request.until_s, procs):
+        for begin_s, end_s in _longest(availability.open_spans(request.until_s, procs)):
             stay = _Stay(
                 submit_s=begin_s,
                 walltime_s=end_s - begin_s,

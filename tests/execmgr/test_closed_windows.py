@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.logs import queued_log
 from tests.planner.test_planner import chain, make_set
 from vgrads.api.plans.execution import run_plan
-from vgrads.api.plans.planning import GridSnapshot, plan_set
+from vgrads.api.plans.planning import GridSnapshot, closure_notes, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.execmgr.core.journal import MemoryJournal
 from vgrads.kernel.units import format_instant
@@ -141,6 +141,17 @@ def test_a_plan_uses_the_time_before_and_after_a_window_and_names_it():
     early = plan_set(make_set(flows, needed=2, deadline_s=23 * HOUR_S), grid, options=BRIEF)
     assert not early.plan.feasible
     assert any(note.startswith("cloud: closed from ") for note in early.plan.notes)
+
+
+def test_windows_of_every_week_are_named_once_and_many_are_counted():
+    days = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+    few, many = (
+        closure_notes(grid_of(cloud([f"{day} 02:00/2h" for day in days[:count]])), 30 * 24 * HOUR_S)
+        for count in (2, 7)
+    )
+    assert len(few) == 2
+    assert all("02:00 to " in note and ", every week" in note for note in few)
+    assert (len(many), many[-1]) == (6, "cloud: closed 2 more times")
 
 
 def test_jobs_for_the_time_after_a_window_wait_in_the_queue_if_it_permits_them():

@@ -30,6 +30,7 @@ from vgrads.api.queues.start_estimate_prior import (
     start_estimate_priors,
 )
 from vgrads.api.wiring import is_real
+from vgrads.kernel.closures import WEEK_S
 from vgrads.kernel.progress import report_progress
 from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
 from vgrads.planner.placement.widths import widened
@@ -267,19 +268,24 @@ def notes_of(workflow_set: WorkflowSet) -> tuple[str, ...]:
 
 
 def closure_notes(grid: GridSnapshot, until_s: float) -> tuple[str, ...]:
-    """Return a note for each closure of a site before an instant; of those of every week, the
-    first."""
-    notes: dict[str, None] = {}
-    weekly: set[tuple[str, str]] = set()
+    """Return a note for each closure of a site before an instant, the earliest first; of those of
+    every week, for the first. Many are counted."""
+    notes: dict[str, dict[str, None]] = {}
+    weekly: set[tuple[str, str, float]] = set()
     for (site, queue), availability in grid.availabilities.items():
+        of_site = notes.setdefault(site, {})
         for closure in availability.during(0.0, until_s):
-            if closure.weekly and (site, closure.words) in weekly:
-                continue
-            if closure.weekly:
-                weekly.add((site, closure.words))
-            place = f"{site}/{queue}" if closure.queues else site
-            notes[f"{place}: {availability.describe(closure)}"] = None
-    return tuple(notes)
+            week = (site, queue, closure.begin_s % WEEK_S)
+            if not (closure.weekly and week in weekly):
+                weekly.add(week)
+                place = f"{site}/{queue}" if closure.queues else site
+                of_site[f"{place}: {availability.describe(closure)}"] = None
+    results: list[str] = []
+    for site, of_site in notes.items():
+        results += list(of_site)[:_MOST_NOTES]
+        if len(of_site) > _MOST_NOTES:
+            results.append(f"{site}: closed {len(of_site) - _MOST_NOTES} more times")
+    return tuple(results)
 
 
 def take_snapshot(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> Snapshot:
@@ -314,6 +320,7 @@ class OfferSize:
 
 USUAL = OfferSize()
 _OTHER_SIZES = (OfferSize(procs=2), OfferSize(count=4), OfferSize(procs=4))
+_MOST_NOTES = 5  # on closures of a site
 _MOST_SLOTS = 500  # requested from each site
 
 
