@@ -6,13 +6,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgrads.api.bags.execution import ControlRequests, submit_bag
+from vgrads.api.bags.sites import places_of
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
 from vgrads.dispatch.document import load_bag
 from vgrads.dispatch.storage.journal import read_state
+from vgrads.kernel.closures import Closure
 from vgrads.kernel.units import format_instant
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrads.vgrid.closures import find_closures
@@ -75,6 +78,22 @@ def test_nodes_are_requested_until_a_window_and_again_after_it(tmp_path):
     texts = [reason for _, name, reason in reasons if name == "cloud"]
     assert any("nodes stay " in reason and "closed from" in reason for reason in texts)
     assert any(reason.startswith("no nodes are requested: closed from") for reason in texts)
+
+
+def test_nodes_stay_until_a_closure_that_the_site_reported(tmp_path):
+    path = tmp_path / "bag.yaml"
+    path.write_text(json.dumps({"name": "a", "command": "true", "hosts": {"longest": "2h"}}))
+    now_s = time.time()
+    closure = Closure(begin_s=now_s + HOUR_S, end_s=now_s + 5 * HOUR_S, reported=True)
+    catalog = Catalog(sites=(cluster(()),), links={})
+    documents = [load_bag(path)[0]]
+    (free,) = places_of(catalog, documents, now_s)
+    (limited,) = places_of(catalog, documents, now_s, {"cluster": (closure,)})
+    assert free.longest_stay(0.0, 600.0).length_s == 2 * HOUR_S
+    assert limited.longest_stay(0.0, 600.0).length_s == HOUR_S - 600
+    assert limited.longest_stay(HOUR_S - 60, 0.0).length_s == 0
+    assert limited.longest_stay(HOUR_S - 60, 0.0).opens_s == pytest.approx(5 * HOUR_S)
+    assert limited.longest_stay(5 * HOUR_S, 600.0).length_s == 2 * HOUR_S
 
 
 windows = st.lists(

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 
 from vgrads.kernel.errors import InputError
@@ -126,7 +126,6 @@ def _weekday(text: str) -> int | None:
 def _date(begin: str, text: str, where: str) -> datetime:
     try:
         instant = datetime.fromisoformat(begin.strip())
-        date.fromisoformat(begin.strip()[:10])
         instant.replace(tzinfo=instant.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError) as error:
         raise InputError(
@@ -135,7 +134,7 @@ def _date(begin: str, text: str, where: str) -> datetime:
             fix=_FIX,
         ) from error
     if not 1970 < instant.year < 9000:
-        raise InputError(f"'{text}' is not in this century", where=where, fix=_FIX)
+        raise InputError(f"'{text}' is too early or too late", where=where, fix=_FIX)
     return instant
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from vgrads.api.wiring import all_simulated
 from vgrads.dispatch.document import BagDocument, HostsDocument
@@ -20,7 +21,7 @@ from vgrads.pool.lookahead import looking_ahead
 from vgrads.pool.release import before_the_end, central_all, coordinated, distributed
 from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, together
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import availability_of
+from vgrads.vgrid.closures import Reported, availability_of
 
 RELEASES = ("distributed", "central", "coordinated", "look-ahead")
 _LOCAL_S = 30 * 86400.0
@@ -75,18 +76,21 @@ def _procs(site: Site, agents: HostsDocument) -> int:
 
 
 def places_of(
-    catalog: Catalog, documents: Sequence[BagDocument], zero_s: float | None = None
+    catalog: Catalog,
+    documents: Sequence[BagDocument],
+    zero_s: float | None = None,
+    reported: Reported = MappingProxyType({}),
 ) -> list[FleetSite]:
     """Return the sites of nodes for these bags: as many nodes as any of the bags permits.
     ``zero_s``: the zero of the dispatcher's clock in seconds since 1970 (None: nothing is
-    requested, so closed windows do not matter)."""
+    requested, so closed windows do not matter); ``reported``: closures that sites reported."""
     results = []
     for site in catalog.sites:
         wanting = [d.hosts for d in documents if not d.sites or site.name in d.sites]
         if wanting:
             results.append(_place(site, wanting))
-            if site.closed and zero_s is not None:
-                limit = partial(_longest_stay, site, results[-1], zero_s)
+            if zero_s is not None and (site.closed or reported.get(site.name)):
+                limit = partial(_longest_stay, site, results[-1], (zero_s, reported))
                 results[-1] = replace(results[-1], limit=limit)
             goals = [d for d in documents if d.goal and (not d.sites or site.name in d.sites)]
             if goals and (spot_price := _spot_price(site)) is not None:
@@ -99,11 +103,12 @@ def places_of(
 
 
 def _longest_stay(
-    site: Site, where: FleetSite, zero_s: float, now_s: float, wait_s: float
+    site: Site, where: FleetSite, since: tuple[float, Reported], now_s: float, wait_s: float
 ) -> LongestStay:
     """Return how long nodes may stay that are requested now: until the site closes, less the time
     that they may wait for their start. A site closes for requests a little before."""
-    availability = availability_of(site, where.queue, zero_s + now_s)
+    zero_s, reported = since
+    availability = availability_of(site, where.queue, zero_s + now_s, reported)
     closure = next(iter(availability.closed_to(where.procs)), None)
     if closure is None:
         return LongestStay(length_s=where.longest_s)
