@@ -67,3 +67,12 @@ def test_a_queue_that_fails_its_score_is_named_on_the_page_too(store, sites):
     (note,) = (line for line in plan["notes"] if line.startswith("here/all: "))
     assert "covered 75.0% of the waits" in note
     assert note in page
+
+
+def test_a_queue_of_which_both_hold_is_named_with_both(store, sites):
+    file = sites(59)
+    scored(store, "here", "all", 150, WATCHED)
+    plan, _ = planned_by_the_service(store, file)
+    (note,) = (line for line in plan["notes"] if line.startswith("here/all: "))
+    assert "covered 75.0% of the waits" in note
+    assert SHORT.removeprefix("here/all: ") in note

@@ -34,13 +34,8 @@ _log = logging.getLogger("vgrads.forecasts")
 
 
 def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") -> Planned:
-    """Record what a plan promises; return it with a line for each queue that it uses whose
-    forecasts fail their score, or whose history is short. ``store``: of a service; otherwise the
-    user's database."""
-    keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
-    by_queue = _short_histories(planned, keys)
-    by_queue |= warnings_in(store.reader, keys) if store else warnings_of(keys)
-    notes = [f"{site}/{queue}: {text}" for (site, queue), text in sorted(by_queue.items())]
+    """Record what a plan promises; return it with its :func:`queue_notes`."""
+    notes = queue_notes(planned, store)
     instants = {
         key: planned.grid.logs[key].unix_start_s + at_s
         for key, at_s in planned.grid.instants.items()
@@ -48,6 +43,17 @@ def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") ->
     forecasts = _forecasts(planned.plan, planned.plan.uses, instants, lambda _: "", owner)
     ForecastJournal(store.url if store else None).append(forecasts)
     return replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, *notes)))
+
+
+def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
+    """Return a line for each queue of a plan whose forecasts fail their score, or whose history is
+    short. ``store``: of a service; otherwise the user's database."""
+    keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
+    warnings = warnings_in(store.reader, keys) if store else warnings_of(keys)
+    by_queue = _short_histories(planned, keys)
+    for key, text in warnings.items():  # both may hold
+        by_queue[key] = "; ".join(filter(None, (text, by_queue.get(key))))
+    return [f"{site}/{queue}: {text}" for (site, queue), text in sorted(by_queue.items())]
 
 
 def _short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
