@@ -3,10 +3,10 @@ forecast.
 
 A job cannot start at an instant from which it would run into a window that leaves it too few
 processors, nor inside the window: such starts move to the window's end. While no processor at all
-is left, the queue stands still, so later starts move by as much: of 300 simulated jobs that a
+is left, the queue stands still, so later starts move by as much: of 204 simulated jobs that a
 window delays, starts are then 9 hours off on average, and 23 hours if only those inside the window
-move. All instants are seconds from now;
-windows themselves are on the clock of 1970 (:class:`vgrads.kernel.closures.Closure`).
+move. All instants are seconds from now; windows themselves are on the clock of 1970
+(:class:`vgrads.kernel.closures.Closure`).
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class ClosedOracle:
         chances = self.inner.probability(
             procs, walltime_s, np.maximum(waits, 0.0), confidence, ahead, submit_in_s
         )
-        return np.where(waits >= 0, chances, 0.0)
+        return np.where(waits >= -_NEAR_S, chances, 0.0)
 
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
         """Return P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from

@@ -100,7 +100,7 @@ def test_trajectories_begin_with_the_answer_of_now(forecast_at):
     reservation = Reservation(procs=16, walltime_s=3600.0, start_by_s=1800.0, probability=0.9)
 
     class Query:
-        forecast = forecast_at
+        starts = forecast_at
 
     path = walk(Query, reservation)
     assert path.probabilities[0] == forecast_at.probability(16, 5400.0, 1800.0)

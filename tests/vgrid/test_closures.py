@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.logs import make_log
@@ -70,6 +70,13 @@ def crossed(closures, procs, start_s, walltime_s):
     procs=st.sampled_from([1, 4, 8]),
     walltime=hours,
     submit=st.floats(0.0, 60.0),
+)
+@example(  # it just fits, up to rounding
+    closures=[Closure(begin_s=NOW_S + HOUR_S, end_s=NOW_S + 2 * HOUR_S)],
+    kind="state",
+    procs=1,
+    walltime=1.0,
+    submit=4e-15,
 )
 def test_no_job_is_forecast_across_a_window(closures, kind, procs, walltime, submit):
     walltime_s, submit_s = walltime * HOUR_S, submit * HOUR_S

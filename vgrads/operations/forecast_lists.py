@@ -25,7 +25,7 @@ from vgrads.operations.queue_questions import (
 )
 from vgrads.qbets import boosting
 from vgrads.qbets.state import queue_features
-from vgrads.qbets.state_forecast import AnyForecast, StateForecast
+from vgrads.qbets.state_forecast import AnyForecast
 from vgrads.vgrid.varq import Reservation
 
 Json = dict[str, Any]
@@ -99,7 +99,7 @@ class _Asker:
         points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
         stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
         self.issued.append(issue(query, opened.target, how.kind, shape, stated))
-        method, jobs, reason = _basis(forecast, shape, max(how.quantiles))
+        method, jobs, reason = _basis(query, shape, max(how.quantiles))
         best = None if question.start_by_s is None else _best(opened, question)
         return {
             **_named(question),
@@ -132,15 +132,11 @@ class _Asker:
 
 
 def _basis(
-    forecast: AnyForecast, shape: tuple[int, float], level: float
+    query: QueueQuery, shape: tuple[int, float], level: float
 ) -> tuple[str, int, str | None]:
     """Return the method of a bound, the number of jobs that it is based on, and why there is
     none."""
-    if isinstance(forecast, StateForecast):
-        group = forecast.job_class(*shape).group
-        if forecast.choice(group).whose == "state":
-            return "state", len(forecast.curve(*shape).scores), None
-    bound = forecast.bound(*shape, level, forecast.settings.confidence)
+    bound = query.starts.bound(*shape, level, query.forecast.settings.confidence)
     return bound.method, bound.jobs, bound.reason
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from vgrads.api.bags.report import Report
 from vgrads.api.bags.served import ServedBags
-from vgrads.api.bags.sites import check_places, places_of
+from vgrads.api.bags.sites import check_places, places_now
 from vgrads.api.wiring import (
     Wiring,
     agent_command,
@@ -239,7 +239,7 @@ class BagWork:
             core=manager.core,
             sites=Sites(self.run, drivers, clock, polling),
             run=self.run,
-            sources=places_of(self.catalog, documents, zero_s=time.time() - clock.now()),
+            sources=places_now(self.catalog, documents, time.time() - clock.now()),
             pilot_environment=environment,
             fits=manager.core.fits,
             ad_hoc_agents=any(d.hosts.guests for d in documents),
@@ -257,7 +257,7 @@ class BagWork:
                 bags.open(number)
                 bags.take_on(number)
         if fresh:
-            fleet.ask_at(places_of(self.catalog, bags.documents, report.began_unix_s))
+            fleet.ask_at(places_now(self.catalog, bags.documents, report.began_unix_s))
         bags.retry(control_requests.new)
         bags.drop(control_requests.new)
         for number, why in control_requests.stops.items():

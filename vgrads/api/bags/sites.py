@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+from vgrads.api.queues.site_snapshots import reported_closures
 from vgrads.api.wiring import all_simulated
 from vgrads.dispatch.document import BagDocument, HostsDocument
 from vgrads.dispatch.fleet.site_view import FleetSite, LongestStay
@@ -73,6 +74,15 @@ def _procs(site: Site, agents: HostsDocument) -> int:
         site.procs if site.driver == "local" else min(site.procs, max(n.cores for n in site.nodes))
     )
     return min(node, agents.procs or node)
+
+
+def places_now(
+    catalog: Catalog, documents: Sequence[BagDocument], zero_s: float
+) -> list[FleetSite]:
+    """Return the sites of nodes for these bags, with the closures that they report now."""
+    names = {place.site for place in places_of(catalog, documents)}
+    reported = reported_closures(site for site in catalog.sites if site.name in names)
+    return places_of(catalog, documents, zero_s, reported)
 
 
 def places_of(

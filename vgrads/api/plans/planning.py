@@ -22,7 +22,8 @@ from vgrads.api.plans.unit_mistakes import unit_question
 from vgrads.api.plans.up_to_date import without
 from vgrads.api.queues.histories import cached_forecast
 from vgrads.api.queues.history_files import Instant, open_history
-from vgrads.api.queues.live_queue import present_forecast, snapshots_of
+from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.site_snapshots import snapshots_of
 from vgrads.api.queues.start_estimate_prior import (
     BASIS,
     StartEstimatePrior,
@@ -32,6 +33,7 @@ from vgrads.api.queues.start_estimate_prior import (
 from vgrads.api.wiring import is_real
 from vgrads.kernel.closures import WEEK_S
 from vgrads.kernel.progress import report_progress
+from vgrads.kernel.units import format_count
 from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
 from vgrads.planner.placement.widths import widened
 from vgrads.planner.plan import Done, Plan
@@ -163,7 +165,7 @@ def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
     """Return the same grid with its real queues, and the closures of their sites, as these report
     them now; forecasts of simulated ones are aged accordingly."""
     forecasts: dict[QueueKey, AnyForecast] = {}
-    snapshots = snapshots_of(grid.catalog)
+    snapshots = snapshots_of(grid.catalog.sites)
     for site in grid.catalog.sites:
         mine = {key: by_queue for key, by_queue in grid.forecasts.items() if key[0] == site.name}
         if site.name in snapshots:
@@ -284,7 +286,8 @@ def closure_notes(grid: GridSnapshot, until_s: float) -> tuple[str, ...]:
     for site, of_site in notes.items():
         results += list(of_site)[:_MOST_NOTES]
         if len(of_site) > _MOST_NOTES:
-            results.append(f"{site}: closed {len(of_site) - _MOST_NOTES} more times")
+            more = format_count(len(of_site) - _MOST_NOTES, "more time")
+            results.append(f"{site}: closed {more}")
     return tuple(results)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vgrads.api.queues.site_snapshots import SiteSnapshot, refresh_snapshot
-from vgrads.api.wiring import is_real, open_batch
+from vgrads.api.wiring import open_batch
 from vgrads.drivers.api import QueuedJob, SlotSpec
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count, format_duration, format_instant
@@ -159,16 +159,6 @@ def _of_queue(
         for job in jobs
         if job.eligible and (not (job.queue and names) or names & frozenset(job.queue.split(",")))
     ]
-
-
-def snapshots_of(catalog: Catalog) -> Mapping[str, SiteSnapshot]:
-    """Return the queues of the real batch sites of a catalogue, each listed now where that is
-    due."""
-    return {
-        site.name: refresh_snapshot(site)
-        for site in catalog.sites
-        if is_real(site) and site.kind == "batch"
-    }
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:

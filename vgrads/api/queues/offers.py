@@ -109,7 +109,9 @@ def offer_gantt(offer: GridOffer) -> Json:
 
 def _lane(offer: GridOffer, choice: SlotOption) -> Json:
     slot, request = choice.slot, offer.request
-    low, middle, high = (float(t) + slot.submit_s for t in slot.curve.ready_at([0.05, 0.5, 0.95]))
+    low, middle, high = (
+        float(t) + slot.zero_s(slot.submit_s) for t in slot.curve.ready_at([0.05, 0.5, 0.95])
+    )
     return {
         "id": slot.id,
         "site": slot.site,

@@ -15,14 +15,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vgrads.api.config import make_home
-from vgrads.api.wiring import open_batch, site_file
+from vgrads.api.wiring import is_real, open_batch, site_file
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteFacts
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.kernel.closures import Closure
@@ -108,6 +108,20 @@ def refresh_snapshot(site: Site) -> SiteSnapshot:
         if is_locked and may_list(site, snapshot):
             snapshot = _list(site, path, snapshot)
     return snapshot
+
+
+def snapshots_of(sites: Iterable[Site]) -> Mapping[str, SiteSnapshot]:
+    """Return the queues of the real batch sites of these, each listed now where that is due."""
+    return {
+        site.name: refresh_snapshot(site)
+        for site in sites
+        if is_real(site) and site.kind == "batch"
+    }
+
+
+def reported_closures(sites: Iterable[Site]) -> dict[str, tuple[Closure, ...]]:
+    """Return the closures that the real batch sites of these report."""
+    return {name: snapshot.closures for name, snapshot in snapshots_of(sites).items()}
 
 
 def may_list(site: Site, snapshot: SiteSnapshot | None) -> bool:

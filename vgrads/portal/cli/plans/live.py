@@ -140,7 +140,8 @@ def expected_s(
 ) -> float | None:
     """Return the seconds until a requested slot has started with probability one half; None where
     that is not to be expected."""
-    curve = conditional_curve(execution.uses[slot].slot.curve, now_s - requested_s)
+    of = execution.uses[slot].slot
+    curve = conditional_curve(of.curve, now_s - of.zero_s(requested_s))
     value = float(curve.ready_at(0.5 * curve.best)) if curve.best > 0 else float("inf")
     return max(0.0, value) if value < float("inf") else None
 

@@ -55,7 +55,7 @@ def _slots_table(plan: Plan) -> TextTable:
                 use.slot.id,
                 str(use.slot.procs),
                 format_duration(use.submit_s),
-                likely_start_text(use.slot.curve.reaches_s(0.5) + use.submit_s),
+                likely_start_text(use.slot.curve.reaches_s(0.5) + use.slot.zero_s(use.submit_s)),
                 format_duration(use.start_s),
                 f"{use.probability:.3f}",
                 format_duration(use.end_s),

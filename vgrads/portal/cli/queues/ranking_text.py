@@ -105,7 +105,7 @@ def score_text(document: Json) -> list[TextTable | str]:
         f"{format_count(records['issued'], 'answer')}; of their records {records['scored']} are "
         "scored, "
         f"{records['open']} are open, {records['without_start']} had no start within a month, "
-        f"{records['retrospective']} are about the past.",
+        f"{records['retrospective']} are about the past.{_unknown_text(document['watched'])}",
         TextTable(columns, tuple(map(Row, cells))),
         *[
             f"probability {row['stated']:.2f}: {round(row['observed'] * row['statements'])} of "
@@ -117,6 +117,17 @@ def score_text(document: Json) -> list[TextTable | str]:
     if document["warning"]:
         lines.append(f"Warning: {document['warning']}.")
     return lines
+
+
+def _unknown_text(watched: Json) -> str:
+    """Return how many of the newest bounds are not known, though their time has passed."""
+    if not watched["unknown"]:
+        return ""
+    of = watched["bounds"] + watched["unknown"]
+    return (
+        f" Of the last {of} bounds at 0.95 whose time has passed, {watched['unknown']} are not "
+        "known yet: the history does not show the jobs that wait."
+    )
 
 
 def _slurm_lines(comparison: Json | None) -> list[str]:

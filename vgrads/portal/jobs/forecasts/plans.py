@@ -107,7 +107,8 @@ def _forecasts(
 
 
 def _of_slot(use: SlotUse, instant_s: float, job: str, owner: str) -> IssuedForecast:
-    ready_s = use.slot.curve.ready_at(LEVELS).tolist()
+    zero_s = use.submit_s - use.slot.zero_s(use.submit_s)
+    ready_s = (use.slot.curve.ready_at(LEVELS) - zero_s).tolist()
     return IssuedForecast(
         site=use.slot.site,
         queue=use.slot.queue or ON_DEMAND,

@@ -54,7 +54,7 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
         "bounds": rows,
         "jobs": high.jobs,
         "method": high.method,
-        "reason": high.reason or opened.reason,
+        "reason": next((b.reason for b in bounds if b.reason), None) or opened.reason,
         "since": query.since,
         "as_of": query.instant(query.at_s),
         "downtime": downtime_json(query),
@@ -70,9 +70,9 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
 
 
 def _curve(query: QueueQuery, question: PageQuestion, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the picture of P(start within t); empty where there are no bounds."""
+    """Return the picture of P(start within t); empty where there are none up to .95."""
     marks = [(row["bound_s"], row["probability"]) for row in rows if row["bound_s"] is not None]
-    if len(marks) < len(rows):
+    if len(marks) <= _HIGH:
         return ""
     begin_s = max(_SHORTEST_S, marks[0][0] / 10.0)
     end_s = max(2.0 * marks[-1][0], _LEAST_SPAN * begin_s)
