@@ -89,8 +89,8 @@ def _history(jobs: int) -> tuple[Sequence[tuple[int, int, int, int, int]], int]:
     return rows, int(log.start_s.max())
 
 
-def listed_site(folder: Path, monkeypatch, jobs: int = 1200) -> ListedSite:
-    """A site whose commands come first on the search path; its history ends now."""
+def write_history(file: Path, jobs: int) -> None:
+    """Write a history of the queue ``batch``, as ``sacct`` prints it, that ends now."""
     rows, newest = _history(jobs)
     shift = int(time.time()) - newest
     lines = [HEADER]
@@ -99,7 +99,12 @@ def listed_site(folder: Path, monkeypatch, jobs: int = 1200) -> ListedSite:
         state = f"{end + shift}|COMPLETED" if end <= newest else "Unknown|RUNNING"
         limit = f"{max(1, minutes) // 60:02d}:{max(1, minutes) % 60:02d}:00"
         lines.append(f"{n}|u|a|batch|{times}{state}|{limit}|1|{procs}|{procs}")
-    (folder / "batch.txt").write_text("\n".join(lines) + "\n")
+    file.write_text("\n".join(lines) + "\n")
+
+
+def listed_site(folder: Path, monkeypatch, jobs: int = 1200) -> ListedSite:
+    """A site whose commands come first on the search path; its history ends now."""
+    write_history(folder / "batch.txt", jobs)
     (folder / "sites.toml").write_text(SITES)
     (folder / "config").write_text("PrivateData             = none\n")
     (folder / "reservations").write_text("No reservations in the system\n")

@@ -83,12 +83,17 @@ def view_of_history(log: JobLog, at_s: float) -> QueueView:
 
 
 def present_forecast(
-    forecast: AnyForecast, log: JobLog, queue: str, snapshot: SiteSnapshot | None
+    forecast: AnyForecast,
+    log: JobLog,
+    queue: str,
+    snapshot: SiteSnapshot | None,
+    now_unix_s: float | None = None,
 ) -> tuple[AnyForecast, QueueView]:
     """Return the forecast of a real queue as its site listed it last, and what was seen. Where
     nothing is listed, the state of the history is aged: past waits weigh more, and the queue is
-    never taken as empty."""
-    now_s = time.time() - log.unix_start_s
+    never taken as empty. ``now_unix_s``: the instant of the question; None for the current time."""
+    now_unix_s = time.time() if now_unix_s is None else now_unix_s
+    now_s = now_unix_s - log.unix_start_s
     if snapshot is None or not snapshot.is_listed or snapshot.is_hidden:
         at_s = forecast.at_s if isinstance(forecast, StateForecast) else log.end_s
         view = QueueView(
@@ -106,7 +111,7 @@ def present_forecast(
     )
     if not isinstance(forecast, StateForecast):
         return forecast, view
-    age_s = snapshot.age_s(time.time())
+    age_s = snapshot.age_s(now_unix_s)
     result = forecast.with_queue(_present(jobs, taken_s, log, forecast))
     return (result if age_s <= _RECENT_S else aged(result, age_s)), view
 
