@@ -3,7 +3,7 @@
     python benchmarks/waits/bench_present.py LOG.swf.gz [LOG…] [--questions 200] [--seed 1]
 
 At random instants of a log a job asks for its wait. *full*: by the whole log until then, in which
-also the jobs that wait are known, as in backtests. *snapshot*: by a history of the jobs that had
+also the jobs that wait are history, as in backtests. *snapshot*: by a history of the jobs that had
 started by then, and the waiting and running jobs as ``squeue`` would list them. *ended*: by the
 history alone, aged. Printed are, for each, the shares of waits within the bounds at .5, .75, .9 and
 .95, and the mean pinball loss at .95, with its ratio to *full*.
@@ -38,17 +38,17 @@ def listed(log: JobLog, at_s: float) -> tuple[JobLog, tuple[QueuedJob, ...]]:
     submitted = log.submit_s < at_s
     left = log.start_s <= at_s
     end_s = log.start_s + np.maximum(log.run_s, 0.0)
-    known = log.select(submitted & left)
-    known_end_s = end_s[submitted & left]
-    runs = known.started & (known_end_s > at_s)
-    known = replace(known, run_s=np.where(runs, -1.0, known.run_s))
+    history = log.select(submitted & left)
+    left_end_s = end_s[submitted & left]
+    runs = history.started & (left_end_s > at_s)
+    history = replace(history, run_s=np.where(runs, -1.0, history.run_s))
     jobs = []
     for row in np.flatnonzero(submitted & ~left):
         jobs.append(_job(log, int(row), waited_s=float(at_s - log.submit_s[row])))
     for row in np.flatnonzero(submitted & left & log.started & (end_s > at_s)):
         ran_s = float(at_s - log.start_s[row])
         jobs.append(_job(log, int(row), left_s=max(0.0, float(log.request_s[row]) - ran_s)))
-    return known, tuple(jobs)
+    return history, tuple(jobs)
 
 
 def _job(log: JobLog, row: int, **times: float) -> QueuedJob:
@@ -65,12 +65,12 @@ def views(log: JobLog, row: int) -> Iterator[tuple[str, AnyForecast]]:
     """Return the three forecasts for a job that is submitted now."""
     at_s = float(log.submit_s[row])
     yield "full", make_forecast(log.select(log.submit_s <= at_s + 86_400.0), at_s, AS_QUESTION)
-    known, jobs = listed(log, at_s)
-    learned = learned_forecast(known, known.end_s, AS_QUESTION)
-    now_unix_s = known.unix_start_s + at_s
+    history, jobs = listed(log, at_s)
+    learned = learned_forecast(history, history.end_s, AS_QUESTION)
+    now_unix_s = history.unix_start_s + at_s
     snapshot = SiteSnapshot(taken_unix_s=now_unix_s, jobs=jobs)
-    yield "snapshot", present_forecast(learned, known, "", snapshot, now_unix_s)[0]
-    yield "ended", present_forecast(learned, known, "", None, now_unix_s)[0]
+    yield "snapshot", present_forecast(learned, history, "", snapshot, now_unix_s)[0]
+    yield "ended", present_forecast(learned, history, "", None, now_unix_s)[0]
 
 
 def measure(path: Path, questions: int, seed: int) -> None:
