@@ -18,14 +18,14 @@ from vgrads.qbets.forecast import Bound
 from vgrads.vgrid.varq import Reservation, Trajectory
 
 Json = dict[str, Any]
-_LIKELY = 0.95
-"""Probability of the bound whose closure is named beside a probability."""
+_LESS = 0.005
+"""By how much a closure must lessen a probability to be named beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueAnswer:
     """What every answer has: the queue that answered, the forecast as issued, and how a ``closure``
-    of its site moves it."""
+    of its site matters: where it moves a bound, otherwise when the site is closed."""
 
     open_queue: OpenQueue
     issued: IssuedForecast
@@ -139,12 +139,29 @@ def ask_probability(question: ProbabilityQuestion, context: ForecastContext) -> 
     return ProbabilityAnswer(
         open_queue=opened,
         issued=issue_answer(opened.query, opened.target, shape, stated),
-        closure=closure_of(opened.query, shape, _LIKELY),
+        closure=_lessening(opened.query, shape, question, value),
         probability=value,
         within_s=question.within_s,
         confidence=question.confidence,
         jobs=len(forecast.waits(*shape)),
     )
+
+
+def _lessening(
+    query: QueueQuery, shape: tuple[int, float], question: ProbabilityQuestion, value: float
+) -> str | None:
+    """Describe the closures that lessen a probability; None if none does."""
+    plain = float(query.forecast.probability(*shape, question.within_s, question.confidence))
+    if plain - value < _LESS:
+        return None
+    return _closures_until(query, question.within_s + question.walltime_s)
+
+
+def _closures_until(query: QueueQuery, until_s: float) -> str | None:
+    """Describe the closures from now until an instant; None if there are none."""
+    availability = query.availability
+    closures = availability.during(0.0, until_s)
+    return "; ".join(availability.describe(entry) for entry in closures) or None
 
 
 def ask_trajectory(question: TrajectoryQuestion, context: ForecastContext) -> TrajectoryAnswer:
@@ -164,13 +181,10 @@ def answer_trajectory(opened: OpenQueue, question: TrajectoryQuestion) -> Trajec
     )
     path = walk(opened.query, reservation, question.step_s)
     shape = question.procs, question.walltime_s
-    until_s = question.start_by_s + question.walltime_s
-    availability = opened.query.availability
-    closures = [availability.describe(entry) for entry in availability.during(0.0, until_s)]
     return TrajectoryAnswer(
         open_queue=opened,
         issued=issue_answer(opened.query, opened.target, shape, Statement(path=path)),
-        closure="; ".join(closures) or None,
+        closure=_closures_until(opened.query, question.start_by_s + question.walltime_s),
         path=path,
         reservation=reservation,
     )

@@ -269,11 +269,14 @@ def test_no_interface_forecasts_a_start_across_a_maintenance(before_maintenance)
     assert moved["bound_s"] == pytest.approx(6000 + 36_000, abs=120)
     words = r"starts after the maintenance of \d+ \w+ \d\d:\d\d, unless it asks for at most 1h \d+m"
     assert re.fullmatch(words, moved["closure"])
-    assert re.search("It " + words, vgrads("bound", *place, *long_job).out)
+    assert re.search("At worst it " + words, vgrads("bound", *place, *long_job).out)
     early = vgrads("probability", *place, *long_job, "--within", "3h", "--json").json
     assert early["probability"] == 0.0
+    assert re.fullmatch(r"closed from [^:]*:\d\d to [^:]*:\d\d: maintenance", early["closure"])
     late = vgrads("probability", *place, *long_job, "--within", "13h", "--json").json
     assert late["probability"] > 0.9
+    soon = vgrads("probability", *place, "--procs", 16, "--walltime", "5m", "--within", "1m")
+    assert "The site is closed" not in soon.out
     short = vgrads("bound", *place, "--procs", 16, "--walltime", "30m", "--json").json
     assert short["closure"] is None
     assert short["bound_s"] < 7200
@@ -290,5 +293,5 @@ def test_no_interface_forecasts_a_start_across_a_maintenance(before_maintenance)
     later = http.get(address).json()["closure"]  # the minutes that are left may be fewer
     assert later.partition("1h")[0] == moved["closure"].partition("1h")[0]
     page = http.get("/sites/cluster/batch?procs=16&hours=3", headers={"accept": "text/html"}).text
-    assert "Such a job starts after the maintenance of" in page
+    assert "At worst such a job starts after the maintenance of" in page
     assert commands.calls() == 1

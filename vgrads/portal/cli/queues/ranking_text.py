@@ -32,7 +32,7 @@ def _ranked_row(row: Json) -> Row:
     times = ("expected_start_s", "earliest_start_s", "latest_start_s")
     cells = (f"{row['site']}/{row['queue']}", *(_time(row[name]) for name in times))
     notes = [f"warning: {row['warning']}"] if row["warning"] else []
-    notes += [f"such a job {row['closure']}"] if row["closure"] else []
+    notes += [f"such a job probably {row['closure']}"] if row["closure"] else []
     return Row((*cells, row["method"], str(row["jobs"])), tuple(notes), {"": "yellow"})
 
 

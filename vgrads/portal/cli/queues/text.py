@@ -46,9 +46,10 @@ def _view_text(answer: QueueAnswer) -> str:
     """Return which closure moves an answer, and which queue was seen, where that is more than the
     end of a history."""
     sentence = answer.open_queue.view.sentence
-    closure = f"\nIt {answer.closure}." if answer.closure else ""
-    if isinstance(answer, TrajectoryAnswer) and answer.closure:
-        closure = f"\nThe site is {answer.closure}."
+    closure = ""
+    if answer.closure:
+        begin = "At worst it" if isinstance(answer, BoundAnswer) else "The site is"
+        closure = f"\n{begin} {answer.closure}."
     return closure + (f"\n{sentence[0].upper()}{sentence[1:]}." if sentence else "")
 
 
