@@ -273,7 +273,7 @@ def test_a_person_reads_which_policy_is_best(vgrads, write):
     assert shown.code == 0
     for word in ("Lowest average makespan", "S-U-GRR FPLT", "2 of speed 1", 'a b"c.swf', "load"):
         assert word in shown.out.replace("\n", "")
-    text = vgrads("bags", "simulate", "--load", ".4", "--days", ".02", "--clusters", "3000x2").out
+    text = vgrads("bags", "simulate", "--load", ".4", "--days", ".02", "--clusters", "300x2").out
     assert "bags of 2–4" in text
     assert "2 and more" not in text
     assert "utilisation" in text.splitlines()[0]
