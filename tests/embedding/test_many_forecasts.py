@@ -53,7 +53,8 @@ def test_a_reader_gets_whole_answers_about_all_queues(store):
     with client_of(store) as client:
         answers = ask(client, bearer(store, "ann", "read"), QUESTION, OTHER).json()["forecasts"]
         for answer in answers:
-            assert {*FEW, "jobs", "since", "reason", "warning", "best_submission"} == set(answer)
+            more = {"jobs", "since", "reason", "warning", "best_submission"}
+            assert set(answer) == {*FEW, *more, "closure", "queue_view"}
 
 
 def test_a_reader_of_forecasts_alone_gets_no_instant_to_submit(store):

@@ -236,8 +236,10 @@ def grid(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("jobs", "moves"), [(0, False), (12, True), (None, False)])
-def test_the_queue_of_a_real_site_is_queried_in_each_check(jobs, moves, grid):
+def test_the_queue_of_a_real_site_moves_a_submission(jobs, moves, grid, tmp_path, monkeypatch):
+    """Also in the first check of a run: its home has no listing yet."""
     folder, existing = grid
+    monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
     (folder / "queued").unlink(missing_ok=True)
     if jobs is not None:
         line = "batch|ann|{}|32|1:00:00|1:00:00|0\n"

@@ -85,6 +85,7 @@ def entry(site, queue, coverage, bounds):
         "queue": queue,
         "records": records,
         "quantiles": quantiles,
+        "watched": {"bounds": bounds, "covered": bounds, "unknown": 0, "hidden": 0},
         "warning": None,
         "slurm": None,
         "reliability": [{"stated": 0.95, "observed": 0.0, "statements": bounds}],

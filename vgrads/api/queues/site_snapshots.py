@@ -98,7 +98,9 @@ def refresh_snapshot(site: Site) -> SiteSnapshot:
     it. A site that does not answer leaves the former snapshot, with the ``problem``."""
     path = snapshot_file(site)
     snapshot = _read(path) or _NEVER
-    if not may_list(site, snapshot) and not _is_asking(path, snapshot):
+    marked_s = _marked_s(path)
+    is_asking = marked_s - snapshot.tried_unix_s > _ROUNDING_S  # not stored yet
+    if not is_asking and not _is_due(path, snapshot, marked_s):
         return snapshot
     patience_s = site.access.timeout_s
     if snapshot.age_s(time.time()) < _WORTH_WAITING_S:
@@ -127,19 +129,22 @@ def reported_closures(sites: Iterable[Site]) -> dict[str, tuple[Closure, ...]]:
 def may_list(site: Site, snapshot: SiteSnapshot | None) -> bool:
     """True if a site may be asked, after what its newest snapshot says. Attempts count, also those
     whose result was not stored; an instant of the future is that of a clock that was set back."""
-    snapshot, path, now = snapshot or _NEVER, snapshot_file(site), time.time()
-    attempts = [snapshot.tried_unix_s, _tried.get(path, -math.inf)]
+    path = snapshot_file(site)
+    return _is_due(path, snapshot or _NEVER, _marked_s(path))
+
+
+def _marked_s(path: Path) -> float:
+    """Return when anybody began to ask last; 0 for never."""
     with suppress(OSError):
-        attempts.append(_lock_file(path).stat().st_mtime)
+        return _lock_file(path).stat().st_mtime
+    return 0.0
+
+
+def _is_due(path: Path, snapshot: SiteSnapshot, marked_s: float) -> bool:
+    now = time.time()
+    attempts = (snapshot.tried_unix_s, marked_s, _tried.get(path, -math.inf))
     newest = max((at for at in attempts if at <= now + FRESH_S), default=-math.inf)
     return now - newest >= snapshot.pause_s
-
-
-def _is_asking(path: Path, snapshot: SiteSnapshot) -> bool:
-    """True if an attempt has begun that is not stored yet."""
-    with suppress(OSError):
-        return _lock_file(path).stat().st_mtime - snapshot.tried_unix_s > _ROUNDING_S
-    return False
 
 
 def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:

@@ -34,7 +34,7 @@ def rank_now(sites: Path | None, question: RankingQuestion) -> Json:
 
 def _learner(notify: Callable[[str], None]) -> Callable[..., tuple[QueueQuery, None]]:
     def learn(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, None]:
-        notify(f"learning from {source.file.name}")
+        notify(f"learning from the history {source.file.name}")
         return learn_now(source, at, settings)
 
     return learn

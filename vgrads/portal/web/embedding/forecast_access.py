@@ -32,7 +32,10 @@ PUBLIC_RATE = "10/second"
 """Requests without a token, of one address."""
 CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Choices of readers of forecasts alone."""
-_PUBLIC_FIELDS = {"bound_s", "probability", "confidence", "method", "within_s"}
+_PUBLIC_FIELDS = {
+    *("bound_s", "probability", "confidence", "method", "within_s"),
+    *("submit_in_s", "walltime_s", "best", "trajectory"),
+}
 """Fields for readers of forecasts alone; the others count or date the jobs of users."""
 _PUBLIC_OF_MANY = ("site", "queue", "procs", "walltime_s", "method", "bounds", "curve", "error")
 _PUBLIC_OF_SCORE = {
