@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -283,16 +284,26 @@ def _make_folder(path: Path) -> None:
     path.parent.mkdir(exist_ok=True, mode=0o700)
 
 
+def _create_lock(path: Path) -> None:
+    """Create the file of a lock as a whole, with the mark that nobody has asked yet."""
+    draft = path.with_suffix(f".{secrets.token_hex(4)}")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        os.utime(draft, (0, 0))
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
 @contextmanager
 def _locked(path: Path, patience_s: float) -> Iterator[bool]:
     """Hold the lock of a file for a block; False where another process holds it for longer. A home
     that cannot be written has no lock: each process keeps to the limits by itself."""
     try:
         _make_folder(path)
-        with suppress(FileExistsError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(_lock_file(path), flags, 0o600))
-            os.utime(_lock_file(path), (0, 0))  # nobody has asked yet
+        if not _lock_file(path).exists():
+            _create_lock(_lock_file(path))
         descriptor = os.open(_lock_file(path), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         yield True
