@@ -3,6 +3,7 @@ dead controller."""
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -375,7 +376,6 @@ def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
         8,
         "--walltime",
         "1h",
-        "--live",
         "--explain",
         "--json",
     )
@@ -398,6 +398,7 @@ def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
         for _ in range(6)
     ]
     try:
+        shutil.rmtree(tmp_path / "home" / "queues")  # as if a minute had passed
         busy = vgrads(*question).json
         planned = open_grid(load_catalog(sites)).forecasts["toy", "batch"]
     finally:
