@@ -28,8 +28,6 @@ from vgrads.vgrid.closures import Availability, ClosedForecast, availability_of
 Json = dict[str, Any]
 LEARNING = "the state of the queue is being learned and will answer soon; past waits answer now"
 GROWING = "the newest jobs of the history are being learned; what was learned before them answers"
-
-
 _USER_NAMED = (
     "the history alone answers, because a user is named, whom its site may name differently"
 )
@@ -96,9 +94,9 @@ class JobLimits:
                 where="procs",
             )
         if walltime_s > self.walltime_s:
-            longest = format_duration(self.walltime_s)
+            requested, longest = map(format_duration, (walltime_s, self.walltime_s))
             raise InputError(
-                f"{format_duration(walltime_s)} are more than {self.place} ({longest})",
+                f"a requested time of {requested} is more than {self.place} ({longest})",
                 where="walltime_s",
             )
 

@@ -126,7 +126,7 @@ def test_an_instant_that_cannot_be_reached_is_reported_with_the_best_one(client)
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
-        ("procs=4&hours=25", "1d 1h are more than 'm/all' permits (1d)"),
+        ("procs=4&hours=25", "a requested time of 1d 1h is more than 'm/all' permits (1d)"),
         ("procs=9999&hours=1", "9,999 processors are more than 'm/all' permits (64)"),
     ],
 )
