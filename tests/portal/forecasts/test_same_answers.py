@@ -294,4 +294,6 @@ def test_no_interface_forecasts_a_start_across_a_maintenance(before_maintenance)
     assert later.partition("1h")[0] == moved["closure"].partition("1h")[0]
     page = http.get("/sites/cluster/batch?procs=16&hours=3", headers={"accept": "text/html"}).text
     assert "At worst such a job starts after the maintenance of" in page
+    (checked, _) = vgrads("sites", "check", commands.sites, "--json").json["sites"]
+    assert any("closed from " in text for text in checked["can"]), checked
     assert commands.calls() == 1

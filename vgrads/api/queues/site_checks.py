@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgrads.api.queues.log_queues import history_text
+from vgrads.api.queues.site_snapshots import reported_closures
 from vgrads.api.queues.sites import queue_row
 from vgrads.api.wiring import is_real, open_site, python_problem
 from vgrads.drivers.api import QueueLimits
@@ -14,8 +16,11 @@ from vgrads.drivers.machines import shared_text
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.vgrid.catalog import Catalog, Queue, Site
+from vgrads.vgrid.closures import availability_of
 
 Json = dict[str, Any]
+_AHEAD_S, _MOST_CLOSURES = 14 * 86400.0, 5
+"""How far ahead closures are described, and how many."""
 
 
 def check_all(catalog: Catalog) -> list[Json]:
@@ -32,7 +37,7 @@ def _check_row(site: Site) -> Json:
         if q["history"]
     ]
     if result["usable"]:
-        result["can"] += promises
+        result["can"] += [*promises, *_closures(site)]
     histories = [{"queue": q["name"], **(q["history"] or {})} for q in queues]
     warnings = [
         f"history of {q['name']}: {text}"
@@ -47,6 +52,18 @@ def _check_row(site: Site) -> Json:
         "histories": histories,
         "warnings": warnings,
     }
+
+
+def _closures(site: Site) -> list[str]:
+    """Describe the next closures of a site, stated and reported ones."""
+    reported, now_s = reported_closures([site]), time.time()
+    lines: dict[str, None] = {}
+    for name in [queue.name for queue in site.queues] or [""]:
+        availability = availability_of(site, name, now_s, reported)
+        for closure in availability.during(0.0, _AHEAD_S):
+            place = f"{name}: " if closure.queues else ""
+            lines[place + availability.describe(closure)] = None
+    return list(lines)[:_MOST_CLOSURES]
 
 
 def _check(site: Site, queues: Sequence[Json]) -> Json:
