@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from vgrads.api.queues.log_queues import history_text
-from vgrads.api.queues.site_snapshots import reported_closures
 from vgrads.api.queues.sites import queue_row
-from vgrads.api.wiring import is_real, open_site, python_problem
+from vgrads.api.wiring import is_real, open_batch, open_site, python_problem
 from vgrads.drivers.api import QueueLimits
 from vgrads.drivers.machines import shared_text
 from vgrads.kernel.errors import SiteError
@@ -56,7 +56,10 @@ def _check_row(site: Site) -> Json:
 
 def _closures(site: Site) -> list[str]:
     """Describe the next closures of a site, stated and reported ones."""
-    reported, now_s = reported_closures([site]), time.time()
+    now_s, reported = time.time(), {}
+    if is_real(site) and site.kind == "batch":
+        with suppress(SiteError):  # the other lines say what works
+            reported[site.name] = open_batch(site).closures(now_s)
     lines: dict[str, None] = {}
     for name in [queue.name for queue in site.queues] or [""]:
         availability = availability_of(site, name, now_s, reported)
