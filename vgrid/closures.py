@@ -15,16 +15,19 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.closures import LOCAL, WEEK_S, Closure, closures_of, local_words
 from vgrads.kernel.units import format_count, format_duration
-from vgrads.qbets.forecast import Bound
-from vgrads.qbets.state_forecast import AnyForecast
 from vgrads.vgrid.catalog import Site
-from vgrads.vgrid.varq import WaitOracle
+
+if TYPE_CHECKING:  # drivers and bags know closures, and need no forecasts
+    from vgrads.qbets.forecast import Bound
+    from vgrads.qbets.state_forecast import AnyForecast
+    from vgrads.vgrid.varq import WaitOracle
 
 Floats = NDArray[np.float64]
 Spans = tuple[tuple[float, float], ...]

@@ -21,12 +21,10 @@ from vgrads.api.config import home, make_home
 from vgrads.drivers.api import Driver
 from vgrads.drivers.local import LocalDriver
 from vgrads.exchange import agent_file
-from vgrads.execmgr.closed_site import ClosedSite
 from vgrads.execmgr.engines.base import Engine, Pilot, SitePolling
 from vgrads.kernel.clock import Clock, SimClock, WallClock
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.vgrid.catalog import Catalog, Site
-from vgrads.vgrid.closures import find_closures
 
 if TYPE_CHECKING:
     from vgrads.drivers.batch import BatchDriver
@@ -141,6 +139,8 @@ def _open_driver(site: Site, clock: Clock, around: Wiring, own: bool = False) ->
     driver = _driver(site, clock, around, own)
     if not site.closed or (site.kind == "batch" and site.driver == "simulated"):
         return driver
+    from vgrads.execmgr.closed_site import ClosedSite
+
     return ClosedSite(driver, site, clock, around.zero_s(site, clock))
 
 
@@ -239,6 +239,7 @@ def _cluster(site: Site, around: Wiring, zero_s: float) -> BatchCluster:
     from vgrads.kernel.streams import stream
     from vgrads.simulator.cluster import BatchCluster
     from vgrads.simulator.load import draw_outages, load_background
+    from vgrads.vgrid.closures import find_closures
 
     cluster = BatchCluster(site.procs, cycle_s=site.cycle_s, cycle_phase_s=site.cycle_phase_s)
     until_s = around.until_s + HORIZON_S
@@ -377,6 +378,8 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
 
 
 def _innermost(driver: Driver) -> Driver:
+    from vgrads.execmgr.closed_site import ClosedSite
+
     return driver.driver if isinstance(driver, ClosedSite) else driver
 
 
