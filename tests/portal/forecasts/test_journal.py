@@ -41,6 +41,25 @@ def test_forecasts_are_stored_once_with_the_number_of_repetitions(store):
     assert rows == {1.0: 3, 2.0: 1}
 
 
+def test_what_several_store_at_once_is_counted_once(store):
+    """A service scores, and ``vgrads score`` beside it."""
+    journal, records = ForecastJournal(store.url), ForecastRecords(store.engine)
+    journal.append([forecast(number) for number in range(1500)])
+    begin, counts = threading.Barrier(3), []
+
+    def fold():
+        begin.wait()
+        counts.append(records.fold(journal))
+
+    threads = [threading.Thread(target=fold) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == 1500
+    assert {row.times for row in records.matchable("s", "q", -1.0)} == {1}
+
+
 def test_torn_lines_and_foreign_ones_cost_only_themselves(store):
     journal, records = ForecastJournal(store.url), ForecastRecords(store.engine)
     journal.append([forecast(1)])

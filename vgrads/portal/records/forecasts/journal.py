@@ -79,6 +79,21 @@ class ForecastJournal:
                 os.close(file)
         return sorted(self._path.parent.glob(f"{self._path.stem}.*.taken"))
 
+    @contextmanager
+    def claimed(self, path: Path) -> Iterator[bool]:
+        """Hold a file that was moved aside for a block; False where another process or thread has
+        stored and removed it."""
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            yield False
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield _is_at(file, path)
+        finally:
+            os.close(file)
+
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to take."""

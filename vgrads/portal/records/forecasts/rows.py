@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, text, update
@@ -50,15 +51,20 @@ class ForecastRecords:
         is stored: if this process dies before, some are counted as issued twice."""
         count = 0
         for path in journal.take():
-            batch: list[IssuedForecast] = []
-            for document in read_documents(path):
-                with suppress(TypeError, ValueError):
-                    batch.append(issued_of(document))
-                if len(batch) == _AT_ONCE:
-                    count += self.add(batch)
-                    batch = []
-            count += self.add(batch)
-            path.unlink(missing_ok=True)
+            with journal.claimed(path) as is_ours:
+                count += self._store_file(path) if is_ours else 0
+        return count
+
+    def _store_file(self, path: Path) -> int:
+        count, batch = 0, list[IssuedForecast]()
+        for document in read_documents(path):
+            with suppress(TypeError, ValueError):
+                batch.append(issued_of(document))
+            if len(batch) == _AT_ONCE:
+                count += self.add(batch)
+                batch = []
+        count += self.add(batch)
+        path.unlink(missing_ok=True)
         return count
 
     def add(self, forecasts: Sequence[IssuedForecast]) -> int:
