@@ -227,6 +227,13 @@ def test_a_learner_that_is_killed_is_started_again(store, vgrads, tmp_path, monk
         until(lambda: learned.find(*place) is not None, 120)
         answer = client.get("/v1/sites/simulated/queues/batch/bound").json()
         assert (answer["method"], answer["reason"]) == ("state", None)
+        assert kill_learners(learned)  # while it learns nothing
+        until(lambda: learned._pool._broken)
+        history = commands.folder / "batch.txt"
+        *first, last = history.read_text().splitlines()
+        history.write_text("\n".join([*first, last, last.replace(last[:4], "9999", 1)]) + "\n")
+        assert client.get("/v1/sites/simulated/queues/batch/bound").status_code == 200
+        until(lambda: learned.find(*place) is not None, 120)
 
 
 def kill_learners(learned):

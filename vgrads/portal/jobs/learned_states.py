@@ -56,7 +56,7 @@ class LearnedStates:
             future = self._learning.get(key)
             if future is not None and _was_killed(future) and self._retries.get(key, 0) < _RETRIES:
                 self._retries[key] = self._retries.get(key, 0) + 1
-                self._pool, future = None, None
+                future = None
             if future is None and not self._closed:
                 self._begin(key)
         if future is None or not future.done() or future.cancelled() or future.exception():
@@ -86,15 +86,20 @@ class LearnedStates:
         return f"the state of the queue could not be learned ({type(error).__name__})"
 
     def _begin(self, key: _Key) -> None:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                1, mp_context=processes, initializer=children.be_a_child
-            )
         for old in [k for k in self._learning if k[0] == key[0] and k[2] == key[2]]:
             del self._learning[old]
         while len(self._learning) >= _MOST:
             del self._learning[next(iter(self._learning))]
-        self._learning[key] = self._pool.submit(children.learn, key[0], key[2])
+        self._learning[key] = self._submit(key)
+
+    def _submit(self, key: _Key) -> Future[AnyForecast]:
+        """Learn a history in the pool; in a new one where there is none, or its process was
+        killed, whatever it was learning."""
+        if self._pool is not None:
+            with suppress(BrokenExecutor):
+                return self._pool.submit(children.learn, key[0], key[2])
+        self._pool = ProcessPoolExecutor(1, mp_context=processes, initializer=children.be_a_child)
+        return self._pool.submit(children.learn, key[0], key[2])
 
     def close(self) -> None:
         """Stop learning."""
