@@ -80,8 +80,14 @@ def end_all(folder: Path) -> None:
 
 
 def end_with(variable: str) -> None:
-    """Kill the processes that have this variable (``NAME=VALUE``) in their environment."""
-    _kill(lambda: [n for n, around in _environments() if variable.encode() in around.split(b"\0")])
+    """Kill the processes that have this variable (``NAME=VALUE``) in their environment, but for
+    helpers of this one, which later tests need."""
+    entry = variable.encode()
+    _kill(
+        lambda: [
+            n for n, around in _environments() if entry in around.split(b"\0") and not _helps(n)
+        ]
+    )
 
 
 def _kill(look: Callable[[], list[int]]) -> None:
