@@ -161,10 +161,6 @@ class Dialect(Protocol):
     def listed_jobs(self, printed: str) -> list[QueuedJob]:
         """Parse these jobs, one for each task of an array, also those that are held."""
 
-    def queued(self, printed: str) -> list[QueuedJob]:
-        """Return those that run, or wait and could start."""
-        return [job for job in self.listed_jobs(printed) if job.eligible]
-
     def closures_command(self) -> str:
         """Return commands that print the site's clock and its announced closures; empty if not
         supported."""

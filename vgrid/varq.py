@@ -56,6 +56,11 @@ class Trajectory:
         """Index of the latest instant with the highest probability."""
         return int(len(self.probabilities) - 1 - np.argmax(self.probabilities[::-1]))
 
+    @property
+    def recommended(self) -> int:
+        """Index of the chosen instant; where none suffices, of the best."""
+        return self.best if self.chosen is None else self.chosen
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:

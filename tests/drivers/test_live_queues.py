@@ -90,7 +90,7 @@ Job Id: 7[3].srv
 def test_tasks_of_arrays_wait_and_held_jobs_do_not(
     dialect, printed, waiting, procs, running, ineligible
 ):
-    jobs = dialect.queued(printed)
+    jobs = [job for job in dialect.listed_jobs(printed) if job.eligible]
     assert len([job for job in jobs if job.left_s is None]) == waiting
     assert sum(job.procs for job in jobs if job.left_s is None) == procs
     assert len([job for job in jobs if job.left_s is not None]) == running

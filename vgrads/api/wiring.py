@@ -77,6 +77,11 @@ def is_real(site: Site) -> bool:
     return site.driver not in ("simulated", "local")
 
 
+def is_batch_system(site: Site) -> bool:
+    """True for a real batch system, which lists its queue."""
+    return is_real(site) and site.kind == "batch"
+
+
 def any_real(catalog: Catalog, plan: Plan) -> bool:
     """True if a plan uses a site that is not simulated."""
     return any(catalog.site(use.slot.site).driver != "simulated" for use in plan.uses)

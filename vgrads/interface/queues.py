@@ -50,7 +50,7 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
 
     ``history``: a queue log (SWF, GWF, ``sacct -P``, PBS or Grid Engine accounting; plain, .gz or
     .xz). ``procs`` and ``walltime``: of the job. ``queue``: one queue of the log, all jobs by
-    default. ``at``: instant of the history at which the question is question; later records are
+    default. ``at``: instant of the history at which the question is asked; later records are
     ignored; the end by default. ``user``: who submits the job, as the log names them. ``format``:
     of the log, detected by default. ``columns``: names of the columns of a table without a header.
     ``zone``: time zone of local times, UTC by default. ``taken_at``: when the log was taken, at its
@@ -68,9 +68,8 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
     >>> result.trajectory(start_by="6h", probability=0.9).submit_in_s
     17490.0
     """
-    job = _job(procs, walltime, method, confidence)
     question = BoundQuestion(
-        **job,
+        **_job(procs, walltime, method, confidence),
         **_place(history, queue, sites),
         at=instant_of(at),
         user=user,
@@ -79,6 +78,7 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
         probability=parse_probability(probability, "probability"),
     )
     answer = ask_bound(question, _context(sites))
+    document = answer.as_json()
     return BoundResult(
         bound_s=answer.bound.bound_s,
         probability=answer.bound.probability,
@@ -86,10 +86,10 @@ def bound(  # noqa: PLR0913 the options of vgrads bound
         method=answer.bound.method,
         jobs=answer.bound.jobs,
         since=answer.query.since,
-        reason=answer.as_json()["reason"],
+        reason=document["reason"],
         procs=question.procs,
         walltime_s=question.walltime_s,
-        json=answer.as_json(),
+        json=document,
         open_queue=answer.open_queue,
     )
 

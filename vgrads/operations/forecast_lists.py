@@ -122,7 +122,7 @@ class _Asker:
             any_job = JobQuestion(site=site, queue=queue, walltime_s=0.0, live=self._how.live)
             try:
                 opened = open_queue(any_job, self._context)
-                self._queues[key] = replace(opened, query=_alone(opened.query))
+                self._queues[key] = replace(opened, query=opened.query.separate())
             except VgradsError as error:
                 self._queues[key] = error
         entry = self._queues[key]
@@ -138,11 +138,6 @@ def _basis(
     none."""
     bound = query.starts.bound(*shape, level, query.forecast.settings.confidence)
     return bound.method, bound.jobs, bound.reason
-
-
-def _alone(query: QueueQuery) -> QueueQuery:
-    """Return the query with a forecast whose caches end with this call: shapes are many."""
-    return replace(query, forecast=replace(query.forecast))
 
 
 def prepare(forecast: AnyForecast) -> None:
@@ -172,7 +167,7 @@ def _best(opened: OpenQueue, question: Question) -> Json:
         max_walltime_s=opened.limits.walltime_s,
     )
     path = walk(opened.query, reservation, by_s / _INSTANTS)
-    at = path.best if path.chosen is None else path.chosen
+    at = path.recommended
     return {
         "submit_in_s": float(path.submit_s[at]),
         "probability": float(path.probabilities[at]),

@@ -151,6 +151,8 @@ def _lessening(
     query: QueueQuery, shape: tuple[int, float], question: ProbabilityQuestion, value: float
 ) -> str | None:
     """Describe the closures that lessen a probability; None if none does."""
+    if not query.availability.closures:
+        return None
     plain = float(query.forecast.probability(*shape, question.within_s, question.confidence))
     if plain - value < _LESS:
         return None
@@ -179,7 +181,7 @@ def answer_trajectory(opened: OpenQueue, question: TrajectoryQuestion) -> Trajec
         max_walltime_s=opened.limits.walltime_s,
         confidence=question.confidence,
     )
-    path = walk(opened.query, reservation, question.step_s)
+    path = walk(opened.query.separate(), reservation, question.step_s)
     shape = question.procs, question.walltime_s
     return TrajectoryAnswer(
         open_queue=opened,
@@ -200,8 +202,7 @@ def downtime_json(query: QueueQuery) -> Json | None:
 
 def trajectory_json(path: Trajectory) -> Json:
     """Return the instants of submission with their probabilities, the chosen and the best one."""
-    chosen, best = path.chosen, path.best
-    at = best if chosen is None else chosen
+    chosen, best, at = path.chosen, path.best, path.recommended
     return {
         "submit_in_s": None if chosen is None else float(path.submit_s[chosen]),
         "probability": float(path.probabilities[at]),

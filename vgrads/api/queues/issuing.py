@@ -83,7 +83,7 @@ def issue_answer(
 def _issue_path(
     query: QueueQuery, target: ForecastTarget, procs: int, path: Trajectory
 ) -> IssuedForecast:
-    at = path.best if path.chosen is None else path.chosen
+    at = path.recommended
     submit_in_s = float(path.submit_s[at])
     within_s = float(path.submit_s[-1]) - submit_in_s
     stated = Statement(probabilities=((within_s, float(path.probabilities[at])),))

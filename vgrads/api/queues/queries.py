@@ -42,6 +42,11 @@ class QueueQuery:
         """The forecast with the closures of the site: what every answer is read from."""
         return closed_forecast(self.forecast, self.availability)
 
+    def separate(self) -> QueueQuery:
+        """Return the same with a forecast whose caches end with the result: for many shapes, which
+        a shared forecast would keep."""
+        return replace(self, forecast=replace(self.forecast))
+
     @property
     def since(self) -> str:
         """RFC 3339 of the oldest history that still applies."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from vgrads.api.queues.log_queues import history_text
 from vgrads.api.queues.sites import queue_row
-from vgrads.api.wiring import is_real, open_batch, open_site, python_problem
+from vgrads.api.wiring import is_batch_system, is_real, open_batch, open_site, python_problem
 from vgrads.drivers.api import QueueLimits
 from vgrads.drivers.machines import shared_text
 from vgrads.kernel.errors import SiteError
@@ -57,7 +57,7 @@ def _check_row(site: Site) -> Json:
 def _closures(site: Site) -> list[str]:
     """Describe the next closures of a site, stated and reported ones."""
     now_s, reported = time.time(), {}
-    if is_real(site) and site.kind == "batch":
+    if is_batch_system(site):
         with suppress(SiteError):  # the other lines say what works
             reported[site.name] = open_batch(site).closures(now_s)
     lines: dict[str, None] = {}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vgrads.api.config import make_home
-from vgrads.api.wiring import is_real, open_batch, site_file
+from vgrads.api.wiring import is_batch_system, open_batch, site_file
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteFacts
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.kernel.closures import Closure
@@ -115,11 +115,7 @@ def refresh_snapshot(site: Site) -> SiteSnapshot:
 
 def snapshots_of(sites: Iterable[Site]) -> Mapping[str, SiteSnapshot]:
     """Return the queues of the real batch sites of these, each listed now where that is due."""
-    return {
-        site.name: refresh_snapshot(site)
-        for site in sites
-        if is_real(site) and site.kind == "batch"
-    }
+    return {site.name: refresh_snapshot(site) for site in sites if is_batch_system(site)}
 
 
 def reported_closures(sites: Iterable[Site]) -> dict[str, tuple[Closure, ...]]:

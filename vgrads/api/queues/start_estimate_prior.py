@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vgrads.api.queues.log_queues import ENOUGH
 from vgrads.api.queues.site_snapshots import refresh_snapshot
-from vgrads.api.wiring import is_real, open_batch
+from vgrads.api.wiring import is_batch_system, open_batch
 from vgrads.drivers.api import SlotSpec
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.kernel.errors import SiteError
@@ -165,7 +165,7 @@ def start_estimate_priors(
             site, queue, open_batch(site), existing.get((site.name, queue.name), 0)
         )
         for site in catalog.sites
-        if is_real(site) and site.kind == "batch"
+        if is_batch_system(site)
         for queue in site.queues
         if existing.get((site.name, queue.name), 0) < ENOUGH and queue.stated_probability <= 0
     }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -35,15 +34,6 @@ from vgrads.portal.cli.options import (
 
 if TYPE_CHECKING:
     from vgrads.traces.reading_options import ReadingOptions
-
-
-def _settings(method: str, quantile: float, confidence: str, arrays: bool, existing: bool) -> Any:
-    from vgrads.qbets.predictor import Settings
-
-    sure = parse_probability(confidence, "--confidence")
-    return Settings(
-        method=method, quantile=quantile, confidence=sure, arrays=arrays, knows_user=existing
-    )
 
 
 def _reading(
@@ -257,11 +247,19 @@ def backtest(
     from vgrads.api.queues import backtests
     from vgrads.portal.cli.queues import text as queue_text
     from vgrads.portal.cli.terminal import console, print_reading, progress_bar
+    from vgrads.qbets.predictor import Settings
 
     chance = parse_probability(probability, "--probability")
     if as_ not in ("asked", "known"):
         raise InputError(f"unknown value '{as_}'; choose asked or known", where="--as")
-    settings = replace(_settings(method, chance, confidence, arrays, as_ == "known"), size=size)
+    settings = Settings(
+        method=method,
+        quantile=chance,
+        confidence=parse_probability(confidence, "--confidence"),
+        arrays=arrays,
+        size=size,
+        knows_user=as_ == "known",
+    )
     reading = _reading(format_name, columns, zone, taken_at, force)
     replays = [
         backtests.BacktestJob(path=path, by=by, settings=settings, reading=reading)

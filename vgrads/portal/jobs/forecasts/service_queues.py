@@ -178,11 +178,11 @@ class ServiceQueues:
     def _run(self) -> None:
         # imported late, as above
         from vgrads.api.queues.site_snapshots import may_list
-        from vgrads.api.wiring import is_real
+        from vgrads.api.wiring import is_batch_system
 
         while not self._stopped.wait(_LOOK_S):
             for site in self._catalog().sites:
-                if not is_real(site) or site.kind != "batch":
+                if not is_batch_system(site):
                     continue
                 busy = self._asking.get(site.name)
                 if not (busy and busy.is_alive()) and may_list(site, self.snapshot(site)):

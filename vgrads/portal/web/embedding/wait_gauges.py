@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from vgrads.kernel.documents import Count
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.kernel.units import parse_duration
-from vgrads.operations.questions import BoundQuestion
+from vgrads.operations.questions import JobQuestion
 from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 
 REFRESH_S = 60.0
@@ -117,22 +117,17 @@ class WaitGauges:
 
     def _bounds_of(self, shape: WaitGauge) -> dict[_Labels, float]:
         # imported late: the service starts without forecasts
-        from vgrads.operations.forecasts import ask_bound
+        from vgrads.api.queues.issuing import stated_bounds
+        from vgrads.operations.queue_questions import open_queue
 
-        bounds = {}
-        for quantile in shape.quantiles:
-            question = BoundQuestion(
-                site=shape.site,
-                queue=shape.queue,
-                procs=shape.procs,
-                walltime_s=shape.walltime_s,
-                probability=quantile,
-            )
-            bound = ask_bound(question, self._queues.context()).bound
-            if bound.bound_s is not None:
-                labels = (shape.procs, f"{shape.walltime_s:g}", f"{quantile:g}")
-                bounds[shape.site, shape.queue, *map(str, labels)] = float(bound.bound_s)
-        return bounds
+        procs, walltime_s = shape.procs, shape.walltime_s
+        job = JobQuestion(site=shape.site, queue=shape.queue, procs=procs, walltime_s=walltime_s)
+        query = open_queue(job, self._queues.context()).query
+        return {
+            (shape.site, shape.queue, str(procs), f"{walltime_s:g}", f"{quantile:g}"): bound_s
+            for quantile, bound_s in stated_bounds(query, procs, walltime_s, shape.quantiles)
+            if bound_s is not None
+        }
 
     def _report(self, shape: WaitGauge, error: Exception) -> None:
         """Log the first failure of a shape; an unexpected error with its traceback."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,9 +120,7 @@ def _submission(
         probability=question.probability,
         max_walltime_s=limit_s,
     )
-    # a separate forecast: each instant has a request of its own, which the shared one would keep
-    own = replace(query, forecast=replace(query.forecast))
-    path = queries.walk(own, reservation, max(STEP_S, start_by_s / _INSTANTS))
+    path = queries.walk(query.separate(), reservation, max(STEP_S, start_by_s / _INSTANTS))
     return {
         "default_start_by": default,
         "submission": best_submission(path, question.probability, time.time() + start_by_s),
@@ -132,7 +130,7 @@ def _submission(
 def best_submission(path: Trajectory, probability: float, start_by_unix_s: float) -> Json:
     """Return the instants that suffice: those right before the latest one, without a gap; where
     there are none, the best instant."""
-    best = path.best if path.chosen is None else path.chosen
+    best = path.recommended
     first = best
     while path.chosen is not None and first and path.probabilities[first - 1] >= probability:
         first -= 1
