@@ -53,7 +53,7 @@ class JobArrays:
     def join(self, shape: Shape, at_s: float) -> Array:
         """Return the array of a job of this shape that is submitted now."""
         array = self.newest.get(shape)
-        if array is None or at_s - array.first_s > GAP_S:
+        if array is None or abs(at_s - array.first_s) > GAP_S:
             array = self.newest[shape] = Array(at_s)
         return array
 

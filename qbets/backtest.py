@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from vgrads.qbets.clusters import SIZES, bin_of
 from vgrads.qbets.coverage_groups import groups_of
-from vgrads.qbets.predictor import Settings
+from vgrads.qbets.past_replay import NONE, FurtherBounds
+from vgrads.qbets.predictor import LEARNED, Settings
 from vgrads.qbets.replay import HistoryReplay, Learner, make_predictor
 from vgrads.traces.records import JobLog
 
@@ -23,12 +24,14 @@ _STEP = 2000  # jobs between progress callbacks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestRow:
-    """One row of the table; the fields are those of the contracts. ``question``: the properties of
-    a job that questions had."""
+    """One row of the table; the fields are those of the contracts. ``view``: which jobs questions
+    could see (:data:`vgrads.qbets.views.VIEWS`); ``question``: the properties of a job that they
+    had."""
 
     history: str
     queue: str
     method: str
+    view: str
     question: str
     jobs: int
     scored: int
@@ -53,10 +56,12 @@ class BacktestRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A complete backtest of one history: the bound issued to every job, and the results."""
+    """A complete backtest of one history: the bound with this ``probability`` that was issued to
+    every job, and the results."""
 
     history: str
     queue: str
+    probability: float
     log: JobLog
     issued_s: NDArray[np.float64]
     predictor: Learner
@@ -98,11 +103,12 @@ class Trial:
             self.log.started & part,
             self.predictor.settings,
         )
-        measures = score(self.log.wait_s[scored], self.issued_s[scored], settings.quantile)
+        measures = score(self.log.wait_s[scored], self.issued_s[scored], self.probability)
         return BacktestRow(
             history=self.history,
             queue=name,
             method=settings.method,
+            view=settings.view,
             question="known" if settings.knows_user else "asked",
             jobs=int(started.sum()),
             scored=int(scored.sum()),
@@ -123,25 +129,66 @@ def backtest(
     settings: Settings | None = None,
     callback: Callable[[float, float], None] | None = None,
 ) -> Trial:
-    """Replay ``log`` without using information before its time; ``callback`` receives the number of
-    jobs done, and the total."""
+    """Replay ``log`` without using information before its time, for bounds with the probability
+    and confidence of the settings; ``callback`` receives the number of jobs done, and the total."""
+    settings = settings or Settings()
+    return backtest_levels(log, history, queue, settings, (settings.quantile,), callback)[0]
+
+
+def backtest_levels(
+    log: JobLog,
+    history: str,
+    queue: str,
+    settings: Settings,
+    probabilities: Sequence[float],
+    callback: Callable[[float, float], None] | None = None,
+) -> list[Trial]:
+    """Return a backtest for each probability. By the state, one replay answers for all."""
+    if not settings.looks_at_state:
+        replays = [
+            _replay(log, settings.for_bounds(probability), NONE, callback)
+            for probability in probabilities
+        ]
+        issued = [passing.issued for passing, _ in replays]
+    else:
+        levels = tuple(dict.fromkeys(probabilities))
+        if settings.confidence == LEARNED:  # what is learned anyway
+            levels = tuple(level for level in levels if level != LEARNED)
+        further = FurtherBounds(levels, settings.confidence)
+        one = _replay(log, settings.for_bounds(LEARNED), further, callback)
+        replays = [one] * len(probabilities)
+        issued = [one[0].issued_at(p if p in levels else None) for p in probabilities]
+    return [
+        Trial(
+            history=history,
+            queue=queue,
+            probability=probability,
+            log=log,
+            issued_s=issued_s,
+            predictor=passing.predictor,
+            seconds=seconds,
+        )
+        for probability, issued_s, (passing, seconds) in zip(
+            probabilities, issued, replays, strict=True
+        )
+    ]
+
+
+def _replay(
+    log: JobLog,
+    settings: Settings,
+    further: FurtherBounds,
+    callback: Callable[[float, float], None] | None,
+) -> tuple[HistoryReplay, float]:
+    """Return a complete replay, and its seconds."""
     begin = time.perf_counter()
-    predictor = make_predictor(settings or Settings(), log)
-    passing = HistoryReplay(log, predictor)
+    passing = HistoryReplay(log, make_predictor(settings, log, further))
     if callback is not None:
         for row in range(_STEP, len(log), _STEP):
             passing.to(float(log.submit_s[row]))
             callback(row, len(log))
     passing.to()
-    seconds = time.perf_counter() - begin
-    return Trial(
-        history=history,
-        queue=queue,
-        log=log,
-        issued_s=passing.issued,
-        predictor=predictor,
-        seconds=seconds,
-    )
+    return passing, time.perf_counter() - begin
 
 
 def score(

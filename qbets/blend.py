@@ -58,10 +58,23 @@ def blended(state: Floats, past: Floats | None, age_s: float = 0.0) -> Floats:
 
 
 class PastKnots:
-    """Quantiles of past waits in every cluster, computed anew after every 256 submissions."""
+    """Quantiles of past waits in every cluster, computed anew after every 256 submissions; in views
+    without waiting jobs after every 256 jobs that appear (:meth:`refresh`), because which jobs were
+    submitted since is not known there."""
 
     def __init__(self) -> None:
         self._cache: dict[int, tuple[WaitStream, int, Floats | None]] = {}
+        self._streams: list[WaitStream] | None = None
+
+    def refresh(self, floor: QueuePredictor, row: int) -> None:
+        """Compute all quantiles anew where a job of this number is due for it, or the clusters are
+        new; lookups use these from then on."""
+        if row % REFRESH and floor.streams is self._streams:
+            return
+        self._streams = floor.streams
+        self._cache = {
+            n: (stream, -1, knots_of(stream.sorted_waits)) for n, stream in enumerate(floor.streams)
+        }
 
     def of(self, floor: QueuePredictor, bin_number: int, row: int) -> Floats | None:
         """Return the quantiles of a cluster of a predictor for a submission, by its number."""
@@ -77,6 +90,8 @@ class PastKnots:
     ) -> tuple[WaitStream, int, Floats | None]:
         stream, epoch = floor.streams[bin_number], row // REFRESH
         result = self._cache.get(bin_number)
+        if not floor.settings.sees_waiting:
+            return result or (stream, -1, None)
         if result is not None and result[0] is stream and result[1] == epoch:
             return result
         return stream, epoch, knots_of(stream.sorted_waits)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -16,7 +17,8 @@ from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.conditional import LEVELS
 from vgrads.qbets.conformal import BURSTS, Calibration, Issued, marks_of
 from vgrads.qbets.events import QueueEvents
-from vgrads.qbets.knots import score_among, wait_of
+from vgrads.qbets.knots import score_among, wait_at, wait_of
+from vgrads.qbets.level_curve import curve_of
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
@@ -77,30 +79,36 @@ class SubmittedRows:
         self.first = first
         self.past, self.knots = (np.empty((0, len(LEVELS))) for _ in range(2))
         self.floor_s = np.empty(0)  # of all submissions
+        self.floor_levels_s = np.empty((0, 0))  # its bounds at further levels
+        self.floor_longest_s = np.empty(0)  # the longest of its waits
         self.groups: Ints = np.empty(0, dtype=np.int64)
         self.marks: list[tuple[int, ...]] = []
 
-    def read(self, log: JobLog, count: int) -> None:
-        """Make room for this number of submissions of a log."""
+    def read(self, log: JobLog, count: int, levels: int = 0) -> None:
+        """Make room for this number of submissions of a log, with bounds at so many levels."""
         size = max(0, count - self.first)
-        self.submit_s, self.started = log.submit_s, log.started.tolist()
+        self.wait_s, self.started = log.wait_s.tolist(), log.started.tolist()
         self.past, self.knots = longer(self.past, size), longer(self.knots, size)
         self.floor_s = longer(self.floor_s, len(log))
+        if levels:
+            self.floor_levels_s = longer(self.floor_levels_s.reshape(-1, levels), len(log))
+            self.floor_longest_s = longer(self.floor_longest_s, len(log))
         more = np.zeros(max(0, size - len(self.groups)), dtype=np.int64)
         self.groups = np.concatenate([self.groups, more])
         self.marks += [()] * (size - len(self.marks))
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log."""
-        dropped = ("submit_s", "started")
+        dropped = ("wait_s", "started")
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
-    def describe(self, row: int, knots: Floats, features: Floats, knows_user: bool) -> None:
-        """Store quantiles and classes of submissions from ``row`` on."""
-        part = slice(row - self.first, row - self.first + len(knots))
-        self.knots[part] = knots
-        self.groups[part] = Calibration.groups_of(waiting_alike(features, knows_user))
-        self.marks[part] = [marks_from(line) for line in features]
+    def describe(self, rows: Ints, knots: Floats, features: Floats, knows_user: bool) -> None:
+        """Store quantiles and classes of submissions."""
+        spots = rows - self.first
+        self.knots[spots] = knots
+        self.groups[spots] = Calibration.groups_of(waiting_alike(features, knows_user))
+        for spot, line in zip(spots.tolist(), features, strict=True):
+            self.marks[spot] = marks_from(line)
 
 
 def longer(table: Numbers, rows: int) -> Numbers:
@@ -131,9 +139,11 @@ class CorrectionPass:
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
 
-    def to(self, events: QueueEvents, last: int, issued_s: Floats) -> list[str]:
-        """Apply events up to this place; write issued bounds and return the methods that answered,
-        in order."""
+    def to(
+        self, events: QueueEvents, last: int, issued_s: Floats, levels: Sequence[float] = ()
+    ) -> list[str]:
+        """Apply events up to this place; write issued bounds, with those at ``levels`` in further
+        columns, and return the methods that answered, in order."""
         part = events.part(self._place, last)
         self._place = max(self._place, last)
         answered, first = [], self.first
@@ -142,10 +152,12 @@ class CorrectionPass:
                 continue
             self.advance(at_s)
             if kind == SUBMIT:
-                issued_s[row], method = self._submit(row, at_s)
+                issued_s[row, 0], method = self._submit(row, at_s)
+                if levels:
+                    issued_s[row, 1:] = self._read(row, levels)
                 answered.append(method)
             elif row in self._waiting:
-                self._leave(self._waiting.pop(row), at_s)
+                self._leave(self._waiting.pop(row))
         return answered
 
     def _submit(self, row: int, at_s: float) -> tuple[float, str]:
@@ -161,22 +173,39 @@ class CorrectionPass:
         if choice.whose == "both":
             judged_s = max(judged_s, floor_s)
         self._waiting[row] = _Waiting(row, issued, judged_s)
-        heapq.heappush(self._expiries, (at_s + judged_s, row))
+        if self._settings.sees_waiting:
+            heapq.heappush(self._expiries, (at_s + judged_s, row))
         return floor_s if choice.whose == "qbets" else judged_s, choice.whose
+
+    def _read(self, row: int, levels: Sequence[float]) -> Floats:
+        """Return the bounds of a submission at these levels, read from its curve, as
+        :meth:`vgrads.qbets.state_forecast.StateForecast.bounds` does; NaN where there is none."""
+        rows, spot = self._rows, row - self._rows.first
+        floor_s: Floats = rows.floor_levels_s[row]
+        knots, waiting = rows.knots[spot], self._waiting.get(row)
+        if waiting is None:
+            return floor_s
+        group = int(rows.groups[spot])
+        whose = self.choose(group, not math.isnan(rows.floor_s[row])).whose
+        if whose == "qbets":
+            return floor_s
+        curve = curve_of(self.calibration, group, waiting.issued.score)
+        result = wait_at(knots, [curve.score(level) for level in levels])
+        if whose != "both":
+            return result
+        floor_s = np.where(np.isnan(floor_s), rows.floor_longest_s[row], floor_s)
+        return np.asarray(np.maximum(result, floor_s))
 
     def choose(self, group: int, floor: bool) -> MethodChoice:
         """Choose the method for jobs of a group, where there is a model."""
         knows_user = self._settings.knows_user
         return choose_method(self.calibration, self.judged, group, floor, knows_user)
 
-    def _leave(self, waiting: _Waiting, at_s: float) -> None:
+    def _leave(self, waiting: _Waiting) -> None:
         """Learn the wait of a job that starts; nothing from a cancelled one."""
         if not self._rows.started[waiting.row]:
             return
-        spot, wait_s = (
-            waiting.row - self._rows.first,
-            at_s - float(self._rows.submit_s[waiting.row]),
-        )
+        spot, wait_s = waiting.row - self._rows.first, self._rows.wait_s[waiting.row]
         if not waiting.judged:
             self._judge(waiting, wait_s > waiting.judged_s)
         score = score_among(self._rows.knots[spot], wait_s, self._draws.random())

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.state.queue_tables import END, END_AT_ONCE, LEAVE, SUBMIT
+from vgrads.qbets.viewed_log import ends_of, run_times
+from vgrads.qbets.views import ENDED, FULL
 from vgrads.traces.records import JobLog
 
 
@@ -27,28 +29,29 @@ class QueueEvents(NamedTuple):
         part = slice(first, last)
         return QueueEvents(self.times[part], self.kinds[part], self.rows[part])
 
+    def submitted(self, first: int = 0) -> Ints:
+        """Return the rows of submissions, in order of time, from row ``first`` on."""
+        rows: Ints = self.rows[(self.kinds == SUBMIT) & (self.rows >= first)]
+        return rows
 
-def queue_events(log: JobLog, ends: bool = False) -> QueueEvents:
-    """Return the events of a log, submissions first among simultaneous ones.
+
+def queue_events(log: JobLog, ends: bool = False, view: str = FULL) -> QueueEvents:
+    """Return the events of a log, or of that of a view, submissions first among simultaneous ones.
 
     Submissions first: at the second of another job's start, that start is not known yet. Then, if
-    requested, ends, then starts, which may need the processors of the ended jobs.
+    requested, ends, then starts, which may need the processors of the ended jobs. A view of ended
+    jobs has their starts at their ends.
     """
     count = len(log)
     rows, kinds = np.tile(np.arange(count), 2), np.repeat([SUBMIT, LEAVE], count)
-    times = np.concatenate([log.submit_s, log.start_s])
-    if ends:
+    times = np.concatenate([log.submit_s, ends_of(log) if view == ENDED else log.start_s])
+    if ends and view != ENDED:
         started, run_s = np.flatnonzero(log.started), run_times(log)
         rows = np.concatenate([rows, started])
         times = np.concatenate([times, (log.start_s + run_s)[started]])
         kinds = np.concatenate([kinds, np.where(run_s[started] > 0, END, END_AT_ONCE)])
     order = np.lexsort((rows, kinds, times))
     return QueueEvents(times[order], kinds[order], rows[order])
-
-
-def run_times(log: JobLog) -> NDArray[np.float64]:
-    """Return the run time of each job; if unknown, its requested time."""
-    return np.where(log.run_s < 0, np.maximum(log.request_s, 0.0), log.run_s)
 
 
 def arrivals_of(log: JobLog, settings: Settings, first: int = 0) -> list[JobArrival]:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.units import format_count
-from vgrads.qbets.adaptive_correction import looser, stricter
+from vgrads.qbets.adaptive_correction import looser
 from vgrads.qbets.bounds import (
-    ROUNDING,
     beyond,
     highest_level,
     minimum_history,
@@ -21,7 +20,7 @@ from vgrads.qbets.clusters import SIZES, bin_of
 from vgrads.qbets.downtime import Downtime
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.replay import learn
-from vgrads.qbets.stream import bounds_of
+from vgrads.qbets.stream import corrected_bounds
 from vgrads.traces.records import JobLog
 
 
@@ -114,14 +113,8 @@ class QueueForecast:
         """Return GETBOUND for many probabilities at once; NaN if history is too short. The result
         has the same shape."""
         waits, levels = self.waits(procs, walltime_s), np.asarray(probabilities, dtype=np.float64)
-        plain = bounds_of(waits, levels, confidence)
-        plain = np.where(levels * (1 - ROUNDING) > highest_level(len(waits)), np.nan, plain)
-        if self.correction_factor >= 1.0 or not len(waits):
-            return plain
-        # NaN if history is too short for the stricter level: then the longest wait of all
-        requested = stricter(levels, self.correction_factor, self.settings.quantile)
-        strict = bounds_of(waits, requested, confidence)
-        return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), waits[-1], strict))
+        factor, quantile = self.correction_factor, self.settings.quantile
+        return corrected_bounds(waits, levels, confidence, (factor, quantile))
 
     def probability(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.blend import REFRESH, PastKnots
@@ -23,11 +24,24 @@ def floor_start(row: int) -> int:
     return max(0, (row // FLOOR_STEP - BACK) * FLOOR_STEP)
 
 
+class FurtherBounds(NamedTuple):
+    """Probabilities of bounds beside that of the settings, and their confidence."""
+
+    levels: tuple[float, ...] = ()
+    confidence: float = 0.95
+
+
+NONE = FurtherBounds()
+
+
 class PastReplay:
     """QBETS, and the quantiles of past waits, for the submissions of ``rows``."""
 
-    def __init__(self, settings: Settings, rows: SubmittedRows) -> None:
-        self.past = PastKnots()
+    def __init__(
+        self, settings: Settings, rows: SubmittedRows, further: FurtherBounds = NONE
+    ) -> None:
+        """``further``: bounds that are recorded beside that of the settings."""
+        self.past, self._further = PastKnots(), further
         self._settings, self._rows = settings, rows
         self._begin = self._first = floor_start(rows.first)
         self._next = (rows.first // FLOOR_STEP + 1) * FLOOR_STEP
@@ -40,49 +54,66 @@ class PastReplay:
         """Prepare for a log; ``issued`` receives the bounds."""
         self._issued = issued
         self._arrivals = arrivals_of(log, self._settings, self._begin)
+        self._times = log.submit_s[self._begin :].tolist(), log.wait_s[self._begin :].tolist()
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log."""
-        dropped = ("_issued", "_arrivals")
+        dropped = ("_issued", "_arrivals", "_times")
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
     def follow(
         self,
         events: QueueEvents,
-        submissions: Ints,
+        shown: Ints,
         places: tuple[int, int],
         counts: tuple[int, int],
     ) -> None:
-        """Apply the events of these places, between these numbers of submissions."""
+        """Apply the events of these places, between these numbers of jobs that have appeared;
+        ``shown``: the places at which they do."""
         (start, last), (first, count) = places, counts
         while self._next < count:
-            row, place = self._next, int(submissions[self._next])
+            row, place = self._next, int(shown[self._next])
             self._apply(events.part(start, place), first)
             start, self._next = place, row + FLOOR_STEP
             self._first = floor_start(row)
             if self._first > self._begin:
                 self.floor = self._new_floor()
-                self._apply(events.part(int(submissions[self._first]), place), row)
+                self._apply(events.part(int(shown[self._first]), place), row)
         self._apply(events.part(start, last), first)
 
     def _apply(self, part: QueueEvents, from_row: int) -> None:
         """Apply events; record bounds and quantiles of the submissions from this one on."""
-        floor, rows = self.floor, self._rows
-        past_from = max(from_row, rows.first // REFRESH * REFRESH)
+        started, sees_waiting = self._rows.started, self._settings.sees_waiting
         for at_s, kind, row in zip(*(column.tolist() for column in part), strict=True):
             if row < self._first:
                 continue
             if kind == SUBMIT:
-                arrival = self._arrivals[row - self._begin]
-                if row >= past_from:
-                    self._look_back(row, arrival)
-                bound_s = floor.submit(row, at_s, arrival)
-                if bound_s is not None and row >= from_row:
-                    rows.floor_s[row] = self._issued[row] = bound_s
-            elif kind == LEAVE and rows.started[row]:
-                floor.start(row, at_s)
+                self._submit(row, at_s, from_row)
+            elif kind == LEAVE and not sees_waiting:
+                self._show(row)
+            elif kind == LEAVE and started[row]:
+                self.floor.start(row, at_s)
             elif kind == LEAVE:
-                floor.withdraw(row, at_s)
+                self.floor.withdraw(row, at_s)
+
+    def _submit(self, row: int, at_s: float, from_row: int) -> None:
+        floor, rows, arrival = self.floor, self._rows, self._arrivals[row - self._begin]
+        if row >= max(from_row, rows.first // REFRESH * REFRESH):
+            self._look_back(row, arrival)
+        if self._further.levels and row >= from_row:
+            bounds_s, longest_s = floor.bounds_at(arrival, *self._further)
+            rows.floor_levels_s[row] = self._issued[row, 1:] = bounds_s
+            rows.floor_longest_s[row] = longest_s
+        bound_s = floor.submit(row, at_s, arrival)
+        if bound_s is not None and row >= from_row:
+            rows.floor_s[row] = self._issued[row, 0] = bound_s
+
+    def _show(self, row: int) -> None:
+        """Learn the wait of a job that appears after its start."""
+        spot = row - self._begin
+        submit_s, wait_s = (column[spot] for column in self._times)
+        self.floor.show(row, submit_s, wait_s, self._arrivals[spot])
+        self.past.refresh(self.floor, row)
 
     def _look_back(self, row: int, arrival: JobArrival) -> None:
         """Store the quantiles of past waits for a submission."""

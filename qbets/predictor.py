@@ -15,19 +15,24 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vgrads.kernel.arrays import Floats
 from vgrads.kernel.errors import InputError
 from vgrads.qbets.adaptive_correction import AdaptiveCorrection, stricter
 from vgrads.qbets.arrays import Array, JobArrays
 from vgrads.qbets.clusters import SIZES, bin_of, find_edges
 from vgrads.qbets.downtime import DowntimeWatch
-from vgrads.qbets.stream import ObservedWait, WaitStream
+from vgrads.qbets.stream import ObservedWait, WaitStream, corrected_bounds
+from vgrads.qbets.views import FULL
 
 METHODS = {"bmbp": "none", "qbets": "backlog", "state": "backlog"}
 """Method → the size by which jobs are clustered."""
+LEARNED = 0.95
+"""Quantile and confidence at which the state of a queue is learned."""
 _FIRST_BINNING = 1000  # waits before the first binning; minimum between two
 _GROWTH = 0.25  # growth of the history after which it is binned again
 _PER_BIN = 2  # least history of a bin, in units of the minimum history
@@ -36,6 +41,7 @@ _PER_BIN = 2  # least history of a bin, in units of the minimum history
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Promised quantile of a predictor and its grouping of jobs. ``size`` None: that of the method.
+    ``view``: which jobs are known at each instant (:data:`vgrads.qbets.views.VIEWS`).
 
     ``correction``: be stricter while misses accumulate (never for ``bmbp``). ``knows_queue``:
     questions name the queue of their job. ``knows_user``: questions name their user, so the user's
@@ -55,6 +61,7 @@ class Settings:
     knows_queue: bool = True
     procs: int | None = None
     request_s: float | None = None
+    view: str = FULL
 
     @property
     def cluster_size(self) -> str:
@@ -79,6 +86,18 @@ class Settings:
     def looks_at_state(self) -> bool:
         """True if the method needs the waiting and running jobs."""
         return self.method == "state"
+
+    def for_bounds(self, probability: float) -> Settings:
+        """Return how bounds of this probability are learned. By the state, one curve answers for
+        all probabilities and confidences, so that two answers never differ by what they learned."""
+        if self.looks_at_state:
+            return replace(self, quantile=LEARNED, confidence=LEARNED)
+        return replace(self, quantile=probability)
+
+    @property
+    def sees_waiting(self) -> bool:
+        """True if the jobs that wait are known."""
+        return self.view == FULL
 
     def check(self) -> None:
         """Raise InputError for a method or size that does not exist."""
@@ -132,6 +151,7 @@ class QueuePredictor:
         self.downtime = DowntimeWatch()
         self.now_s = -math.inf
         self.waiting: dict[int, Waiting] = {}
+        self._unseen: dict[int, float | None] = {}  # bounds of jobs that have not appeared yet
         self.ahead: Counter[int] = Counter()
         self.arrays = JobArrays()
         self.correction = AdaptiveCorrection(settings.quantile)
@@ -148,12 +168,33 @@ class QueuePredictor:
         self.advance(at_s)
         size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
         bound = self._bound(self.streams[bin_of(self.edges, size)])
+        if not self.settings.sees_waiting:
+            self._unseen[job] = bound
+            return bound
         array = self._array(arrival, at_s)
         self.expect(job, Waiting(at_s, bound, size, arrival.user, array))
         if arrival.user >= 0:
             self.ahead[arrival.user] += 1
         self.downtime.submitted()
         return bound
+
+    def show(self, job: int, submit_s: float, wait_s: float, arrival: JobArrival) -> None:
+        """Record a job that appears after its start, in a view without waiting jobs, and learn its
+        wait. A bound that was issued at its submission is judged now."""
+        size = SIZES[self._size_by](arrival.procs, arrival.request_s, 0)
+        bound = self._unseen.pop(job, None)
+        waiting = Waiting(submit_s, bound, size, arrival.user, self._array(arrival, submit_s))
+        self._learn(waiting, submit_s + wait_s, bound is not None and wait_s > bound)
+
+    def bounds_at(
+        self, arrival: JobArrival, levels: Sequence[float], confidence: float
+    ) -> tuple[Floats, float]:
+        """Return the bounds at these levels, NaN for none, for a job that would be submitted now,
+        and the longest of the waits that they are from (0 for none)."""
+        waits_s = self.streams[self.bin_for(arrival)].sorted_waits
+        correction = self.correction_factor, self.settings.quantile
+        bounds_s = corrected_bounds(waits_s, levels, confidence, correction)
+        return bounds_s, float(waits_s.max(initial=0.0))
 
     def bin_for(self, arrival: JobArrival) -> int:
         """Return the number of the cluster of a job that would be submitted now."""
@@ -190,8 +231,13 @@ class QueuePredictor:
         self.advance(at_s)
         waiting = self._leave(job)
         self.downtime.started(at_s)
+        self._learn(waiting, at_s, False)
+
+    def _learn(self, waiting: Waiting, at_s: float, missed: bool) -> None:
+        """Judge the bound of a job that started, unless it was judged before, and learn its
+        wait."""
         if waiting.bound_s is not None and not waiting.judged:
-            self._judge(waiting, False, at_s)
+            self._judge(waiting, missed, at_s)
         if waiting.array.counts(at_s):
             observed_wait = ObservedWait(self.sequence, at_s - waiting.submit_s, waiting.size)
             self.sequence += 1

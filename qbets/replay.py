@@ -6,26 +6,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.qbets.events import arrivals_of, queue_events, settings_for_log
+from vgrads.qbets.past_replay import NONE, FurtherBounds
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.qbets.state_predictor import StatePredictor
+from vgrads.qbets.viewed_log import in_view
 from vgrads.traces.records import JobLog
 
 Learner = QueuePredictor | StatePredictor
 
 
 class HistoryReplay:
-    """A replay of a history into a predictor. ``issued``: the bound issued to each job, NaN for
-    none."""
+    """A replay of a history into a predictor."""
 
     def __init__(self, log: JobLog, predictor: Learner) -> None:
         self.predictor = predictor
         if isinstance(predictor, StatePredictor):
-            self.issued = predictor.issued
             return
-        self.issued = np.full(len(log), np.nan)
+        view = predictor.settings.view
+        self._viewed = in_view(log, view)
+        log = self._viewed.log
+        self._issued = np.full(len(log), np.nan)
         self._started, self._arrivals = log.started.tolist(), arrivals_of(log, predictor.settings)
-        self._events, self._place = queue_events(log), 0
+        self._times = log.submit_s.tolist(), log.wait_s.tolist()
+        self._events, self._place = queue_events(log, view=view), 0
+
+    @property
+    def issued(self) -> NDArray[np.float64]:
+        """The bound issued to each job, NaN for none."""
+        return self.issued_at(None)
+
+    def issued_at(self, level: float | None) -> NDArray[np.float64]:
+        """Return the same at a further level of the predictor; None: that of its settings."""
+        if isinstance(self.predictor, StatePredictor):
+            return self.predictor.issued_at(level)
+        return self._viewed.in_history(self._issued)
 
     def to(self, until_s: float = np.inf) -> None:
         """Replay everything up to and including an instant."""
@@ -44,7 +59,10 @@ class HistoryReplay:
         if kind == SUBMIT:
             bound = predictor.submit(row, at_s, self._arrivals[row])
             if bound is not None:
-                self.issued[row] = bound
+                self._issued[row] = bound
+        elif not predictor.settings.sees_waiting:
+            submit_s, wait_s = (column[row] for column in self._times)
+            predictor.show(row, submit_s, wait_s, self._arrivals[row])
         elif kind == LEAVE and self._started[row]:
             predictor.start(row, at_s)
         else:
@@ -59,10 +77,11 @@ def replay(log: JobLog, predictor: Learner, until_s: float = np.inf) -> NDArray[
     return passing.issued
 
 
-def make_predictor(settings: Settings, log: JobLog) -> Learner:
-    """Return the predictor of a method, for jobs on this log's clock."""
+def make_predictor(settings: Settings, log: JobLog, further: FurtherBounds = NONE) -> Learner:
+    """Return the predictor of a method, for jobs on this log's clock. ``further``: bounds from the
+    state beside that of the settings."""
     if settings.looks_at_state:
-        return StatePredictor(log, settings)
+        return StatePredictor(log, settings, further=further)
     return QueuePredictor(settings_for_log(settings, log))
 
 

@@ -13,25 +13,27 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.blend import blended
-from vgrads.qbets.bounds import ROUNDING, beyond
+from vgrads.qbets.bounds import beyond
 from vgrads.qbets.conditional import ConditionalModel, mean_knots
-from vgrads.qbets.conformal import HIGHEST, Calibration
+from vgrads.qbets.conformal import Calibration
 from vgrads.qbets.correction_pass import MethodChoice, choose_method, marks_from, waiting_alike
 from vgrads.qbets.downtime import Downtime
 from vgrads.qbets.events import users_of
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
+from vgrads.qbets.level_curve import LevelCurve, curve_of
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
 from vgrads.qbets.replay import learn_state
 from vgrads.qbets.state.queue_state import QueueState, TimedArrival
 from vgrads.qbets.state_predictor import StatePredictor
+from vgrads.qbets.viewed_log import end_of
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
-Floats = NDArray[np.float64]
 _GRACE_S, _FORGOTTEN_S = 86400.0, 30 * 86400.0
 """A record without an end, of a job that would run for longer than it may (or than this, if no
 limit is stated), is of a job whose end was not recorded."""
@@ -42,37 +44,6 @@ class JobClass(NamedTuple):
 
     group: int
     marks: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LevelCurve:
-    """The score to use for each probability: observed scores, ascending. Beyond what so many scores
-    support (:func:`vgrads.qbets.bounds.highest_level`) there is none."""
-
-    scores: Floats
-
-    @cached_property
-    def levels(self) -> Floats:
-        """The probability of each score."""
-        count = len(self.scores)
-        return np.arange(1, count + 1) / (count + 1)
-
-    def score(self, probability: float) -> float:
-        """Return the least score of that probability; monotone. NaN beyond the highest one."""
-        rank = int(np.searchsorted(self.levels, probability * (1 - ROUNDING), side="left"))
-        return float(self.scores[rank]) if rank < len(self.scores) else math.nan
-
-    def probability(self, knots: Floats, within_s: ArrayLike) -> Floats:
-        """Return the probabilities of these waits: that of the longest wait of the curve that is
-        not longer. Same shape.
-
-        Waits of :func:`vgrads.qbets.knots.wait_at` are compared, not scores: converting a wait back
-        to a score would lose the last digits, and a bound could exceed the wait whose probability
-        was requested.
-        """
-        waits_s = wait_at(knots, self.scores)
-        existing = np.searchsorted(waits_s, np.asarray(within_s, dtype=np.float64), side="right")
-        return np.asarray(np.append(0.0, self.levels)[existing], dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,10 +145,8 @@ class StateForecast:
 
     def _curve(self, job: JobClass) -> LevelCurve:
         if job not in self._curves:
-            calibration = self.calibration
-            requested = calibration.issue(job.group, job.marks).score
-            scores = anchored(calibration.scores(job.group), calibration.quantile, requested)
-            self._curves[job] = LevelCurve(scores=scores)
+            requested = self.calibration.issue(job.group, job.marks).score
+            self._curves[job] = curve_of(self.calibration, job.group, requested)
         return self._curves[job]
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
@@ -280,57 +249,47 @@ class PresentQueue:
     running: Sequence[TimedArrival] = ()
 
 
-def present_of_history(log: JobLog, settings: Settings) -> PresentQueue | None:
-    """Return the jobs that wait and run when a history was taken; None where it does not list
-    waiting jobs."""
+def present_of_history(
+    log: JobLog, settings: Settings, at_s: float | None = None
+) -> PresentQueue | None:
+    """Return the jobs that wait and run when a history is taken, or at an instant before. None
+    where it does not list waiting jobs, or none of these was submitted by then: then the events of
+    the history show the queue."""
     waiting = log.waiting
     if waiting is None:
         return None
-    shape = settings.shape
+    now_s = waiting.taken_s if at_s is None else min(at_s, waiting.taken_s)
+    listed = waiting.select(waiting.submit_s <= now_s)
+    if now_s < waiting.taken_s and not len(listed):
+        return None
     users = users_of(log)
     identified = bool(len(users) and users[0] >= 0)
-
-    def arrival(procs: int, request_s: float, user: int, queue: int) -> JobArrival:
-        return JobArrival(*shape(procs, request_s), user if identified else -1, queue)
-
-    columns = (waiting.procs, waiting.request_s, waiting.user, waiting.queue)
-    waits = [
-        (waiting.taken_s - submit_s, arrival(*job))
-        for submit_s, *job in zip(
-            waiting.submit_s.tolist(), *(column.tolist() for column in columns), strict=True
-        )
-    ]
-    ran_s = waiting.taken_s - log.start_s
+    listed_users = listed.user if identified else np.full(len(listed), -1)
+    later = np.flatnonzero((log.submit_s <= now_s) & (log.start_s > now_s))
+    ran_s = now_s - log.start_s
     longest_s = np.where(log.request_s > 0, log.request_s + _GRACE_S, _FORGOTTEN_S)
-    runs = np.flatnonzero(log.started & (log.run_s < 0) & (ran_s >= 0) & (ran_s <= longest_s))
-    running = [
-        (
-            float(ran_s[row]),
-            arrival(
-                int(log.procs[row]),
-                float(log.request_s[row]),
-                int(users[row]),
-                int(log.queue[row]),
-            ),
-        )
-        for row in runs
-    ]
-    return PresentQueue(taken_s=waiting.taken_s, waiting=waits, running=running)
+    until_s = np.where(log.run_s < 0, np.nextafter(longest_s, np.inf), log.run_s)
+    runs = np.flatnonzero(log.started & (ran_s >= 0) & (ran_s < until_s))
 
+    def arrivals(ages_s: Floats, *columns: Ints | Floats) -> list[TimedArrival]:
+        rows = zip(ages_s.tolist(), *(column.tolist() for column in columns), strict=True)
+        return [
+            (age_s, JobArrival(*settings.shape(procs, request_s), user, queue))
+            for age_s, procs, request_s, user, queue in rows
+        ]
 
-def anchored(scores: Floats, quantile: float, requested: float) -> Floats:
-    """Transform ascending scores so that ``quantile`` of them are below ``requested``, and leave
-    the body unchanged as far as they stay ascending."""
-    count = len(scores)
-    plain = LevelCurve(scores=scores).score(quantile)
-    plain = HIGHEST if math.isnan(plain) else plain
-    levels = np.arange(1, count + 1) / (count + 1)
-    body = 2 * quantile - 1  # as far below the quantile as that is from 1
-    share = np.clip((levels - body) / (quantile - body), 0.0, 1.0)
-    bent = scores * (1.0 + share * (requested / max(plain, 1e-9) - 1.0))
-    if requested >= plain:
-        return np.maximum.accumulate(bent)
-    return np.minimum.accumulate(bent[::-1])[::-1]  # the body changes, not the quantile
+    def of_rows(rows: Ints, since_s: Floats) -> list[TimedArrival]:
+        columns = (log.procs, log.request_s, users, log.queue)
+        return arrivals(now_s - since_s[rows], *(column[rows] for column in columns))
+
+    still = arrivals(
+        now_s - listed.submit_s, listed.procs, listed.request_s, listed_users, listed.queue
+    )
+    return PresentQueue(
+        taken_s=now_s,
+        waiting=still + of_rows(later, log.submit_s),
+        running=of_rows(runs, log.start_s),
+    )
 
 
 def freeze_state(
@@ -359,6 +318,13 @@ def freeze_state(
 AnyForecast = StateForecast | QueueForecast
 """Forecast of a queue at one instant: by its state, or by past waits if that has too little data.
 """
+
+
+def instant_of(forecast: AnyForecast, log: JobLog) -> float:
+    """Return the instant of the log at which its end was learned."""
+    if isinstance(forecast, StateForecast):
+        return forecast.at_s
+    return end_of(log, forecast.settings.view)
 
 
 def aged(forecast: AnyForecast, by_s: float) -> AnyForecast:

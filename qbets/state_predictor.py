@@ -20,7 +20,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats
 from vgrads.qbets.blend import PastKnots, blended
 from vgrads.qbets.conditional import LEAST, ConditionalModel, fit, mean_knots
 from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows, longer
@@ -31,11 +33,12 @@ from vgrads.qbets.events import (
     settings_for_log,
     users_of,
 )
-from vgrads.qbets.past_replay import BACK, PastReplay
+from vgrads.qbets.past_replay import BACK, NONE, FurtherBounds, PastReplay
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.state.queue_features import FEATURES, LIKE_S
 from vgrads.qbets.state.queue_state import QueueState
-from vgrads.qbets.state.queue_tables import SUBMIT, JobColumns
+from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT, JobColumns
+from vgrads.qbets.viewed_log import ViewedLog, in_view
 from vgrads.traces.records import JobLog
 
 WINDOW = 10_000
@@ -77,8 +80,15 @@ def required_for(count: int) -> Required:
 class StatePredictor:
     """Replays a history, and answers as of any instant of it."""
 
-    def __init__(self, log: JobLog, settings: Settings, only_at_s: float | None = None) -> None:
-        """``only_at_s``: the only instant of questions; what these do not need is not learned."""
+    def __init__(
+        self,
+        log: JobLog,
+        settings: Settings,
+        only_at_s: float | None = None,
+        further: FurtherBounds = NONE,
+    ) -> None:
+        """``only_at_s``: the only instant of questions; what these do not need is not learned.
+        ``further``: bounds that are issued beside that of the settings."""
         self.settings = settings_for_log(settings, log)
         self.unix_start_s = log.unix_start_s
         self.state = QueueState()
@@ -87,34 +97,46 @@ class StatePredictor:
         self.count = 0  # submissions so far
         self._place = 0  # events so far
         self._trained = 0  # anchors passed
-        last = len(log) if only_at_s is None else _submitted(log, only_at_s)
+        viewed = _viewed(log, self.settings, only_at_s)
+        last = viewed.count_at(only_at_s)
         self._needs = Required() if only_at_s is None else required_for(last)
         self._features = np.empty((0, len(FEATURES)), np.float32)
+        self._levels = further.levels
         self._rows = SubmittedRows(self._needs.corrected)
-        self._past = PastReplay(self.settings, self._rows)
-        self.issued = np.empty(0)
+        self._past = PastReplay(self.settings, self._rows, further)
+        self._issued = np.empty((0, 1 + len(further.levels)))
         self._digest = b""  # of the events so far
-        self._read(log, queue_events(log, ends=True), last)
+        self._read(viewed, _events_of(viewed, self.settings), last)
         self.correction = self._pass_from(self._needs.corrected)
 
-    def _read(self, log: JobLog, events: QueueEvents, last: int) -> None:
-        """Prepare a replay of the log, of these events, up to this number of submissions."""
-        self._log = log
-        self._columns = _columns(self.state, log, self.settings)
-        self._events = events
-        self._submissions = np.flatnonzero(self._events.kinds == SUBMIT)
+    def _read(self, viewed: ViewedLog, events: QueueEvents, last: int) -> None:
+        """Prepare a replay of these events, up to this number of jobs that have appeared."""
+        self._viewed, self._log, self._events = viewed, viewed.log, events
+        self._columns = _columns(self.state, viewed.log, self.settings)
+        appears = SUBMIT if self.settings.sees_waiting else LEAVE
+        self._shown = np.flatnonzero(events.kinds == appears)
         self._anchors = anchors_of(last)
         self._features = longer(self._features, last - self._needs.features)
-        self.issued = longer(self.issued, len(log))
-        self._rows.read(log, last)
-        self._past.read(log, self.issued)
+        self._issued = longer(self._issued, len(viewed.log))
+        self._rows.read(viewed.log, last, len(self._levels))
+        self._past.read(viewed.log, self._issued)
+
+    @property
+    def issued(self) -> Floats:
+        """The bound issued to each job of the log; NaN for none."""
+        return self.issued_at(None)
+
+    def issued_at(self, level: float | None) -> Floats:
+        """Return the same for one of the further levels; None: that of the settings."""
+        column = 0 if level is None else 1 + self._levels.index(level)
+        return self._viewed.in_history(self._issued[:, column])
 
     @property
     def stable_s(self) -> float:
         """The instant of the newest anchor but one: jobs that a log reports only when they have
         ended were mostly submitted later."""
         anchors = self._anchors[:-1]
-        return float(self._log.submit_s[anchors[-1] - 1]) if anchors else -np.inf
+        return float(self._viewed.shown_s[anchors[-1] - 1]) if anchors else -np.inf
 
     @property
     def anchors_ahead(self) -> bool:
@@ -124,7 +146,7 @@ class StatePredictor:
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log: :meth:`resumed` reads it again."""
         self._digest = _digest_of(self._events, self._log, self._place)
-        dropped = ("_log", "_columns", "_events", "_submissions")
+        dropped = ("_viewed", "_log", "_columns", "_events", "_shown")
         content = {name: value for name, value in vars(self).items() if name not in dropped}
         return content | {"state": self.state.separate()}
 
@@ -133,17 +155,18 @@ class StatePredictor:
         events are others."""
         if at_s < self.now_s or settings_for_log(settings, log) != self.settings:
             return False
-        events = queue_events(log, ends=True)
+        viewed = _viewed(log, self.settings, at_s)
+        events = _events_of(viewed, self.settings)
         same_instant = int(np.searchsorted(events.times, self.now_s, side="right"))
         if same_instant != self._place:
             return False
-        if _digest_of(events, log, self._place) != self._digest:
+        if _digest_of(events, viewed.log, self._place) != self._digest:
             return False
-        self._read(log, events, _submitted(log, at_s))
+        self._read(viewed, events, viewed.count_at(at_s))
         return True
 
     def _pass_from(self, row: int) -> CorrectionPass:
-        place = int(self._submissions[row]) if row < len(self._submissions) else 0
+        place = int(self._shown[row]) if row < len(self._shown) else 0
         return CorrectionPass(self._rows, row, place, self.settings)
 
     def to(self, until_s: float = np.inf) -> None:
@@ -159,30 +182,32 @@ class StatePredictor:
         """Replay events up to this place: past waits, states, models, and their correction."""
         part = self._events.part(self._place, last)
         first, start, self._place = self.count, self._place, last
-        self.count += int((part.kinds == SUBMIT).sum())
-        self._past.follow(self._events, self._submissions, (start, last), (first, self.count))
+        self.count = int(np.searchsorted(self._shown, last))
+        self._past.follow(self._events, self._shown, (start, last), (first, self.count))
         self._look(part, first)
         while self._trained < len(self._anchors) and self._anchors[self._trained] <= self.count:
             anchor = self._anchors[self._trained]
-            place = int(self._submissions[anchor - 1]) + 1
-            self._answer(first, anchor, place)
-            first = max(first, anchor)
+            place = int(self._shown[anchor - 1]) + 1
+            self._answer(start, place)
+            start = max(start, place)
             self._learn(anchor, place)
-        self._answer(first, self.count, last)
+        self._answer(start, last)
 
     def _look(self, part: QueueEvents, first: int) -> None:
         """Update the state, and store the features of new submissions."""
         start = max(first, self._needs.features)
         awake = start
-        if first < start < self.count:  # from the first of a minute on, as in a longer replay
+        sees_waiting = self.settings.sees_waiting
+        if sees_waiting and first < start < self.count:
+            # from the first of a minute on, as in a longer replay
             minute_s = self._log.submit_s[start] // LIKE_S * LIKE_S
             awake = max(first, int(np.searchsorted(self._log.submit_s, minute_s)))
         named = (self.settings.knows_user, self.settings.knows_queue)
-        how = (awake, self.unix_start_s, *named)
-        rows = max(0, self.count - awake)
-        features = self.state.replay(part, self._columns, self._log.started, how, rows)
-        shift = self._needs.features
-        self._features[start - shift : self.count - shift] = features[start - awake :]
+        how, view = (awake, self.unix_start_s, *named), self.settings.view
+        rows, started = part.submitted(awake), self._log.started
+        features = self.state.replay(part, self._columns, started, how, len(rows), view)
+        retained = rows >= start
+        self._features[rows[retained] - self._needs.features] = features[retained]
 
     def _learn(self, anchor: int, place: int) -> None:
         """Learn a model after so many submissions, and start the correction again from an earlier
@@ -195,36 +220,26 @@ class StatePredictor:
         start = self._anchors[max(0, number - BACK)]
         if start > self.correction.first:
             self.correction = self._pass_from(start)
-            self.correction.to(self._events, place, np.empty(len(self._log)))
+            self.correction.to(self._events, place, np.empty((len(self._log), 1)))
 
     def _train(self, anchor: int) -> None:
-        """Learn a model from what was known right after so many submissions."""
-        log, shift = self._log, self._needs.features
-        now_s = float(log.submit_s[anchor - 1])
+        """Learn a model from what was known right after so many jobs had appeared."""
+        shift = self._needs.features
         part = slice(max(shift, anchor - WINDOW), anchor)
-        existing = log.start_s[part] < now_s  # a start in the same second is not known yet
-        age_s = now_s - log.submit_s[part]
-        started = existing & log.started[part]
-        if int(started.sum()) >= LEAST:
-            # without those that wait for very long it would learn that no job waits long
-            late = ~existing & (age_s > np.quantile(log.wait_s[part][started], _LATE))
-            use = started | late
-            features = self._features[part.start - shift : part.stop - shift][use]
-            waits_s = np.where(late, age_s, log.wait_s[part])[use]
-            model = fit(features.astype(np.float64), waits_s)
+        features: NDArray[np.float32] = self._features[part.start - shift : part.stop - shift]
+        model = learn_model(self._viewed, part, features, self.settings.sees_waiting)
+        if model is not None:
             self.models = [*self.models, model][-MODELS:]
 
-    def _answer(self, first: int, count: int, place: int) -> None:
-        """Predict, issue and judge the bounds of submissions up to this number and place."""
-        start = max(first, self._needs.corrected)
-        if self.models and start < count:
-            shift = self._needs.features
-            features = self._features[start - shift : count - shift].astype(np.float64)
-            shift = self._needs.corrected
-            past = self._rows.past[start - shift : count - shift]
+    def _answer(self, start: int, place: int) -> None:
+        """Predict, issue and judge the bounds of the submissions between these places."""
+        rows = self._events.part(start, place).submitted(self._needs.corrected)
+        if self.models and len(rows):
+            features = self._features[rows - self._needs.features].astype(np.float64)
+            past = self._rows.past[rows - self._needs.corrected]
             knots = blended(mean_knots(self.models, features), past)
-            self._rows.describe(start, knots, features, self.settings.knows_user)
-        self.answered.update(self.correction.to(self._events, place, self.issued))
+            self._rows.describe(rows, knots, features, self.settings.knows_user)
+        self.answered.update(self.correction.to(self._events, place, self._issued, self._levels))
 
     @property
     def floor(self) -> QueuePredictor:
@@ -260,18 +275,44 @@ class StatePredictor:
             raise AssertionError("state and floor know different jobs")
 
 
+def learn_model(
+    viewed: ViewedLog, part: slice, features: NDArray[np.float32], sees_waiting: bool
+) -> ConditionalModel | None:
+    """Return a model of the waits of a part of the jobs, by what was known when the last of them
+    appeared; None if that is too little. ``features``: of these jobs."""
+    now_s, log = float(viewed.shown_s[part.stop - 1]), viewed.log
+    # a start in the same second is not known yet, unless it is what makes a job appear
+    existing = log.start_s[part] < (now_s if sees_waiting else np.inf)
+    age_s = now_s - log.submit_s[part]
+    started = existing & log.started[part]
+    if int(started.sum()) < LEAST:
+        return None
+    # without those that wait for very long it would learn that no job waits long
+    late = ~existing & (age_s > np.quantile(log.wait_s[part][started], _LATE))
+    use = started | late
+    waits_s = np.where(late, age_s, log.wait_s[part])[use]
+    return fit(features[use].astype(np.float64), waits_s)
+
+
+def _viewed(log: JobLog, settings: Settings, only_at_s: float | None) -> ViewedLog:
+    """Return the jobs of a log as the view shows them: for a single question those that have
+    appeared by then, unless jobs appear at their submission."""
+    viewed = in_view(log, settings.view)
+    return viewed if only_at_s is None or settings.sees_waiting else viewed.until(only_at_s)
+
+
+def _events_of(viewed: ViewedLog, settings: Settings) -> QueueEvents:
+    return queue_events(viewed.log, ends=True, view=settings.view)
+
+
 def _digest_of(events: QueueEvents, log: JobLog, place: int) -> bytes:
     """Return a digest of events and of the jobs that they submit."""
     result, part = hashlib.blake2b(), events.part(0, place)
-    jobs = slice(0, int((part.kinds == SUBMIT).sum()))
-    for column in (*part, log.procs[jobs], log.request_s[jobs], log.user[jobs], log.queue[jobs]):
+    jobs, left = part.submitted(), part.rows[part.kinds == LEAVE]
+    columns = (log.procs, log.request_s, log.user, log.queue)
+    for column in (*part, *(column[jobs] for column in columns), log.wait_s[left]):
         result.update(np.ascontiguousarray(column).tobytes())
     return result.digest()
-
-
-def _submitted(log: JobLog, at_s: float) -> int:
-    """Return the number of submissions up to an instant."""
-    return int(np.searchsorted(log.submit_s, at_s, side="right"))
 
 
 def _columns(state: QueueState, log: JobLog, settings: Settings) -> JobColumns:
@@ -280,4 +321,4 @@ def _columns(state: QueueState, log: JobLog, settings: Settings) -> JobColumns:
     fixed_s = settings.request_s
     request_s = log.request_s if fixed_s is None else np.full(len(log), fixed_s)
     sizes = (procs.astype(np.float64), request_s.astype(np.float64))
-    return state.columns(sizes, users_of(log), log.queue)
+    return state.columns((log.submit_s, log.start_s), sizes, users_of(log), log.queue)

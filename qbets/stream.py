@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.units import format_count
-from vgrads.qbets.bounds import minimum_history, rank_table, upper_rank
+from vgrads.qbets.adaptive_correction import stricter
+from vgrads.qbets.bounds import ROUNDING, highest_level, minimum_history, rank_table, upper_rank
 from vgrads.qbets.changepoint import WINDOW, change_run
 
 _SHORTEST_RUN = 3  # minimum of run_length(); shorter runs need no correlation
@@ -172,3 +173,22 @@ def bounds_of(
     ranks = [upper_rank(count, float(q), confidence) for q in levels.ravel()]
     results = [np.nan if rank is None else ordered_s[rank - 1] for rank in ranks]
     return np.array(results, dtype=np.float64).reshape(levels.shape)
+
+
+def corrected_bounds(
+    ordered_s: NDArray[np.float64],
+    levels: ArrayLike,
+    confidence: float,
+    correction: tuple[float, float],
+) -> NDArray[np.float64]:
+    """Return bounds at these levels from an ascending history, stricter by an adaptive
+    ``correction``, its factor and its quantile; NaN where history is too short. Same shape."""
+    (factor, quantile), count = correction, len(ordered_s)
+    requested = np.asarray(levels, dtype=np.float64)
+    plain = bounds_of(ordered_s, requested, confidence)
+    plain = np.where(requested * (1 - ROUNDING) > highest_level(count), np.nan, plain)
+    if factor >= 1.0 or not count:
+        return plain
+    # NaN if history is too short for the stricter level: then the longest wait of all
+    strict = bounds_of(ordered_s, stricter(requested, factor, quantile), confidence)
+    return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), ordered_s[-1], strict))

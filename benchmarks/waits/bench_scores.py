@@ -67,7 +67,8 @@ def _with_queue(log: JobLog, at_s: float) -> JobLog:
     part, waits = log.select(left), log.select(~left)
     runs = part.started & (part.start_s + part.run_s > at_s)
     names = ("submit_s", "procs", "request_s", "user", "queue")
-    queue = WaitingQueue(taken_s=at_s, **{name: getattr(waits, name) for name in names})
+    columns = {name: getattr(waits, name) for name in names}
+    queue = WaitingQueue(taken_s=at_s, is_listed=True, **columns)
     return replace(part, run_s=np.where(runs, -1.0, part.run_s), waiting=queue)
 
 

@@ -41,7 +41,8 @@ def states(log: JobLog) -> tuple[np.ndarray, float]:
     for part in (events.part(0, 100), events):  # compiled before the clock runs
         state = QueueState()
         sizes = (log.procs.astype(float), log.request_s.astype(float))
-        jobs = state.columns(sizes, users_of(log), log.queue)
+        times = (log.submit_s, log.start_s)
+        jobs = state.columns(times, sizes, users_of(log), log.queue)
         rows = int((part.kinds == SUBMIT).sum())
         begin = time.perf_counter()
         result = state.replay(part, jobs, log.started, how, rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from vgrads.kernel.arrays import Bools, Floats, Ints
 from vgrads.kernel.compiled import compiled
+from vgrads.qbets import views
 from vgrads.qbets.state.queue_tables import (
     BUSY,
     LEAVE,
@@ -22,6 +23,8 @@ from vgrads.qbets.state.queue_tables import (
     end_job,
     expected_run,
     lately,
+    note_busy,
+    show_job,
     start_job,
     submit_job,
     withdraw_job,
@@ -92,6 +95,9 @@ FEATURES = (
     "free share of this queue",
 )
 COUNT = len(FEATURES)
+_FULL, _STARTED, _ENDED = range(3)
+VIEW_CODES = {views.FULL: _FULL, views.STARTED: _STARTED, views.ENDED: _ENDED}
+"""Numbers of the views, for compiled loops."""
 
 
 @compiled
@@ -253,6 +259,7 @@ def _of_recent(
     if retained == 0:
         return
     ten, hundred, longest, weight, alike, worst, lately = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
+    newest = recent[(started - 1) % RECENT, 0]
     for back in range(retained):
         row = (started - 1 - back) % RECENT
         at, wait, size = recent[row, 0], recent[row, 1], recent[row, 2]
@@ -265,11 +272,12 @@ def _of_recent(
         if abs(size - log_product) < 1.0:
             worst = max(worst, wait)
         lately += at > now - 3600.0
+        newest = max(newest, at)
     result[28], result[29] = ten / min(retained, 10), hundred / min(retained, 100)
     result[30] = longest
     result[31] = alike / weight if weight > 1e-9 else np.nan
     result[32] = worst
-    result[41] = math.log1p(now - recent[(started - 1) % RECENT, 0])
+    result[41] = math.log1p(now - newest)
     result[42] = lately
 
 
@@ -279,30 +287,39 @@ def replay_events(
     events: tuple[Floats, Ints, Ints],
     jobs: JobColumns,
     started: Bools,
-    how: tuple[int, float, bool, bool],
+    how: tuple[int, float, bool, bool, int],
     result: Floats,
 ) -> None:
-    """Apply events to the tables, and write the features of each submission into its row of
-    ``result``.
+    """Apply events to the tables, and write the features of each submission from a row on into
+    ``result``, in the order of events.
 
-    ``how``: the first row with features (−1: none), Unix time of the log's zero, and whether
-    questions name users and queues.
+    ``how``: that row, Unix time of the log's zero, whether questions name users and queues, and
+    the number of the view (:data:`VIEW_CODES`).
     """
     times, kinds, rows = events
-    awake, unix_start_s, users, queues = how
+    awake, unix_start_s, users, queues, view = how
     written = 0
     for n in range(len(times)):
         at_s, kind, row = times[n], kinds[n], rows[n]
+        user, queue, shape = jobs.user[row], jobs.queue[row], jobs.shape[row]
+        size = (jobs.procs[row], jobs.request_s[row])
         if kind == SUBMIT:
-            user, queue, shape = jobs.user[row], jobs.queue[row], jobs.shape[row]
-            size = (jobs.procs[row], jobs.request_s[row])
-            if 0 <= awake <= row:
+            if awake <= row:
                 job = (size[0], size[1], user if users else -1, queue if queues else -1, shape)
+                if view != _FULL:  # others may never appear, so no estimates are shared
+                    tables.like[0] = -1.0
                 features_of(tables, at_s, at_s + unix_start_s, job, result[written])
                 written += 1
-            submit_job(tables, row, at_s, size, (user, queue, shape))
+            if view == _FULL:
+                submit_job(tables, row, at_s, size, (user, queue, shape))
         elif kind != LEAVE:
             end_job(tables, row, at_s)
+        elif view != _FULL:
+            since = (jobs.submit_s[row], jobs.start_s[row])
+            show_job(tables, row, at_s, since, size, (user, queue, shape))
+            if view == _ENDED:
+                end_job(tables, row, at_s)
+                note_busy(tables, size[0], since[1], at_s)
         elif started[row]:
             start_job(tables, row, at_s)
         else:

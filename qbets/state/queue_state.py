@@ -14,7 +14,12 @@ import numpy as np
 from vgrads.kernel.arrays import Bools, Floats, Ints
 from vgrads.qbets.predictor import JobArrival
 from vgrads.qbets.state import queue_tables
-from vgrads.qbets.state.queue_features import FEATURES, features_of, replay_events
+from vgrads.qbets.state.queue_features import (
+    FEATURES,
+    VIEW_CODES,
+    features_of,
+    replay_events,
+)
 from vgrads.qbets.state.queue_tables import (
     BUSY,
     FIRST,
@@ -28,6 +33,7 @@ from vgrads.qbets.state.queue_tables import (
     new_tables,
     with_room,
 )
+from vgrads.qbets.views import FULL
 
 _LATELY_S = 3600.0
 TimedArrival = tuple[float, JobArrival]
@@ -89,12 +95,21 @@ class QueueState:
         totals = (len(self._users), len(self._queues), len(self._shapes))
         self.tables = with_room(self.tables, jobs, *totals)
 
-    def columns(self, sizes: tuple[Floats, Floats], users: Ints, queues: Ints) -> JobColumns:
-        """Return jobs of a history as columns of numbers; these are the same in later questions."""
+    def columns(
+        self,
+        times: tuple[Floats, Floats],
+        sizes: tuple[Floats, Floats],
+        users: Ints,
+        queues: Ints,
+    ) -> JobColumns:
+        """Return jobs of a history as columns of numbers; these are the same in later questions.
+        ``times``: of submission and start; ``sizes``: processors and requested times."""
         procs, request_s = np.maximum(sizes[0], 1.0), np.maximum(sizes[1], 1.0)
         sizes_ = list(zip(procs.tolist(), request_s.tolist(), strict=True))
         shapes = self._shapes
         return JobColumns(
+            submit_s=times[0],
+            start_s=times[1],
             procs=procs,
             request_s=request_s,
             user=_codes(self._users, users),
@@ -111,15 +126,16 @@ class QueueState:
         started: Bools,
         how: tuple[int, float, bool, bool],
         rows: int,
+        view: str = FULL,
     ) -> Floats:
-        """Apply events, and return the features of ``rows`` submissions, as ``how`` says
+        """Apply events of a view, and return the features of ``rows`` submissions, as ``how`` says
         (:func:`vgrads.qbets.state.queue_features.replay_events`)."""
         submissions = int((events[1] == queue_tables.SUBMIT).sum())
-        self._make_room(submissions)
+        self._make_room(max(submissions, int((events[1] == queue_tables.LEAVE).sum())))
         result = np.empty((rows, len(FEATURES)), dtype=np.float64)
         work = 10 * len(events[0]) + 8 * rows * queue_tables.RECENT
         step = replay_events.after(work)
-        step(self.tables, events, jobs, started, how, result)
+        step(self.tables, events, jobs, started, (*how, VIEW_CODES[view]), result)
         return result
 
     def with_waiting(self, job: JobArrival, at_s: float, count: int) -> QueueState:

@@ -28,12 +28,17 @@ mean share of the request that jobs use, number of starts, rows in use of the tw
 and last of the submissions of the last hour."""
 
 
+Codes = tuple[int, int, int]
+"""Row numbers of a user, a queue and a shape."""
+
+
 class Tables(NamedTuple):
     """The state as arrays, some with room for more rows.
 
     ``waiting``: submitted, processors, request, expected run, user, queue, shape, job;
     ``running``: processors, started, request, expected run, user, queue, job;
-    ``recent``: started, log wait, log product; ``users``: last and mean log wait, used shares of
+    ``recent``: started, log wait, log product, and, where jobs appear at their ends, processors and
+    end; ``users``: last and mean log wait, used shares of
     the last two requests, their number; ``queues``: mean log wait, busy processors, most ever busy;
     ``shapes``: last submission, last start, number of starts, newest log waits; ``like``: shape and
     user of the job with the newest start estimates, their end of use, the number of waiting jobs,
@@ -52,8 +57,11 @@ class Tables(NamedTuple):
 
 
 class JobColumns(NamedTuple):
-    """Jobs of a history by row: processors, request, and numbers of user, queue and shape."""
+    """Jobs of a history by row: submission, start, processors, request, and numbers of user, queue
+    and shape."""
 
+    submit_s: Floats
+    start_s: Floats
     procs: Floats
     request_s: Floats
     user: Ints
@@ -68,7 +76,7 @@ def new_tables() -> Tables:
     return Tables(
         waiting=np.empty((64, 8)),
         running=np.empty((64, 7)),
-        recent=np.full((RECENT, 3), np.nan),
+        recent=np.full((RECENT, 5), np.nan),
         users=np.full((16, 5), np.nan),
         queues=np.full((4, 3), np.nan),
         shapes=np.full((16, 3 + _WAITS), np.nan),
@@ -134,7 +142,7 @@ def expected_run(tables: Tables, user: int, request: float) -> float:
 
 @compiled
 def submit_job(
-    tables: Tables, job: int, at_s: float, size: tuple[float, float], codes: tuple[int, int, int]
+    tables: Tables, job: int, at_s: float, size: tuple[float, float], codes: Codes
 ) -> None:
     """Record a submission."""
     (procs, request), (user, queue, shape), numbers = size, codes, tables.numbers
@@ -230,6 +238,36 @@ def end_job(tables: Tables, job: int, at_s: float) -> None:
         count = 0 if math.isnan(own[4]) else int(own[4])
         own[3] = own[2]
         own[2], own[4] = share, count + 1
+
+
+@compiled
+def show_job(
+    tables: Tables,
+    job: int,
+    now_s: float,
+    since: tuple[float, float],
+    size: tuple[float, float],
+    codes: Codes,
+) -> None:
+    """Record a job that appears after its start, from ``since``: its submission and start. It
+    counts as an arrival of now."""
+    submit_job(tables, job, since[0], size, codes)
+    tables.arrived[int(tables.numbers[LAST]) - 1] = now_s
+    start_job(tables, job, since[1])
+
+
+@compiled
+def note_busy(tables: Tables, procs: float, start_s: float, end_s: float) -> None:
+    """Estimate the processors of a machine of which only ended jobs are known: those of the newest
+    jobs that had begun when the last of them did, and had not ended."""
+    numbers, recent = tables.numbers, tables.recent
+    newest = recent[(int(numbers[STARTED]) - 1) % RECENT]
+    newest[3], newest[4] = procs, end_s
+    busy = 0.0
+    for n in range(min(int(numbers[STARTED]), RECENT)):
+        if recent[n, 0] <= start_s < recent[n, 4]:
+            busy += recent[n, 3]
+    numbers[MOST] = max(numbers[MOST], busy)
 
 
 @compiled

@@ -16,9 +16,10 @@ from vgrads.qbets.bounds import beyond
 from vgrads.qbets.conformal import Calibration, ScoreRing
 from vgrads.qbets.explain import explain
 from vgrads.qbets.forecast import QueueForecast
+from vgrads.qbets.level_curve import LevelCurve
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
-from vgrads.qbets.state_forecast import LevelCurve, StateForecast, freeze_state
+from vgrads.qbets.state_forecast import StateForecast, freeze_state
 
 few_waits = st.lists(
     st.one_of(st.sampled_from([0.0, 1.0, 600.0, 86_400.0]), st.floats(0.0, 1e6)),

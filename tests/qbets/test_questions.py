@@ -14,9 +14,10 @@ from vgrads.qbets.blend import blended, knots_of
 from vgrads.qbets.correction_pass import waiting_alike
 from vgrads.qbets.forecast import forecast
 from vgrads.qbets.knots import score_among, score_of, score_within, wait_at
+from vgrads.qbets.level_curve import anchored
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
-from vgrads.qbets.state_forecast import anchored, forecast_state, freeze_state
+from vgrads.qbets.state_forecast import forecast_state, freeze_state
 from vgrads.traces.history import read_history
 
 AS_QUESTION = Settings(method="state", knows_user=False)

@@ -18,7 +18,10 @@ def test_all_waiting_jobs_of_a_copied_state_may_start_before_another_is_submitte
         state.submit(job, float(job), JobArrival(1, 600.0, user=job % 7))
     state = state.separate()
     columns = state.columns(
-        (np.ones(jobs), np.full(jobs, 600.0)), np.arange(jobs) % 7, np.zeros(jobs)
+        (np.arange(jobs), np.full(jobs, jobs + WAITS_S)),
+        (np.ones(jobs), np.full(jobs, 600.0)),
+        np.arange(jobs) % 7,
+        np.zeros(jobs),
     )
     starts_s = np.full(jobs, jobs + WAITS_S)
     events = (starts_s, np.full(jobs, LEAVE), np.arange(jobs))

@@ -22,7 +22,7 @@ def taken(log, at_s):
     waits = begun.select(~left)
     names = ("submit_s", "procs", "request_s", "user", "queue")
     columns = {name: getattr(waits, name) for name in names}
-    return replace(part, waiting=WaitingQueue(taken_s=at_s, **columns)), len(waits)
+    return replace(part, waiting=WaitingQueue(taken_s=at_s, is_listed=True, **columns)), len(waits)
 
 
 def test_the_state_of_a_growing_history_is_that_of_the_whole_log():

@@ -12,7 +12,13 @@ from typing import Any
 
 from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.issuing import ForecastTarget
-from vgrads.api.queues.live_queue import QueueView, present_forecast, view_of_history
+from vgrads.api.queues.live_queue import (
+    QueueView,
+    learn_present,
+    learned_unix_s,
+    present_forecast,
+    view_of_history,
+)
 from vgrads.api.queues.queries import HistorySource, QueueQuery, ask_queue
 from vgrads.api.queues.site_snapshots import SiteSnapshot, refresh_snapshot
 from vgrads.api.wiring import is_real
@@ -20,6 +26,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.operations.questions import JobQuestion
 from vgrads.qbets.predictor import Settings
+from vgrads.qbets.views import BEST, FULL
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.reading_options import DETECTED
 from vgrads.vgrid.catalog import Catalog, Queue, Site
@@ -37,17 +44,16 @@ Present = Callable[[QueueQuery, str, SiteSnapshot | None], tuple[QueueQuery, Que
 """Returns the query of a real queue, named, as its site listed it, and what was seen."""
 
 
-def settings_of(question: JobQuestion, quantile: float = 0.95) -> Settings:
-    """Return how the queue of a question is learned. By its state, one distribution answers for all
-    quantiles and confidences."""
-    by_state = question.method == "state"
-    return Settings(
+def settings_of(question: JobQuestion, quantile: float, view: str) -> Settings:
+    """Return how the queue of a question is learned."""
+    settings = Settings(
         method=question.method,
-        quantile=0.95 if by_state else quantile,
-        confidence=0.95 if by_state else question.confidence,
+        confidence=question.confidence,
         arrays=question.arrays,
         knows_user=question.user is not None,
+        view=view,
     )
+    return settings.for_bounds(quantile)
 
 
 def learn_now(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, None]:
@@ -172,8 +178,17 @@ def open_queue(
         reading=question.reading or DETECTED,
         user=question.user,
     )
-    query, reason = context.learn(source, question.at, settings_of(question, quantile))
-    view = view_of_history(query.log, query.at_s)
+
+    def learn(view: str) -> tuple[QueueQuery, str | None]:
+        return context.learn(source, question.at, settings_of(question, quantile, view))
+
+    if not is_real(site):
+        query, reason = learn(FULL)  # the simulation knows all jobs
+    elif is_live and question.method == "state":
+        query, reason = learn_present(learn, snapshot, lambda learned: _learned_unix_s(learned[0]))
+    else:
+        query, reason = learn(BEST)
+    view = view_of_history(query.log, query.at_s, query.forecast)
     if is_live and question.method == "state":
         query, view = context.present(query, queue.name, snapshot)
     elif is_real(site) and question.live and question.user is not None:
@@ -187,6 +202,10 @@ def open_queue(
         retrospective=question.at is not None and query.at_s < query.log.end_s,
     )
     return OpenQueue(query=query, view=view, target=target, limits=limits, reason=reason)
+
+
+def _learned_unix_s(query: QueueQuery) -> float:
+    return learned_unix_s(query.forecast, query.log)
 
 
 def _availability(
@@ -217,7 +236,7 @@ def _open_file(
     question: JobQuestion, source: HistorySource, context: ForecastContext, quantile: float
 ) -> OpenQueue:
     source = replace(source, user=question.user, reading=question.reading or DETECTED)
-    query, _ = context.learn(source, question.at, settings_of(question, quantile))
+    query, _ = context.learn(source, question.at, settings_of(question, quantile, BEST))
     log = query.log
     widest = max(log.max_procs or 0, int(log.procs.max(initial=0)))
     limits = JobLimits(place="the machine of this history has", procs=widest)
@@ -227,5 +246,5 @@ def _open_file(
     target = ForecastTarget(
         site=path, queue=queue, history=path, retrospective=query.at_s < log.end_s
     )
-    view = view_of_history(log, query.at_s)
+    view = view_of_history(log, query.at_s, query.forecast)
     return OpenQueue(query=query, view=view, target=target, limits=limits)

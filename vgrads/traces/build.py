@@ -183,6 +183,7 @@ class JobBuilder:
         waiting = [job for job in self._waiting if job.submit_s <= taken_s]
         return WaitingQueue(
             taken_s=taken_s - zero_s,
+            is_listed=bool(self._waiting) or taken_at_s is not None,
             submit_s=np.array([job.submit_s - zero_s for job in waiting], dtype=np.float64),
             procs=np.array([max(1, job.procs) for job in waiting], dtype=np.int64),
             request_s=np.array([job.request_s for job in waiting], dtype=np.float64),

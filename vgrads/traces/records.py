@@ -21,9 +21,12 @@ Bools = NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingQueue:
     """The jobs that still wait when a history is taken: columns as those of :class:`JobLog`, on its
-    clock, and ``taken_s``, the instant at which it was taken."""
+    clock, and ``taken_s``, the instant at which it was taken. ``is_listed``: False for a history
+    that may be of a kind that never lists waiting jobs, so that it says nothing that there are
+    none."""
 
     taken_s: float
+    is_listed: bool
     submit_s: Floats
     procs: Ints
     request_s: Floats
@@ -35,8 +38,9 @@ class WaitingQueue:
 
     def select(self, mask: Bools) -> WaitingQueue:
         """Return the same queue with only these jobs."""
-        columns = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "taken_s"}
-        return WaitingQueue(taken_s=self.taken_s, **columns)
+        plain = ("taken_s", "is_listed")
+        columns = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name not in plain}
+        return WaitingQueue(taken_s=self.taken_s, is_listed=self.is_listed, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ def log_of(jobs, unix_start_s=0.0, taken_s=None):
     submits, waits, shapes, ends = zip(*listed, strict=True) if listed else ((),) * 4
     waiting = sorted(job for job in jobs if job[3] == WAITS)
     queue = WaitingQueue(
+        is_listed=True,
         taken_s=0.0 if taken_s is None else taken_s,
         submit_s=np.array([job[0] for job in waiting], float),
         **columns_of([job[2] for job in waiting]),

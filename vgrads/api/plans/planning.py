@@ -20,17 +20,17 @@ from vgrads.api.plans.runtimes import (
 )
 from vgrads.api.plans.unit_mistakes import unit_question
 from vgrads.api.plans.up_to_date import without
-from vgrads.api.queues.histories import cached_forecast
+from vgrads.api.queues.histories import AS_QUESTION, cached_forecast
 from vgrads.api.queues.history_files import Instant, open_history
-from vgrads.api.queues.live_queue import present_forecast
-from vgrads.api.queues.site_snapshots import snapshots_of
+from vgrads.api.queues.live_queue import learn_present, learned_unix_s, present_forecast
+from vgrads.api.queues.site_snapshots import SiteSnapshot, snapshots_of
 from vgrads.api.queues.start_estimate_prior import (
     BASIS,
     StartEstimatePrior,
     refusals,
     start_estimate_priors,
 )
-from vgrads.api.wiring import is_real
+from vgrads.api.wiring import is_batch_system, is_real
 from vgrads.kernel.closures import WEEK_S
 from vgrads.kernel.progress import report_progress
 from vgrads.kernel.units import format_count
@@ -42,7 +42,7 @@ from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.state_forecast import AnyForecast, aged
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.acquisition import Acquisition
-from vgrads.vgrid.catalog import Catalog, Site
+from vgrads.vgrid.catalog import Catalog, Queue, Site
 from vgrads.vgrid.closures import Availability, Reported, availability_of
 from vgrads.vgrid.offers import Knowledge, OfferRequest, OwnJobs, offer_slots
 from vgrads.vgrid.slot import Slot
@@ -129,7 +129,8 @@ def open_grid(
             whole = open_history(queue.history)
             logs[key], instants[key] = whole, whole.instant(at)
             jobs[key] = len(whole.only_queue(queue.of_log))
-            forecasts[key] = cached_forecast(queue.history, queue.of_log, instants[key])
+            if at is not None or not is_batch_system(site):
+                forecasts[key] = cached_forecast(queue.history, queue.of_log, instants[key])
     grid = GridSnapshot(
         catalog=catalog,
         logs=logs,
@@ -163,17 +164,18 @@ def _present(
 
 def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
     """Return the same grid with its real queues, and the closures of their sites, as these report
-    them now; forecasts of simulated ones are aged accordingly."""
+    them now, learned in the view that fits; forecasts of simulated ones are aged accordingly."""
     forecasts: dict[QueueKey, AnyForecast] = {}
     snapshots = snapshots_of(grid.catalog.sites)
     for site in grid.catalog.sites:
-        mine = {key: by_queue for key, by_queue in grid.forecasts.items() if key[0] == site.name}
-        if site.name in snapshots:
-            snapshot = snapshots[site.name]
-            for key, forecast in mine.items():
-                forecasts[key], _ = present_forecast(forecast, grid.logs[key], key[1], snapshot)
-        else:
-            forecasts |= {key: aged(existing, after_s) for key, existing in mine.items()}
+        for queue in site.queues:
+            key = (site.name, queue.name)
+            if key not in grid.logs:
+                continue
+            if site.name in snapshots:
+                forecasts[key] = _live_forecast(queue, grid.logs[key], snapshots[site.name])
+            else:
+                forecasts[key] = aged(grid.forecasts[key], after_s)
     now_s = {
         site.name: time.time() if is_real(site) else grid.now_s[site.name] + after_s
         for site in grid.catalog.sites
@@ -181,6 +183,17 @@ def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
     }
     reported = {name: snapshot.closures for name, snapshot in snapshots.items()}
     return replace(grid, forecasts=forecasts, now_s=now_s, reported={**grid.reported, **reported})
+
+
+def _live_forecast(queue: Queue, log: JobLog, snapshot: SiteSnapshot) -> AnyForecast:
+    """Return the forecast of a queue of a real site as it is now."""
+
+    def learn(view: str) -> AnyForecast:
+        settings = replace(AS_QUESTION, view=view)
+        return cached_forecast(str(queue.history), queue.of_log, None, settings)
+
+    forecast = learn_present(learn, snapshot, lambda learned: learned_unix_s(learned, log))
+    return present_forecast(forecast, log, queue.name, snapshot)[0]
 
 
 def plan_set(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from vgrads.qbets.state_forecast import (
     present_of_history,
 )
 from vgrads.qbets.state_predictor import WINDOW, StatePredictor
+from vgrads.qbets.viewed_log import end_of, view_at
+from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
@@ -30,16 +33,25 @@ _IDENTIFYING = 64
 _HARDLY_LONGER = 0.999
 
 
+def settings_at(log: JobLog, at_s: float | None, settings: Settings) -> Settings:
+    """Return settings with the view that a history permits at an instant (None: its end), where
+    they name none."""
+    return replace(settings, view=view_at(log, at_s)) if settings.view == BEST else settings
+
+
 def learned_forecast(
-    log: JobLog, at_s: float, settings: Settings, queue: LogQueue = None
+    log: JobLog, at_s: float | None, settings: Settings, queue: LogQueue = None
 ) -> AnyForecast:
-    """Return the forecast of a history at an instant. The last replay of the history is stored, at
-    three of its instants, and continued when the history has grown, in any file. At the instant at
-    which the history was taken, the jobs that it lists as waiting and running are the queue."""
+    """Return the forecast of a history at an instant (None: its end), in the view of the settings.
+    The last replay of the history is stored, at three of its instants, and continued when the
+    history has grown, in any file. At the instant at which the history was taken, the jobs that it
+    lists as waiting and running are the queue."""
+    settings = settings_at(log, at_s, settings)
+    at_s = end_of(log, settings.view) if at_s is None else at_s
     result = make_forecast(log, at_s, settings, queue, _learned)
-    if isinstance(result, StateForecast):
-        present = present_of_history(log, result.settings)
-        if present is not None and at_s >= present.taken_s:
+    if isinstance(result, StateForecast) and settings.sees_waiting:
+        present = present_of_history(log, result.settings, at_s)
+        if present is not None:
             return result.with_queue(present)
     return result
 
@@ -104,7 +116,7 @@ def _resumed(
 
 @lru_cache(maxsize=256)
 def _cached_forecast(
-    path: str, _changed_ns: int, queue: LogQueue, at_s: float, settings: Settings
+    path: str, _changed_ns: int, queue: LogQueue, at_s: float | None, settings: Settings
 ) -> AnyForecast:
     def learn() -> AnyForecast:
         return learned_forecast(open_history(path), at_s, settings, queue)
@@ -113,10 +125,10 @@ def _cached_forecast(
 
 
 def cached_forecast(
-    path: str, queue: LogQueue, at_s: float, settings: Settings | None = None
+    path: str, queue: LogQueue, at_s: float | None, settings: Settings | None = None
 ) -> AnyForecast:
-    """Return the forecast of a history at an instant for an unknown user, learned once while its
-    file does not change."""
+    """Return the forecast of a history at an instant (None: its end) for an unknown user, learned
+    once while its file does not change."""
     changed_ns = Path(path).stat().st_mtime_ns
     return _cached_forecast(path, changed_ns, queue, at_s, settings or AS_QUESTION)
 

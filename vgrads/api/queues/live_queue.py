@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from vgrads.api.queues.site_snapshots import SiteSnapshot, refresh_snapshot
 from vgrads.api.wiring import open_batch
 from vgrads.drivers.api import QueuedJob, SlotSpec
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count, format_duration, format_instant
+from vgrads.qbets.blend import FADES_S
 from vgrads.qbets.predictor import JobArrival
-from vgrads.qbets.state_forecast import AnyForecast, PresentQueue, StateForecast, aged
+from vgrads.qbets.state_forecast import (
+    AnyForecast,
+    PresentQueue,
+    StateForecast,
+    aged,
+    instant_of,
+)
+from vgrads.qbets.views import BEST, ENDED, FULL, STARTED
 from vgrads.traces.log_queue import SiteQueue
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog
@@ -27,11 +36,13 @@ _RECENT_S = 120.0
 class QueueView:
     """What an answer knows of the present queue. ``source``: ``site`` (listed by it at
     ``as_of_unix_s``), ``history`` (as its history states it at that instant) or ``past`` (a real
-    queue whose present is unknown, for the ``reason``). ``waiting``, ``running``: numbers of jobs,
-    None where unknown."""
+    queue whose present is unknown, for the ``reason``). ``view``: which jobs are known
+    (:data:`vgrads.qbets.views.VIEWS`). ``waiting``, ``running``: numbers of jobs, None where
+    unknown."""
 
     source: str
     as_of_unix_s: float
+    view: str = FULL
     waiting: int | None = None
     running: int | None = None
     reason: str = ""
@@ -41,6 +52,7 @@ class QueueView:
         is_listed = self.source == "site"
         return {
             "source": self.source,
+            "view": self.view,
             "as_of": format_instant(self.as_of_unix_s),
             "age_s": max(0.0, time.time() - self.as_of_unix_s) if is_listed else None,
             "waiting": self.waiting,
@@ -50,8 +62,7 @@ class QueueView:
 
     @property
     def sentence(self) -> str:
-        """The view in words, without a full stop; empty for the end of a history that lists no
-        waiting jobs."""
+        """The view in words, without a full stop; empty where all jobs of a history are known."""
         jobs = ""
         if self.waiting is not None:
             jobs = f": {format_count(self.waiting, 'job', 'wait')}"
@@ -59,27 +70,68 @@ class QueueView:
         if self.source == "site":
             age = format_duration(round(max(0.0, time.time() - self.as_of_unix_s)))
             return f"queue as of {age} ago{jobs}{self._because}"
+        as_of = format_instant(self.as_of_unix_s)
         if self.source == "past":
-            as_of = format_instant(self.as_of_unix_s)
-            return f"the present queue is not known, its history ends {as_of}{self._because}"
+            hidden = _HIDDEN.get(self.view, "")
+            history = f"its history ends {as_of}{hidden and f' and shows {hidden}'}"
+            return f"the present queue is not known, {history}{self._because}"
+        if self.view != FULL:
+            shows = f"the history shows {_HIDDEN[self.view]} as of {as_of}; with them the bound"
+            return f"{shows} would be tighter{self._because}"
         if self.waiting is None:
             return self.reason
-        return f"queue as of {format_instant(self.as_of_unix_s)}, when the history was taken{jobs}"
+        return f"queue as of {as_of}, when the history was taken{jobs}"
 
     @property
     def _because(self) -> str:
         return f" ({self.reason})" if self.reason else ""
 
 
-def view_of_history(log: JobLog, at_s: float) -> QueueView:
+_HIDDEN = {STARTED: "no waiting jobs", ENDED: "neither waiting nor running jobs"}
+"""What a view lacks."""
+
+
+def view_of_history(log: JobLog, at_s: float, forecast: AnyForecast) -> QueueView:
     """Return the view of a forecast from a history alone, at an instant of its clock."""
-    waiting = log.waiting
-    is_listed = waiting is not None and at_s >= waiting.taken_s
+    waiting, view = log.waiting, forecast.settings.view
+    is_listed = waiting is not None and waiting.is_listed and at_s >= waiting.taken_s
     return QueueView(
         source="history",
         as_of_unix_s=log.unix_start_s + at_s,
-        waiting=len(waiting) if waiting is not None and is_listed else None,
+        view=view,
+        waiting=len(waiting) if waiting is not None and is_listed and view == FULL else None,
     )
+
+
+Learned = TypeVar("Learned")
+
+
+def learn_present(
+    learn: Callable[[str], Learned],
+    snapshot: SiteSnapshot | None,
+    instant_unix_s: Callable[[Learned], float],
+) -> Learned:
+    """Learn the history of a real queue in the view that fits what is known of its present: with
+    all jobs where its site lists it; otherwise with those that the history shows, but without those
+    that waited when it was taken where that is long ago. ``instant_unix_s``: when that is; infinite
+    for what was not learned with waiting jobs."""
+    if _is_usable(snapshot):
+        return learn(FULL)
+    result = learn(BEST)
+    return learn(ENDED) if time.time() - instant_unix_s(result) > FADES_S else result
+
+
+def learned_unix_s(forecast: AnyForecast, log: JobLog) -> float:
+    """Return when the queue of a history was as its forecast has it; infinite for a forecast that
+    was learned without waiting jobs."""
+    if not forecast.settings.sees_waiting:
+        return math.inf
+    return log.unix_start_s + instant_of(forecast, log)
+
+
+def _is_usable(snapshot: SiteSnapshot | None) -> TypeGuard[SiteSnapshot]:
+    """True for a queue that its site has listed, with the jobs of all users."""
+    return snapshot is not None and snapshot.is_listed and not snapshot.is_hidden
 
 
 def present_forecast(
@@ -94,10 +146,13 @@ def present_forecast(
     never taken as empty. ``now_unix_s``: the instant of the question; None for the current time."""
     now_unix_s = time.time() if now_unix_s is None else now_unix_s
     now_s = now_unix_s - log.unix_start_s
-    if snapshot is None or not snapshot.is_listed or snapshot.is_hidden:
-        at_s = forecast.at_s if isinstance(forecast, StateForecast) else log.end_s
+    if not _is_usable(snapshot):
+        at_s = instant_of(forecast, log)
         view = QueueView(
-            source="past", as_of_unix_s=log.unix_start_s + at_s, reason=_reason(snapshot)
+            source="past",
+            as_of_unix_s=log.unix_start_s + at_s,
+            view=forecast.settings.view,
+            reason=_reason(snapshot),
         )
         return aged(forecast, max(0.0, now_s - at_s)), view
     taken_s = snapshot.taken_unix_s - log.unix_start_s

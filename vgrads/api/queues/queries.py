@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.queues.forecast_cache import cached
-from vgrads.api.queues.histories import cached_counts, cached_forecast, learned_forecast
+from vgrads.api.queues.histories import (
+    cached_counts,
+    cached_forecast,
+    learned_forecast,
+    settings_at,
+)
 from vgrads.api.queues.history_files import Instant, check_there, open_history
 from vgrads.kernel.units import format_duration, format_instant
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user, instant_of
+from vgrads.qbets.viewed_log import end_of
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
@@ -74,12 +80,14 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
 
     def learn_it() -> QueueQuery:
         whole = open_history(source.file, source.reading)
-        log, at_s = whole.only_queue(source.queue), whole.instant(at)
+        log = whole.only_queue(source.queue)
+        used = settings_at(whole, None if at is None else whole.instant(at), settings)
+        at_s = end_of(whole, used.view) if at is None else whole.instant(at)
         jobs, distinct = distinct_starts(log, at_s)
         return QueueQuery(
             log=log,
             at_s=at_s,
-            forecast=learned_forecast(whole, at_s, settings, source.queue),
+            forecast=learned_forecast(whole, at_s, used, source.queue),
             jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )
@@ -102,11 +110,11 @@ def ask_log(
     """Return the forecast of the whole history of a catalogue; learned once while its file does not
     change."""
     log = open_history(path).only_queue(log_queue)
-    forecast = learned or cached_forecast(path, log_queue, log.end_s, settings)
+    forecast = learned or cached_forecast(path, log_queue, None, settings)
     jobs, distinct = cached_counts(path, log_queue)
     return QueueQuery(
         log=log,
-        at_s=forecast.at_s if isinstance(forecast, StateForecast) else log.end_s,
+        at_s=instant_of(forecast, log),
         forecast=forecast,
         jobs=jobs,
         distinct=distinct if settings.arrays else jobs,

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
 
@@ -82,12 +83,11 @@ def run_bags(url: str, catalog: Catalog, dispatcher: str) -> None:
     bag_worker.bags_in_child(url, catalog, dispatcher)
 
 
-def learn(path: str, log_queue: LogQueue) -> AnyForecast:
-    """Learn the states of a history."""
-    from vgrads.api.queues.histories import cached_forecast
-    from vgrads.api.queues.history_files import open_history
+def learn(path: str, log_queue: LogQueue, view: str) -> AnyForecast:
+    """Learn the states of a history in a view."""
+    from vgrads.api.queues.histories import AS_QUESTION, cached_forecast
 
-    return cached_forecast(path, log_queue, open_history(path).end_s)
+    return cached_forecast(path, log_queue, None, replace(AS_QUESTION, view=view))
 
 
 def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:

@@ -15,12 +15,13 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import end_pool
 from vgrads.portal.jobs import children
 from vgrads.portal.jobs.forkserver import processes
+from vgrads.qbets.views import FULL
 from vgrads.traces.log_queue import LogQueue
 
 if TYPE_CHECKING:
     from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 
-_Key = tuple[str, int, LogQueue]
+_Key = tuple[str, int, LogQueue, str]
 _RETRIES = 2  # of a history whose process was killed
 _MOST = 64  # queues in memory; each takes some ten megabytes
 
@@ -49,9 +50,10 @@ class LearnedStates:
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
 
-    def find(self, path: str, log_queue: LogQueue) -> StateForecast | None:
-        """Return the learned state; where there is none, start learning and return None."""
-        key = (path, _changed_ns(path), log_queue)
+    def find(self, path: str, log_queue: LogQueue, view: str = FULL) -> StateForecast | None:
+        """Return the state learned in a view; where there is none, start learning and return
+        None."""
+        key = (path, _changed_ns(path), log_queue, view)
         with self._lock:
             future = self._learning.get(key)
             if future is not None and _was_killed(future) and self._retries.get(key, 0) < _RETRIES:
@@ -67,17 +69,17 @@ class LearnedStates:
         learned = future.result()
         return learned if isinstance(learned, StateForecast) else None
 
-    def settled(self, path: str, log_queue: LogQueue) -> bool:
+    def settled(self, path: str, log_queue: LogQueue, view: str = FULL) -> bool:
         """Return True where learning has finished, with any result."""
-        key = (path, _changed_ns(path), log_queue)
+        key = (path, _changed_ns(path), log_queue, view)
         with self._lock:
             future = self._learning.get(key)
         return future is not None and future.done()
 
-    def problem(self, path: str, log_queue: LogQueue) -> str:
+    def problem(self, path: str, log_queue: LogQueue, view: str = FULL) -> str:
         """Return why a history could not be learned; empty if it was, or still is being learned."""
         with self._lock:
-            future = self._learning.get((path, _changed_ns(path), log_queue))
+            future = self._learning.get((path, _changed_ns(path), log_queue, view))
         if future is None or not future.done() or future.cancelled():
             return ""
         error = future.exception()
@@ -86,7 +88,7 @@ class LearnedStates:
         return f"the state of the queue could not be learned ({type(error).__name__})"
 
     def _begin(self, key: _Key) -> None:
-        for old in [k for k in self._learning if k[0] == key[0] and k[2] == key[2]]:
+        for old in [k for k in self._learning if (k[0], *k[2:]) == (key[0], *key[2:])]:
             del self._learning[old]
         while len(self._learning) >= _MOST:
             del self._learning[next(iter(self._learning))]
@@ -97,9 +99,9 @@ class LearnedStates:
         killed, whatever it was learning."""
         if self._pool is not None:
             with suppress(BrokenExecutor):
-                return self._pool.submit(children.learn, key[0], key[2])
+                return self._pool.submit(children.learn, key[0], *key[2:])
         self._pool = ProcessPoolExecutor(1, mp_context=processes, initializer=children.be_a_child)
-        return self._pool.submit(children.learn, key[0], key[2])
+        return self._pool.submit(children.learn, key[0], *key[2:])
 
     def close(self) -> None:
         """Stop learning."""

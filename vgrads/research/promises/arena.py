@@ -16,12 +16,12 @@ from vgrads.api.plans.planning import GridSnapshot
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.kernel.units import format_duration
-from vgrads.qbets.events import run_times
 from vgrads.qbets.forecast import freeze
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.replay import HistoryReplay, Learner, make_predictor
 from vgrads.qbets.state_forecast import AnyForecast, freeze_state
 from vgrads.qbets.state_predictor import StatePredictor
+from vgrads.qbets.viewed_log import run_times
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.simulator.load import load_background
 from vgrads.simulator.replay import Workload, replay_starts

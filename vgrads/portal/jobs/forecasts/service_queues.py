@@ -57,7 +57,7 @@ class ServiceQueues:
     def __init__(self, catalog: Callable[[], Catalog], learned: LearnedStates) -> None:
         self._catalog, self._learned = catalog, learned
         self._queries, self._present = _Recent(), _Recent()
-        self._former: dict[tuple[str, LogQueue], StateForecast] = {}
+        self._former: dict[tuple[str, LogQueue, str], StateForecast] = {}
         self._snapshots: dict[str, tuple[object, SiteSnapshot | None]] = {}
         self._asking: dict[str, threading.Thread] = {}
         self._stopped = threading.Event()
@@ -125,12 +125,13 @@ class ServiceQueues:
         path, learned, reason = str(source.file), None, None
         check_there(source.file)
         if settings.looks_at_state:
-            key = (history_identity(open_history(path)), source.queue)
-            learned = self._learned.find(path, source.queue)
+            place = (path, source.queue, settings.view)
+            key = (history_identity(open_history(path)), source.queue, settings.view)
+            learned = self._learned.find(*place)
             if learned is not None:
                 self._former[key] = learned
-            elif self._learned.settled(path, source.queue):
-                reason = self._learned.problem(path, source.queue) or None
+            elif self._learned.settled(*place):
+                reason = self._learned.problem(*place) or None
             else:  # of the same history before it has grown
                 learned = self._former.get(key)
                 reason = LEARNING if learned is None else GROWING
