@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.blend import REFRESH, PastKnots
 from vgrads.qbets.correction_pass import SubmittedRows
-from vgrads.qbets.events import QueueEvents, arrivals_of
+from vgrads.qbets.events import QueueEvents, users_of
 from vgrads.qbets.predictor import JobArrival, QueuePredictor, Settings
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.traces.records import JobLog
@@ -53,12 +53,11 @@ class PastReplay:
     def read(self, log: JobLog, issued: Floats) -> None:
         """Prepare for a log; ``issued`` receives the bounds."""
         self._issued = issued
-        self._arrivals = arrivals_of(log, self._settings, self._begin)
-        self._times = log.submit_s[self._begin :].tolist(), log.wait_s[self._begin :].tolist()
+        self._log, self._users = log, users_of(log)
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log."""
-        dropped = ("_issued", "_arrivals", "_times")
+        dropped = ("_issued", "_log", "_users")
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
     def follow(
@@ -97,7 +96,7 @@ class PastReplay:
                 self.floor.withdraw(row, at_s)
 
     def _submit(self, row: int, at_s: float, from_row: int) -> None:
-        floor, rows, arrival = self.floor, self._rows, self._arrivals[row - self._begin]
+        floor, rows, arrival = self.floor, self._rows, self._arrival(row)
         if row >= max(from_row, rows.first // REFRESH * REFRESH):
             self._look_back(row, arrival)
         if self._further.levels and row >= from_row:
@@ -110,10 +109,14 @@ class PastReplay:
 
     def _show(self, row: int) -> None:
         """Learn the wait of a job that appears after its start."""
-        spot = row - self._begin
-        submit_s, wait_s = (column[spot] for column in self._times)
-        self.floor.show(row, submit_s, wait_s, self._arrivals[spot])
+        submit_s, wait_s = float(self._log.submit_s[row]), float(self._log.wait_s[row])
+        self.floor.show(row, submit_s, wait_s, self._arrival(row))
         self.past.refresh(self.floor, row)
+
+    def _arrival(self, row: int) -> JobArrival:
+        log = self._log
+        shape = self._settings.shape(int(log.procs[row]), float(log.request_s[row]))
+        return JobArrival(*shape, int(self._users[row]), int(log.queue[row]))
 
     def _look_back(self, row: int, arrival: JobArrival) -> None:
         """Store the quantiles of past waits for a submission."""

@@ -68,6 +68,14 @@ class Required:
     corrected: int = 0
     features: int = 0
 
+    def within(self, other: Required) -> bool:
+        """True if nothing is needed that another instant does not need."""
+        return (
+            self.model >= other.model
+            and self.corrected >= other.corrected
+            and self.features >= other.features
+        )
+
 
 def required_for(count: int) -> Required:
     """Return what questions after ``count`` submissions need."""
@@ -131,18 +139,6 @@ class StatePredictor:
         column = 0 if level is None else 1 + self._levels.index(level)
         return self._viewed.in_history(self._issued[:, column])
 
-    @property
-    def stable_s(self) -> float:
-        """The instant of the newest anchor but one: jobs that a log reports only when they have
-        ended were mostly submitted later."""
-        anchors = self._anchors[:-1]
-        return float(self._viewed.shown_s[anchors[-1] - 1]) if anchors else -np.inf
-
-    @property
-    def anchors_ahead(self) -> bool:
-        """True if the replay has not passed all anchors up to its last question."""
-        return self._trained < len(self._anchors)
-
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log: :meth:`resumed` reads it again."""
         self._digest = _digest_of(self._events, self._log, self._place)
@@ -152,10 +148,12 @@ class StatePredictor:
 
     def resumed(self, log: JobLog, settings: Settings, at_s: float) -> bool:
         """Continue a stored replay with a log that has more events; return False where its earlier
-        events are others."""
+        events are others, or questions at the instant need what it has not learned."""
         if at_s < self.now_s or settings_for_log(settings, log) != self.settings:
             return False
         viewed = _viewed(log, self.settings, at_s)
+        if not required_for(viewed.count_at(at_s)).within(self._needs):
+            return False
         events = _events_of(viewed, self.settings)
         same_instant = int(np.searchsorted(events.times, self.now_s, side="right"))
         if same_instant != self._place:

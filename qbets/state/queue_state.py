@@ -105,8 +105,11 @@ class QueueState:
         """Return jobs of a history as columns of numbers; these are the same in later questions.
         ``times``: of submission and start; ``sizes``: processors and requested times."""
         procs, request_s = np.maximum(sizes[0], 1.0), np.maximum(sizes[1], 1.0)
-        sizes_ = list(zip(procs.tolist(), request_s.tolist(), strict=True))
-        shapes = self._shapes
+        shapes, pairs = self._shapes, procs + 1j * request_s
+        distinct, firsts, places = np.unique(pairs, return_index=True, return_inverse=True)
+        for pair in distinct[np.argsort(firsts)].tolist():
+            shapes.setdefault((pair.real, pair.imag), len(shapes))
+        codes = [shapes[pair.real, pair.imag] for pair in distinct.tolist()]
         return JobColumns(
             submit_s=times[0],
             start_s=times[1],
@@ -114,9 +117,7 @@ class QueueState:
             request_s=request_s,
             user=_codes(self._users, users),
             queue=_codes(self._queues, queues),
-            shape=np.array(
-                [shapes.setdefault(size, len(shapes)) for size in sizes_], dtype=np.int64
-            ),
+            shape=np.array(codes, dtype=np.int64)[places],
         )
 
     def replay(

@@ -52,7 +52,7 @@ def test_a_cut_history_gives_the_answer_that_the_backtest_of_its_view_scores(vie
     log, settings = whole(), settings_of(view, method=method)
     issued_s = backtest(log, "whole", "*", settings).issued_s
     compared = 0
-    for row in range(1500, JOBS, 350):
+    for row in range(1500, JOBS, 450):
         at_s = float(log.submit_s[row])
         if at_s in (log.submit_s[row - 1], log.submit_s[row + 1]):
             continue
@@ -64,7 +64,7 @@ def test_a_cut_history_gives_the_answer_that_the_backtest_of_its_view_scores(vie
         shape = int(log.procs[row]), float(log.request_s[row])
         assert result.bound(*shape, 0.95).bound_s == pytest.approx(issued_s[row], rel=1e-6)
         compared += 1
-    assert compared > 8
+    assert compared > 6
 
 
 @pytest.mark.parametrize("view", [ENDED, STARTED])
@@ -78,24 +78,29 @@ def test_nothing_that_a_view_hides_moves_an_answer(view):
         assert np.array_equal(one.bounds(*shape, LEVELS), other.bounds(*shape, LEVELS))
 
 
-def test_a_view_of_ended_jobs_keeps_its_promise_where_the_full_view_would_not():
-    """Learned with jobs that a question cannot see, a forecast takes the queue for empty."""
-    log = queued_log(9000)
-    rows = np.arange(4000, 9000, 40)
-    retained = {FULL: [], ENDED: []}
-    for row in rows.tolist():
+def test_a_queue_whose_jobs_are_not_shown_is_not_taken_for_an_empty_one():
+    """A forecast that was learned with waiting jobs is, when jobs wait that it cannot see."""
+    log, bounds_s = whole(), {FULL: [], ENDED: [], "with all jobs": []}
+    waiting = np.searchsorted(log.submit_s, log.submit_s) - np.searchsorted(
+        np.sort(log.start_s), log.submit_s
+    )
+    late = np.flatnonzero(np.arange(JOBS) > 3000)
+    for row in late[np.argsort(waiting[late])][-400::50].tolist():
         at_s = float(log.submit_s[row])
         part = as_shown(log, ENDED, at_s)
         shape = int(log.procs[row]), float(log.request_s[row])
-        for view, results in retained.items():
+        for view in (FULL, ENDED):
             bound_s = make_forecast(part, at_s, settings_of(view)).bounds(*shape, 0.95)
-            results.append(bool(log.wait_s[row] <= bound_s))
-    assert np.mean(retained[ENDED]) > 0.9
-    assert np.mean(retained[FULL]) < np.mean(retained[ENDED]) - 0.1
+            bounds_s[view].append(float(bound_s))
+        complete = make_forecast(log, at_s, AS_QUESTION).bounds(*shape, 0.95)
+        bounds_s["with all jobs"].append(float(complete))
+    full, ended, complete = (float(np.median(values)) for values in bounds_s.values())
+    assert full < 0.7 * complete
+    assert ended > 0.8 * complete
 
 
 def test_one_replay_answers_for_all_levels_and_each_is_covered():
-    log = queued_log(9000)
+    log = queued_log(5000)
     for view in (FULL, STARTED, ENDED):
         trials = backtest_levels(log, "whole", "*", settings_of(view), LEVELS)
         assert [trial.probability for trial in trials] == LEVELS

@@ -19,6 +19,7 @@ from vgrads.kernel.units import format_count, format_duration, format_share, par
 from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
 from vgrads.qbets.backtest import BacktestRow, Trial
 from vgrads.qbets.predictor import Settings
+from vgrads.qbets.views import FULL
 
 LEVELS = (0.5, 0.75, 0.9)
 _QUESTIONS = ("asked", "known")
@@ -117,6 +118,7 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
     *,
     method: str = "state",
     question: str = "asked",
+    view: str = FULL,
     levels: Sequence[float] = LEVELS,
     format: str | None = None,
     columns: str | Sequence[str] | None = None,
@@ -129,9 +131,11 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
 
     ``histories``: one log or several. ``by``: a row for each log, queue or cluster. ``probability``
     and ``confidence``: of the bounds. ``question``: ``asked`` without the user of a job, ``known``
-    with it. ``levels``: further probabilities of the reliability curve; each is one more replay,
-    and ``()`` leaves them out. ``format`` and the next four: how to read the logs, as in
-    :func:`bound`. ``on_progress``: called with the amount done and the total.
+    with it. ``view``: the jobs that are known at each instant, ``full``, ``started`` or ``ended``
+    (:data:`vgrads.qbets.views.VIEWS`). ``levels``: further probabilities of the reliability curve,
+    ``()`` for none; by past waits alone each is one more replay. ``format`` and the next four: how
+    to read the logs, as in :func:`bound`. ``on_progress``: called with the amount done and the
+    total.
 
     >>> import vgrads
     >>> from vgrads.api.config import embedded_data
@@ -149,19 +153,20 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
         quantile=requested_level,
         confidence=parse_probability(confidence, "confidence"),
         knows_user=question == "known",
+        view=view,
     )
     replay = BacktestJob(
         path=Path(),
         by=by,
         settings=settings,
         reading=reading_options(format, columns, zone, taken_at, force),
+        probabilities=tuple(stated),
     )
-    jobs = [
-        replace(replay, path=file, settings=replace(settings, quantile=level))
-        for level in stated
-        for file in _files(histories)
-    ]
-    by_level = _replay(jobs, on_progress)
+    jobs = [replace(replay, path=file) for file in _files(histories)]
+    by_level: dict[float, list[Trial]] = {level: [] for level in stated}
+    for finished in backtest_all(jobs, on_progress):
+        for trial in finished:
+            by_level[trial.probability].append(trial)
     return BacktestResult(
         rows=tuple(backtest_rows(by_level[requested_level], by)),
         histories=tuple(histories_json(by_level[requested_level])),
@@ -176,15 +181,6 @@ def _files(histories: FileName | Sequence[FileName]) -> list[Path]:
     if not histories:
         raise InputError("names no log", where="histories")
     return [path_of(file) for file in histories]
-
-
-def _replay(
-    jobs: Sequence[BacktestJob], on_progress: Callable[[float, float], None] | None
-) -> dict[float, list[Trial]]:
-    trials: dict[float, list[Trial]] = {}
-    for job, finished in zip(jobs, backtest_all(jobs, on_progress), strict=True):
-        trials.setdefault(job.settings.quantile, []).extend(finished)
-    return trials
 
 
 def _point(level: float, trials: Sequence[Trial]) -> Iterator[ReliabilityPoint]:

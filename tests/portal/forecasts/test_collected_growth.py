@@ -8,7 +8,7 @@ import pytest
 from tests.portal.forecasts.slurm_commands import HEADER, use_commands
 from tests.qbets.test_state import simulated
 from vgrads.api.queues.forecast_cache import store, stored
-from vgrads.api.queues.histories import AS_QUESTION, cached_forecast, replay_key
+from vgrads.api.queues.histories import AS_QUESTION, cached_forecast, replay_keys
 from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.issued import IssuedForecast
 from vgrads.portal.jobs.forecasts.scoring import score_queue
@@ -70,8 +70,7 @@ def collect(vgrads, tmp_path, monkeypatch):
 def mark_stored(log):
     """Mark every stored replay of a history; return how many there are."""
     marked = 0
-    for where in ("end", "recent", "anchor"):
-        key = replay_key(log, SETTINGS, where)
+    for key in replay_keys(log, SETTINGS, log.end_s).values():
         replay = stored(key)
         if isinstance(replay, StatePredictor):
             replay.resumed(log, SETTINGS, replay.now_s)
@@ -87,13 +86,13 @@ def test_a_second_collection_continues_the_stored_replay(collect):
     before = collect(whole, first_s)
     log = open_history(before)
     cached_forecast(before, None, log.end_s)
-    assert mark_stored(log) == 3
+    assert mark_stored(log) == 4
     after = collect(whole, second_s)
     assert after != before  # a new file, named after its content
     grown = open_history(after)
     assert len(grown) > len(log)
     forecast = cached_forecast(after, None, grown.end_s)
-    latest = stored(replay_key(grown, SETTINGS, "end"))
+    latest = stored(replay_keys(grown, SETTINGS, grown.end_s)["end"])
     assert latest.now_s == grown.end_s
     assert latest.answered[MARK] == 1
     fresh = forecast_state(grown, grown.end_s, SETTINGS)
@@ -107,7 +106,7 @@ def test_a_history_with_other_first_jobs_is_learned_anew(collect):
     whole = simulated(6000)
     log = open_history(collect(whole, float(whole.submit_s[5000])))
     trimmed = log.select(log.submit_s > log.submit_s[10])
-    keys = {repr(replay_key(item, SETTINGS, "end")) for item in (log, trimmed)}
+    keys = {repr(replay_keys(item, SETTINGS, item.end_s)["end"]) for item in (log, trimmed)}
     assert len(keys) == 2
 
 

@@ -13,8 +13,9 @@ from vgrads.api.queues.queries import reading_json
 from vgrads.kernel.arrays import Bools
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import process_pool
-from vgrads.qbets.backtest import BacktestRow, Trial, backtest
+from vgrads.qbets.backtest import BacktestRow, Trial, backtest_levels
 from vgrads.qbets.predictor import Settings
+from vgrads.qbets.views import VIEWS
 from vgrads.traces.history import history_name
 from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
@@ -24,12 +25,14 @@ WAYS = ("log", "queue", "cluster", "group")
 
 @dataclass(frozen=True, kw_only=True)
 class BacktestJob:
-    """One history to backtest, in a separate process."""
+    """One history to backtest, in a separate process, with bounds of these probabilities; None:
+    that of the settings."""
 
     path: Path
     by: str
     settings: Settings
     reading: ReadingOptions = DETECTED
+    probabilities: tuple[float, ...] | None = None
 
 
 ProgressCallback = Callable[[float, float], None]
@@ -47,6 +50,11 @@ def backtest_all(
             raise InputError(
                 f"unknown value '{replay.by}'; choose one of {', '.join(WAYS)}", where="--by"
             )
+        if replay.settings.view not in VIEWS:
+            raise InputError(
+                f"unknown value '{replay.settings.view}'; choose one of {', '.join(VIEWS)}",
+                where="--view",
+            )
     if len(replays) == 1:
         yield _trials(replays[0], callback)
         return
@@ -60,12 +68,23 @@ def backtest_all(
 def _trials(replay: BacktestJob, callback: ProgressCallback | None = None) -> list[Trial]:
     log = open_history(replay.path, replay.reading)
     name = history_name(replay.path)
+    settings = replay.settings
+    levels = replay.probabilities or (settings.quantile,)
     if replay.by != "queue":
-        return [backtest(log, name, "*", replay.settings, callback)]
-    if replay.settings.looks_at_state:  # queues share the machine
-        whole = backtest(log, name, "*", replay.settings, callback)
-        return [_part(whole, log.queue == code, _queue_name(log, code)) for code in _queues(log)]
-    return [_of_queue(replay, log, name, code, callback) for code in _queues(log)]
+        return backtest_levels(log, name, "*", settings, levels, callback)
+    codes = _queues(log)
+    if settings.looks_at_state:  # queues share the machine
+        wholes = backtest_levels(log, name, "*", settings, levels, callback)
+        return [
+            _part(whole, log.queue == code, _queue_name(log, code))
+            for whole in wholes
+            for code in codes
+        ]
+    trials = []
+    for code in codes:
+        part = log.only_queue(code)
+        trials += backtest_levels(part, name, _queue_name(log, code), settings, levels, callback)
+    return trials
 
 
 def _part(trial: Trial, part: Bools, queue: str) -> Trial:
@@ -75,13 +94,6 @@ def _part(trial: Trial, part: Bools, queue: str) -> Trial:
 
 def _queue_name(log: JobLog, code: int) -> str:
     return log.queue_names.get(code, str(code))
-
-
-def _of_queue(
-    replay: BacktestJob, log: JobLog, name: str, code: int, callback: ProgressCallback | None
-) -> Trial:
-    part = log.only_queue(code)
-    return backtest(part, name, _queue_name(log, code), replay.settings, callback)
 
 
 def _queues(log: JobLog) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,8 +20,8 @@ from vgrads.qbets.state_forecast import (
     make_forecast,
     present_of_history,
 )
-from vgrads.qbets.state_predictor import WINDOW, StatePredictor
-from vgrads.qbets.viewed_log import end_of, view_at
+from vgrads.qbets.state_predictor import WINDOW, StatePredictor, anchors_of
+from vgrads.qbets.viewed_log import end_of, in_view, view_at
 from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
@@ -57,35 +57,40 @@ def learned_forecast(
 
 
 def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
-    """Return a predictor at an instant, continued from the newest stored replay that has the same
-    events.
+    """Return a predictor at an instant, continued from the first stored replay that has the same
+    events and what the instant needs.
 
     Stored are the end, an instant before which almost all jobs have started by the end (a job that
-    waits at the end is reported only later), and an instant before the newest model was learned.
+    waits at the end is reported only later), and the newest two anchors before the instant, from
+    which questions at other instants continue.
     """
-    at_end, recent, anchor = (
-        replay_key(log, settings, where) for where in ("end", "recent", "anchor")
-    )
-    resumed = _resumed((at_end, recent, anchor), log, settings, until_s)
-    predictor = resumed or StatePredictor(log, settings, until_s)
-    if predictor.now_s < predictor.stable_s < until_s:
-        predictor.to(predictor.stable_s)
-        store(anchor, predictor)
-    elif predictor.now_s > predictor.stable_s and predictor.anchors_ahead:
-        store(anchor, predictor)
-    recent_s = log.end_s - _longest_wait_s(log)
-    if predictor.now_s < recent_s < until_s:
-        predictor.to(recent_s)
-        store(recent, predictor)
+    anchors = _anchors(log, settings, until_s)
+    keys = replay_keys(log, settings, until_s)
+    predictor = _resumed(keys.values(), log, settings, until_s)
+    predictor = predictor or StatePredictor(log, settings, until_s)
+    stops = anchors | {"recent": log.end_s - _longest_wait_s(log)}
+    for name, stop_s in sorted(stops.items(), key=lambda item: item[1]):
+        if predictor.now_s < stop_s < until_s:
+            predictor.to(stop_s)
+            store(keys[name], predictor)
     predictor.to(until_s)
     if until_s >= log.end_s:
-        store(at_end, predictor)
+        store(keys["end"], predictor)
     return predictor
 
 
-def replay_key(log: JobLog, settings: Settings, where: str) -> object:
-    """Return the key of a stored replay of a history."""
-    return "replay", history_identity(log), settings, where
+def _anchors(log: JobLog, settings: Settings, until_s: float) -> dict[str, float]:
+    """Return the instants of the newest two anchors before an instant."""
+    viewed = in_view(log, settings.view)
+    counts = anchors_of(viewed.count_at(until_s))[-2:]
+    return {f"anchor {count}": float(viewed.shown_s[count - 1]) for count in reversed(counts)}
+
+
+def replay_keys(log: JobLog, settings: Settings, until_s: float) -> dict[str, object]:
+    """Return the keys of the stored replays of a history from which one up to an instant may
+    continue, the newest first."""
+    names = ("end", "recent", *_anchors(log, settings, until_s))
+    return {name: ("replay", history_identity(log), settings, name) for name in names}
 
 
 def history_identity(log: JobLog) -> str:
@@ -104,7 +109,7 @@ def _longest_wait_s(log: JobLog) -> float:
 
 
 def _resumed(
-    keys: Sequence[object], log: JobLog, settings: Settings, until_s: float
+    keys: Iterable[object], log: JobLog, settings: Settings, until_s: float
 ) -> StatePredictor | None:
     """Return the first stored replay that the log continues."""
     for key in keys:

@@ -97,7 +97,7 @@ def _coverage_figure(trials: Sequence[Trial]) -> Figure:
         axes.plot(covered / count, height, "o", color=_BOUND, markersize=4)
     names = [f"{t.history} {t.queue if t.queue != '*' else ''}" for t in reversed(shown)]
     axes.set_yticks(range(len(shown)), names)
-    for level in {trial.predictor.settings.quantile for trial in shown}:
+    for level in {trial.probability for trial in shown}:
         axes.axvline(level, color=_MISSED, linewidth=1)
     axes.set_xlabel("coverage, with its 95 % interval; the red line is the promised coverage")
     return cast("Figure", figure)
@@ -146,7 +146,7 @@ def _history_figure(trial: Trial) -> Figure:
     top.legend(
         loc="lower left", bbox_to_anchor=(0, 1), markerscale=6, fontsize=8, ncols=3, frameon=False
     )
-    _rolling(bottom, when, covered, trial.predictor.settings.quantile)
+    _rolling(bottom, when, covered, trial.probability)
     return cast("Figure", figure)
 
 
@@ -214,11 +214,7 @@ _INTRODUCTION = (
 
 def _conclusion(trials: Sequence[Trial]) -> str:
     """Return in how many queues the bounds were kept as often as stated, and the worst."""
-    rows = [
-        (trial.predictor.settings.quantile, row)
-        for trial in trials
-        if (row := trial.row()).coverage
-    ]
+    rows = [(trial.probability, row) for trial in trials if (row := trial.row()).coverage]
     if not rows:
         return "No job was given a bound: the histories are too short."
     kept = sum((row.coverage or 0.0) >= quantile - _TOLERANCE for quantile, row in rows)

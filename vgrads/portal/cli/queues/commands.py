@@ -31,6 +31,7 @@ from vgrads.portal.cli.options import (
     app,
     diagram_file,
 )
+from vgrads.qbets.views import FULL
 
 if TYPE_CHECKING:
     from vgrads.traces.reading_options import ReadingOptions
@@ -235,6 +236,16 @@ def backtest(
             ),
         ),
     ] = "asked",
+    view: Annotated[
+        str,
+        typer.Option(
+            "--view",
+            help=(
+                "Jobs that are known at each instant. full: all. started: without those that "
+                "wait. ended: only those that have ended."
+            ),
+        ),
+    ] = FULL,
     format_name: Format = None,
     columns: Columns = None,
     zone: Zone = None,
@@ -259,6 +270,7 @@ def backtest(
         arrays=arrays,
         size=size,
         knows_user=as_ == "known",
+        view=view,
     )
     reading = _reading(format_name, columns, zone, taken_at, force)
     replays = [

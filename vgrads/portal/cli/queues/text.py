@@ -151,6 +151,7 @@ def backtest_table(rows: Sequence[BacktestRow]) -> TextTable:
         Column("median", right=True, fold=2),
         Column("quick", right=True, fold=5),
         Column("jobs/s", right=True, fold=6),
+        Column("view", fold=7),
     )
     return TextTable(columns, tuple(map(_backtest_row, rows)))
 
@@ -167,5 +168,6 @@ def _backtest_row(row: BacktestRow) -> Row:
             format_duration(row.median_bound_s),
             format_share(row.quick_bounded),
             f"{row.jobs_per_s:,.0f}",
+            row.view,
         )
     )
