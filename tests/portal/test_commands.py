@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,8 +130,14 @@ def test_nothing_after_at_is_looked_at(vgrads, write):
     whole = make_log(800, seed=1)
     cut = float(whole.submit_s[400])
     log = write("a.swf", write_swf(whole))
-    short = write("b.swf", write_swf(whole.select(np.flatnonzero(whole.submit_s <= cut))))
-    answers = [vgrads("bound", path, "--at", cut, "--json").json for path in (log, short)]
+    later = whole.submit_s > cut
+    other = replace(
+        whole,
+        wait_s=np.where(later, whole.wait_s + 3600.0, whole.wait_s),
+        procs=np.where(later, 1, whole.procs),
+    )
+    changed = write("b.swf", write_swf(other))
+    answers = [vgrads("bound", path, "--at", cut, "--json").json for path in (log, changed)]
     assert answers[0]["bound_s"] == answers[1]["bound_s"]
     assert answers[0]["jobs"] == answers[1]["jobs"]
 
@@ -146,10 +153,10 @@ def test_trajectory(vgrads, log):
         "--start-by",
         "6h",
         "--probability",
-        ".9",
+        ".8",
         "--json",
     ).json
-    assert answer["probability"] >= 0.9
+    assert answer["probability"] >= 0.8
     assert len(answer["trajectory"]) == 721
     assert answer["walltime_s"] == 7200 + 21600 - answer["submit_in_s"]
     refused = vgrads("trajectory", log, "--start-by", "1m", "--probability", ".99", "--json").json

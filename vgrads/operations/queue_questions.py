@@ -26,7 +26,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.operations.questions import JobQuestion
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.views import BEST, FULL
+from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.reading_options import DETECTED
 from vgrads.vgrid.catalog import Catalog, Queue, Site
@@ -182,9 +182,7 @@ def open_queue(
     def learn(view: str) -> tuple[QueueQuery, str | None]:
         return context.learn(source, question.at, settings_of(question, quantile, view))
 
-    if not is_real(site):
-        query, reason = learn(FULL)  # the simulation knows all jobs
-    elif is_live and question.method == "state":
+    if is_live and question.method == "state":
         query, reason = learn_present(learn, snapshot, lambda learned: _learned_unix_s(learned[0]))
     else:
         query, reason = learn(BEST)

@@ -22,6 +22,7 @@ from vgrads.portal.web.service import Bounds
 from vgrads.qbets.backtest import backtest
 from vgrads.qbets.predictor import JobArrival
 from vgrads.qbets.state_forecast import PresentQueue, make_forecast
+from vgrads.qbets.views import ENDED
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.varq import Trajectory
 
@@ -190,6 +191,8 @@ def test_running_jobs_and_free_processors_are_counted():
     rows = machine_numbers(forecast.with_queue(present))
     assert rows == {"running": 1, "free": 44, "most": 64}
     assert machine_numbers(make_forecast(make_log(50), 0.0, AS_QUESTION)) is None
+    ended = make_forecast(log, log.end_s, replace(AS_QUESTION, view=ENDED))
+    assert machine_numbers(ended) is None
 
 
 # the record
@@ -198,7 +201,7 @@ def test_running_jobs_and_free_processors_are_counted():
 def test_the_record_is_that_of_the_whole_log_for_jobs_of_the_queue():
     log = queued_log(1500)
     log = replace(log, queue=np.arange(1500) % 2 + 1, queue_names={1: "a", 2: "b"})
-    whole = backtest(log, "log", "*", AS_QUESTION)
+    whole = backtest(log, "log", "*", replace(AS_QUESTION, view=ENDED))
     record = record_of(log, "b")
     own = whole.scored & (log.queue == 2)
     assert record.by_state
@@ -211,7 +214,7 @@ def test_the_record_is_that_of_the_whole_log_for_jobs_of_the_queue():
 def test_too_few_jobs_for_a_state_are_drawn_with_bounds_from_past_waits():
     log = make_log(300)
     record = record_of(log, None)
-    trial = backtest(log, "log", "*", replace(AS_QUESTION, method="qbets"))
+    trial = backtest(log, "log", "*", replace(AS_QUESTION, method="qbets", view=ENDED))
     assert not record.by_state
     assert np.array_equal(record.bound_s, trial.issued_s[trial.scored])
     assert "(method qbets)" in history_svg(record)

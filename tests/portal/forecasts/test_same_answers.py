@@ -14,11 +14,15 @@ import vgrads as vgrads_package
 from tests.examples import examples
 from tests.portal.forecasts.listed_site import listed_site
 from tests.waiting import until
+from vgrads.api.queues.histories import AS_QUESTION
+from vgrads.api.queues.history_files import open_history
 from vgrads.kernel.errors import VgradsError
 from vgrads.portal.client_forecasts import ForecastCalls
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
+from vgrads.qbets.state_forecast import make_forecast
+from vgrads.qbets.views import BEST, FULL
 from vgrads.vgrid.catalog import load_catalog
 
 CHANGING = {"age_s"}
@@ -35,8 +39,9 @@ def interfaces(store, vgrads, tmp_path, monkeypatch):
     with TestClient(app, base_url="http://127.0.0.1") as client:
         service = app.state.service
         for queue in (q for site in service.catalog.sites for q in site.queues):
-            service.learned.find(queue.history, queue.of_log)
-            until(partial(service.learned.settled, queue.history, queue.of_log), 120)
+            for view in (BEST, FULL):
+                service.learned.find(queue.history, queue.of_log, view)
+                until(partial(service.learned.settled, queue.history, queue.of_log, view), 120)
         until(lambda: service.queues.snapshot(catalog.site("cluster")) is not None)
         yield vgrads, client, commands
 
@@ -169,7 +174,13 @@ def test_the_queue_moves_every_answer_and_its_age_is_stated(interfaces):
     shape = ("--procs", 16, "--walltime", "1h")
     alone = vgrads("bound", "cluster/batch", *shape, "--no-live", "--json").json
     present = vgrads("bound", "cluster/batch", *shape, "--json").json
-    assert present["bound_s"] > 2 * alone["bound_s"] > 0
+    assert alone["queue_view"]["view"] == "ended"
+    assert present["queue_view"]["view"] == "full"
+    text = vgrads("bound", "cluster/batch", *shape, "--no-live").out
+    assert "The history shows neither waiting nor running jobs as of" in " ".join(text.split())
+    history = commands.folder / "batch.txt"  # with all jobs, at its end
+    empty = make_forecast(open_history(history), open_history(history).end_s, AS_QUESTION)
+    assert present["bound_s"] > 2 * float(empty.bounds(16, 3600.0, 0.95)) > 0
     assert present["queue_view"]["age_s"] < 60
     text = vgrads("bound", "cluster/batch", *shape).out
     assert re.search(r"Queue as of \d+s ago: 40 jobs wait, 4 run\.", text)

@@ -130,7 +130,8 @@ def open_grid(
             logs[key], instants[key] = whole, whole.instant(at)
             jobs[key] = len(whole.only_queue(queue.of_log))
             if at is not None or not is_batch_system(site):
-                forecasts[key] = cached_forecast(queue.history, queue.of_log, instants[key])
+                at_s = None if at is None else instants[key]
+                forecasts[key] = cached_forecast(queue.history, queue.of_log, at_s)
     grid = GridSnapshot(
         catalog=catalog,
         logs=logs,

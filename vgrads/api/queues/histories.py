@@ -27,7 +27,8 @@ from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
 AS_QUESTION = Settings(method="state", knows_user=False)
-"""Default settings of questions, offers and plans; ``vgrads backtest`` tests the same."""
+"""Default settings of questions, offers and plans, in the view of all jobs; ``vgrads backtest``
+tests the same."""
 _IDENTIFYING = 64
 """First jobs of a history that identify it."""
 _HARDLY_LONGER = 0.999
@@ -132,10 +133,12 @@ def _cached_forecast(
 def cached_forecast(
     path: str, queue: LogQueue, at_s: float | None, settings: Settings | None = None
 ) -> AnyForecast:
-    """Return the forecast of a history at an instant (None: its end) for an unknown user, learned
-    once while its file does not change."""
+    """Return the forecast of a history at an instant (None: its end) for an unknown user, in the
+    view that it permits unless ``settings`` name another, learned once while its file does not
+    change."""
     changed_ns = Path(path).stat().st_mtime_ns
-    return _cached_forecast(path, changed_ns, queue, at_s, settings or AS_QUESTION)
+    chosen = settings or replace(AS_QUESTION, view=BEST)
+    return _cached_forecast(path, changed_ns, queue, at_s, chosen)
 
 
 @lru_cache(maxsize=256)

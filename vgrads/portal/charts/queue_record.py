@@ -21,6 +21,7 @@ from vgrads.api.queues.history_files import open_history
 from vgrads.portal.charts.wait_axis import axis_begin, wait_ticks
 from vgrads.qbets.backtest import WINDOW, backtest, rolling_coverage
 from vgrads.qbets.state_predictor import StatePredictor
+from vgrads.qbets.viewed_log import view_at
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
@@ -64,18 +65,19 @@ def _record(history: str, _changed_ns: int, log_queue: LogQueue) -> BoundRecord:
 
 
 def record_of(log: JobLog, log_queue: LogQueue) -> BoundRecord:
-    """Replay the newest part of a log with the predictor that answers, and return its bounds for
-    jobs of a queue."""
+    """Replay the newest part of a log with the predictor that answers, in the view that the log
+    permits now, and return its bounds for jobs of a queue."""
     first = max(0, len(log) - _MOST_DRAWN)
     used = log.select(np.arange(max(0, first - _LEARNED_BEFORE), len(log)))
     codes = np.unique(log.only_queue(log_queue).queue)
     named = log.largest_queue(log_queue) >= 0
-    trial = backtest(used, log.name, "*", replace(AS_QUESTION, knows_queue=named))
+    settings = replace(AS_QUESTION, view=view_at(log))
+    trial = backtest(used, log.name, "*", replace(settings, knows_queue=named))
     by_state = isinstance(trial.predictor, StatePredictor) and bool(trial.predictor.models)
     changes: Sequence[float] = ()
     if not by_state:
         own = used.select(np.isin(used.queue, codes))
-        trial = backtest(own, log.name, "*", replace(AS_QUESTION, method="qbets"))
+        trial = backtest(own, log.name, "*", replace(settings, method="qbets"))
         changes = trial.predictor.change_points
     since_s = float(log.submit_s[first]) if len(log) else 0.0
     drawn = trial.scored & np.isin(trial.log.queue, codes) & (trial.log.submit_s >= since_s)

@@ -15,7 +15,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import end_pool
 from vgrads.portal.jobs import children
 from vgrads.portal.jobs.forkserver import processes
-from vgrads.qbets.views import FULL
+from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import LogQueue
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LearnedStates:
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
 
-    def find(self, path: str, log_queue: LogQueue, view: str = FULL) -> StateForecast | None:
+    def find(self, path: str, log_queue: LogQueue, view: str = BEST) -> StateForecast | None:
         """Return the state learned in a view; where there is none, start learning and return
         None."""
         key = (path, _changed_ns(path), log_queue, view)
@@ -69,14 +69,14 @@ class LearnedStates:
         learned = future.result()
         return learned if isinstance(learned, StateForecast) else None
 
-    def settled(self, path: str, log_queue: LogQueue, view: str = FULL) -> bool:
+    def settled(self, path: str, log_queue: LogQueue, view: str = BEST) -> bool:
         """Return True where learning has finished, with any result."""
         key = (path, _changed_ns(path), log_queue, view)
         with self._lock:
             future = self._learning.get(key)
         return future is not None and future.done()
 
-    def problem(self, path: str, log_queue: LogQueue, view: str = FULL) -> str:
+    def problem(self, path: str, log_queue: LogQueue, view: str = BEST) -> str:
         """Return why a history could not be learned; empty if it was, or still is being learned."""
         with self._lock:
             future = self._learning.get((path, _changed_ns(path), log_queue, view))

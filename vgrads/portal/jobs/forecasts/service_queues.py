@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.portal.jobs.learned_states import LearnedStates
+from vgrads.qbets.views import BEST, FULL
 from vgrads.vgrid.catalog import Catalog, Site
 
 if TYPE_CHECKING:
@@ -72,10 +73,11 @@ class ServiceQueues:
         self._stopped.set()
 
     def warm_up(self) -> None:
-        """Learn from all histories in advance; unreadable ones are reported when they are
-        queried."""
+        """Learn from all histories in advance, those of real sites with all jobs; unreadable ones
+        are reported when they are queried."""
         # imported late: this runs while the service answers
         from vgrads.api.queues.log_queues import changed_defaults
+        from vgrads.api.wiring import is_batch_system
 
         with suppress(VgradsError):
             for note in changed_defaults(self._catalog()):
@@ -84,7 +86,8 @@ class ServiceQueues:
             for queue in site.queues:
                 with suppress(VgradsError):
                     if queue.history is not None and not self._stopped.is_set():
-                        self._learned.find(queue.history, queue.of_log)
+                        view = FULL if is_batch_system(site) else BEST
+                        self._learned.find(queue.history, queue.of_log, view)
 
     def context(self, catalog: Catalog | None = None, owner: str = "") -> ForecastContext:
         """Return where a user's questions are asked: over all sites, or those of a catalogue."""

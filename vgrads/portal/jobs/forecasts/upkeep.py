@@ -17,6 +17,7 @@ from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.forecast_scores import all_scores
 from vgrads.portal.records.store import Store
+from vgrads.qbets.views import BEST, FULL
 from vgrads.vgrid.catalog import Catalog
 
 Json = dict[str, Any]
@@ -97,11 +98,13 @@ class ForecastUpkeep:
     def prepare(self) -> None:
         """Prepare for many questions, once a queue is learned; does nothing before."""
         queues = [q for s in self._catalog().sites for q in s.queues if q.history is not None]
-        for queue in queues:
-            path, log_queue = str(queue.history), queue.of_log
-            if self._is_prepared or not self._learned.settled(path, log_queue):
+        places = [
+            (str(queue.history), queue.of_log, view) for queue in queues for view in (BEST, FULL)
+        ]
+        for place in places:
+            if self._is_prepared or not self._learned.settled(*place):
                 continue
-            learned = self._learned.find(path, log_queue)
+            learned = self._learned.find(*place)
             if learned is not None:
                 # imported late: nothing is learned yet when the service starts
                 from vgrads.operations import forecast_lists

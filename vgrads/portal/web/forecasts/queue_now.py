@@ -23,6 +23,7 @@ from vgrads.portal.charts.wait_axis import minute_words
 from vgrads.portal.charts.wait_curve import WaitCurve
 from vgrads.qbets.state.queue_tables import BUSY, MOST, RUNNING
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
+from vgrads.qbets.views import ENDED
 from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory
 
 Json = dict[str, Any]
@@ -89,8 +90,8 @@ def _curve(query: QueueQuery, question: PageQuestion, rows: Sequence[Mapping[str
 
 def machine_numbers(forecast: AnyForecast) -> Json | None:
     """Return the running jobs and free processors of the machine from which a forecast was made;
-    None for past waits."""
-    if not isinstance(forecast, StateForecast):
+    None for past waits, and where running jobs are not known."""
+    if not isinstance(forecast, StateForecast) or forecast.settings.view == ENDED:
         return None
     numbers = forecast.state.tables.numbers
     return {
