@@ -6,7 +6,7 @@ where it is the first to leave the usual state, in order, and the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,11 @@ from vgrads.kernel.arrays import Floats
 from vgrads.qbets.knots import wait_at
 from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state_forecast import StateForecast
+from vgrads.qbets.views import ENDED, FULL, STARTED
 
+_SIZE = "size of the job"
 SIDES = {
-    "size of the job": (
+    _SIZE: (
         "processors",
         "requested time",
         "processors × time",
@@ -140,6 +142,24 @@ _TIMES = {
 """Features with a description; times are stored as log(1 + seconds)."""
 
 
+_NOT_SHOWN = {
+    FULL: (),
+    STARTED: ("waiting jobs", "waits of the jobs still in the queue"),
+    ENDED: (
+        "waiting jobs",
+        "waits of the jobs still in the queue",
+        "running jobs and free processors",
+        "start times under scheduling rules",
+    ),
+}
+"""Sides that a view does not show. Their features depend on the size of the job alone there."""
+_ARRIVALS = {
+    STARTED: {"arrivals lately": "jobs started within the last hour"},
+    ENDED: {"arrivals lately": "jobs ended within the last hour"},
+}
+"""Features that mean something else in a view: a job counts as an arrival when it appears."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundReason:
     """One side of the state: the seconds that it adds to the bound (or, negative, takes from it),
@@ -178,12 +198,15 @@ def explain(
     def bound_of(features: Floats) -> float:
         return float(wait_at(forecast.blend(features, shape), score))
 
+    view = forecast.settings.view
+    sides = _sides_of(view)
     states, bounds_s = (now, usual), (bound_of(now), bound_of(usual))
-    first = _walk(bound_of, states, bounds_s[1], list(SIDES))
-    last = _walk(bound_of, states, bounds_s[1], list(SIDES)[::-1])
+    first = _walk(bound_of, states, bounds_s[1], list(sides.items()))
+    last = _walk(bound_of, states, bounds_s[1], list(sides.items())[::-1])
+    counts = _COUNTS | _ARRIVALS.get(view, {})
     reasons = [
-        _reason(side, (first[side] + last[side]) / 2, bound_of, states, bounds_s[0])
-        for side in SIDES
+        _reason((side, columns), counts, (first[side] + last[side]) / 2, bound_of, states)
+        for side, columns in sides.items()
     ]
     return Explanation(
         bound_s=bounds_s[0],
@@ -192,17 +215,25 @@ def explain(
     )
 
 
+def _sides_of(view: str) -> dict[str, tuple[str, ...]]:
+    """Return the sides that a view shows, with their features."""
+    hidden = _NOT_SHOWN[view]
+    shown = {side: features for side, features in SIDES.items() if side not in hidden}
+    shown[_SIZE] += tuple(name for side in hidden for name in SIDES[side])
+    return shown
+
+
 def _walk(
     bound_of: Callable[[Floats], float],
     states: tuple[Floats, Floats],
     before_s: float,
-    sides: list[str],
+    sides: Sequence[tuple[str, tuple[str, ...]]],
 ) -> dict[str, float]:
     """Return what each side adds, in this order, from the usual state to the present one."""
     (now, usual), added = states, {}
     features = usual.copy()
-    for side in sides:
-        columns = [FEATURES.index(name) for name in SIDES[side]]
+    for side, names in sides:
+        columns = [FEATURES.index(name) for name in names]
         features[columns] = now[columns]
         after_s = bound_of(features)
         added[side], before_s = after_s - before_s, after_s
@@ -210,41 +241,43 @@ def _walk(
 
 
 def _reason(
-    side: str,
+    side: tuple[str, tuple[str, ...]],
+    counts: Mapping[str, str],
     moved_s: float,
     bound_of: Callable[[Floats], float],
     states: tuple[Floats, Floats],
-    bound_s: float,
 ) -> BoundReason:
-    """Describe a side by the feature that moves the bound most in the direction of its part."""
+    """Describe a side by the feature that moves the bound most in the direction of its part;
+    ``counts``: how features that count jobs are described."""
     now, usual = states
-    direction = np.sign(moved_s)
+    direction, bound_s = np.sign(moved_s), bound_of(now)
     best, name = -np.inf, ""
-    for feature in SIDES[side]:
+    for feature in side[1]:
         column = FEATURES.index(feature)
-        if not any(feature in described for described in (_COUNTS, _CLOCKS, _SHARES, _TIMES)):
+        if not any(feature in described for described in (counts, _CLOCKS, _SHARES, _TIMES)):
             continue
         other = now.copy()
         other[column] = usual[column]
         effect = float(direction * (bound_s - bound_of(other)))
-        if not np.isnan(now[column]) and now[column] != usual[column] and effect > best:
+        differs = not np.isclose(now[column], usual[column], rtol=1e-5)  # also for NaN
+        if not np.isnan(now[column]) and differs and effect > best:
             best, name = effect, feature
     column = FEATURES.index(name) if name else 0
     values = float(now[column]), float(usual[column])
     return BoundReason(
-        side=side,
+        side=side[0],
         moved_s=moved_s,
         name=_TIMES.get(name, name),
-        text=_text(name, *values),
+        text=_text(name, counts, *values),
         seconds=(_seconds(name, values[0]), _seconds(name, values[1])) if name in _TIMES else None,
     )
 
 
-def _text(name: str, now: float, usual: float) -> str | None:
-    if name in _COUNTS:
+def _text(name: str, counts: Mapping[str, str], now: float, usual: float) -> str | None:
+    if name in counts:
         logs = name == "processors"
-        counts = [f"{np.exp(v) if logs else v:,.0f}" for v in (now, usual)]
-        return f"{_COUNTS[name]}: {counts[0]}, usually {counts[1]}"
+        values = [f"{np.exp(v) if logs else v:,.0f}" for v in (now, usual)]
+        return f"{counts[name]}: {values[0]}, usually {values[1]}"
     if name in _CLOCKS:
         at = _time_of_day if name == "hour" else _day_of_week
         return f"{_CLOCKS[name]}: {at(now)}, usually {at(usual)}"

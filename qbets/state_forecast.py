@@ -30,13 +30,9 @@ from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
 from vgrads.qbets.replay import learn_state
 from vgrads.qbets.state.queue_state import QueueState, TimedArrival
 from vgrads.qbets.state_predictor import StatePredictor
-from vgrads.qbets.viewed_log import end_of
+from vgrads.qbets.viewed_log import end_of, longest_runs
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
-
-_GRACE_S, _FORGOTTEN_S = 86400.0, 30 * 86400.0
-"""A record without an end, of a job that would run for longer than it may (or than this, if no
-limit is stated), is of a job whose end was not recorded."""
 
 
 class JobClass(NamedTuple):
@@ -267,8 +263,7 @@ def present_of_history(
     listed_users = listed.user if identified else np.full(len(listed), -1)
     later = np.flatnonzero((log.submit_s <= now_s) & (log.start_s > now_s))
     ran_s = now_s - log.start_s
-    longest_s = np.where(log.request_s > 0, log.request_s + _GRACE_S, _FORGOTTEN_S)
-    until_s = np.where(log.run_s < 0, np.nextafter(longest_s, np.inf), log.run_s)
+    until_s = np.where(log.run_s < 0, np.nextafter(longest_runs(log), np.inf), log.run_s)
     runs = np.flatnonzero(log.started & (ran_s >= 0) & (ran_s < until_s))
 
     def arrivals(ages_s: Floats, *columns: Ints | Floats) -> list[TimedArrival]:

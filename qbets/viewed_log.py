@@ -13,6 +13,7 @@ from vgrads.qbets.views import ENDED, FULL, STARTED, VIEWS
 from vgrads.traces.records import JobLog
 
 _NEWEST, _HARDLY_LONGER = 10_000, 0.999
+_GRACE_S, _FORGOTTEN_S = 86_400.0, 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,12 @@ def run_times(log: JobLog) -> Floats:
     return np.where(log.run_s < 0, np.maximum(log.request_s, 0.0), log.run_s)
 
 
+def longest_runs(log: JobLog) -> Floats:
+    """Return for how long each job may have run: a record without an end, or with a later one, is
+    of a job whose end was not recorded."""
+    return np.where(log.request_s > 0, log.request_s + _GRACE_S, _FORGOTTEN_S)
+
+
 def ends_of(log: JobLog) -> Floats:
     """Return when each job ended, or left the queue without a start; NaN for one that still runs
     when the history is taken."""
@@ -98,9 +105,9 @@ def view_at(log: JobLog, at_s: float | None = None) -> str:
 
 
 def end_of(log: JobLog, view: str) -> float:
-    """Return the last instant of a view of a history: when it was taken, or the last end of a
-    job."""
+    """Return the last instant of a view of a history: when it was taken, or the last end of a job,
+    but for ends that cannot be right."""
     if view != ENDED:
         return log.end_s
-    has_ended = log.started & (log.run_s >= 0)
+    has_ended = log.started & (log.run_s >= 0) & (log.run_s <= longest_runs(log))
     return max(log.end_s, float((log.start_s + log.run_s)[has_ended].max(initial=0.0)))
