@@ -255,6 +255,18 @@ def test_a_stored_replay_continues_with_a_log_that_has_grown():
     assert not pickle.loads(content).resumed(log, STATE, middle_s - 1.0)
 
 
+def test_a_stored_replay_that_lacks_what_an_instant_needs_is_refused():
+    """One for a later instant has corrections of bounds that start later."""
+    log = simulated(6000)
+    anchors = anchors_of(5900)
+    stop_s, at_s = (float(log.submit_s[anchors[n] - 1]) for n in (-2, -1))
+    predictor = StatePredictor(log, STATE, at_s + 1.0)
+    predictor.to(stop_s)
+    content = pickle.dumps(predictor)
+    assert not pickle.loads(content).resumed(log, STATE, stop_s + 1.0)
+    assert pickle.loads(content).resumed(log, STATE, at_s + 1.0)
+
+
 def test_the_state_is_tighter_where_the_rule_is_configured():
     log = simulated(6000)
     state, floor = (backtest(log, "simulated", settings=s).row() for s in (STATE, Settings()))

@@ -1,5 +1,6 @@
 """Forecasts of a queue whose waiting, or also running, jobs a history does not show."""
 
+import time
 from dataclasses import replace
 from functools import cache
 
@@ -8,8 +9,16 @@ import pytest
 
 from tests.logs import queued_log
 from vgrads.api.queues.histories import AS_QUESTION, learned_forecast
+from vgrads.api.queues.live_queue import (
+    learn_present,
+    learned_unix_s,
+    present_forecast,
+    view_of_history,
+)
+from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.kernel.errors import InputError
 from vgrads.qbets.backtest import backtest, backtest_levels
+from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state_forecast import StateForecast, make_forecast, present_of_history
 from vgrads.qbets.viewed_log import end_of, in_view, view_at
@@ -163,6 +172,32 @@ def test_a_history_that_lists_waiting_jobs_is_answered_with_them_at_and_before_i
     assert present_of_history(part, AS_QUESTION, float(log.submit_s[100])) is None
 
 
+@pytest.mark.parametrize("hours", [1, 24])
+def test_a_queue_that_its_site_does_not_list_is_that_of_its_history_for_some_hours(hours):
+    log = whole()
+    taken_s = float(log.submit_s[5000])
+    part = replace(as_shown(log, STARTED, taken_s), unix_start_s=0.0)
+    queue = replace(part.waiting, is_listed=True)
+    now_s = time.time() - hours * 3600.0
+    part = replace(part, waiting=queue, unix_start_s=now_s - taken_s)
+    learned = []
+
+    def learn(view):
+        learned.append(view)
+        return learned_forecast(part, None, settings_of(view))
+
+    def age_of(forecast):
+        return learned_unix_s(forecast, part)
+
+    result = learn_present(learn, None, age_of)
+    assert result.settings.view == (FULL if hours == 1 else ENDED)
+    assert present_forecast(result, part, "batch", None)[1].source == "past"
+    snapshot = SiteSnapshot(taken_unix_s=time.time())
+    assert learn_present(learn, snapshot, age_of).settings.view == FULL
+    hidden = replace(snapshot, is_hidden=True)
+    assert learn_present(learn, hidden, age_of).settings.view == result.settings.view
+
+
 def test_an_unknown_view_is_refused():
     with pytest.raises(InputError, match="unknown view 'end'"):
         in_view(whole(), "end")
@@ -170,7 +205,52 @@ def test_an_unknown_view_is_refused():
         backtest(whole(), "whole", "*", Settings(view="nothing"))
 
 
+# words
+
+
+@pytest.mark.parametrize(
+    ("view", "hidden"),
+    [
+        (FULL, set()),
+        (STARTED, {"waiting jobs", "waits of the jobs still in the queue"}),
+        (
+            ENDED,
+            {
+                "waiting jobs",
+                "waits of the jobs still in the queue",
+                "running jobs and free processors",
+                "start times under scheduling rules",
+            },
+        ),
+    ],
+)
+def test_an_explanation_names_only_what_the_view_shows(view, hidden):
+    log = whole()
+    explanation = explain(make_forecast(log, log.submit_s[5000], settings_of(view)), 8, 3600.0, 0.9)
+    sides = {reason.side for reason in explanation.reasons}
+    assert sides == set(SIDES) - hidden
+    added = sum(reason.moved_s for reason in explanation.reasons)
+    assert explanation.usual_bound_s + added == pytest.approx(explanation.bound_s, abs=1e-6)
+
+
+def test_a_question_of_a_view_says_what_is_not_shown():
+    log = whole()
+    for view, words in ((STARTED, "no waiting jobs"), (ENDED, "neither waiting nor running jobs")):
+        result = view_of_history(log, 5.0, make_forecast(log, 5.0, settings_of(view)))
+        assert (result.view, result.as_json()["view"]) == (view, view)
+        assert result.sentence.startswith(f"the history shows {words} as of 1970-01-01")
+    assert view_of_history(log, 5.0, make_forecast(log, 5.0, settings_of(FULL))).sentence == ""
+
+
 # odd histories
+
+
+def test_a_record_with_an_end_years_later_is_not_the_present():
+    log = whole()
+    run_s = np.where(np.arange(JOBS) == 10, 9e8, log.run_s)
+    odd = replace(log, run_s=run_s)
+    without = (np.arange(JOBS) != 10) & (log.run_s > 0)
+    assert end_of(odd, ENDED) == (log.start_s + log.run_s)[without].max()
 
 
 def test_jobs_that_never_end_and_jobs_that_never_start_are_no_obstacle():
