@@ -1,5 +1,6 @@
 """Forecasts of a queue whose waiting, or also running, jobs a history does not show."""
 
+import re
 import time
 from dataclasses import replace
 from functools import cache
@@ -24,6 +25,7 @@ from vgrads.qbets.state_forecast import StateForecast, make_forecast, present_of
 from vgrads.qbets.viewed_log import end_of, in_view, view_at
 from vgrads.qbets.views import BEST, ENDED, FULL, STARTED
 from vgrads.traces.records import WaitingQueue
+from vgrads.traces.swf import write_swf
 
 JOBS = 6000
 SHAPES = ((1, 600.0), (8, 3600.0), (60, 20_000.0))
@@ -265,3 +267,15 @@ def test_jobs_that_never_end_and_jobs_that_never_start_are_no_obstacle():
     cancelled = replace(log, started=np.zeros(len(log), bool))
     result = learned_forecast(cancelled, None, settings_of(BEST))
     assert result.bound(8, 3600.0, 0.95).bound_s is None
+
+
+@pytest.mark.parametrize("probability", ["0.5", "0.9", "0.95"])
+def test_the_seconds_that_a_command_prints_have_at_least_the_probability(
+    vgrads, write, probability
+):
+    log = write("log.swf", write_swf(queued_log(2000)))
+    job = (log, "--procs", 8, "--walltime", "1h")
+    text = vgrads("bound", *job, "-p", probability).out
+    seconds = re.search(r"\((\d+) s\)", text).group(1)
+    answer = vgrads("probability", *job, "--within", f"{seconds}s", "--json").json
+    assert answer["probability"] >= float(probability)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,14 +26,14 @@ def bound_text(answer: BoundAnswer) -> str:
     elif bound.method == "state":
         text = (
             "A job like this, submitted now, waits at most "
-            f"{format_duration(bound.bound_s)} ({bound.bound_s:.0f} s) with "
+            f"{format_duration(bound.bound_s)} ({math.ceil(bound.bound_s)} s) with "
             f"probability {bound.probability}, according to the state of the queue and the "
             f"outcome of {format_count(bound.jobs, 'such forecast')}."
         )
     else:
         text = (
             f"A job like this waits at most {format_duration(bound.bound_s)} "
-            f"({bound.bound_s:.0f} s) with probability "
+            f"({math.ceil(bound.bound_s)} s) with probability "
             f"{bound.probability}, stated with confidence {bound.confidence} from "
             f"{format_count(bound.jobs, 'wait')} since {opened.query.since}."
         )
