@@ -73,7 +73,7 @@ def mark_stored(log):
     for key in replay_keys(log, SETTINGS, log.end_s).values():
         replay = stored(key)
         if isinstance(replay, StatePredictor):
-            replay.resumed(log, SETTINGS, replay.now_s)
+            assert replay.resumed(log, SETTINGS, log.end_s)
             replay.answered[MARK] += 1
             store(key, replay)
             marked += 1
