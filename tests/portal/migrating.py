@@ -14,6 +14,7 @@ from sqlmodel import SQLModel
 from vgrads.execmgr.core.states import Tick
 from vgrads.kernel.errors import VgradsError
 from vgrads.portal.records.database import open_engine
+from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.migrate import HEAD, current, move
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.sets import Sets
@@ -39,6 +40,12 @@ _OLD = [
         "'2025-01-02 03:04:05', :b)"
     ),
 ]
+_FORECAST = (
+    "INSERT INTO forecast (id, issued_s, instant_s, submit_in_s, site, queue, procs, walltime_s, "
+    "kind, method, model, owner, job, history, retrospective, times, statements, state, estimate) "
+    "VALUES ('old', 9, 9, 0, 's', 'q', 4, 60, 'bound', 'state', 'm', '', '', '', FALSE, 1, "
+    "'{\"bounds\"\\: [], \"probabilities\"\\: []}', 'open', '')"
+)
 BODY = gzip.compress(b"a log")
 
 
@@ -95,6 +102,18 @@ def check_shape(store: Store) -> None:
     with store.engine.connect() as connection:
         result = compare_metadata(MigrationContext.configure(connection), SQLModel.metadata)
     assert not result, result
+
+
+def check_forecasts_of_before(url: str) -> None:
+    """Records of forecasts of an older version are read; their views were not recorded."""
+    with Store(url) as store:
+        move(store.engine, "0014", lose_data=True)
+        with store.engine.begin() as connection:
+            connection.execute(text(_FORECAST))
+    with Store(url) as store:
+        (row,) = ForecastRecords(store.engine).matchable("s", "q", 0.0)
+        assert (row.id, row.view) == ("old", "")
+        ForecastRecords(store.engine).remove_before(1e12)
 
 
 def check_many_at_once(url: str) -> None:

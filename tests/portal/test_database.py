@@ -9,7 +9,13 @@ import pytest
 from sqlalchemy import text
 
 from tests.conftest import DATA
-from tests.portal.migrating import check_many_at_once, check_shape, check_up_and_down, fill_old
+from tests.portal.migrating import (
+    check_forecasts_of_before,
+    check_many_at_once,
+    check_shape,
+    check_up_and_down,
+    fill_old,
+)
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.database import open_engine
 from vgrads.portal.records.migrate import HEAD, current
@@ -28,6 +34,10 @@ def url(tmp_path):
 
 def test_an_old_database_is_brought_up_and_down_with_its_contents(url):
     check_up_and_down(url)
+
+
+def test_forecasts_of_an_older_version_are_read(url):
+    check_forecasts_of_before(url)
 
 
 def test_many_open_an_old_database_at_once(url):

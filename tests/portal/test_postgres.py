@@ -6,7 +6,12 @@ import pytest
 from sqlalchemy import make_url, text
 
 from tests.conftest import DATA
-from tests.portal.migrating import check_many_at_once, check_shape, check_up_and_down
+from tests.portal.migrating import (
+    check_forecasts_of_before,
+    check_many_at_once,
+    check_shape,
+    check_up_and_down,
+)
 from tests.portal.serving import LEAD, serving
 from tests.portal.test_portal import check_that_a_single_run_begins
 from tests.security.test_accounts import check_services_agree, check_users_of_before
@@ -92,6 +97,10 @@ def empty(url):
 
 def test_an_old_database_is_brought_up_and_down_with_its_contents(empty):
     check_up_and_down(empty)
+
+
+def test_forecasts_of_an_older_version_are_read(empty):
+    check_forecasts_of_before(empty)
 
 
 def test_users_of_before_keep_their_accounts(empty):

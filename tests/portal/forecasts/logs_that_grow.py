@@ -30,7 +30,7 @@ def write_log(path: Path, waits_s: Iterable[float]) -> Path:
     return path
 
 
-def scored(store: Store, site: str, queue: str, covered: int, of: int) -> None:
+def scored(store: Store, site: str, queue: str, covered: int, of: int, view: str = "full") -> None:
     """Records of a queue whose bound at .95 covered some waits and not the others."""
     records = ForecastRecords(store.engine)
     issued = [
@@ -43,6 +43,7 @@ def scored(store: Store, site: str, queue: str, covered: int, of: int) -> None:
             issued_s=float(n),
             kind="bound",
             method="state",
+            view=view,
             bounds=((0.5, 10.0), (0.95, 100.0)),
             probabilities=((50.0, 0.8),),
         )

@@ -10,6 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from vgrads.api.queues.issued import LEVELS, Bounds, Probabilities
+from vgrads.qbets.views import VIEWS
 
 Json = dict[str, Any]
 WINDOW = 500
@@ -28,7 +29,8 @@ class ScoredForecast:
 
     ``observed_s``: for every wait up to this it is known whether it was exceeded; all, of a job of
     our own. ``estimate_s``: the site's own estimate of the wait at the same instant;
-    ``was_queried``: whether the site was queried for it.
+    ``was_queried``: whether the site was queried for it. ``view``: in which its queue was learned;
+    empty where that was not recorded.
     """
 
     bounds: Bounds = ()
@@ -37,6 +39,7 @@ class ScoredForecast:
     observed_s: float = math.inf
     estimate_s: float | None = None
     was_queried: bool = False
+    view: str = ""
 
     def covered(self, level: float) -> bool | None:
         """Return whether the bound of a quantile was not exceeded; None where none was stated, and
@@ -66,6 +69,7 @@ def score(forecasts: Sequence[ScoredForecast]) -> Json:
     return {
         "scored": len(newest),
         "quantiles": [_quantile_score(newest, level) for level in LEVELS],
+        "views": _by_view(newest),
         "reliability": _reliability(newest),
         "brier": _brier(newest),
         "slurm": _comparison(newest),
@@ -87,6 +91,23 @@ def _quantile_score(forecasts: Sequence[ScoredForecast], level: float) -> Json:
         "coverage": _mean(covered),
         "pinball_s": _mean(losses),
     }
+
+
+def _by_view(forecasts: Sequence[ScoredForecast]) -> list[Json]:
+    """Return how many forecasts were given in each view, and the share of their bounds at
+    :data:`ALARM_LEVEL` that were not exceeded. ``view``: None where it was not recorded."""
+    rows = list[Json]()
+    for view in (*VIEWS, ""):
+        of_view = [forecast for forecast in forecasts if forecast.view == view]
+        covered = [c for c in (f.covered(ALARM_LEVEL) for f in of_view) if c is not None]
+        row = {
+            "view": view or None,
+            "scored": len(of_view),
+            "bounds": len(covered),
+            "coverage": _mean(covered),
+        }
+        rows += [row] if of_view else []
+    return rows
 
 
 def pinball(level: float, bound_s: float, wait_s: float) -> float:

@@ -39,7 +39,9 @@ class IssuedForecast:
     ``issued_s``: when it was issued. ``bounds``: (quantile, wait; None: too short a history).
     ``probabilities``: (wait, probability of waiting no longer). ``job``: RUN/SLOT, or the run of a
     promise. ``history``: of a file that belongs to no site. ``retrospective``: the question was
-    about an instant before the end of the history, so it is not scored.
+    about an instant before the end of the history, so it is not scored. ``view``: of the queue, in
+    which it was learned (:data:`vgrads.qbets.views.VIEWS`); empty for what is not learned from a
+    queue, and in records of versions that did not store it.
     """
 
     site: str
@@ -56,6 +58,7 @@ class IssuedForecast:
     job: str = ""
     history: str = ""
     retrospective: bool = False
+    view: str = ""
     issued_s: float = field(default_factory=time.time)
     model: str = field(default_factory=model_digest)
 

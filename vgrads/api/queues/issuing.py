@@ -60,6 +60,7 @@ def issue(
         submit_in_s=submit_in_s,
         kind=kind,
         method=query.forecast.method,
+        view=query.forecast.settings.view,
         bounds=stated.bounds,
         probabilities=stated.probabilities,
     )

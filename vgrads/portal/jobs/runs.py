@@ -77,7 +77,7 @@ class NewRun:
 
     def execute(self, watch: Watcher | None = None) -> RunOutcome:
         """Run it to its end."""
-        issue_run(self.store, self.record.run_id, self.planned.plan)
+        issue_run(self.store, self.record.run_id, self.planned)
 
         def work() -> RunOutcome:
             return start_run(self.planned.grid, self.setup, self.execution, self.record, watch)

@@ -293,7 +293,7 @@ def _begin(
         account=AccessControl(store.engine).account_of(head.owner) if head else 0,
     )
 
-    issue_run(store, record.run_id, planned.plan)
+    issue_run(store, record.run_id, planned)
 
     def work() -> RunOutcome:
         return run_plan(planned, options, record, outside=outside)

@@ -62,6 +62,7 @@ LOSSES = {
     "0011": "records of issued forecasts, and their scores",
     "0013": "the numbers of accounts of users whose names have the same digest",
     "0014": "how much is known of the waits that score forecasts",
+    "0015": "the views of queues in which forecasts were learned",
 }
 """Data lost when a step is reversed."""
 

@@ -342,7 +342,8 @@ class ForecastRow(SQLModel, table=True):
     exceeded, once that is known; of a promise: it was kept. ``observed_s``: of what it stated, the
     longest wait whose outcome is known; None of our own jobs, of which all is known.
     ``job_submit_s``: of the job that scores it, None where none is known. ``estimate``: "" (not
-    queried), none, or stated: the site's own, ``estimate_s``.
+    queried), none, or stated: the site's own, ``estimate_s``. ``view``: in which the queue was
+    learned; empty where that was not recorded, as before version 0015.
     """
 
     __tablename__ = "forecast"
@@ -361,6 +362,7 @@ class ForecastRow(SQLModel, table=True):
     job: str = Field(default="", index=True)
     history: str = ""
     retrospective: bool = False
+    view: str = ""
     times: int = 1
     statements: str
     state: str = Field(default="open", index=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count, format_duration, format_share, format_usd
+from vgrads.qbets.views import VIEWS
 
 Json = dict[str, Any]
 
@@ -107,6 +108,7 @@ def score_text(document: Json) -> list[TextTable | str]:
         f"{records['open']} are open, {records['without_start']} had no start within a month, "
         f"{records['retrospective']} are about the past.{_unknown_text(document['watched'])}",
         TextTable(columns, tuple(map(Row, cells))),
+        *_views_tables(document["views"]),
         *[
             f"probability {row['stated']:.2f}: {round(row['observed'] * row['statements'])} of "
             f"{format_count(row['statements'], 'statement')} came true"
@@ -117,6 +119,25 @@ def score_text(document: Json) -> list[TextTable | str]:
     if document["warning"]:
         lines.append(f"Warning: {document['warning']}.")
     return lines
+
+
+def _views_tables(views: Sequence[Json]) -> list[TextTable]:
+    """Return which jobs of the queue the answers showed, and their coverage; nothing where none is
+    scored."""
+    names = ("view", "scored", "bounds at .95", "coverage")
+    columns = tuple(Column(name, right=bool(n)) for n, name in enumerate(names))
+    rows = tuple(
+        Row(
+            (
+                f"{row['view']}: {VIEWS[row['view']]}" if row["view"] else "not recorded",
+                str(row["scored"]),
+                str(row["bounds"]),
+                format_share(row["coverage"], row["bounds"]),
+            )
+        )
+        for row in views
+    )
+    return [TextTable(columns, rows)] if rows else []
 
 
 def _unknown_text(watched: Json) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vgrads.api.plans.planning import Planned
+from vgrads.api.plans.planning import GridSnapshot, Planned
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
 from vgrads.api.queues.log_queues import ENOUGH
 from vgrads.api.queues.start_estimate_prior import BASIS
@@ -17,9 +17,10 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count
-from vgrads.planner.plan import Plan, SlotUse
+from vgrads.planner.plan import SlotUse
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.reading.forecast_scores import warnings_in, warnings_of
+from vgrads.vgrid.slot import Slot
 
 if TYPE_CHECKING:  # loaded by runs alone
     from sqlalchemy import Engine
@@ -40,7 +41,7 @@ def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") ->
         key: planned.grid.logs[key].unix_start_s + at_s
         for key, at_s in planned.grid.instants.items()
     }
-    forecasts = _forecasts(planned.plan, planned.plan.uses, instants, lambda _: "", owner)
+    forecasts = _forecasts(planned, instants, lambda _: "", owner)
     ForecastJournal(store.url if store else None).append(forecasts)
     return replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, *notes)))
 
@@ -78,15 +79,14 @@ def _short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKe
 
 
 def _forecasts(
-    plan: Plan,
-    uses: Iterable[SlotUse],
+    planned: Planned,
     instants: Mapping[QueueKey, float],
     job: Callable[[str], str],
     owner: str = "",
 ) -> list[IssuedForecast]:
     """Return the promise of a plan, and those of its slots. ``job``: of a slot; of the promise, by
     the empty name."""
-    now_s = time.time()
+    plan, now_s = planned.plan, time.time()
     promise = IssuedForecast(
         site="",
         queue="",
@@ -100,13 +100,25 @@ def _forecasts(
         job=job(""),
     )
     slots = [
-        _of_slot(use, instants.get((use.slot.site, use.slot.queue), now_s), job(use.slot.id), owner)
-        for use in uses
+        replace(
+            _of_slot(use, instants.get((use.slot.site, use.slot.queue), now_s)),
+            view=_view_of(use.slot, planned.grid),
+            job=job(use.slot.id),
+            owner=owner,
+        )
+        for use in plan.uses
     ]
     return [promise, *slots] if plan.feasible else []
 
 
-def _of_slot(use: SlotUse, instant_s: float, job: str, owner: str) -> IssuedForecast:
+def _view_of(slot: Slot, grid: GridSnapshot) -> str:
+    """Return the view in which the queue of a slot was learned; empty where no history of it
+    was."""
+    forecast = None if slot.basis else grid.forecasts.get((slot.site, slot.queue))
+    return forecast.settings.view if forecast else ""
+
+
+def _of_slot(use: SlotUse, instant_s: float) -> IssuedForecast:
     zero_s = use.submit_s - use.slot.zero_s(use.submit_s)
     ready_s = (use.slot.curve.ready_at(LEVELS) - zero_s).tolist()
     return IssuedForecast(
@@ -123,14 +135,12 @@ def _of_slot(use: SlotUse, instant_s: float, job: str, owner: str) -> IssuedFore
             for level, at_s in zip(LEVELS, ready_s, strict=True)
         ),
         probabilities=((use.start_s - use.submit_s, use.probability),),
-        owner=owner,
-        job=job,
     )
 
 
-def issue_run(store: Store, run_id: str, plan: Plan) -> None:
+def issue_run(store: Store, run_id: str, planned: Planned) -> None:
     """Record what a run promises when it starts; once, whichever manager continues it."""
-    _whatever_happens(lambda: _issue(store, run_id, plan))
+    _whatever_happens(lambda: _issue(store, run_id, planned))
 
 
 def score_run(store: Store, run_id: str, outcome: RunOutcome) -> None:
@@ -138,19 +148,12 @@ def score_run(store: Store, run_id: str, outcome: RunOutcome) -> None:
     _whatever_happens(lambda: _score(store, run_id, outcome))
 
 
-def _issue(store: Store, run_id: str, plan: Plan) -> None:
+def _issue(store: Store, run_id: str, planned: Planned) -> None:
     from vgrads.portal.records.forecasts.rows import ForecastRecords
 
     records = ForecastRecords(store.engine)
     if not records.is_issued(run_id):
-        records.add(
-            _forecasts(
-                plan,
-                plan.uses,
-                {},
-                lambda slot: f"{run_id}/{slot}" if slot else run_id,
-            )
-        )
+        records.add(_forecasts(planned, {}, lambda slot: f"{run_id}/{slot}" if slot else run_id))
 
 
 def _score(store: Store, run_id: str, outcome: RunOutcome) -> None:

@@ -54,7 +54,7 @@ def all_scores(reader: RecordReader, files: bool = True) -> Json:
 def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Json:
     site, queue = key
     rows = reader.rows(
-        "SELECT statements, wait_s, observed_s, estimate, estimate_s FROM forecast "
+        "SELECT statements, wait_s, observed_s, estimate, estimate_s, view FROM forecast "
         f"WHERE {_OF_QUEUE} AND {_HAS_JOB} ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
@@ -178,6 +178,7 @@ def _scored(
     observed_s: float | None,
     estimate: str,
     estimate_s: float | None,
+    view: str,
 ) -> ScoredForecast:
     document = json.loads(statements)
     return ScoredForecast(
@@ -187,4 +188,5 @@ def _scored(
         observed_s=math.inf if observed_s is None else observed_s,
         estimate_s=estimate_s,
         was_queried=bool(estimate),
+        view=view,
     )
