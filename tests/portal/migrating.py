@@ -4,6 +4,7 @@ PostgreSQL."""
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 
 from alembic.autogenerate import compare_metadata
@@ -11,11 +12,13 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
 
+from vgrads.api.queues.issued import LEVELS
 from vgrads.execmgr.core.states import Tick
 from vgrads.kernel.errors import VgradsError
 from vgrads.portal.records.database import open_engine
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.migrate import HEAD, current, move
+from vgrads.portal.records.reading.forecast_scores import queue_score
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.site_records import SiteRecords
@@ -40,12 +43,21 @@ _OLD = [
         "'2025-01-02 03:04:05', :b)"
     ),
 ]
-_FORECAST = (
+_FORECAST = text(
     "INSERT INTO forecast (id, issued_s, instant_s, submit_in_s, site, queue, procs, walltime_s, "
-    "kind, method, model, owner, job, history, retrospective, times, statements, state, estimate) "
-    "VALUES ('old', 9, 9, 0, 's', 'q', 4, 60, 'bound', 'state', 'm', '', '', '', FALSE, 1, "
-    "'{\"bounds\"\\: [], \"probabilities\"\\: []}', 'open', '')"
+    "kind, method, model, owner, job, history, retrospective, times, statements, state, wait_s, "
+    "job_submit_s, observed_s, covered, estimate) VALUES (:id, 9, 9, 0, 's', 'q', 4, 60, :kind, "
+    ":method, 'm', :owner, '', '', FALSE, 1, :statements, :state, :wait_s, 9, 900, TRUE, '')"
 )
+FORECASTS_OF_BEFORE = {
+    "standard": ("bound", "state", "", 0.75),
+    "special": ("bound", "state", "", 0.8),
+    "special and open": ("bound", "state", "", 0.99),
+    "by past waits": ("bound", "qbets", "", 0.8),
+    "of a service": ("bound", "state", "ann", 0.8),
+    "of a list": ("where", "state", "", 0.25),
+}
+"""Records of an older version: kind, method, owner, and a quantile beside the standard ones."""
 BODY = gzip.compress(b"a log")
 
 
@@ -104,16 +116,47 @@ def check_shape(store: Store) -> None:
     assert not result, result
 
 
+def fill_forecasts(store: Store) -> None:
+    """Bring a database down to the version before views, with records of forecasts; all but one
+    are scored."""
+    move(store.engine, "0014", lose_data=True)
+    with store.engine.begin() as connection:
+        for name, (kind, method, owner, special) in FORECASTS_OF_BEFORE.items():
+            levels = sorted({*LEVELS, special})
+            is_open = name.endswith("open")
+            values = {"id": name, "kind": kind, "method": method, "owner": owner}
+            bounds = [[level, 100.0] for level in levels]
+            values["statements"] = json.dumps({"bounds": bounds, "probabilities": []})
+            values |= {"state": "open" if is_open else "scored", "wait_s": None if is_open else 5.0}
+            connection.execute(_FORECAST, values)
+
+
 def check_forecasts_of_before(url: str) -> None:
-    """Records of forecasts of an older version are read; their views were not recorded."""
+    """Records of an older version are read. Their views were not recorded; those that were learned
+    at another probability than their standard quantiles leave the scores, and are counted."""
     with Store(url) as store:
+        fill_forecasts(store)
+    with Store(url) as store:
+        rows = ForecastRecords(store.engine).matchable("s", "q", 0.0)
+        assert {row.id for row in rows} == {n for n in FORECASTS_OF_BEFORE if "special" not in n}
+        assert {row.view for row in rows} == {""}
+        score = queue_score(store.reader, "s", "q")
+        assert (score["scored"], score["watched"]["bounds"]) == (4, 4)
+        assert score["views"] == [{"view": None, "scored": 4, "bounds": 4, "coverage": 1.0}]
+        assert score["records"] == {
+            "issued": 6,
+            "open": 0,
+            "scored": 4,
+            "without_start": 0,
+            "excluded": 2,
+            "retrospective": 0,
+        }
         move(store.engine, "0014", lose_data=True)
-        with store.engine.begin() as connection:
-            connection.execute(text(_FORECAST))
+        states = store.reader.rows("SELECT state, COUNT(*) FROM forecast GROUP BY state")
+        assert dict(map(tuple, states)) == {"scored": 5, "closed": 1}
     with Store(url) as store:
-        (row,) = ForecastRecords(store.engine).matchable("s", "q", 0.0)
-        assert (row.id, row.view) == ("old", "")
-        ForecastRecords(store.engine).remove_before(1e12)
+        assert queue_score(store.reader, "s", "q")["records"]["excluded"] == 2
+        assert ForecastRecords(store.engine).remove_before(1e12) == 6
 
 
 def check_many_at_once(url: str) -> None:

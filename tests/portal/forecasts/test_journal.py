@@ -18,8 +18,8 @@ from vgrads.portal.records.forecasts.rows import ForecastRecords
 
 def forecast(number=0, **more):
     fields = {"site": "s", "queue": "q", "procs": 4, "walltime_s": 60.0, "kind": "bound"}
-    bounds = ((0.5, 10.0), (0.95, None))
-    return IssuedForecast(**fields, instant_s=float(number), method="state", bounds=bounds, **more)
+    fields |= {"method": "state", "bounds": ((0.5, 10.0), (0.95, None)), **more}
+    return IssuedForecast(instant_s=float(number), **fields)
 
 
 def test_a_forecast_is_what_was_issued_after_a_round_trip():

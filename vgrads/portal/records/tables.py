@@ -338,7 +338,8 @@ class ForecastRow(SQLModel, table=True):
     """A forecast as issued (:class:`vgrads.api.queues.issued.IssuedForecast`), and its outcome.
 
     ``statements``: bounds and probabilities, as JSON; ``times``: how often the same was issued.
-    ``state``: open, scored, or closed without a score. ``covered``: its bound at .95 was not
+    ``state``: open, scored, closed without a score, or excluded: learned by an earlier version at
+    another probability than the quantiles that it states. ``covered``: its bound at .95 was not
     exceeded, once that is known; of a promise: it was kept. ``observed_s``: of what it stated, the
     longest wait whose outcome is known; None of our own jobs, of which all is known.
     ``job_submit_s``: of the job that scores it, None where none is known. ``estimate``: "" (not

@@ -16,6 +16,7 @@ from sqlmodel import Session, col, select
 
 from vgrads.api.queues.forecast_scores import ALARM_LEVEL, started_within
 from vgrads.api.queues.issued import (
+    LEVELS,
     PATIENCE_S,
     ForecastOutcome,
     IssuedForecast,
@@ -26,7 +27,7 @@ from vgrads.portal.records.forecasts.journal import ForecastJournal, read_docume
 from vgrads.portal.records.tables import ForecastRow
 
 Json = dict[str, Any]
-OPEN, SCORED, CLOSED = "open", "scored", "closed"
+OPEN, SCORED, CLOSED, EXCLUDED = "open", "scored", "closed", "excluded"
 _AT_ONCE = 5000  # rows of a transaction
 _PLAIN = tuple(
     name
@@ -92,7 +93,7 @@ class ForecastRecords:
         """Return site, queue and file of every queue whose forecasts may still be scored by
         others' jobs."""
         query = select(ForecastRow.site, ForecastRow.queue, ForecastRow.history).where(
-            *_of_others(), col(ForecastRow.state) != CLOSED
+            *_of_others()
         )
         with Session(self._engine) as session:
             return sorted({(s, q, h) for s, q, h in session.exec(query.distinct())})
@@ -104,7 +105,6 @@ class ForecastRecords:
             *_of_others(),
             ForecastRow.site == site,
             ForecastRow.queue == queue,
-            col(ForecastRow.state) != CLOSED,
             col(ForecastRow.instant_s) + col(ForecastRow.submit_in_s) >= since_s,
         )
         with Session(self._engine) as session:
@@ -184,11 +184,12 @@ class ForecastRecords:
 
 
 def _of_others() -> tuple[Any, ...]:
-    """Return the condition for forecasts that are scored by jobs of others."""
+    """Return the condition for forecasts that may still be scored by jobs of others."""
     return (
         ForecastRow.job == "",
         col(ForecastRow.kind) != "promise",
         col(ForecastRow.retrospective).is_(False),
+        col(ForecastRow.state).in_((OPEN, SCORED)),
     )
 
 
@@ -234,6 +235,15 @@ def _row_of(forecast: IssuedForecast) -> Json:
         "model": model_name(forecast.model),
         "statements": json.dumps(statements),
         "times": 1,
-        "state": OPEN,
+        "state": EXCLUDED if _is_excluded(forecast) else OPEN,
         "estimate": "",
     }
+
+
+def _is_excluded(forecast: IssuedForecast) -> bool:
+    """True for an answer of a command of an earlier version (one without a view), by the state and
+    at a probability that is not standard: it was learned at that probability, and so were the
+    standard quantiles that are stored with it. Answers of services and lists were not."""
+    by_command = (forecast.kind, forecast.owner, forecast.view) == ("bound", "", "")
+    special = any(level not in LEVELS for level, _ in forecast.bounds)
+    return by_command and special and forecast.method == "state"

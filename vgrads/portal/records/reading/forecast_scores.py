@@ -24,6 +24,7 @@ Json = dict[str, Any]
 QueueKey = tuple[str, str]
 _NO_PROMISE = "kind <> 'promise'"
 _OF_QUEUE = f"site = :site AND queue = :queue AND {_NO_PROMISE}"
+_OF_SCORE = f"{_OF_QUEUE} AND state <> 'excluded'"
 _UNKNOWN = "(job_submit_s IS NULL AND observed_s > 0)"
 """No job is known, though one that had started would be."""
 _HAS_JOB = "(state = 'scored' OR job_submit_s IS NOT NULL)"
@@ -55,7 +56,7 @@ def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Js
     site, queue = key
     rows = reader.rows(
         "SELECT statements, wait_s, observed_s, estimate, estimate_s, view FROM forecast "
-        f"WHERE {_OF_QUEUE} AND {_HAS_JOB} ORDER BY issued_s DESC, id LIMIT :most",
+        f"WHERE {_OF_SCORE} AND {_HAS_JOB} ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
         most=WINDOW,
@@ -119,7 +120,7 @@ def _outcomes(reader: RecordReader, site: str, queue: str) -> list[bool | None]:
     """Return whether the newest bounds of a queue were not exceeded, of those whose time has
     passed, newest first; None where no job is known."""
     rows = reader.rows(
-        f"SELECT covered, observed_s, statements FROM forecast WHERE {_OF_QUEUE} AND "
+        f"SELECT covered, observed_s, statements FROM forecast WHERE {_OF_SCORE} AND "
         f"(covered IS NOT NULL OR {_UNKNOWN}) ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
@@ -154,8 +155,13 @@ def warnings_in(reader: RecordReader, queues: Iterable[QueueKey]) -> dict[QueueK
     return {key: text for key, text in by_queue.items() if text is not None}
 
 
-_NO_COUNTS = {"issued": 0, "open": 0, "scored": 0, "without_start": 0, "retrospective": 0}
-_COUNTED = {"open": "open", "scored": "scored", "closed": "without_start"}
+_COUNTED = {
+    "open": "open",
+    "scored": "scored",
+    "closed": "without_start",
+    "excluded": "excluded",
+}
+_NO_COUNTS = dict.fromkeys(("issued", *_COUNTED.values(), "retrospective"), 0)
 
 
 def _counts(

@@ -34,8 +34,9 @@ def forecast_families(scores: Mapping[str, Any]) -> Iterator[GaugeMetricFamily]:
     )
     for entry in scores["queues"]:
         of_queue = [entry["site"], entry["queue"]]
-        for state in ("open", "scored", "without_start", "retrospective"):
-            records.add_metric([*of_queue, state], entry["records"][state])
+        for state, count in entry["records"].items():
+            if state != "issued":
+                records.add_metric([*of_queue, state], count)
         for row in entry["quantiles"]:
             _add(coverage, [*of_queue, str(row["quantile"])], row["coverage"])
             _add(loss, [*of_queue, str(row["quantile"])], row["pinball_s"])
