@@ -20,6 +20,7 @@ from tests.ports import free_ports
 from tests.services.fixtures import there
 from tests.waiting import until
 from vgrads.kernel.errors import InputError
+from vgrads.operations.queue_questions import no_record
 from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.supervisor import Places
@@ -45,7 +46,7 @@ def gauges(tmp_path, monkeypatch):
     """Gauges of two queues, and of one that is not there."""
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
     catalog, states = load_catalog(DATA / "sites.toml"), LearnedStates()
-    yield WaitGauges(SHAPES, ServiceQueues(lambda: catalog, states))
+    yield WaitGauges(SHAPES, ServiceQueues(lambda: catalog, states, no_record))
     states.close()
 
 

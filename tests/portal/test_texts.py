@@ -79,12 +79,14 @@ def entry(site, queue, coverage, bounds):
         {"quantile": q, "coverage": coverage, "bounds": bounds, "pinball_s": None}
         for q in (0.5, 0.75, 0.9, 0.95)
     ]
-    records = dict.fromkeys(("issued", "scored", "open", "without_start", "retrospective"), bounds)
+    states = ("issued", "scored", "open", "without_start", "excluded", "retrospective")
+    records = dict.fromkeys(states, bounds)
     return {
         "site": site,
         "queue": queue,
         "records": records,
         "quantiles": quantiles,
+        "views": [{"view": None, "scored": bounds, "bounds": bounds, "coverage": coverage}],
         "watched": {"bounds": bounds, "covered": bounds, "unknown": 0, "hidden": 0},
         "warning": None,
         "slurm": None,

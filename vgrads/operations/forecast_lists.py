@@ -3,8 +3,8 @@ place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -52,12 +52,11 @@ class Question(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class HowToAnswer:
-    """Quantiles and probabilities of every answer; ``warnings`` of queues; ``live``: as in
+    """Quantiles and probabilities of every answer; ``live``: as in
     :class:`vgrads.operations.queue_questions.JobQuestion`."""
 
     quantiles: tuple[float, ...] = LEVELS
     within_s: tuple[float, ...] = WITHIN_S
-    warnings: Mapping[tuple[str, str], str] = field(default_factory=dict)
     kind: str = "forecast"
     live: bool = True
 
@@ -111,7 +110,7 @@ class _Asker:
             "since": query.since,
             "reason": reason or opened.reason,
             "closure": closure_of(query, shape, _EXPECTED),
-            "warning": how.warnings.get((question.site, question.queue)),
+            "warning": opened.record.warning,
             "queue_view": opened.view.as_json(),
         }
 
@@ -168,11 +167,13 @@ def _best(opened: OpenQueue, question: Question) -> Json:
     )
     path = walk(opened.query, reservation, by_s / _INSTANTS)
     at = path.recommended
+    probability = float(path.probabilities[at])
     return {
         "submit_in_s": float(path.submit_s[at]),
-        "probability": float(path.probabilities[at]),
+        "probability": probability,
         "walltime_s": float(path.walltimes_s[at]),
         "meets_request": path.chosen is not None,
+        "warning": opened.record.contradiction(probability),
     }
 
 

@@ -36,9 +36,15 @@ class QueueAnswer:
         """The history and the forecast behind the answer."""
         return self.open_queue.query
 
+    @property
+    def warning(self) -> str | None:
+        """Why the answer is doubtful, by the record of its queue."""
+        return self.open_queue.record.warning
+
     def queue_json(self) -> Json:
         """Return the fields of every answer: what was read, and what of the present was seen."""
         return {
+            "warning": self.warning,
             "downtime": downtime_json(self.query),
             "closure": self.closure,
             "queue_view": self.open_queue.view.as_json(),
@@ -102,11 +108,18 @@ class TrajectoryAnswer(QueueAnswer):
     path: Trajectory
     reservation: Reservation
 
+    @property
+    def warning(self) -> str | None:
+        """Why the answer is doubtful: by the record of such answers, else of bounds."""
+        record, probability = self.open_queue.record, self.path.probabilities[self.path.recommended]
+        return record.contradiction(float(probability)) or record.warning
+
     def as_json(self) -> Json:
         """``vgrads trajectory --json``."""
         return {
             **trajectory_json(self.path),
             "reason": self.open_queue.reason,
+            "warning": self.warning,
             "closure": self.closure,
             "queue_view": self.open_queue.view.as_json(),
         }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.queues.forecast_scores import NO_RECORD, QueueRecord
 from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.issuing import ForecastTarget
 from vgrads.api.queues.live_queue import (
@@ -42,6 +43,8 @@ Learn = Callable[[HistorySource, Instant, Settings], tuple[QueueQuery, str | Non
 """Returns what a history teaches, and why that is not its state of now; None if it is."""
 Present = Callable[[QueueQuery, str, SiteSnapshot | None], tuple[QueueQuery, QueueView]]
 """Returns the query of a real queue, named, as its site listed it, and what was seen."""
+Record = Callable[[str, str], QueueRecord]
+"""Returns how the answers about a queue, by site and name, have scored."""
 
 
 def settings_of(question: JobQuestion, quantile: float, view: str) -> Settings:
@@ -54,6 +57,11 @@ def settings_of(question: JobQuestion, quantile: float, view: str) -> Settings:
         view=view,
     )
     return settings.for_bounds(quantile)
+
+
+def no_record(_site: str, _queue: str) -> QueueRecord:
+    """Return that nothing is recorded: there is no database."""
+    return NO_RECORD
 
 
 def learn_now(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, None]:
@@ -75,12 +83,13 @@ def with_present(
 @dataclass(frozen=True, kw_only=True)
 class ForecastContext:
     """Where questions are asked: the sites, how histories are learned and sites list their queues,
-    who asks."""
+    how answers have scored, who asks."""
 
     catalog: Callable[[], Catalog | None] = lambda: None
     learn: Learn = learn_now
     snapshot: Callable[[Site], SiteSnapshot | None] = refresh_snapshot
     present: Present = with_present
+    record: Record = no_record
     owner: str = ""
 
 
@@ -123,13 +132,15 @@ def limits_of(site: Site, queue: Queue, snapshot: SiteSnapshot | None) -> JobLim
 @dataclass(frozen=True, kw_only=True)
 class OpenQueue:
     """The queue of a question, learned. ``reason``: why another method answers than the one that
-    was requested; None if it does not."""
+    was requested; None if it does not. ``record``: how its answers have scored; of answers about
+    the past nothing."""
 
     query: QueueQuery
     view: QueueView
     target: ForecastTarget
     limits: JobLimits
     reason: str | None = None
+    record: QueueRecord = NO_RECORD
 
 
 def find_queue(catalog: Catalog, site_name: str, name: str) -> tuple[Site, Queue]:
@@ -199,7 +210,14 @@ def open_queue(
         is_live=is_real(site) and question.at is None,
         retrospective=question.at is not None and query.at_s < query.log.end_s,
     )
-    return OpenQueue(query=query, view=view, target=target, limits=limits, reason=reason)
+    record = _record_of(target, context)
+    return OpenQueue(
+        query=query, view=view, target=target, limits=limits, reason=reason, record=record
+    )
+
+
+def _record_of(target: ForecastTarget, context: ForecastContext) -> QueueRecord:
+    return NO_RECORD if target.retrospective else context.record(target.site, target.queue)
 
 
 def _learned_unix_s(query: QueueQuery) -> float:
@@ -245,4 +263,5 @@ def _open_file(
         site=path, queue=queue, history=path, retrospective=query.at_s < log.end_s
     )
     view = view_of_history(log, query.at_s, query.forecast)
-    return OpenQueue(query=query, view=view, target=target, limits=limits)
+    record = _record_of(target, context)
+    return OpenQueue(query=query, view=view, target=target, limits=limits, record=record)

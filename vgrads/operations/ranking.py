@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +28,6 @@ def rank_queues(
     question: RankingQuestion,
     catalog: Catalog,
     context: ForecastContext,
-    warnings: Mapping[tuple[str, str], str],
 ) -> tuple[Json, Forecasts]:
     """Return the queues of all sites by the expected start of such a job, those without a forecast
     with the reason, and the cheapest cloud; and what was issued. Raise InputError where neither a
@@ -38,7 +36,6 @@ def rank_queues(
     how = HowToAnswer(
         quantiles=QUANTILES,
         within_s=WITHIN_S,
-        warnings=warnings,
         kind="where",
         live=question.live,
     )

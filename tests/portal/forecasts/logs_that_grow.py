@@ -30,8 +30,17 @@ def write_log(path: Path, waits_s: Iterable[float]) -> Path:
     return path
 
 
-def scored(store: Store, site: str, queue: str, covered: int, of: int, view: str = "full") -> None:
-    """Records of a queue whose bound at .95 covered some waits and not the others."""
+def scored(
+    store: Store,
+    site: str,
+    queue: str,
+    covered: int,
+    of: int,
+    view: str = "full",
+    wait_s: float = 20.0,
+) -> None:
+    """Records of a queue whose bound at .95 covered some waits, each of ``wait_s``, and not the
+    others."""
     records = ForecastRecords(store.engine)
     issued = [
         IssuedForecast(
@@ -53,7 +62,7 @@ def scored(store: Store, site: str, queue: str, covered: int, of: int, view: str
     rows = {row.id: row for row in records.matchable(site, queue, -1.0)}
     starts = {
         forecast.id: ForecastOutcome(
-            submit_s=n + 1.0, wait_s=20.0 if n < covered else 500.0, observed_s=1000.0
+            submit_s=n + 1.0, wait_s=wait_s if n < covered else 500.0, observed_s=1000.0
         )
         for n, forecast in enumerate(issued)
     }

@@ -166,6 +166,7 @@ def test_a_queue_without_history_says_so(client):
 def test_the_page_reports_how_its_answers_did(client, store, covered, of, sentence):
     assert "No job that an answer was about has started yet" in text_of(client, "few")
     scored(store, "m", "few", covered, of)
+    client.app.state.service.forecasts.score()
     page = text_of(client, "few")
     assert sentence in page
     assert ("Warning: the last 200 bounds" in page) == (of == 600)

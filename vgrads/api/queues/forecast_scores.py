@@ -18,6 +18,9 @@ WINDOW = 500
 WATCHED, ALARM, ALARM_LEVEL = 200, 0.90, 0.95
 """Newest bounds that are watched, the coverage below which they raise a warning, and their
 quantile. At a true coverage of .95, 200 bounds fall below .90 in 1 of 1,000 cases."""
+_CHANCE, _FEWEST = 0.001, 20
+"""Chance at which so few statements come true if they are right, as for bounds, and the fewest that
+are judged."""
 _STRETCHES = 4
 """Earlier stretches of bounds that show how many outcomes are usually unknown."""
 _BINS = 10
@@ -120,7 +123,7 @@ def pinball(level: float, bound_s: float, wait_s: float) -> float:
     return max(level * miss_s, (level - 1.0) * miss_s)
 
 
-def _outcomes(forecasts: Sequence[ScoredForecast]) -> list[tuple[float, bool]]:
+def outcomes_of(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]:
     """Return each stated probability with its outcome, where that is known."""
     pairs = [
         (probability, started_within(within_s, f.wait_s, f.observed_s))
@@ -133,8 +136,8 @@ def _outcomes(forecasts: Sequence[ScoredForecast]) -> list[tuple[float, bool]]:
 def _reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
     """Return stated probabilities in tenths, with the share of them that came true."""
     bins: dict[int, list[tuple[float, bool]]] = {}
-    for probability, outcome in _outcomes(forecasts):
-        bins.setdefault(min(_BINS - 1, int(probability * _BINS)), []).append((probability, outcome))
+    for probability, outcome in outcomes_of(forecasts):
+        bins.setdefault(_bin_of(probability), []).append((probability, outcome))
     return [
         {
             "stated": _mean([p for p, _ in pairs]),
@@ -145,8 +148,12 @@ def _reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
     ]
 
 
+def _bin_of(probability: float) -> int:
+    return min(_BINS - 1, int(probability * _BINS))
+
+
 def _brier(forecasts: Sequence[ScoredForecast]) -> float | None:
-    return _mean([(p - outcome) ** 2 for p, outcome in _outcomes(forecasts)])
+    return _mean([(p - outcome) ** 2 for p, outcome in outcomes_of(forecasts)])
 
 
 def _comparison(forecasts: Sequence[ScoredForecast]) -> Json | None:
@@ -210,6 +217,38 @@ class WatchedBounds:
                 "not known yet, more than ever before: jobs may wait for longer than forecast"
             )
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRecord:
+    """What the scores of a queue say of its next answers.
+
+    ``warning``: of :class:`WatchedBounds`. ``submissions``: the probability of a start in time that
+    was stated with each of the newest recommended submissions, and whether such a job did start.
+    """
+
+    warning: str | None = None
+    submissions: tuple[tuple[float, bool], ...] = ()
+
+    def contradiction(self, probability: float) -> str | None:
+        """Say that recommended submissions led to a start in time less often than stated, where
+        those with about this probability (the same tenth) did, by more than chance."""
+        alike = [s for s in self.submissions if _bin_of(s[0]) == _bin_of(probability)]
+        if len(alike) < _FEWEST:
+            return None
+        from vgrads.planner.promise.probability import at_least  # noqa: PLC0415 late: few queues have so many
+
+        chances, started = [chance for chance, _ in alike], sum(outcome for _, outcome in alike)
+        if 1.0 - at_least(chances, started + 1) > _CHANCE:
+            return None
+        return (
+            f"of the last {len(alike)} recommended submissions with a probability of "
+            f"{fmean(chances):.2f} on average, {started} led to a start in time: such "
+            "probabilities are too high at present"
+        )
+
+
+NO_RECORD = QueueRecord()
 
 
 def watch(outcomes: Iterable[bool | None]) -> WatchedBounds:

@@ -72,7 +72,7 @@ class Service:
         self.meters, self.overview = Meters(), Overview(store.reader)
         self.live, self.learned = LiveGantt(store), LearnedStates()
         self.forecasts = ForecastUpkeep(store, sites.current, self.learned)
-        self.queues = ServiceQueues(sites.current, self.learned)
+        self.queues = ServiceQueues(sites.current, self.learned, self.forecasts.record)
         self.wait_gauges = WaitGauges(bounds.wait_gauges, self.queues)
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, sites)

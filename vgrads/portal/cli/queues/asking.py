@@ -18,6 +18,7 @@ from vgrads.operations.queue_questions import ForecastContext
 from vgrads.portal.cli.options import instant_of
 from vgrads.portal.cli.terminal import busy, console, print_reading
 from vgrads.portal.records.forecasts.journal import ForecastJournal
+from vgrads.portal.records.reading.forecast_scores import stored_record
 from vgrads.portal.records.reading.sites import stored_catalog, stored_queue
 
 Fields = dict[str, Any]
@@ -70,7 +71,7 @@ def answer_question(
     by its ``name``."""
     what = "states of the queue" if question.method == "state" else "past waits"
     with busy(console(stderr=True), f"learning from {what}"), option_names():
-        answer = operation(question, ForecastContext(catalog=stored_catalog))
+        answer = operation(question, ForecastContext(catalog=stored_catalog, record=stored_record))
     print_reading(console(stderr=True), name, answer.query.log)
     record_issued([answer.issued])
     return answer

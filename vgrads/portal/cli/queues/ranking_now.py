@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vgrads.api.queues.forecast_scores import NO_RECORD
 from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.queries import HistorySource, QueueQuery
 from vgrads.operations.questions import RankingQuestion
@@ -13,7 +14,7 @@ from vgrads.operations.queue_questions import ForecastContext, learn_now
 from vgrads.operations.ranking import rank_queues
 from vgrads.portal.cli.queues.asking import option_names, record_issued
 from vgrads.portal.cli.terminal import busy, console
-from vgrads.portal.records.reading.forecast_scores import warnings_of
+from vgrads.portal.records.reading.forecast_scores import records_of
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.qbets.predictor import Settings
 
@@ -23,11 +24,14 @@ Json = dict[str, Any]
 def rank_now(sites: Path | None, question: RankingQuestion) -> Json:
     """Rank all queues."""
     catalog = choose_catalog(sites)
-    keys = [(site.name, queue.name) for site in catalog.sites for queue in site.queues]
+    records = records_of((site.name, queue.name) for site in catalog.sites for queue in site.queues)
     doing_what = busy(console(stderr=True), "learning from the histories of queues")
     with doing_what as doing, option_names():
-        context = ForecastContext(learn=_learner(doing))
-        document, result = rank_queues(question, catalog, context, warnings_of(keys))
+        context = ForecastContext(
+            learn=_learner(doing),
+            record=lambda site, queue: records.get((site, queue), NO_RECORD),
+        )
+        document, result = rank_queues(question, catalog, context)
     record_issued(result.issued)
     return document
 

@@ -44,14 +44,15 @@ def bound_text(answer: BoundAnswer) -> str:
 
 
 def _view_text(answer: QueueAnswer) -> str:
-    """Return which closure moves an answer, and which queue was seen, where that is more than the
-    end of a history."""
+    """Return which closure moves an answer, which queue was seen, where that is more than the end
+    of a history, and a warning by its record."""
     sentence = answer.open_queue.view.sentence
     closure = ""
     if answer.closure:
         begin = "At worst it" if isinstance(answer, BoundAnswer) else "The site is"
         closure = f"\n{begin} {answer.closure}."
-    return closure + (f"\n{sentence[0].upper()}{sentence[1:]}." if sentence else "")
+    view = f"\n{sentence[0].upper()}{sentence[1:]}." if sentence else ""
+    return closure + view + (f"\nWarning: {answer.warning}." if answer.warning else "")
 
 
 def explanation_text(explanation: Mapping[str, Any]) -> str:

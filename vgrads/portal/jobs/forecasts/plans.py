@@ -19,7 +19,7 @@ from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count
 from vgrads.planner.plan import SlotUse
 from vgrads.portal.records.forecasts.journal import ForecastJournal
-from vgrads.portal.records.reading.forecast_scores import warnings_in, warnings_of
+from vgrads.portal.records.reading.forecast_scores import records_in, records_of
 from vgrads.vgrid.slot import Slot
 
 if TYPE_CHECKING:  # loaded by runs alone
@@ -50,10 +50,11 @@ def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
     """Return a line for each queue of a plan whose forecasts fail their score, or whose history is
     short. ``store``: of a service; otherwise the user's database."""
     keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
-    warnings = warnings_in(store.reader, keys) if store else warnings_of(keys)
+    records = records_in(store.reader, keys) if store else records_of(keys)
     by_queue = _short_histories(planned, keys)
-    for key, text in warnings.items():  # both may hold
-        by_queue[key] = "; ".join(filter(None, (text, by_queue.get(key))))
+    for key, record in records.items():
+        if record.warning:  # both may hold
+            by_queue[key] = "; ".join(filter(None, (record.warning, by_queue.get(key))))
     return [f"{site}/{queue}: {text}" for (site, queue), text in sorted(by_queue.items())]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vgrads.api.queues.live_queue import QueueView
     from vgrads.api.queues.queries import HistorySource, QueueQuery
     from vgrads.api.queues.site_snapshots import SiteSnapshot
-    from vgrads.operations.queue_questions import ForecastContext
+    from vgrads.operations.queue_questions import ForecastContext, Record
     from vgrads.qbets.predictor import Settings
     from vgrads.qbets.state_forecast import StateForecast
     from vgrads.traces.log_queue import LogQueue
@@ -55,8 +55,10 @@ class _Recent:
 class ServiceQueues:
     """What a service knows of its queues: :meth:`context` is where questions are asked."""
 
-    def __init__(self, catalog: Callable[[], Catalog], learned: LearnedStates) -> None:
-        self._catalog, self._learned = catalog, learned
+    def __init__(
+        self, catalog: Callable[[], Catalog], learned: LearnedStates, record: Record
+    ) -> None:
+        self._catalog, self._learned, self._record = catalog, learned, record
         self._queries, self._present = _Recent(), _Recent()
         self._former: dict[tuple[str, LogQueue, str], StateForecast] = {}
         self._snapshots: dict[str, tuple[object, SiteSnapshot | None]] = {}
@@ -100,6 +102,7 @@ class ServiceQueues:
             learn=self.learn,
             snapshot=self.snapshot,
             present=self.present,
+            record=self._record,
             owner=owner,
         )
 

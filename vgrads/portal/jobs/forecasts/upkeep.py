@@ -9,13 +9,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vgrads.api.queues.forecast_scores import NO_RECORD, QueueRecord
 from vgrads.kernel.errors import SiteError
 from vgrads.portal.jobs.forecasts.estimates import take_estimates
 from vgrads.portal.jobs.forecasts.scoring import ForecastScorer
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.records.reading.forecast_scores import all_scores
+from vgrads.portal.records.reading.forecast_scores import (
+    QueueKey,
+    all_scores,
+    submissions_of,
+)
 from vgrads.portal.records.store import Store
 from vgrads.qbets.views import BEST, FULL
 from vgrads.vgrid.catalog import Catalog
@@ -29,8 +34,7 @@ _log = logging.getLogger("vgrads.forecasts")
 
 
 class ForecastUpkeep:
-    """A thread of the service. ``journal``: where its answers are recorded; ``warnings``: of queues
-    whose forecasts are currently too low."""
+    """A thread of the service. ``journal``: where its answers are recorded."""
 
     def __init__(
         self, store: Store, catalog: Callable[[], Catalog], learned: LearnedStates
@@ -38,8 +42,8 @@ class ForecastUpkeep:
         self._store, self._catalog, self._learned = store, catalog, learned
         self._is_prepared = False
         self.journal = ForecastJournal(store.url)
-        self.warnings: Mapping[tuple[str, str], str] = {}
         self._scores: Json = {}
+        self._queues: Mapping[QueueKey, QueueRecord] = {}
         self._loaded_s = -math.inf
         self._scorer, self._records = ForecastScorer(store), ForecastRecords(store.engine)
         self._stopped = threading.Event()
@@ -78,16 +82,23 @@ class ForecastUpkeep:
             self._load_scores()
         return self._scores
 
+    def record(self, site: str, queue: str) -> QueueRecord:
+        """Return how the answers about a queue have scored, a minute ago at most."""
+        return self._queues.get((site, queue), NO_RECORD)
+
     def _load_scores(self) -> None:
         self._scores, self._loaded_s = all_scores(self._store.reader, files=False), time.monotonic()
-        self.warnings = {
-            (entry["site"], entry["queue"]): entry["warning"]
+        self._queues = {
+            (site, queue): QueueRecord(
+                warning=entry["warning"],
+                submissions=submissions_of(self._store.reader, site, queue),
+            )
             for entry in self._scores["queues"]
-            if entry["warning"]
+            for site, queue in [(entry["site"], entry["queue"])]
         }
 
-    def _load_warnings(self) -> bool:
-        """Load the warnings of before; return True where the database does not answer."""
+    def _load_earlier(self) -> bool:
+        """Load the scores of before; return True where the database does not answer."""
         try:
             self._load_scores()
         except SiteError as error:
@@ -113,7 +124,7 @@ class ForecastUpkeep:
                 self._is_prepared = True
 
     def _run(self) -> None:
-        lost = self._load_warnings()
+        lost = self._load_earlier()
         while not self._stopped.is_set():
             try:
                 self.look()

@@ -10,15 +10,18 @@ from typing import Any
 
 from vgrads.api.queues.forecast_scores import (
     ALARM_LEVEL,
+    NO_RECORD,
     WATCHED,
     WINDOW,
+    QueueRecord,
     ScoredForecast,
     WatchedBounds,
+    outcomes_of,
     score,
     watch,
 )
-from vgrads.kernel.errors import SiteError
-from vgrads.portal.records.reading.reader import RecordReader, open_reader
+from vgrads.kernel.errors import VgradsError
+from vgrads.portal.records.reading.reader import RecordReader, is_missing, open_reader
 
 Json = dict[str, Any]
 QueueKey = tuple[str, str]
@@ -54,21 +57,29 @@ def all_scores(reader: RecordReader, files: bool = True) -> Json:
 
 def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Json:
     site, queue = key
-    rows = reader.rows(
-        "SELECT statements, wait_s, observed_s, estimate, estimate_s, view FROM forecast "
-        f"WHERE {_OF_SCORE} AND {_HAS_JOB} ORDER BY issued_s DESC, id LIMIT :most",
-        site=site,
-        queue=queue,
-        most=WINDOW,
-    )
     return {
         "site": site,
         "queue": queue,
         "records": dict(counts),
-        **score([_scored(*row) for row in rows]),
+        **score(_newest(reader, site, queue)),
         "watched": asdict(watched := watched_bounds(reader, site, queue)),
         "warning": watched.warning,
     }
+
+
+def _newest(
+    reader: RecordReader, site: str, queue: str, condition: str = _NO_PROMISE
+) -> list[ScoredForecast]:
+    """Return the newest scored forecasts of a queue, newest first, of those that fulfil a
+    condition."""
+    rows = reader.rows(
+        "SELECT statements, wait_s, observed_s, estimate, estimate_s, view FROM forecast "
+        f"WHERE {_OF_SCORE} AND {_HAS_JOB} AND {condition} ORDER BY issued_s DESC, id LIMIT :most",
+        site=site,
+        queue=queue,
+        most=WINDOW,
+    )
+    return [_scored(*row) for row in rows]
 
 
 def promise_score(reader: RecordReader) -> Json:
@@ -98,9 +109,18 @@ def promise_score(reader: RecordReader) -> Json:
     }
 
 
-def queue_warning(reader: RecordReader, site: str, queue: str) -> str | None:
-    """Return a warning where the newest bounds of a queue were exceeded too often."""
-    return watched_bounds(reader, site, queue).warning
+def queue_record(reader: RecordReader, site: str, queue: str) -> QueueRecord:
+    """Return what the scores of a queue say of its next answers."""
+    return QueueRecord(
+        warning=watched_bounds(reader, site, queue).warning,
+        submissions=submissions_of(reader, site, queue),
+    )
+
+
+def submissions_of(reader: RecordReader, site: str, queue: str) -> tuple[tuple[float, bool], ...]:
+    """Return the outcomes of the newest submissions that were recommended for a queue, as
+    :class:`vgrads.api.queues.forecast_scores.QueueRecord` has them."""
+    return tuple(outcomes_of(_newest(reader, site, queue, "kind = 'trajectory'")))
 
 
 def watched_bounds(reader: RecordReader, site: str, queue: str) -> WatchedBounds:
@@ -139,20 +159,26 @@ def _has_passed(statements: str, observed_s: float) -> bool:
     return bound_s is not None and bound_s <= observed_s
 
 
-def warnings_of(queues: Iterable[QueueKey]) -> dict[QueueKey, str]:
-    """Return the warnings of queues that have one; none where there is no database: answers do not
-    depend on it."""
+def records_of(queues: Iterable[QueueKey]) -> dict[QueueKey, QueueRecord]:
+    """Return the records of queues; none where there is no database: answers do not depend on
+    it."""
+    if is_missing():
+        return {}
     try:
         with open_reader() as reader:
-            return warnings_in(reader, queues)
-    except (SiteError, OSError):
+            return records_in(reader, queues)
+    except (VgradsError, OSError):
         return {}
 
 
-def warnings_in(reader: RecordReader, queues: Iterable[QueueKey]) -> dict[QueueKey, str]:
-    """Return the warnings of queues that have one."""
-    by_queue = {key: queue_warning(reader, *key) for key in queues}
-    return {key: text for key, text in by_queue.items() if text is not None}
+def stored_record(site: str, queue: str) -> QueueRecord:
+    """Return the record of a queue, as :func:`records_of`."""
+    return records_of([(site, queue)]).get((site, queue), NO_RECORD)
+
+
+def records_in(reader: RecordReader, queues: Iterable[QueueKey]) -> dict[QueueKey, QueueRecord]:
+    """Return the records of queues."""
+    return {key: queue_record(reader, *key) for key in queues}
 
 
 _COUNTED = {

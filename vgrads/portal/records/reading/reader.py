@@ -149,6 +149,12 @@ def open_current(url: str | None = None) -> Iterator[SqliteReader | None]:
         yield SqliteReader(connection, file) if _is_current(connection) else None
 
 
+def is_missing() -> bool:
+    """True where the user's database is an SQLite file that does not exist yet."""
+    file = _plain_file(database_url())
+    return file is not None and not file.is_file()
+
+
 def _plain_file(url: str) -> Path | None:
     """Return the file of an SQLite URL without parameters; None for every other URL."""
     path = url.removeprefix(_SQLITE)

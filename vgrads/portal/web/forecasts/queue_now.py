@@ -66,7 +66,7 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
         "closure": closure_of(query, shape, LEVELS[_HIGH]),
         "reading": query.log.report and query.log.report.line(),
         "history_warnings": query.log.warnings,
-        **_submission(query, question, opened.limits.walltime_s, high.bound_s),
+        **_submission(opened, question, high.bound_s),
     }
 
 
@@ -101,10 +101,9 @@ def machine_numbers(forecast: AnyForecast) -> Json | None:
     }
 
 
-def _submission(
-    query: QueueQuery, question: PageQuestion, limit_s: float, bound_s: float | None
-) -> Json:
-    """Return the default start, and the best instant to submit a job that must start by then."""
+def _submission(opened: OpenQueue, question: PageQuestion, bound_s: float | None) -> Json:
+    """Return the default start, and the best instant to submit a job that must start by then, with
+    what contradicts it in the record of such answers."""
     default_s = min(max(_SOONEST_S, 2.0 * (bound_s or 0.0)), _FARTHEST_S)
     start_by_s = default_s
     if question.start_by.strip():
@@ -119,12 +118,13 @@ def _submission(
         walltime_s=question.walltime_s,
         start_by_s=start_by_s,
         probability=question.probability,
-        max_walltime_s=limit_s,
+        max_walltime_s=opened.limits.walltime_s,
     )
-    path = queries.walk(query.separate(), reservation, max(STEP_S, start_by_s / _INSTANTS))
+    path = queries.walk(opened.query.separate(), reservation, max(STEP_S, start_by_s / _INSTANTS))
+    best = best_submission(path, question.probability, time.time() + start_by_s)
     return {
         "default_start_by": default,
-        "submission": best_submission(path, question.probability, time.time() + start_by_s),
+        "submission": best | {"warning": opened.record.contradiction(best["probability"])},
     }
 
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.errors import InputError
 from vgrads.operations.questions import JobQuestion
 from vgrads.portal.jobs import children
-from vgrads.portal.records.reading.forecast_scores import newest_coverage, queue_warning
+from vgrads.portal.records.reading.forecast_scores import newest_coverage
 from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import READ
 from vgrads.portal.web.page_context import page_of, reader_of
@@ -44,7 +44,7 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
     ) -> HTMLResponse:
         who = reader_of(request)
         entry = _queue(service, site, queue)
-        warning = queue_warning(service.store.reader, site, queue)
+        warning = service.forecasts.record(site, queue).warning
         here: Json = {"site": site, "queue": queue, "warning": warning, "question": requested}
         if entry.history is None:
             return page_of(request, "/sites", "queue.html", has_history=False, **here)

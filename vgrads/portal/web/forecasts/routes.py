@@ -69,7 +69,7 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
 
         context = service.queues.context(owner=who.user)
         question = RankingQuestion(**job.model_dump())
-        answer, result = rank_queues(question, service.catalog, context, service.forecasts.warnings)
+        answer, result = rank_queues(question, service.catalog, context)
         record(service, who, result.issued)
         return answer
 
@@ -110,7 +110,6 @@ def answer_many(service: Service, who: Principal, document: ForecastRequest) -> 
     how = HowToAnswer(
         quantiles=document.quantiles,
         within_s=WITHIN_S if document.within_s is None else document.within_s,
-        warnings=service.forecasts.warnings,
     )
     context = service.queues.context(public_catalog(who, service.catalog), who.user)
     result = forecast_many(public_questions(who, document.questions), context, how)
