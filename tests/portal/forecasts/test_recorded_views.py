@@ -64,7 +64,7 @@ def test_a_command_records_the_view_of_a_file(vgrads, store, tmp_path):
 def test_slots_of_plans_and_runs_have_the_view_of_their_queue(vgrads, store):
     """Promises, and slots of a cloud, have none."""
     assert vgrads("run", DATA / "lead.yaml", "--json").code == 0
-    assert recorded(store) >= {("slot", "full"), ("promise", "")}
+    assert recorded(store) >= {("slot", "ended"), ("promise", "")}
     rows = store.reader.rows("SELECT job, queue, view FROM forecast WHERE kind = 'slot'")
     assert {bool(job) for job, _, _ in rows} == {False, True}
     for job, queue, view in rows:
