@@ -184,6 +184,21 @@ def without_times(value):
     return [without_times(inner) for inner in value] if isinstance(value, list) else value
 
 
+@pytest.mark.parametrize("name", ["promises", "varq"])
+def test_a_view_that_does_not_exist_is_refused_with_the_choices(vgrads, name):
+    answer = vgrads("study", name, "nowhere.swf", "--recorded", "--view", "waiting")
+    assert answer.code == 2
+    assert "--view: 'waiting' is none of 'full', 'started', 'ended'" in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_a_simulated_queue_hides_no_jobs_from_reservations(vgrads):
+    answer = vgrads("study", "varq", "nowhere.swf", "--view", "ended")
+    assert answer.code == 2
+    assert "--view: " in answer.err
+    assert "add --recorded" in answer.err
+
+
 @pytest.mark.parametrize("name", ["promises", "table1", "bounds", "whatif"])
 def test_a_study_of_a_log_that_is_not_there_says_so(vgrads, name):
     answer = vgrads("study", name, "nowhere.swf")

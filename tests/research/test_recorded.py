@@ -12,6 +12,7 @@ from vgrads.planner.make import make_plan
 from vgrads.planner.promise.rollout import rollout
 from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.predictor import Settings
+from vgrads.qbets.views import ENDED, FULL
 from vgrads.research.promises.recorded import (
     GATHER_S,
     MOST,
@@ -21,7 +22,13 @@ from vgrads.research.promises.recorded import (
     scaled,
     slots_of,
 )
-from vgrads.research.promises.recorded_promises import ARMS, RecordedExtent, study_log
+from vgrads.research.promises.recorded_promises import (
+    ARMS,
+    HEAD,
+    RecordedExtent,
+    lines,
+    study_log,
+)
 from vgrads.research.promises.recorded_site import carry_out, run_recorded
 from vgrads.research.promises.replication import lead
 from vgrads.traces.swf import write_swf
@@ -74,6 +81,21 @@ def test_nothing_is_foretold_from_what_came_later():
     first = min(item.jobs, key=lambda jobs: jobs.at_s).machine
     for before, now in zip(existing[0, first], again[0, first], strict=True):
         assert np.array_equal(before.curve.probabilities, now.curve.probabilities)
+
+
+@pytest.mark.parametrize("method", ["state", "qbets"])
+def test_slots_of_a_view_are_offered_without_the_jobs_that_it_hides(method):
+    log, laid, _ = busy()
+    first = min(laid[0].jobs, key=lambda jobs: jobs.at_s)
+    runs = log.start_s + log.run_s >= first.at_s
+    longer = replace(log, request_s=np.where(runs, 1e6, log.request_s))
+
+    def probabilities(part, view):
+        slots = offered(part, laid[:1], Settings(method=method, view=view))[0, first.machine]
+        return np.concatenate([slot.curve.probabilities for slot in slots])
+
+    assert np.array_equal(probabilities(log, ENDED), probabilities(longer, ENDED))
+    assert not np.array_equal(probabilities(log, FULL), probabilities(longer, FULL))
 
 
 def test_what_a_plan_holds_starts_when_the_real_jobs_did_and_lives_as_long_as_requested():
@@ -171,11 +193,16 @@ def history(tmp_path):
     return file
 
 
-def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carried_out(history):
-    result = study_log(history, RecordedExtent(count=8), [lead()])
-    assert result.rows
+@pytest.mark.parametrize("view", [FULL, ENDED])
+def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carried_out(
+    history, view
+):
+    extent = RecordedExtent(count=8, view=view)
+    result = study_log(history, extent, [lead()])
+    assert {row.view for row in result.rows} == {view}
+    assert {line[HEAD.index("view")] for line in lines(result)} == {view}
     assert {row.strategy for row in result.rows} <= set(ARMS)
-    again = study_log(history, RecordedExtent(count=8), [lead()])
+    again = study_log(history, extent, [lead()])
     assert [r.result.promised for r in again.rows] == [r.result.promised for r in result.rows]
     assert len(result.rows) + sum(result.unplanned.values()) == 8 * len(ARMS)
     from vgrads.research.promises.recorded_promises import QBETS  # noqa: PLC0415
@@ -183,7 +210,7 @@ def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carrie
 
     log = read_history(history)
     laid = lay_sets(log, 8, 0, [lead()])
-    existing = offered(log, laid, QBETS)
+    existing = offered(log, laid, replace(QBETS, view=view))
     for row in (r for r in result.rows if r.strategy == "qbets"):
         item = laid[row.case]
         slots = tuple(slot for jobs in item.jobs for slot in existing[row.case, jobs.machine])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.logs import make_log
 from tests.qbets.test_state import simulated
+from vgrads.qbets.views import ENDED, FULL
 from vgrads.research.promises.arena import most_busy, rescheduled
 from vgrads.research.promises.future import contradiction, started_soon
 from vgrads.research.waits.varq_like_jobs import (
@@ -158,6 +159,19 @@ def test_every_question_is_refused_or_takes_a_real_start_or_finds_none():
     assert refused == sorted(refused)
 
 
+def test_policies_choose_by_what_a_view_shows_and_take_the_same_starts():
+    log = simulated(1500, seed=3)
+    questions = draw_questions(log, 12, 0)
+    full, ended = (answer_all(log, questions, view) for view in (FULL, ENDED))
+    for level in LEVELS:
+        assert full["now", level] == ended["now", level]
+    for policies in (("once",), ("plain", "ahead", "moving")):  # by past waits, by the state
+        assert any(full[p, level] != ended[p, level] for p in policies for level in LEVELS)
+    starts = set(log.start_s.tolist())
+    results = [a for answers in ended.values() for a in answers if a.start_s is not None]
+    assert all(a.lag_s is not None or a.start_s in starts for a in results)
+
+
 def test_an_aim_that_is_missed_is_named():
     created = outcome("x", 0.9, "moving", [], [])
     poor = replace(created, questions=100, kept=80, idle_hours=3.0, of_now=0.8)
@@ -169,10 +183,12 @@ def test_an_aim_that_is_missed_is_named():
 def test_the_study_on_recorded_starts_has_a_line_for_each_policy_and_level(vgrads, tmp_path):
     file = tmp_path / "batch.swf"
     file.write_text(write_swf(simulated(1500, seed=7)))
-    requested = ("study", "varq", str(file), "--recorded", "--count", 8)
-    assert vgrads(*requested).out.count("| batch |") == len(POLICIES) * len(LEVELS)
+    requested = ("study", "varq", str(file), "--recorded", "--count", 8, "--view", "ended")
+    text = vgrads(*requested).out
+    assert text.count("| batch |") == len(POLICIES) * len(LEVELS)
+    assert "| batch | 0.5 | once | ended |" in text
     rows = vgrads(*requested, "--json").json["rows"]
-    assert {row["asked"] for row in rows} == {8}
+    assert {(row["asked"], row["view"]) for row in rows} == {(8, "ended")}
 
 
 def test_a_future_by_the_rule_of_the_history_is_played_and_by_another_rule_is_not():

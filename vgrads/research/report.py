@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_text
 from vgrads.kernel.report_page import report_page, scrolling
+from vgrads.qbets.views import FULL, VIEWS
 from vgrads.research.picture import picture_file
 from vgrads.traces.history import read_history
 from vgrads.traces.records import JobLog
@@ -59,6 +60,17 @@ def study_parser(name: str, doc: str | None) -> ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed")
     return parser
+
+
+def add_view(parser: ArgumentParser) -> None:
+    """Add --view: which jobs the forecasts of a study are learned from."""
+    parser.add_argument(
+        "--view",
+        choices=tuple(VIEWS),
+        default=FULL,
+        help="jobs that forecasts know at each instant: "
+        + "; ".join(f"{name}, {what}" for name, what in VIEWS.items()),
+    )
 
 
 LEAST_JOBS = 1000

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from vgrads.kernel.process_pool import process_pool
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.predictor import Settings
+from vgrads.qbets.views import FULL
 from vgrads.research.picture import diagrams
 from vgrads.research.promises.recorded import RecordedSet, lay_sets, offered
 from vgrads.research.promises.recorded_site import run_recorded
@@ -57,25 +58,28 @@ ARMS = {
     "paper": (QBETS, Options(probability="paper")),
 }
 _ALLOWED = 0.05  # between promised and kept, plus two standard errors
-HEAD = ("what", "who", "promised", "came true", "95 % interval", "cases", "gap")
+HEAD = ("what", "who", "view", "promised", "came true", "95 % interval", "cases", "gap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedExtent:
-    """Extent: sets and jobs of each log, and the seed."""
+    """Extent: sets and jobs of each log, the seed, and which jobs forecasts know
+    (:data:`vgrads.qbets.views.VIEWS`)."""
 
     count: int = 600
     jobs: int = 20_000
     seed: int = 0
+    view: str = FULL
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogResult:
     """Results of one log: every set by every method that could plan it, the number of sets that
     each could not plan, and for each offered slot the forecast and whether it started in time
-    (method, chance, 1 or 0)."""
+    (method, chance, 1 or 0). ``view``: which jobs forecasts knew."""
 
     log: str
+    view: str
     count: int
     rows: tuple[PromiseRow, ...]
     unplanned: dict[str, int]
@@ -96,7 +100,10 @@ def study_log(path: Path, extent: RecordedExtent, shapes: Sequence[Workflow]) ->
     rows: list[PromiseRow] = []
     starts: list[tuple[str, float, float]] = []
     unplanned = dict.fromkeys(ARMS, 0)
-    existing = {settings: offered(log, laid, settings) for settings in (AS_QUESTION, QBETS)}
+    existing = {
+        settings: offered(log, laid, replace(settings, view=extent.view))
+        for settings in (AS_QUESTION, QBETS)
+    }
     for item in laid:
         for who, (settings, options) in ARMS.items():
             slots = tuple(s for j in item.jobs for s in existing[settings][item.number, j.machine])
@@ -106,9 +113,10 @@ def study_log(path: Path, extent: RecordedExtent, shapes: Sequence[Workflow]) ->
             if row is None:
                 unplanned[who] += 1
             else:
-                rows.append(row)
+                rows.append(replace(row, view=extent.view))
     return LogResult(
         log=history_name(path),
+        view=extent.view,
         count=len(laid),
         rows=tuple(rows),
         unplanned=unplanned,
@@ -156,6 +164,7 @@ def together(results: Sequence[LogResult]) -> LogResult:
     rows = [row for result in results for row in result.rows]
     return LogResult(
         log="All",
+        view=results[0].view,
         count=sum(result.count for result in results),
         rows=tuple(rows),
         unplanned={who: sum(result.unplanned[who] for result in results) for who in ARMS},
@@ -171,21 +180,20 @@ def lines(result: LogResult) -> list[list[str]]:
         line
         for who, reliability in sets.items()
         if reliability
-        for line in _bins("sets", who, reliability)
+        for line in _bins(("sets", who, result.view), reliability)
     ]
     for who in ("ours", "qbets"):
         pairs = [pair[1:] for pair in result.starts if pair[0] == who]
         if pairs:
             chances, came = np.array(pairs).T
-            table += _bins("slots", who, compare(chances, came, FIFTHS))
+            table += _bins(("slots", who, result.view), compare(chances, came, FIFTHS))
     return table
 
 
-def _bins(what: str, who: str, reliability: Reliability) -> list[list[str]]:
+def _bins(first: tuple[str, ...], reliability: Reliability) -> list[list[str]]:
     return [
         [
-            what,
-            who,
+            *first,
             f"{b.promised:.3f}",
             f"{b.kept:.3f}",
             f"{b.low:.3f}–{b.high:.3f}",

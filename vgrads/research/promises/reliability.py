@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from statsmodels.stats.proportion import proportion_confint
 
+from vgrads.qbets.views import FULL
 from vgrads.research.promises.rivals import Result
 
 Floats = NDArray[np.float64]
@@ -24,13 +25,15 @@ BIN_HEAD = ("planner", "mean promise", "kept", "95 % interval", "sets")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromiseRow:
-    """One set by one strategy; ``promised`` None without a promise."""
+    """One set by one strategy; ``promised`` None without a promise. ``view``: which jobs its
+    forecasts knew (:data:`vgrads.qbets.views.VIEWS`)."""
 
     log: str
     case: int
     strategy: str
     needed: int
     result: Result
+    view: str = FULL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ two independent instants, and a paid cloud with room for two LEAD workflows that
 twenty.
 
 With --recorded there is no simulated queue: slots are real jobs of the log, each ready when it
-really started (:mod:`vgrads.research.promises.recorded_promises`).
+really started (:mod:`vgrads.research.promises.recorded_promises`). With --view all forecasts are
+learned and queried without the jobs that a history of that view does not show.
 
 Printed: the share of sets that were kept by strategy, with cost, processor hours held and used;
 promised probability against share kept (reliability), Brier score and its decomposition (Murphy
@@ -20,7 +21,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ from vgrads.research.promises.reliability import (
 from vgrads.research.promises.replication import lead
 from vgrads.research.promises.rivals import RIVALS
 from vgrads.research.report import (
+    add_view,
     as_json,
     html_table,
     need_files,
@@ -80,6 +82,7 @@ from vgrads.workflows.formats.load import load_workflow
 BY_PAST = "vgrads, by past waits"
 HEAD = (
     "strategy",
+    "view",
     "sets",
     "kept",
     "95 % interval",
@@ -101,6 +104,7 @@ class StudyWork:
     count: int
     seed: int
     shapes: tuple[Workflow, ...]
+    view: str
     part: int
     parts: int
 
@@ -114,7 +118,11 @@ def cases_of(work: StudyWork) -> Iterator[tuple[Arena, Arena, Case]]:
     instants = [at_s for _, pair in mine for at_s in pair]
     procs = most_busy(log)
     ours, past = (
-        Arena(log=log, procs=procs, forecasts=forecasts_at(log, instants, settings))
+        Arena(
+            log=log,
+            procs=procs,
+            forecasts=forecasts_at(log, instants, replace(settings, view=work.view)),
+        )
         for settings in (AS_QUESTION, Settings())
     )
     for number, pair in mine:
@@ -135,6 +143,7 @@ def _rows(work: StudyWork) -> list[PromiseRow]:
                 strategy=key,
                 needed=case.workflow_set.needed,
                 result=result,
+                view=work.view,
             )
             for key, result in simulated.items()
         ]
@@ -148,7 +157,7 @@ def _refusal(path: Path) -> str:
 
 
 def study(
-    logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow]
+    logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow], view: str
 ) -> list[PromiseRow]:
     """Study all logs, on all cores, with a progress bar."""
     bar = Console(stderr=True)
@@ -164,7 +173,15 @@ def study(
                 fix="with --recorded none is needed",
             )
         works = [
-            StudyWork(log=p, count=count, seed=seed, shapes=tuple(shapes), part=n, parts=_PARTS)
+            StudyWork(
+                log=p,
+                count=count,
+                seed=seed,
+                shapes=tuple(shapes),
+                view=view,
+                part=n,
+                parts=_PARTS,
+            )
             for p in logs
             if not refused[p]
             for n in range(_PARTS)
@@ -178,8 +195,8 @@ def study(
 def scoreboard(rows: Sequence[PromiseRow]) -> list[list[str]]:
     """Return a line for each strategy: share kept with its interval, hours, dollars."""
     lines = []
-    for strategy in dict.fromkeys(row.strategy for row in rows):
-        simulated = [row.result for row in rows if row.strategy == strategy]
+    for strategy, view in dict.fromkeys((row.strategy, row.view) for row in rows):
+        simulated = [r.result for r in rows if (r.strategy, r.view) == (strategy, view)]
         retained = sum(r.kept for r in simulated)
         low, high = proportion_confint(retained, len(simulated), method="wilson")
         means = [
@@ -189,6 +206,7 @@ def scoreboard(rows: Sequence[PromiseRow]) -> list[list[str]]:
         lines.append(
             [
                 strategy,
+                view,
                 str(len(simulated)),
                 f"{retained / len(simulated):.3f}",
                 f"{low:.3f}–{high:.3f}",
@@ -292,11 +310,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default=20_000,
         help="with --recorded: number of jobs to read from the beginning of each log",
     )
+    add_view(parser)
     chosen = parser.parse_args(arguments)
     need_files([*chosen.logs, *chosen.workflow])
     shapes = [load_workflow(path) for path in chosen.workflow] or [lead()]
     if chosen.recorded:
-        extent = RecordedExtent(count=chosen.count, jobs=chosen.jobs, seed=chosen.seed)
+        extent = RecordedExtent(
+            count=chosen.count, jobs=chosen.jobs, seed=chosen.seed, view=chosen.view
+        )
         results = recorded_study(chosen.logs, extent, shapes)
         if chosen.report:
             write_recorded(results, chosen.report)
@@ -305,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         sys.stdout.write(text + "\n")
         return
-    rows = study(chosen.logs, chosen.count, chosen.seed, shapes)
+    rows = study(chosen.logs, chosen.count, chosen.seed, shapes, chosen.view)
     if chosen.report:
         write_report(rows, chosen.report)
     if chosen.json:

@@ -13,8 +13,9 @@ ways of choosing the instant of submission are compared:
 
 Kept: the job is running at T and has its whole wall time left. Idle: processor time held before T.
 With --recorded there is no simulated queue: reservations take the starts of real jobs
-(:mod:`vgrads.research.waits.varq_recorded`). Run: ``vgrads study varq LOG.swf.gz… --picture
-docs/varq.svg``.
+(:mod:`vgrads.research.waits.varq_recorded`), and with --view all forecasts are learned and queried
+without the jobs that a history of that view does not show. Run: ``vgrads study varq LOG.swf.gz…
+--picture docs/varq.svg``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from rich.console import Console
 from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
+from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import QueuePredictor, Settings
+from vgrads.qbets.views import FULL
 from vgrads.research.picture import diagrams, picture_file
-from vgrads.research.report import StudyParser, read_enough
+from vgrads.research.report import StudyParser, add_view, read_enough
 from vgrads.research.waits.varq_recorded import recorded_study
 from vgrads.research.waits.varq_recorded_rows import as_document, as_text
 from vgrads.research.waits.varq_stage import ReservationRequest, VarqSimulation, advance_to
@@ -282,13 +285,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default=20_000,
         help="with --recorded: number of jobs to read from the beginning of each log",
     )
+    add_view(parser)
     chosen = parser.parse_args(arguments)
     if chosen.recorded:
-        varq_rows = recorded_study(chosen.logs, chosen.count, chosen.jobs)
+        varq_rows = recorded_study(chosen.logs, chosen.count, chosen.jobs, view=chosen.view)
         sys.stdout.write(
             (json.dumps(as_document(varq_rows)) if chosen.json else as_text(varq_rows)) + "\n"
         )
         return
+    if chosen.view != FULL:
+        raise InputError(
+            f"a simulated queue shows all its jobs, '{chosen.view}' needs recorded starts",
+            where="--view",
+            fix="add --recorded",
+        )
     outcomes = study(chosen.logs, chosen.count)
     if chosen.picture:
         draw(outcomes, chosen.picture)

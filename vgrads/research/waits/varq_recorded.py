@@ -20,7 +20,8 @@ is skipped, and the share of these is reported.
 
 Kept: started by T. *By its wait*: kept, had it waited as long as that job from its own submission
 on; a like job arrives up to a quarter of an hour later. Idle: processor time held before T, per
-promise; compared with that of ``now`` over the questions that were not refused.
+promise; compared with that of ``now`` over the questions that were not refused. In a view without
+waiting jobs all policies choose by what it shows; the starts are the same.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
+from vgrads.qbets.views import FULL
 from vgrads.research.promises.arena import WARM, freeze_now
 from vgrads.research.promises.recorded import LONGEST_S
 from vgrads.research.report import read_enough
@@ -234,8 +236,9 @@ Answers = dict[tuple[str, float], list[ReservationResult]]
 """By policy and level."""
 
 
-def answer_all(log: JobLog, questions: Sequence[ReservationQuestion]) -> Answers:
-    """Answer all questions by all policies at all levels: one pass over the log for each method."""
+def answer_all(log: JobLog, questions: Sequence[ReservationQuestion], view: str = FULL) -> Answers:
+    """Answer all questions by all policies at all levels: one pass over the log for each method, in
+    a view of it."""
     like, answers = LikeJobs(log), Answers()
     for level in LEVELS:
         reservations = RecordedReservations(like, level)
@@ -248,7 +251,7 @@ def answer_all(log: JobLog, questions: Sequence[ReservationQuestion]) -> Answers
             for policy in looks
             for level in LEVELS
         }
-        _pass(log, questions, settings, looks, desks)
+        _pass(log, questions, replace(settings, view=view), looks, desks)
         answers |= {key: dispatcher.answers for key, dispatcher in desks.items()}
     return answers
 
@@ -283,24 +286,25 @@ def for_queue(forecast: AnyForecast, queue: int) -> AnyForecast:
     return forecast
 
 
-def study_log(path: Path, count: int, jobs: int, seed: int) -> list[RecordedVarqRow]:
-    """Study one log under all policies and levels."""
+def study_log(path: Path, count: int, jobs: int, seed: int, view: str) -> list[RecordedVarqRow]:
+    """Study one log under all policies and levels, in a view of it."""
     log = read_enough(path)
     log = log.select(np.arange(min(jobs, len(log))))
     questions = draw_questions(log, count, seed)
-    answers = answer_all(log, questions)
-    return [
-        outcome(history_name(path), level, policy, answers[policy, level], answers["now", level])
+    answers, name = answer_all(log, questions, view), history_name(path)
+    rows = (
+        outcome(name, level, policy, answers[policy, level], answers["now", level])
         for level in LEVELS
         for policy in POLICIES
-    ]
+    )
+    return [replace(row, view=view) for row in rows]
 
 
 def recorded_study(
-    logs: Sequence[Path], count: int, jobs: int, seed: int = 0
+    logs: Sequence[Path], count: int, jobs: int, seed: int = 0, view: str = FULL
 ) -> list[RecordedVarqRow]:
     """Study all logs, on all cores, with a progress bar."""
-    work = partial(study_log, count=count, jobs=jobs, seed=seed)
+    work = partial(study_log, count=count, jobs=jobs, seed=seed, view=view)
     with process_pool() as pool:
         bar = Console(stderr=True)
         done = track(

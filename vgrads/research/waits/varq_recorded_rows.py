@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from statsmodels.stats.proportion import proportion_confint
 
+from vgrads.qbets.views import FULL
 from vgrads.research.report import text_table
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ HEAD = (
     "log",
     "P",
     "policy",
+    "view",
     "refused",
     "skipped",
     "by neighbour",
@@ -36,7 +38,7 @@ class RecordedVarqRow:
     neighbour's wait; kept, and idle processor hours per promise.
 
     ``of_now``: idle time as a share of that of submitting at once, over the questions that were not
-    refused.
+    refused. ``view``: which jobs forecasts knew (:data:`vgrads.qbets.views.VIEWS`).
     """
 
     log: str
@@ -50,6 +52,7 @@ class RecordedVarqRow:
     in_time: int
     idle_hours: float
     of_now: float | None
+    view: str = FULL
 
     @property
     def accepted(self) -> int:
@@ -99,6 +102,7 @@ def as_text(outcomes: Sequence[RecordedVarqRow]) -> str:
                 o.log,
                 str(o.probability),
                 o.policy,
+                o.view,
                 f"{o.refused / o.questions:.2f}",
                 f"{o.unmatched / max(1, o.questions - o.refused):.2f}",
                 f"{o.near / created:.2f}" if message else "–",
