@@ -1,5 +1,7 @@
 """Remake ``docs/backtest.md``: ``python scripts/backtest_doc.py LOG.swf.gz… > docs/backtest.md``.
 
+Its text is ``scripts/backtest_doc.md``, where marks stand for the tables that are made here; the
+tables of the benchmarks in ``benchmarks/waits`` are part of the text.
 With ``VGRADS_KEEP=FILE`` every result is appended to a file as it comes, and not worked out again.
 """
 
@@ -15,7 +17,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from statsmodels.stats.proportion import proportion_confint
 
 from vgrads.kernel.units import format_duration
@@ -27,8 +28,6 @@ VARIANTS = {
     "bmbp": Settings(method="bmbp", arrays=False),
     "qbets": Settings(),
     "no referee": Settings(correction=False),
-    "state": Settings(method="state"),
-    **{f"state {q}": Settings(method="state", quantile=q) for q in (0.5, 0.75, 0.9, 0.99)},
     **{
         f"{size}{'' if arrays else ' no arrays'}": Settings(size=size, arrays=arrays)
         for size, arrays in product(("none", "procs", "time", "product", "backlog"), (True, False))
@@ -43,23 +42,12 @@ REPORTED = {
 }
 CHOSEN_ON = ("CERIT", "HPC2N", "KTH", "LANL", "SDSC-SP2", "UniLu")
 
-
-FIRST = 60_000  # jobs of each log on which other quantiles than .95 are looked at
 Results = dict[tuple[str, str], dict[str, Any]]
 
 
 def run(path: Path, variant: str) -> dict[str, Any]:
-    log, settings = read_history(path), VARIANTS[variant]
-    if settings.quantile != 0.95:
-        log = log.select(np.arange(min(FIRST, len(log))))
-    trial = backtest(log, history_name(path), settings=settings)
-    answered = dict(getattr(trial.predictor, "answered", {}))
-    return {
-        "variant": variant,
-        "row": asdict(trial.row()),
-        "quick": _middle_quick(trial),
-        "answered": answered,
-    }
+    trial = backtest(read_history(path), history_name(path), settings=VARIANTS[variant])
+    return {"variant": variant, "row": asdict(trial.row()), "quick": _middle_quick(trial)}
 
 
 def run_all(paths: list[Path]) -> Results:
@@ -68,9 +56,7 @@ def run_all(paths: list[Path]) -> Results:
     keep = Path(os.environ["VGRADS_KEEP"]) if "VGRADS_KEEP" in os.environ else None
     lines = keep.read_text().splitlines() if keep and keep.is_file() else []
     results = {(r["row"]["history"], r["variant"]): r for r in map(json.loads, lines)}
-    slow = sorted(
-        product(paths, VARIANTS), key=lambda j: ("state" not in j[1], -j[0].stat().st_size)
-    )
+    slow = sorted(product(paths, VARIANTS), key=lambda j: -j[0].stat().st_size)
     with ProcessPoolExecutor(2) as pool:
         jobs = [pool.submit(run, p, v) for p, v in slow if (history_name(p), v) not in results]
         for job in as_completed(jobs):
@@ -144,11 +130,7 @@ def quick_table(
 
 
 def size_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
-    variants = [
-        v
-        for v in VARIANTS
-        if v not in ("bmbp", "qbets", "no referee") and not v.startswith("state")
-    ]
+    variants = [v for v in VARIANTS if v not in ("bmbp", "qbets", "no referee")]
     yield "| log | " + " | ".join(variants) + " |"
     yield "| --- | " + " | ".join("--:" for _ in variants) + " |"
     for name in names:
@@ -183,34 +165,6 @@ def correction_table(names: list[str], rows: dict[tuple[str, str], BacktestRow])
         )
 
 
-def state_table(
-    names: list[str], rows: dict[tuple[str, str], BacktestRow], results: Results
-) -> Iterator[str]:
-    yield (
-        "| log | coverage | worst 500 | pinball ÷ qbets | quick jobs bounded | median bound | "
-        "state, both, qbets answered |"
-    )
-    yield "| --- | --: | --: | --: | --: | --: | --: |"
-    for name in sorted(names, key=lambda n: (not n.startswith(CHOSEN_ON), n)):
-        q, s = rows[name, "qbets"], rows[name, "state"]
-        answered = results[name, "state"]["answered"]
-        total = sum(answered.values())
-        shares = "/".join(f"{answered.get(w, 0) / total:.0%}" for w in ("state", "both", "qbets"))
-        yield (
-            f"| {marked(name)} | {s.coverage:.4f} | {s.worst_window_coverage:.3f} | "
-            f"{(s.pinball_s or 0) / (q.pinball_s or 1):.2f} | {share(s.quick_bounded)} | "
-            f"{format_duration(s.median_bound_s or 0)} | {shares} |"
-        )
-
-
-def level_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
-    yield "| log | .5 | .75 | .9 | .99 |"
-    yield "| --- | --: | --: | --: | --: |"
-    for name in names:
-        cells = [f"{rows[name, f'state {q}'].coverage:.3f}" for q in (0.5, 0.75, 0.9, 0.99)]
-        yield f"| {name} | " + " | ".join(cells) + " |"
-
-
 def main() -> None:
     paths = [Path(p) for p in sys.argv[1:]]
     names = [history_name(p) for p in paths]
@@ -224,8 +178,6 @@ def main() -> None:
         ("SIZES", size_table(names, rows)),
         ("HARD", hard_table(paths, rows)),
         ("REFEREE", correction_table(names, rows)),
-        ("STATE", state_table(names, rows, results)),
-        ("LEVELS", level_table(names, rows)),
     ):
         text = text.replace(f"<!-- {mark} -->", "\n".join(table))
     sys.stdout.write(text)

@@ -145,3 +145,12 @@ def test_both_examples_of_a_request_say_the_same():
     text = (ROOT / "docs" / "requests.md").read_text()
     first, second = re.findall(r"```(?:yaml)?\n(.*?)```", text, re.DOTALL)
     assert parse_request(first, "docs") == request_from(yaml.safe_load(second), "docs")
+
+
+def test_the_backtest_document_is_its_template_with_tables():
+    """What is written by hand in either of both would be lost when the document is made again."""
+    template = (ROOT / "scripts" / "backtest_doc.md").read_text()
+    text = re.split(r"<!-- [A-Z]+ -->\n", template)
+    assert len(text) > 5
+    pattern = r"(?:\|.*\n)+".join(re.escape(part) for part in text)
+    assert re.fullmatch(pattern, (ROOT / "docs" / "backtest.md").read_text())
