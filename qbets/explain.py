@@ -268,12 +268,12 @@ def _reason(
         side=side[0],
         moved_s=moved_s,
         name=_TIMES.get(name, name),
-        text=_text(name, counts, *values),
+        text=_text(name, *values, counts),
         seconds=(_seconds(name, values[0]), _seconds(name, values[1])) if name in _TIMES else None,
     )
 
 
-def _text(name: str, counts: Mapping[str, str], now: float, usual: float) -> str | None:
+def _text(name: str, now: float, usual: float, counts: Mapping[str, str] = _COUNTS) -> str | None:
     if name in counts:
         logs = name == "processors"
         values = [f"{np.exp(v) if logs else v:,.0f}" for v in (now, usual)]

@@ -89,6 +89,7 @@ def test_nothing_that_a_view_hides_moves_an_answer(view):
         assert np.array_equal(one.bounds(*shape, LEVELS), other.bounds(*shape, LEVELS))
 
 
+@pytest.mark.more
 def test_a_queue_whose_jobs_are_not_shown_is_not_taken_for_an_empty_one():
     """A forecast that was learned with waiting jobs is, when jobs wait that it cannot see."""
     log, bounds_s = whole(), {FULL: [], ENDED: [], "with all jobs": []}
@@ -110,6 +111,7 @@ def test_a_queue_whose_jobs_are_not_shown_is_not_taken_for_an_empty_one():
     assert ended > 0.8 * complete
 
 
+@pytest.mark.more
 def test_one_replay_answers_for_all_levels_and_each_is_covered():
     log = queued_log(5000)
     for view in (FULL, STARTED, ENDED):

@@ -68,7 +68,7 @@ def test_slots_of_plans_and_runs_have_the_view_of_their_queue(vgrads, store):
     rows = store.reader.rows("SELECT job, queue, view FROM forecast WHERE kind = 'slot'")
     assert {bool(job) for job, _, _ in rows} == {False, True}
     for job, queue, view in rows:
-        assert view == ("" if queue == ON_DEMAND else "full"), (job, queue)
+        assert view == ("" if queue == ON_DEMAND else "ended"), (job, queue)
 
 
 def test_records_of_before_have_no_view(store):
