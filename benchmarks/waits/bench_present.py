@@ -4,9 +4,10 @@
 
 At random instants of a log a job asks for its wait. *full*: by the whole log until then, in which
 also the jobs that wait are history, as in backtests. *snapshot*: by a history of the jobs that had
-started by then, and the waiting and running jobs as ``squeue`` would list them. *ended*: by the
-history alone, aged. Printed are, for each, the shares of waits within the bounds at .5, .75, .9 and
-.95, and the mean pinball loss at .95, with its ratio to *full*.
+started by then, and the waiting and running jobs as ``squeue`` would list them. *ended*: by that
+history alone, learned in the view that it permits, without the jobs that wait, and aged. Printed
+are, for each, the shares of waits within the bounds at .5, .75, .9 and .95, and the mean pinball
+loss at .95, with its ratio to *full*.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from vgrads.api.queues.live_queue import present_forecast
 from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
 from vgrads.qbets.state_forecast import AnyForecast, make_forecast
+from vgrads.qbets.views import BEST
 from vgrads.traces.history import read_history
 from vgrads.traces.records import JobLog
 
@@ -70,7 +72,8 @@ def views(log: JobLog, row: int) -> Iterator[tuple[str, AnyForecast]]:
     now_unix_s = history.unix_start_s + at_s
     snapshot = SiteSnapshot(taken_unix_s=now_unix_s, jobs=jobs)
     yield "snapshot", present_forecast(learned, history, "", snapshot, now_unix_s)[0]
-    yield "ended", present_forecast(learned, history, "", None, now_unix_s)[0]
+    alone = learned_forecast(history, None, replace(AS_QUESTION, view=BEST))
+    yield "ended", present_forecast(alone, history, "", None, now_unix_s)[0]
 
 
 def measure(path: Path, questions: int, seed: int) -> None:
