@@ -63,7 +63,7 @@ def test_a_cut_history_gives_the_answer_that_the_backtest_of_its_view_scores(vie
     log, settings = whole(), settings_of(view, method=method)
     issued_s = backtest(log, "whole", "*", settings).issued_s
     compared = 0
-    for row in range(1500, JOBS, 450):
+    for row in range(1500, JOBS, 800):
         at_s = float(log.submit_s[row])
         if at_s in (log.submit_s[row - 1], log.submit_s[row + 1]):
             continue
@@ -75,7 +75,7 @@ def test_a_cut_history_gives_the_answer_that_the_backtest_of_its_view_scores(vie
         shape = int(log.procs[row]), float(log.request_s[row])
         assert result.bound(*shape, 0.95).bound_s == pytest.approx(issued_s[row], rel=1e-6)
         compared += 1
-    assert compared > 6
+    assert compared > 3
 
 
 @pytest.mark.parametrize("view", [ENDED, STARTED])
