@@ -54,12 +54,12 @@ def queue_events(log: JobLog, ends: bool = False, view: str = FULL) -> QueueEven
     return QueueEvents(times[order], kinds[order], rows[order])
 
 
-def arrivals_of(log: JobLog, settings: Settings, first: int = 0) -> list[JobArrival]:
-    """Return every job from the ``first`` on as it was known at its submission, by the properties
-    that distinguish jobs of this log."""
+def arrivals_of(log: JobLog, settings: Settings) -> list[JobArrival]:
+    """Return every job as it was known at its submission, by the properties that distinguish jobs
+    of this log."""
     users = users_of(log)
-    shapes = zip(log.procs[first:].tolist(), log.request_s[first:].tolist(), strict=True)
-    others = zip(users[first:].tolist(), log.queue[first:].tolist(), strict=True)
+    shapes = zip(log.procs.tolist(), log.request_s.tolist(), strict=True)
+    others = zip(users.tolist(), log.queue.tolist(), strict=True)
     return [
         JobArrival(*settings.shape(*shape), *other)
         for shape, other in zip(shapes, others, strict=True)

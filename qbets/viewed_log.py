@@ -99,9 +99,16 @@ def view_at(log: JobLog, at_s: float | None = None) -> str:
     view = ENDED if waiting is None else STARTED
     if at_s is None:
         return view
-    time_s = log.wait_s if view == STARTED else ends_of(log) - log.submit_s
-    longest_s = float(np.quantile(time_s[-_NEWEST:], _HARDLY_LONGER)) if len(log) else 0.0
-    return FULL if at_s <= end_of(log, view) - longest_s else view
+    return FULL if at_s <= end_of(log, view) - longest_delay_s(log, view) else view
+
+
+def longest_delay_s(log: JobLog, view: str) -> float:
+    """Return a time after their submission by which hardly any of the newest jobs, one in a
+    thousand, had still to leave the queue, or to end in a view of ended jobs."""
+    delay_s = (ends_of(log) if view == ENDED else log.start_s) - log.submit_s
+    newest = delay_s[-_NEWEST:]
+    newest = newest[~np.isnan(newest)]
+    return float(np.quantile(newest, _HARDLY_LONGER)) if len(newest) else 0.0
 
 
 def end_of(log: JobLog, view: str) -> float:

@@ -20,8 +20,8 @@ from vgrads.qbets.state_forecast import (
     make_forecast,
     present_of_history,
 )
-from vgrads.qbets.state_predictor import WINDOW, StatePredictor, anchors_of
-from vgrads.qbets.viewed_log import end_of, in_view, view_at
+from vgrads.qbets.state_predictor import StatePredictor, anchors_of
+from vgrads.qbets.viewed_log import end_of, in_view, longest_delay_s, view_at
 from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
@@ -31,7 +31,6 @@ AS_QUESTION = Settings(method="state", knows_user=False)
 tests the same."""
 _IDENTIFYING = 64
 """First jobs of a history that identify it."""
-_HARDLY_LONGER = 0.999
 
 
 def settings_at(log: JobLog, at_s: float | None, settings: Settings) -> Settings:
@@ -61,7 +60,7 @@ def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
     """Return a predictor at an instant, continued from the first stored replay that has the same
     events and what the instant needs.
 
-    Stored are the end, an instant before which almost all jobs have started by the end (a job that
+    Stored are the end, an instant before which almost all jobs have appeared by the end (a job that
     waits at the end is reported only later), and the newest two anchors before the instant, from
     which questions at other instants continue.
     """
@@ -69,7 +68,7 @@ def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
     keys = replay_keys(log, settings, until_s)
     predictor = _resumed(keys.values(), log, settings, until_s)
     predictor = predictor or StatePredictor(log, settings, until_s)
-    stops = anchors | {"recent": log.end_s - _longest_wait_s(log)}
+    stops = anchors | {"recent": log.end_s - longest_delay_s(log, settings.view)}
     for name, stop_s in sorted(stops.items(), key=lambda item: item[1]):
         if predictor.now_s < stop_s < until_s:
             predictor.to(stop_s)
@@ -101,12 +100,6 @@ def history_identity(log: JobLog) -> str:
     for column in (log.submit_s, log.procs):
         first.update(np.ascontiguousarray(column[:_IDENTIFYING]).tobytes())
     return first.hexdigest()
-
-
-def _longest_wait_s(log: JobLog) -> float:
-    """Return a wait that hardly any of the newest jobs exceeded."""
-    waits_s = log.wait_s[-WINDOW:]
-    return float(np.quantile(waits_s, _HARDLY_LONGER)) if len(waits_s) else 0.0
 
 
 def _resumed(
