@@ -195,13 +195,12 @@ def open_queue(
 
     if is_live and question.method == "state":
         query, reason = learn_present(learn, snapshot, lambda learned: _learned_unix_s(learned[0]))
+        query, view = context.present(query, queue.name, snapshot)
     else:
         query, reason = learn(BEST)
-    view = view_of_history(query.log, query.at_s, query.forecast)
-    if is_live and question.method == "state":
-        query, view = context.present(query, queue.name, snapshot)
-    elif is_real(site) and question.live and question.user is not None:
-        view = replace(view, reason=_USER_NAMED)
+        view = view_of_history(query.log, query.at_s, query.forecast)
+        if is_real(site) and question.live and question.user is not None:
+            view = replace(view, reason=_USER_NAMED)
     query = replace(query, availability=_availability(site, queue, question, query, snapshot))
     target = ForecastTarget(
         site=site.name,
