@@ -51,7 +51,7 @@ class QueueNow:
 def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanner:
     """Return what plans the submissions of a run again; changed execution plans are stored before
     they become valid. Simulated queues, those without history and those of sites that do not list
-    their queue now have no current forecast."""
+    their queue now, or did not when they were learned, have no current forecast."""
 
     def check(execution: ExecutionPlan, state: RunState, now_s: float) -> SubmissionCheck:
         observed = (*grid.observed, *acquisitions(execution, state))
@@ -62,7 +62,7 @@ def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanne
             if key not in grid.forecasts or not is_real(site):
                 return None
             snapshot = refresh_snapshot(site)
-            if snapshot.problem:
+            if snapshot.problem or not grid.forecasts[key].settings.sees_waiting:
                 return None
             result, view = present_forecast(grid.forecasts[key], grid.logs[key], key[1], snapshot)
             if view.source != "site" or not isinstance(result, StateForecast):
