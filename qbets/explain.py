@@ -1,7 +1,10 @@
 """Explanation of a bound: what each side of the queue's state adds to the bound of a usual state.
 
 The parts add up to the bound. Sides interact, so each part is the mean of two: what the side adds
-where it is the first to leave the usual state, in order, and the last.
+where it is the first to leave the usual state, in order, and the last. Features of a side interact
+too: that more processors are free can lengthen a bound where the model takes it for the sign of a
+wide job that waits. Such a feature is true of the model and no reason for a reader, so each feature
+has the direction in which users expect it to move a wait, and is named only where it does.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgrads.kernel.arrays import Floats
+from vgrads.kernel.units import format_duration
 from vgrads.qbets.knots import wait_at
-from vgrads.qbets.state.queue_features import FEATURES
+from vgrads.qbets.state.queue_features import FEATURES, USUAL
 from vgrads.qbets.state_forecast import StateForecast
 from vgrads.qbets.views import ENDED, FULL, STARTED
 
@@ -109,11 +113,22 @@ _COUNTS = {
 _CLOCKS = {"hour": "time of day, by the log's clock", "weekday": "day of the log's weeks"}
 _SHARES = {
     "share of the machine": "{} of the machine, usually {}",
+    "processors waiting": "waiting jobs request {} of the machine, usually {}",
+    "processors of this queue running": "jobs of this queue run on {} of the machine, usually {}",
     "free share": "{} of the machine is free, usually {}",
     "free share of this queue": "{} of this queue's processors are free, usually {}",
 }
 _TIMES = {
     "requested time": "requested time",
+    "work waiting": "waiting jobs would fill the machine for",
+    "expected work waiting": "waiting jobs would fill the machine, by expected run times, for",
+    "work of smaller jobs waiting": "waiting jobs as small would fill the machine for",
+    "own work waiting": "waiting jobs of this user would fill the machine for",
+    "work of this queue waiting": "waiting jobs of this queue would fill the machine for",
+    "work left running": "running jobs would still fill the machine for",
+    "expected work left running": (
+        "running jobs would still fill the machine, by expected run times, for"
+    ),
     "user's last wait": "last wait of this user",
     "user's waits": "mean wait of this user",
     "oldest of this queue waiting": "longest wait so far in this queue",
@@ -140,7 +155,25 @@ _TIMES = {
     "since the same started": "time since the last equal job started",
 }
 """Features with a description; times are stored as log(1 + seconds)."""
-
+_SHORTEN = ("free share", "free share of this queue")
+"""Features of which more is expected to shorten a wait."""
+_EITHER = (
+    "processors",
+    "requested time",
+    "share of the machine",
+    "hour",
+    "weekday",
+    "since the last start",
+    "starts lately",
+    "arrivals lately",
+    "since the same came",
+    "since the same started",
+)
+"""Features that may move a wait either way: some schedulers prefer large jobs, and many starts are
+the sign of a fast queue as well as of a crowded machine. Of all others, more is expected to
+lengthen a wait."""
+TOGETHER = "no single value explains this, only all of them together"
+"""Text of a side that moves a bound in a direction that none of its features explains."""
 
 _NOT_SHOWN = {
     FULL: (),
@@ -163,16 +196,12 @@ _ARRIVALS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundReason:
     """One side of the state: the seconds that it adds to the bound (or, negative, takes from it),
-    and its feature that moves the bound most, now and usually.
-
-    ``name``: of a time, with ``seconds`` (now, usually); else ``text`` has the values.
-    """
+    and its feature that moves the bound most in a direction that users expect of it, now and
+    usually; :data:`TOGETHER` if there is none, None for a side that moves nothing."""
 
     side: str
     moved_s: float
-    name: str
     text: str | None
-    seconds: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +233,11 @@ def explain(
     first = _walk(bound_of, states, bounds_s[1], list(sides.items()))
     last = _walk(bound_of, states, bounds_s[1], list(sides.items())[::-1])
     counts = _COUNTS | _ARRIVALS.get(view, {})
-    reasons = [
-        _reason((side, columns), counts, (first[side] + last[side]) / 2, bound_of, states)
-        for side, columns in sides.items()
-    ]
+    reasons = []
+    for side, names in sides.items():
+        moved_s = (first[side] + last[side]) / 2
+        text = _text_of(names, counts, moved_s, bound_of, states) if round(moved_s) else None
+        reasons.append(BoundReason(side=side, moved_s=moved_s, text=text))
     return Explanation(
         bound_s=bounds_s[0],
         usual_bound_s=bounds_s[1],
@@ -240,50 +270,62 @@ def _walk(
     return added
 
 
-def _reason(
-    side: tuple[str, tuple[str, ...]],
+def _text_of(
+    names: Sequence[str],
     counts: Mapping[str, str],
     moved_s: float,
     bound_of: Callable[[Floats], float],
     states: tuple[Floats, Floats],
-) -> BoundReason:
-    """Describe a side by the feature that moves the bound most in the direction of its part;
-    ``counts``: how features that count jobs are described."""
+) -> str:
+    """Describe the feature of a side that moves the bound most in the direction of the side's part,
+    of those from which users expect it; ``counts``: how features that count jobs are described."""
     now, usual = states
-    direction, bound_s = np.sign(moved_s), bound_of(now)
-    best, name = -np.inf, ""
-    for feature in side[1]:
-        column = FEATURES.index(feature)
-        if not any(feature in described for described in (counts, _CLOCKS, _SHARES, _TIMES)):
+    bounds_s = bound_of(now), bound_of(usual)
+    most_s, result = 0.0, TOGETHER
+    for name in names:
+        column = FEATURES.index(name)
+        text = _text(name, float(now[column]), float(usual[column]), counts)
+        if text is None or not _is_expected(name, now[column] - usual[column], moved_s):
             continue
-        other = now.copy()
-        other[column] = usual[column]
-        effect = float(direction * (bound_s - bound_of(other)))
-        differs = not np.isclose(now[column], usual[column], rtol=1e-5)  # also for NaN
-        if not np.isnan(now[column]) and differs and effect > best:
-            best, name = effect, feature
-    column = FEATURES.index(name) if name else 0
-    values = float(now[column]), float(usual[column])
-    return BoundReason(
-        side=side[0],
-        moved_s=moved_s,
-        name=_TIMES.get(name, name),
-        text=_text(name, *values, counts),
-        seconds=(_seconds(name, values[0]), _seconds(name, values[1])) if name in _TIMES else None,
-    )
+        without, alone = now.copy(), usual.copy()
+        without[column], alone[column] = usual[column], now[column]
+        effect_s = (bounds_s[0] - bound_of(without) + bound_of(alone) - bounds_s[1]) / 2
+        if effect_s * np.sign(moved_s) > most_s:
+            most_s, result = abs(effect_s), text
+    return result
+
+
+def _is_expected(name: str, change: float, moved_s: float) -> bool:
+    """Return whether users expect of a feature's change that it moves a wait in this direction."""
+    if name in _EITHER:
+        return True
+    return bool((change > 0) == (moved_s > 0)) != (name in _SHORTEN)
 
 
 def _text(name: str, now: float, usual: float, counts: Mapping[str, str] = _COUNTS) -> str | None:
-    if name in counts:
-        logs = name == "processors"
-        values = [f"{np.exp(v) if logs else v:,.0f}" for v in (now, usual)]
-        return f"{counts[name]}: {values[0]}, usually {values[1]}"
-    if name in _CLOCKS:
-        at = _time_of_day if name == "hour" else _day_of_week
-        return f"{_CLOCKS[name]}: {at(now)}, usually {at(usual)}"
+    """Describe a feature; None where it has no description, a value is not known, or both are
+    printed alike."""
+    words = {**counts, **_CLOCKS, **_SHARES, **_TIMES}.get(name)
+    if words is None or np.isnan(now) or usual == USUAL:  # models have this for unknown values
+        return None
+    values = _printed(name, now), _printed(name, usual)
+    if values[0] == values[1]:
+        return None
     if name in _SHARES:
-        return _SHARES[name].format(f"{now:.0%}", f"{usual:.0%}")
-    return None
+        return words.format(*values)
+    return f"{words}{'' if name in _TIMES else ':'} {values[0]}, usually {values[1]}"
+
+
+def _printed(name: str, value: float) -> str:
+    if name == "hour":
+        return _time_of_day(value)
+    if name == "weekday":
+        return _day_of_week(value)
+    if name in _SHARES:
+        return f"{value:.0%}"
+    if name in _TIMES:
+        return format_duration(np.exp(value) if name == "requested time" else np.expm1(value))
+    return f"{np.exp(value) if name == 'processors' else value:,.0f}"
 
 
 def _time_of_day(hours: float) -> str:
@@ -299,8 +341,3 @@ def _time_of_day(hours: float) -> str:
 def _day_of_week(days: float) -> str:
     """Return the number of a day, from 1 to 7."""
     return str(int(days) % 7 + 1)
-
-
-def _seconds(name: str, value: float) -> float:
-    """Return a time; of one that is not known as usual, none."""
-    return float(np.exp(value) if name == "requested time" else max(0.0, np.expm1(value)))

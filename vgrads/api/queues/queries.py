@@ -15,7 +15,7 @@ from vgrads.api.queues.histories import (
     settings_at,
 )
 from vgrads.api.queues.history_files import Instant, check_there, open_history
-from vgrads.kernel.units import format_duration, format_instant
+from vgrads.kernel.units import format_instant
 from vgrads.qbets.arrays import distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import Settings
@@ -160,21 +160,12 @@ def explanation_of(
 
 
 def _reason_json(reason: BoundReason) -> dict[str, Any]:
-    text = _reason_words(reason)
     return {
         "side": reason.side,
-        "reason": text,
-        "told": text,  # the name in 0.2
+        "reason": reason.text,
+        "told": reason.text,  # the name in 0.2
         "moved_s": reason.moved_s,
     }
-
-
-def _reason_words(reason: BoundReason) -> str | None:
-    """Describe the unusual values."""
-    if reason.seconds is None:
-        return reason.text
-    now, usual = (format_duration(s) for s in reason.seconds)
-    return f"{reason.name} {now}, usually {usual}"
 
 
 def reading_json(log: JobLog, more: Iterable[str] = ()) -> dict[str, Any] | None:

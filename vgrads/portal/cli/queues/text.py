@@ -39,7 +39,7 @@ def bound_text(answer: BoundAnswer) -> str:
         )
     text += _merged_text(opened.query) + _downtime_text(opened.query) + _view_text(answer)
     if answer.explanation is not None:
-        text += "\n" + explanation_text(answer.explanation)
+        text += "\n" + explanation_text(answer.explanation, answer.closure is not None)
     return text
 
 
@@ -55,9 +55,9 @@ def _view_text(answer: QueueAnswer) -> str:
     return closure + view + (f"\nWarning: {answer.warning}." if answer.warning else "")
 
 
-def explanation_text(explanation: Mapping[str, Any]) -> str:
-    """Return the explanation, with the state variables that moved the bound, the strongest
-    first."""
+def explanation_text(explanation: Mapping[str, Any], is_closed: bool = False) -> str:
+    """Return the explanation, with the state variables that moved the bound, the strongest first.
+    ``is_closed``: a closure of the site moves the bound further."""
     lines = [f"Method: {explanation['method']} ({explanation['why']})."]
     if explanation["queues"]:
         lines.append(
@@ -70,15 +70,15 @@ def explanation_text(explanation: Mapping[str, Any]) -> str:
     effective = [entry for entry in explanation["moved"] if round(entry["moved_s"])]
     for entry in effective:
         sign = "+" if entry["moved_s"] >= 0 else "−"
-        text = f": {entry['reason']}" if entry["reason"] else ""
         moved = sign + format_duration(abs(entry["moved_s"]))
-        lines.append(f"  {moved:>9} {entry['side']}{text}")
+        lines.append(f"  {moved:>9} {entry['side']}: {entry['reason']}")
     if len(effective) < len(explanation["moved"]):
         others = [entry["side"] for entry in explanation["moved"] if entry not in effective]
         lines.append(f"  {'nothing':>9} {'; '.join(others)}")
     if explanation["moved"]:
         total = explanation["usual_bound_s"] + sum(e["moved_s"] for e in explanation["moved"])
-        lines.append(f"  {format_duration(total):>9} bound now")
+        without = ", without the closure" if is_closed else ""
+        lines.append(f"  {format_duration(total):>9} bound now{without}")
     return "\n".join(lines)
 
 
