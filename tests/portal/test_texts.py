@@ -8,11 +8,13 @@ import pytest
 from rich.console import Console
 
 from tests.conftest import DATA
+from tests.logs import make_log
 from vgrads.kernel.text_table import table_lines
 from vgrads.portal.charts.layout import planned_lanes
 from vgrads.portal.cli.queues.ranking_text import score_text, scores_table
 from vgrads.portal.cli.sites.offer_text import ask, offer_text
 from vgrads.qbets.explain import _text
+from vgrads.traces.swf import write_swf
 from vgrads.vgrid.procure import GridOffer
 
 
@@ -72,6 +74,68 @@ def test_times_of_day_are_those_of_a_clock():
     assert hours[-1] == "time of day, by the log's clock: 23:59, usually 12:30"
     assert _text("weekday", 6.0, 0.0) == "day of the log's weeks: 7, usually 1"
     assert _text("jobs waiting", 1.0, 1200.0) == "waiting jobs: 1, usually 1,200"
+
+
+WAITS = np.where(np.arange(800) % 4, 60.0, 5400.0)
+LIMITED = """
+[[site]]
+name = "here"
+kind = "batch"
+procs = 64
+[[site.queue]]
+name = "default"
+history = "{history}"
+max_walltime = "3h"
+"""
+
+
+@pytest.mark.parametrize(
+    ("start_by", "submit", "until"),
+    [("6h", "in 4h 30m and request 3h 30m", "1h 30m"), ("90m", "now and request 3h 30m", "1h 30m")],
+)
+def test_a_reservation_says_when_to_submit_and_why_it_requests_more(
+    vgrads, write, start_by, submit, until
+):
+    log = write("log.swf", write_swf(make_log(800, waits=WAITS)))
+    question = ("--procs", 4, "--walltime", "2h", "--start-by", start_by, "--method", "bmbp")
+    text = " ".join(vgrads("trajectory", log, *question).out.split())
+    begins = start_by.replace("90m", "1h 30m")
+    assert re.match(
+        rf"Submit {submit}: with probability 0\.\d+ or more, the job has its processors when the "
+        rf"reservation begins, {begins} from now\. It may get them as soon as it is submitted, and "
+        rf"its request must last until the reservation ends: {until} until it begins, in which the "
+        r"processors idle at worst, and its own 2h\.",
+        text,
+    ), text
+    answer = vgrads("trajectory", log, *question, "--json").json
+    assert answer["walltime_s"] == 7200 + 5400
+
+
+def test_a_job_submitted_when_its_reservation_begins_requests_its_own_time(vgrads, write):
+    log = write("log.swf", write_swf(make_log(800, waits=np.zeros(800))))
+    answer = vgrads("trajectory", log, "--start-by", "1h", "--method", "bmbp")
+    text = " ".join(answer.out.split())
+    assert text.startswith("Submit in 1h and request 1h: ")
+    assert "as soon as it is submitted" not in text
+
+
+def test_a_reservation_that_cannot_be_promised_says_what_is_best(vgrads, write):
+    log = write("log.swf", write_swf(make_log(800, waits=WAITS)))
+    sites = write("sites.toml", LIMITED.format(history=log))
+    assert vgrads("sites", "add", sites).code == 0
+    question = ("--procs", 4, "--walltime", "2h", "--start-by", "6h", "--method", "bmbp")
+    text = " ".join(vgrads("trajectory", "here/default", *question).out.split())
+    assert re.match(
+        r"No submission reaches probability 0\.9 that the job has its processors when the "
+        r"reservation begins, 6h from now\. The best, to submit in 5h \d+m and request 2h \d+m, "
+        r"reaches 0\.7\d+\. It may get them .*, and its own 2h\. If it is submitted earlier than "
+        r"in 5h, it must request more than the queue permits \(3h\)\.",
+        text,
+    ), text
+    never = write("never.swf", write_swf(make_log(800, waits=np.full(800, 50_000.0))))
+    text = " ".join(vgrads("trajectory", never, *question).out.split())
+    assert text.startswith("No submission reaches probability 0.9 that the job has its processors")
+    assert "6h from now: each has probability 0." in text
 
 
 def entry(site, queue, coverage, bounds):

@@ -46,7 +46,10 @@ class TrajectoryResult:
         return dict(self.json)
 
     def __repr__(self) -> str:
-        return f"TrajectoryResult: {self.sentence}\n  request {format_duration(self.walltime_s)}"
+        return (
+            f"TrajectoryResult: {self.sentence}\n  request {format_duration(self.walltime_s)}: the "
+            "job may start at once, and must last until the reservation ends"
+        )
 
     @property
     def sentence(self) -> str:

@@ -16,6 +16,7 @@ from vgrads.operations.forecasts import (
     TrajectoryAnswer,
 )
 from vgrads.qbets.backtest import BacktestRow
+from vgrads.vgrid.varq import Reservation
 
 
 def bound_text(answer: BoundAnswer) -> str:
@@ -122,21 +123,50 @@ def probability_text(answer: ProbabilityAnswer) -> str:
 
 
 def trajectory_text(answer: TrajectoryAnswer) -> str:
-    """Return VARQ as a sentence."""
+    """Return VARQ in two or three sentences: when to submit, what to request, and why."""
     path, reservation = answer.path, answer.reservation
-    start, more = format_duration(reservation.start_by_s), _view_text(answer)
-    if path.chosen is None:
-        return (
-            f"No submission time makes the job run in {start} with probability "
-            f"{reservation.probability}; the best is in "
-            f"{format_duration(path.submit_s[path.best])} with {path.probabilities[path.best]:.3f}."
-            + more
-        )
+    at, begin_s = path.recommended, reservation.start_by_s
+    chance = f"{path.probabilities[at]:.3f}"
+    submit = f"{_from_now(path.submit_s[at])} and request {format_duration(path.walltimes_s[at])}"
+    begins = f"has its processors when the reservation begins, {format_duration(begin_s)} from now"
+    request = _request_text(reservation, begin_s - float(path.submit_s[at]))
+    if path.chosen is not None:
+        more = "" if answer.query.forecast.method == "state" else " or more"
+        text = f"Submit {submit}: with probability {chance}{more}, the job {begins}.{request}"
+    else:
+        text = f"No submission reaches probability {reservation.probability} that the job {begins}"
+        if path.probabilities[at] > 0:
+            text += f". The best, to submit {submit}, reaches {chance}.{request}"
+        else:
+            text += ": each has probability 0."
+        text += _limit_text(reservation)
+    return text + _view_text(answer)
+
+
+def _from_now(seconds: float) -> str:
+    return f"in {format_duration(seconds)}" if round(seconds) else "now"
+
+
+def _request_text(reservation: Reservation, ahead_s: float) -> str:
+    """Say why a job requests more than its own time, if it is submitted so long before."""
+    if not round(ahead_s):
+        return ""
     return (
-        f"Submit in {format_duration(path.submit_s[path.chosen])} with a requested time of "
-        f"{format_duration(path.walltimes_s[path.chosen])}: the job then runs in {start} with "
-        "probability "
-        f"{path.probabilities[path.chosen]:.3f} or more." + more
+        " It may get them as soon as it is submitted, and its request must last until the "
+        f"reservation ends: {format_duration(ahead_s)} until it begins, in which the processors "
+        f"idle at worst, and its own {format_duration(reservation.walltime_s)}."
+    )
+
+
+def _limit_text(reservation: Reservation) -> str:
+    """Name the limit of the queue where it forbids the earliest submissions."""
+    limit_s = reservation.max_walltime_s
+    first_s = reservation.start_by_s + reservation.walltime_s - limit_s
+    if first_s <= 0:
+        return ""
+    return (
+        f" If it is submitted earlier than in {format_duration(first_s)}, it must request more "
+        f"than the queue permits ({format_duration(limit_s)})."
     )
 
 
