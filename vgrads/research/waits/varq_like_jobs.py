@@ -1,15 +1,16 @@
-"""Starts of real jobs that reservations take: of the next like job, or of the nearest by shape.
+"""Waits of real jobs that reservations take: of the next like job, or of the nearest by shape.
 
 A *like* job has processors of the same power of two and a requested time of at least W + T − s, and
-is submitted within a quarter of an hour after the instant s; the reservation takes its start. One
-of the same queue is preferred.
+is submitted within a quarter of an hour after the instant s. One of the same queue is preferred.
 
-Where none is, the reservation waits from s on as long as its *neighbour*: submitted at most two
-hours before or after s and after the last evaluation of the policy, so unseen by it; at most twice
-or half as many processors, at most four times or a quarter of the requested time, and processors ×
-requested time at least those of the reservation, so that it is never the smaller one. Of these the
-one with the least distance is taken: √(Δ²log₂ processors + Δ²log₂ time), one more for another queue
-and for every quarter of an hour.
+Where none is, it is the *neighbour*: submitted at most two hours before or after s and after the
+last evaluation of the policy, so unseen by it; at most twice or half as many processors, at most
+four times or a quarter of the requested time, and processors × requested time at least those of the
+reservation, so that it is never the smaller one. Of these the one with the least distance is taken:
+√(Δ²log₂ processors + Δ²log₂ time), one more for another queue and for every quarter of an hour.
+
+The reservation waits from s on as long as that job from its own submission on. Its outcome is
+certain when that job has waited T − s.
 """
 
 from __future__ import annotations
@@ -44,34 +45,24 @@ class ReservationQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationResult:
-    """Outcome of a question: refused, or submitted; ``start_s`` None without a like job at
-    ``came_s`` or a neighbour, which arrived ``lag_s`` after the submission and whose wait counts
-    from there."""
+    """Outcome of a question: refused, or submitted; ``start_s`` None without a job to take the wait
+    of. That one was submitted ``lag_s`` after the reservation; ``neighbour``: it is no like job."""
 
     question: ReservationQuestion
     submit_s: float | None = None
-    came_s: float | None = None
     start_s: float | None = None
-    lag_s: float | None = None
+    lag_s: float = 0.0
+    neighbour: bool = False
 
     @property
     def kept(self) -> bool:
         return self.start_s is not None and self.start_s <= self.question.start_by_s
 
     @property
-    def in_time(self) -> bool:
-        """Return True if kept, had it waited as long as that job from its own submission on:
-        without the time until that one arrived."""
-        if self.lag_s is not None:
-            return self.kept
-        if self.submit_s is None or self.came_s is None or self.start_s is None:
-            return False
-        return self.submit_s + self.start_s - self.came_s <= self.question.start_by_s
-
-    @property
     def settled_s(self) -> float:
-        """Return when the outcome is certain: at T, and for a later neighbour's wait after that."""
-        return self.question.start_by_s + max(0.0, self.lag_s or 0.0)
+        """Return when the outcome is certain: at T, and for a later job's wait as long after that
+        as it came later."""
+        return self.question.start_by_s + max(0.0, self.lag_s)
 
     @property
     def idle_s(self) -> float:
@@ -82,7 +73,7 @@ class ReservationResult:
 
 
 class LikeJobs:
-    """Started jobs of a log, whose starts reservations take."""
+    """Started jobs of a log, whose waits reservations take."""
 
     def __init__(self, log: JobLog) -> None:
         started = log.select(log.started)
@@ -94,26 +85,19 @@ class LikeJobs:
     def submit(
         self, question: ReservationQuestion, submit_s: float, last_look_s: float
     ) -> ReservationResult:
-        """Give the reservation the start of a job for a submission at this instant, by a policy
+        """Give the reservation the wait of a job for a submission at this instant, by a policy
         that has seen jobs up to ``last_look_s``."""
         like = self._like(question, submit_s)
-        if like is not None:
-            return ReservationResult(
-                question=question,
-                submit_s=submit_s,
-                came_s=float(self._submit_s[like]),
-                start_s=float(self._start_s[like]),
-            )
-        near = self._neighbour(question, submit_s, last_look_s)
-        if near is None:
+        row = self._neighbour(question, submit_s, last_look_s) if like is None else like
+        if row is None:
             return ReservationResult(question=question, submit_s=submit_s)
-        came_s, start_s = float(self._submit_s[near]), float(self._start_s[near])
+        came_s = float(self._submit_s[row])
         return ReservationResult(
             question=question,
             submit_s=submit_s,
-            came_s=submit_s,
-            start_s=submit_s + (start_s - came_s),
+            start_s=submit_s + (float(self._start_s[row]) - came_s),
             lag_s=came_s - submit_s,
+            neighbour=like is None,
         )
 
     def _like(self, question: ReservationQuestion, submit_s: float) -> int | None:

@@ -12,7 +12,7 @@ ways of choosing the instant of submission are compared:
 - ``moving``: also from futures, recomputed as time passes, and the submission moves with them.
 
 Kept: the job is running at T and has its whole wall time left. Idle: processor time held before T.
-With --recorded there is no simulated queue: reservations take the starts of real jobs
+With --recorded there is no simulated queue: reservations take the waits of real jobs
 (:mod:`vgrads.research.waits.varq_recorded`), and with --view all forecasts are learned and queried
 without the jobs that a history of that view does not show. Run: ``vgrads study varq LOG.swf.gz…
 --picture docs/varq.svg``.
@@ -277,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--recorded",
         action="store_true",
-        help="reservations take the starts of real jobs: no simulated queue",
+        help="reservations take the waits of real jobs: no simulated queue",
     )
     parser.add_argument(
         "--jobs",

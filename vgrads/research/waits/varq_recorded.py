@@ -1,11 +1,11 @@
-"""Virtual reservations that take the starts of real jobs. (``vgrads study varq --recorded``)
+"""Virtual reservations that wait as long as real jobs did. (``vgrads study varq --recorded``)
 
 A reservation of N processors for W seconds from T on is requested at t: with the processors of a
 real job that arrives between t and T, uniformly distributed, W and T − t parts of that job's
 requested time. A policy, which has no information about that job but its queue, chooses the instant
-of submission s; the reservation then takes the start of the next real job of like shape, or the
-wait of the nearest (:mod:`vgrads.research.waits.varq_like_jobs`). Where there is none the question
-is skipped, and the share of these is reported.
+of submission s; from there on the reservation waits as long as the next real job of like shape, or
+as the nearest (:mod:`vgrads.research.waits.varq_like_jobs`). Where there is none the question is
+skipped, and the share of these is reported.
 
 - ``now``: at once, whatever the probability;
 - ``once``: the latest instant of the trajectory from past waits, chosen at the request (the paper's
@@ -18,10 +18,9 @@ is skipped, and the share of these is reported.
 - ``moving``: ``plain`` at the rate that follows the record of promises, with the margin of
   :mod:`vgrads.vgrid.varq`, recomputed as time passes.
 
-Kept: started by T. *By its wait*: kept, had it waited as long as that job from its own submission
-on; a like job arrives up to a quarter of an hour later. Idle: processor time held before T, per
-promise; compared with that of ``now`` over the questions that were not refused. In a view without
-waiting jobs all policies choose by what it shows; the starts are the same.
+Kept: started by T. Idle: processor time held before T, per promise; compared with that of ``now``
+over the questions that were not refused. In a view without waiting jobs all policies choose by what
+it shows; the waits are the same.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class RecordedReservations:
         return replace(reservation, probability=1.0 - self.allowed)
 
     def submit(self, question: ReservationQuestion, at_s: float, now_s: float) -> None:
-        """Submit, as decided now: it takes the start of a similar job, if there is one."""
+        """Submit, as decided now: it takes the wait of a similar job, if there is one."""
         answer = self.like.submit(question, at_s, now_s)
         self.answers.append(answer)
         if answer.start_s is not None:

@@ -24,7 +24,6 @@ HEAD = (
     "by neighbour",
     "kept",
     "95 % interval",
-    "by its wait",
     "idle h",
     "of `now`",
     "misses",
@@ -49,7 +48,6 @@ class RecordedVarqRow:
     unmatched: int
     near: int
     kept: int
-    in_time: int
     idle_hours: float
     of_now: float | None
     view: str = FULL
@@ -82,9 +80,8 @@ def outcome(
         questions=len(answers),
         refused=len(answers) - len(taken),
         unmatched=len(taken) - len(reservation_results),
-        near=sum(a.lag_s is not None for a in reservation_results),
+        near=sum(a.neighbour for a in reservation_results),
         kept=sum(a.kept for a in reservation_results),
-        in_time=sum(a.in_time for a in reservation_results),
         idle_hours=idle,
         of_now=idle / at_once if at_once > 0 else None,
     )
@@ -108,7 +105,6 @@ def as_text(outcomes: Sequence[RecordedVarqRow]) -> str:
                 f"{o.near / created:.2f}" if message else "–",
                 f"{o.kept / created:.3f} of {o.accepted}" if message else "–",
                 f"{low:.3f}–{high:.3f}" if message else "–",
-                f"{o.in_time / created:.3f}" if message else "–",
                 f"{o.idle_hours:,.1f}" if message else "–",
                 "–" if o.of_now is None else f"{o.of_now:.2f}",
                 ", ".join(missed(o)),
