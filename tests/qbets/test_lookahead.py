@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.research.waits.lookahead import Lookahead, QueueSnapshot, remember, surprise
-from vgrads.research.waits.varq_rules import adapt
+from vgrads.research.waits.varq_record import adapt
 from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.vgrid.varq import Reservation, move

@@ -180,6 +180,20 @@ def test_policies_choose_by_what_a_view_shows_and_take_the_same_waits():
     assert all(has_wait(log, a) for a in results)
 
 
+def test_a_record_of_promises_makes_submissions_earlier_or_refuses_but_never_the_reverse():
+    log = simulated(1500, seed=3)
+    answers = answer_all(log, draw_questions(log, 60, 0))
+    changed = 0
+    for level in LEVELS:
+        for plain, ahead in zip(answers["plain", level], answers["ahead", level], strict=True):
+            assert ahead.question == plain.question
+            if ahead.submit_s is not None:
+                assert plain.submit_s is not None
+                assert ahead.submit_s <= plain.submit_s
+            changed += ahead.submit_s != plain.submit_s
+    assert changed > 0
+
+
 def test_an_aim_that_is_missed_is_named():
     created = outcome("x", 0.9, "moving", [], [])
     poor = replace(created, questions=100, kept=80, idle_hours=3.0, of_now=0.8)

@@ -13,10 +13,9 @@ skipped, and the share of these is reported.
 - ``plain``: the latest instant that reaches the probability by the forecast (for an external user),
   by the state of the queue and increasingly by past waits for later instants: the answer of
   the command ``trajectory``, without a record of outcomes;
-- ``ahead``: the latest instant by the same and by a rule that kept its promises on past questions;
-  the required rate follows the record of promises (:mod:`vgrads.research.waits.varq_rules`);
-- ``moving``: ``plain`` at the rate that follows the record of promises, with the margin of
-  :mod:`vgrads.vgrid.varq`, recomputed as time passes.
+- ``ahead``: ``plain`` at the probability that follows the record of promises
+  (:mod:`vgrads.research.waits.varq_record`);
+- ``moving``: ``ahead`` with the margin of :mod:`vgrads.vgrid.varq`, recomputed as time passes.
 
 Kept: started by T. Idle: processor time held before T, per promise; compared with that of ``now``
 over the questions that were not refused. In a view without waiting jobs all policies choose by what
@@ -51,15 +50,15 @@ from vgrads.research.waits.varq_like_jobs import (
     ReservationQuestion,
     ReservationResult,
 )
+from vgrads.research.waits.varq_record import adapt
 from vgrads.research.waits.varq_recorded_rows import RecordedVarqRow, outcome
-from vgrads.research.waits.varq_rules import RULE_LEVELS, Practice, adapt, latest, practised
 from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import Reservation, Trajectory, move, trajectory
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 POLICIES = ("now", "once", "plain", "ahead", "moving")
-_INSTANTS = 24  # of a question, for ``ahead``
+_INSTANTS = 24  # of a question, by the state of the queue
 _LEAST_S = 3600.0  # requested time of the job of a question, at least
 _AHEAD_S = (1800.0, 14_400.0)  # from request to T; at most half of the job's request
 
@@ -101,9 +100,7 @@ class RecordedReservations:
     probability: float
     allowed: float = 0.0
     answers: list[ReservationResult] = field(default_factory=list)
-    record: list[Practice] = field(default_factory=list)
     _open: list[tuple[float, int, bool]] = field(default_factory=list)
-    _practices: list[tuple[float, int, Practice]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.allowed = 1.0 - self.probability
@@ -113,8 +110,6 @@ class RecordedReservations:
         while self._open and self._open[0][0] <= now_s:
             *_, retained = heapq.heappop(self._open)
             self.allowed = adapt(self.allowed, self.probability, retained)
-        while self._practices and self._practices[0][0] <= now_s:
-            self.record.append(heapq.heappop(self._practices)[2])
         return replace(reservation, probability=1.0 - self.allowed)
 
     def submit(self, question: ReservationQuestion, at_s: float, now_s: float) -> None:
@@ -127,23 +122,6 @@ class RecordedReservations:
     def refuse(self, question: ReservationQuestion) -> None:
         """Refuse: no instant reaches the probability."""
         self.answers.append(ReservationResult(question=question))
-
-    def practise(self, question: ReservationQuestion, path: Trajectory) -> None:
-        """Put the outcomes of all rules on record, for questions after they are certain."""
-        results = [
-            self.like.submit(question, question.at_s + float(path.submit_s[row]), question.at_s)
-            for row in (0, *(latest(path, level) for level in RULE_LEVELS))
-        ]
-        idle = [np.nan if r.start_s is None else r.idle_s for r in results]
-        in_time = [np.nan if r.start_s is None else float(r.kept) for r in results[1:]]
-        practice = Practice(
-            best=float(path.probabilities[path.best]),
-            in_time=np.array(in_time),
-            idle=np.array(idle[1:]),
-            at_once=idle[0],
-        )
-        settled_s = max(r.settled_s for r in results)
-        heapq.heappush(self._practices, (settled_s, question.number, practice))
 
 
 PoolSample = Callable[[RecordedReservations, ReservationQuestion, float, AnyForecast], float | None]
@@ -158,7 +136,8 @@ def look_once(
     forecast: AnyForecast,
 ) -> None:
     """Evaluate in the paper's way."""
-    _submit_latest(reservations, question, now_s, forecast, 60.0)
+    required = replace(question.reservation, probability=reservations.probability)
+    _submit_latest(reservations, question, now_s, trajectory(forecast, required, 60.0))
 
 
 def look_plain(
@@ -169,24 +148,9 @@ def look_plain(
 ) -> None:
     """Choose the latest instant that reaches the probability by the current queue, without a second
     evaluation."""
-    step_s = question.reservation.start_by_s / _INSTANTS
-    _submit_latest(reservations, question, now_s, forecast, step_s)
-
-
-def _submit_latest(
-    reservations: RecordedReservations,
-    question: ReservationQuestion,
-    now_s: float,
-    forecast: AnyForecast,
-    step_s: float,
-) -> None:
-    """Submit at the latest instant that reaches the probability; refuse where there is none."""
     required = replace(question.reservation, probability=reservations.probability)
-    path = trajectory(forecast, required, step_s)
-    if path.chosen is None:
-        reservations.refuse(question)
-    else:
-        reservations.submit(question, now_s + float(path.submit_s[path.chosen]), now_s)
+    path = trajectory(forecast, required, required.start_by_s / _INSTANTS)
+    _submit_latest(reservations, question, now_s, path)
 
 
 def look_ahead(
@@ -195,16 +159,23 @@ def look_ahead(
     now_s: float,
     forecast: AnyForecast,
 ) -> None:
-    """Choose the latest instant by the current queue and by the rule with the best record."""
-    strict = reservations.strict(question.reservation, now_s)
-    path = trajectory(forecast, strict, strict.start_by_s / _INSTANTS)
-    rule = practised(reservations.record, strict.probability)
-    instant = None if rule is None else rule.choose(path)
-    if instant is None:
+    """Choose as ``plain`` does, by the probability that follows from the record of promises."""
+    required = reservations.strict(question.reservation, now_s)
+    path = trajectory(forecast, required, required.start_by_s / _INSTANTS)
+    _submit_latest(reservations, question, now_s, path)
+
+
+def _submit_latest(
+    reservations: RecordedReservations,
+    question: ReservationQuestion,
+    now_s: float,
+    path: Trajectory,
+) -> None:
+    """Submit at the latest instant that reaches the probability; refuse where there is none."""
+    if path.chosen is None:
         reservations.refuse(question)
     else:
-        reservations.submit(question, now_s + float(path.submit_s[instant]), now_s)
-    reservations.practise(question, path)
+        reservations.submit(question, now_s + float(path.submit_s[path.chosen]), now_s)
 
 
 def look_moving(

@@ -11,7 +11,7 @@ from vgrads.kernel.events import EventQueue
 from vgrads.qbets.forecast import freeze
 from vgrads.qbets.predictor import JobArrival, QueuePredictor
 from vgrads.research.waits.lookahead import LoadMemory, Lookahead, QueueSnapshot, remember, surprise
-from vgrads.research.waits.varq_rules import adapt
+from vgrads.research.waits.varq_record import adapt
 from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster, Happening
 from vgrads.vgrid.varq import MARGIN, Reservation, move, trajectory
