@@ -1,13 +1,19 @@
 """Bounds by what a history shows of its queue: are they right in each view?
 
     python benchmarks/waits/bench_views.py LOG.swf.gz [LOG…] [--jobs N] [--views full,ended]
-        [--cut 14]
+        [--as known] [--groups] [--cut 14]
 
 Each log is replayed once for each view (:data:`vgrads.qbets.views.VIEWS`), with questions as users
 ask them. Printed are the jobs that were scored, the shares of waits within the bounds at .5, .75,
 .9 and .95, that of QBETS in the same view at .95, the pinball loss at .95 ÷ that of QBETS, and the
-lowest share of 500 consecutive jobs at .95; then, for the ended view, the checks of the document,
-each with the logs that miss it.
+lowest share of 500 consecutive jobs at .95, the share of weeks in which .90 of the jobs are within
+it, and the groups of jobs that are not covered as they must be
+(:mod:`vgrads.qbets.coverage_groups`); then, for the ended view, the checks of the document, each
+with the logs that miss it. ``--as known``: questions name the user of their job.
+
+With ``--groups``, a table of all groups by width, queue and requested time follows, at all levels
+and in all views. What is missed is printed bold, groups that are too small to be judged in
+brackets.
 
 With ``--cut``, what the backtest states is tried as a user would: at so many instants, after equal
 numbers of the jobs of the last two thirds of a log, the jobs that had ended by then are written to
@@ -35,6 +41,13 @@ from vgrads.operations.forecasts import ask_bound
 from vgrads.operations.questions import BoundQuestion
 from vgrads.operations.queue_questions import ForecastContext
 from vgrads.qbets.backtest import Trial, backtest, backtest_levels, pinball
+from vgrads.qbets.coverage_groups import (
+    FEWEST,
+    FEWEST_REPORTED,
+    GroupCoverage,
+    GroupReport,
+    group_report,
+)
 from vgrads.qbets.viewed_log import ends_of
 from vgrads.qbets.views import ENDED, FULL, VIEWS
 from vgrads.traces.history import history_name, read_history
@@ -49,8 +62,9 @@ _OFF = 0.03  # how far a share may be from its level
 _LOSS, _MEAN_LOSS = 1.0, 0.9  # pinball loss ÷ QBETS, at most
 _WITHIN_S, _MOST, _LEAST = 3600.0, 20, 5  # questions of an instant
 HEAD = (
-    "| log | view | scored | .5 | .75 | .9 | .95 | QBETS .95 | pinball ÷ QBETS | worst 500 |\n"
-    "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |"
+    "| log | view | scored | .5 | .75 | .9 | .95 | QBETS .95 | pinball ÷ QBETS | worst 500 "
+    "| weeks ≥ .90 | groups missed |\n"
+    "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |"
 )
 CUT_HEAD = (
     "| log | questions | level | as asked ± standard error | backtest, all jobs | within two "
@@ -70,6 +84,7 @@ class ViewResult:
     qbets_covered: float
     loss_ratio: float
     worst: float
+    reports: tuple[GroupReport, ...]
 
     def off(self, level: float) -> float:
         """Return how far the share is from its level."""
@@ -81,18 +96,64 @@ class ViewResult:
         shares = " | ".join(f"{share:.3f}" for share in self.covered)
         return (
             f"| {self.log} | {self.view} | {self.scored:,} | {shares} | {self.qbets_covered:.3f} "
-            f"| {self.loss_ratio:.2f} | {self.worst:.3f} |"
+            f"| {self.loss_ratio:.2f} | {self.worst:.3f} | {self.weeks} | {self.misses} |"
         )
 
+    @property
+    def weeks(self) -> str:
+        """The share of weeks that are covered."""
+        weeks = self.reports[-1].weeks
+        return "–" if weeks is None else f"{weeks:.2f}"
 
-def measure(log: JobLog, name: str, view: str) -> tuple[ViewResult, list[Trial]]:
+    @property
+    def misses(self) -> str:
+        """How many groups are not covered at how many of the levels."""
+        judged = [_judged(report) for report in self.reports]
+        missed = sum(not group.covered for groups in judged for group in groups)
+        return f"{missed} of {sum(map(len, judged))}"
+
+
+def _judged(report: GroupReport) -> list[GroupCoverage]:
+    return [group for group in report.groups if group.jobs >= FEWEST]
+
+
+def group_lines(results: Sequence[ViewResult]) -> list[str]:
+    """Return a row for each group of a log: its jobs, and its shares by level in each view."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for number, result in enumerate(results):
+        for by_level in zip(*(report.groups for report in result.reports), strict=True):
+            first = by_level[0]
+            row = rows.setdefault((first.dimension, first.name), [f"{first.jobs:,}"])
+            row += ["–"] * (number + 1 - len(row))
+            row.append("/".join(map(_share_text, by_level)))
+    return [
+        f"| {results[0].log} | {dimension} {name} | "
+        + " | ".join(row + ["–"] * (len(results) + 1 - len(row)))
+        + " |"
+        for (dimension, name), row in rows.items()
+    ]
+
+
+def _share_text(group: GroupCoverage) -> str:
+    text = f"{group.coverage:.2f}".removeprefix("0")
+    if group.jobs < FEWEST:
+        return f"({text})"
+    return text if group.covered else f"**{text}**"
+
+
+def measure(log: JobLog, name: str, view: str, knows_user: bool) -> tuple[ViewResult, list[Trial]]:
     """Return the results of a log in a view, and its backtests by level."""
-    settings = replace(AS_QUESTION, view=view)
+    settings = replace(AS_QUESTION, view=view, knows_user=knows_user)
     trials = backtest_levels(log, name, "*", settings, LEVELS)
     qbets = backtest(log, name, settings=replace(settings, method="qbets"))
     last, both = trials[-1], trials[-1].scored & qbets.scored
     losses = [pinball(log.wait_s[both], t.issued_s[both], LEVELS[-1]) for t in (last, qbets)]
     rows = [trial.row() for trial in trials]
+    scored = np.all([trial.scored for trial in trials], axis=0)
+    reports = (
+        group_report(log, trial.issued_s, scored, trial.probability, FEWEST_REPORTED)
+        for trial in trials
+    )
     result = ViewResult(
         log=name,
         view=view,
@@ -101,6 +162,7 @@ def measure(log: JobLog, name: str, view: str) -> tuple[ViewResult, list[Trial]]
         qbets_covered=qbets.row().coverage or 0.0,
         loss_ratio=losses[0] / losses[1],
         worst=rows[-1].worst_window_coverage or 0.0,
+        reports=tuple(reports),
     )
     return result, trials
 
@@ -224,6 +286,8 @@ def main() -> None:
     parser.add_argument("logs", type=Path, nargs="+")
     parser.add_argument("--jobs", type=int, help="of each log, from its beginning; default: all")
     parser.add_argument("--views", default=f"{FULL},{ENDED}", help=f"of {', '.join(VIEWS)}")
+    parser.add_argument("--as", dest="how", choices=("asked", "known"), default="asked")
+    parser.add_argument("--groups", action="store_true", help="print all groups of jobs")
     parser.add_argument("--cut", type=int, default=0, help="instants at which to cut each log")
     options = parser.parse_args()
     views = options.views.split(",")
@@ -236,7 +300,7 @@ def main() -> None:
         log, name = read_history(path), history_name(path)
         log = log.select(np.arange(len(log)) < (options.jobs or len(log)))
         for view in views:
-            result, trials = measure(log, name, view)
+            result, trials = measure(log, name, view, options.how == "known")
             results.append(result)
             print(result.line, flush=True)
             if options.cut and view == ENDED:
@@ -245,6 +309,11 @@ def main() -> None:
         print()
         for check, misses in checks(results):
             print(f"- {check}: {'**missed** by ' + '; '.join(misses) if misses else 'yes'}")
+    if options.groups:
+        print("\n" + "".join(f"| {head} " for head in ("log", "group", "jobs", *views)) + "|")
+        print("| --- | --- | --: " + "| --: " * len(views) + "|")
+        for name in dict.fromkeys(result.log for result in results):
+            print("\n".join(group_lines([result for result in results if result.log == name])))
     if cut:
         print("\n".join(["", CUT_HEAD, *cut]))
 
