@@ -14,12 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vgrads.kernel.arrays import Floats
 from vgrads.qbets.boosting import Growth, Trees, grow
 from vgrads.qbets.state.queue_features import FEATURES, USUAL
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+MODELS = 2
+"""Newest models whose mean answers."""
 LEAST = 200  # minimum number of rows to learn a model
 _GROWTH = Growth(trees=50, leaves=15, rate=0.1, per_leaf=60)
 _RIDGE = 0.03
@@ -66,9 +69,19 @@ class ConditionalModel:
         return np.maximum.accumulate(np.maximum(result, 0.0), axis=1)
 
 
-def mean_knots(models: Sequence[ConditionalModel], features: Floats) -> Floats:
-    """Return the mean answer of several models: rows × levels."""
-    return np.asarray(np.mean([model.knots(features) for model in models], axis=0))
+def mean_knots(
+    models: Sequence[ConditionalModel], features: Floats, newest: ArrayLike = 1.0
+) -> Floats:
+    """Return the mean answer of the newest :data:`MODELS` of these models, the newest last: rows ×
+    levels. ``newest``: for each row or for all, how far the newest model has replaced the oldest
+    one, from 0 to 1; below 1 the mean without it has the rest of the weight."""
+    share = np.asarray(newest, dtype=np.float64)[..., None]
+    answers = [model.knots(features) for model in models]
+    result = np.asarray(np.mean(answers[-MODELS:], axis=0))
+    if len(models) == 1 or bool((share >= 1.0).all()):
+        return result
+    before = np.mean(answers[:-1][-MODELS:], axis=0)
+    return np.asarray(share * result + (1.0 - share) * before)
 
 
 def clean(features: Floats) -> Floats:

@@ -19,17 +19,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from vgrads.kernel.arrays import Floats
+from vgrads.qbets.class_calibration import Applied, ClassCalibration, corrected
+from vgrads.qbets.knots import HIGHEST
+from vgrads.qbets.level_curve import LevelCurve, anchored, beginning_of_tail, levels_of
+
 RATES = (0.02, 0.05, 0.1, 0.2)
 WINDOWS = (200, 500, 2000)
 BURSTS = (5, 50)
 """Numbers of own (or identical) waiting jobs from which a job belongs to the next group."""
-HIGHEST = 9.0
-"""Highest score: no level beyond 1 − e⁻⁹ is used."""
 MAX_SCORES = 4096
 """Stored scores of a group: a power of two."""
 _ENOUGH = 60  # scores that a window needs
@@ -53,12 +57,14 @@ _TIME_MARK, _QUEUE_MARK = 10, 100
 @dataclass(slots=True)
 class Issued:
     """The level used for one job: as a score, and that of each tracker before the ``offset`` of the
-    job's classes, which have these ``marks``."""
+    job's classes, which have these ``marks``; and the corrections of its probabilities that were
+    ``applied`` by class."""
 
     score: float
     trackers: tuple[float, ...]
     marks: tuple[int, ...] = ()
     offset: float = 0.0
+    applied: Applied = ()
     cell: int = -1  # number of the job's scores among those of its group
 
 
@@ -97,6 +103,8 @@ class _CorrectionGroup:
     scores: ScoreRing = field(default_factory=ScoreRing)
     missed: deque[bool] = field(default_factory=lambda: deque(maxlen=_LAST))
     since: int = 0
+    learned: int = 0
+    ordered: Floats | None = None  # the scores, ascending, as of some outcomes ago
 
 
 class Calibration:
@@ -112,6 +120,7 @@ class Calibration:
         ]
         self.offsets: dict[int, float] = {}
         self._in_class: Counter[int] = Counter()  # judged jobs
+        self.classes = ClassCalibration(beginning_of_tail(quantile), quantile)
         self.surplus = 0.0  # misses beyond those allowed
         self._alarm = _unlikely_from(_LAST, 1 - quantile)
 
@@ -137,7 +146,16 @@ class Calibration:
         plain = sum(w * z for w, z in zip(existing.weights, existing.trackers, strict=True))
         offset = sum(self.offsets.get(mark, 0.0) for mark in marks)
         score = min(HIGHEST, max(self.nominal / 4, plain + offset))
-        return Issued(score, tuple(existing.trackers), marks, offset)
+        # jobs of bursts are neither evidence about their classes nor like other jobs of these
+        applied = () if group else self.classes.applied(marks)
+        return Issued(score, tuple(existing.trackers), marks, offset, applied)
+
+    def curve(self, group: int, issued: Issued) -> LevelCurve:
+        """Return the observed levels of a group of jobs as issued for one of them: its tail by the
+        tracked quantile, its body by the job's classes."""
+        scores = anchored(self.scores(group), self.quantile, issued.score)
+        levels = corrected(levels_of(len(scores)), issued.applied)
+        return LevelCurve(scores=scores, levels=levels)
 
     def alarmed(self, group: int) -> bool:
         """True if recent misses are more than calibrated bounds would have."""
@@ -168,11 +186,14 @@ class Calibration:
     def learn(self, group: int, issued: Issued, score: float) -> None:
         """Record a job's wait by the score that would just have covered it."""
         existing = self.groups[group]
-        if issued.cell >= 0:
-            self._remember(existing, issued, score)
-        else:
+        if issued.applied:
+            self.classes.learn(self._level(group, score), issued.applied)
+        if issued.cell < 0:
             self._weigh(existing, issued, score)
-            self._remember(existing, issued, score)
+        self._remember(existing, issued, score)
+        existing.learned += 1
+        if existing.learned % _EVERY == 0:  # by outcomes alone, whatever was asked in between
+            existing.ordered = _ordered([existing])
 
     def _weigh(self, group: _CorrectionGroup, issued: Issued, score: float) -> None:
         q = self.quantile
@@ -197,12 +218,18 @@ class Calibration:
                 value = float(np.partition(part, rank)[rank])
                 group.trackers[len(RATES) + number] = min(HIGHEST, max(value, self.nominal / 4))
 
-    def scores(self, group: int) -> np.ndarray:
+    def scores(self, group: int) -> Floats:
         """Return the scores of the group, ascending; of all jobs if it has too few."""
-        own = self.groups[group].scores.newest(max(WINDOWS), 1)
-        if len(own) < _ENOUGH:
-            own = np.concatenate([g.scores.newest(max(WINDOWS), 1) for g in self.groups])
-        return np.sort(np.minimum(own, HIGHEST))
+        existing = self.groups[group]
+        if existing.scores.count < _ENOUGH:
+            return _ordered(self.groups)
+        return _ordered([existing]) if existing.ordered is None else existing.ordered
+
+    def _level(self, group: int, score: float) -> float:
+        """Return the level of a score among those of the group; the middle one of equal scores."""
+        scores = self.scores(group)
+        low, high = (int(np.searchsorted(scores, score, side)) for side in ("left", "right"))
+        return (low + high) / 2 / (len(scores) + 1)
 
     def frozen(self) -> Calibration:
         """Return a copy that later outcomes do not change."""
@@ -223,6 +250,12 @@ def marks_of(share: float, request_s: float, queue: int) -> tuple[int, ...]:
     width = sum(share >= limit for limit in WIDTHS)
     time = _TIME_MARK + sum(request_s > limit for limit in TIMES_S)
     return (width, time, _QUEUE_MARK + queue) if queue >= 0 else (width, time)
+
+
+def _ordered(groups: Sequence[_CorrectionGroup]) -> Floats:
+    """Return the newest scores of these groups, ascending."""
+    newest = [group.scores.newest(max(WINDOWS), 1) for group in groups]
+    return np.sort(np.minimum(np.concatenate(newest), HIGHEST))
 
 
 def _unlikely_from(trials: int, chance: float) -> int:

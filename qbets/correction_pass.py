@@ -18,7 +18,7 @@ from vgrads.qbets.conditional import LEVELS
 from vgrads.qbets.conformal import BURSTS, Calibration, Issued, marks_of
 from vgrads.qbets.events import QueueEvents
 from vgrads.qbets.knots import score_among, wait_at, wait_of
-from vgrads.qbets.level_curve import curve_of
+from vgrads.qbets.level_curve import LevelCurve
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
@@ -81,6 +81,7 @@ class SubmittedRows:
         self.floor_s = np.empty(0)  # of all submissions
         self.floor_levels_s = np.empty((0, 0))  # its bounds at further levels
         self.floor_longest_s = np.empty(0)  # the longest of its waits
+        self.replaced = np.empty(0)  # how far the newest models answer, from 0 to 1
         self.groups: Ints = np.empty(0, dtype=np.int64)
         self.marks: list[tuple[int, ...]] = []
 
@@ -89,6 +90,7 @@ class SubmittedRows:
         size = max(0, count - self.first)
         self.wait_s, self.started = log.wait_s.tolist(), log.started.tolist()
         self.past, self.knots = longer(self.past, size), longer(self.knots, size)
+        self.replaced = longer(self.replaced, size)
         self.floor_s = longer(self.floor_s, len(log))
         if levels:
             self.floor_levels_s = longer(self.floor_levels_s.reshape(-1, levels), len(log))
@@ -102,10 +104,12 @@ class SubmittedRows:
         dropped = ("wait_s", "started")
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
-    def describe(self, rows: Ints, knots: Floats, features: Floats, knows_user: bool) -> None:
-        """Store quantiles and classes of submissions."""
+    def describe(
+        self, rows: Ints, knots: Floats, replaced: Floats, features: Floats, knows_user: bool
+    ) -> None:
+        """Store quantiles and classes of submissions, and how far the newest models answer."""
         spots = rows - self.first
-        self.knots[spots] = knots
+        self.knots[spots], self.replaced[spots] = knots, replaced
         self.groups[spots] = Calibration.groups_of(waiting_alike(features, knows_user))
         for spot, line in zip(spots.tolist(), features, strict=True):
             self.marks[spot] = marks_from(line)
@@ -135,12 +139,23 @@ class CorrectionPass:
         """``place``: of the first submission among the events."""
         self.calibration, self.judged = Calibration(settings.quantile), 0
         self.first, self._rows, self._place, self._settings = first, rows, place, settings
+        self.earlier: CorrectionPass | None = None
         self._draws = random.Random(0)
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
 
+    def replace(self, earlier: CorrectionPass) -> None:
+        """Answer instead of another pass from now on: by degrees, as the rows of submissions
+        say."""
+        earlier.earlier = None
+        self.earlier = earlier
+
     def to(
-        self, events: QueueEvents, last: int, issued_s: Floats, levels: Sequence[float] = ()
+        self,
+        events: QueueEvents,
+        last: int,
+        issued_s: Floats | None = None,
+        levels: Sequence[float] = (),
     ) -> list[str]:
         """Apply events up to this place; write issued bounds, with those at ``levels`` in further
         columns, and return the methods that answered, in order."""
@@ -148,53 +163,71 @@ class CorrectionPass:
         self._place = max(self._place, last)
         answered, first = [], self.first
         for at_s, kind, row in zip(*(column.tolist() for column in part), strict=True):
-            if row < first or kind not in (SUBMIT, LEAVE):
+            if kind not in (SUBMIT, LEAVE):
                 continue
-            self.advance(at_s)
-            if kind == SUBMIT:
-                issued_s[row, 0], method = self._submit(row, at_s)
-                if levels:
-                    issued_s[row, 1:] = self._read(row, levels)
+            self._apply(at_s, kind, row)
+            if kind == SUBMIT and row >= first and issued_s is not None:
+                issued_s[row], method = self._answer(row, levels)
                 answered.append(method)
-            elif row in self._waiting:
-                self._leave(self._waiting.pop(row))
         return answered
 
-    def _submit(self, row: int, at_s: float) -> tuple[float, str]:
-        """Return the bound of a submission and its method."""
+    def _apply(self, at_s: float, kind: int, row: int) -> None:
+        """Apply an event here, and to the pass that still answers in part."""
+        if self.earlier is not None:
+            self.earlier._apply(at_s, kind, row)
+        if row < self.first:
+            return
+        self._expire(at_s)
+        if kind == SUBMIT:
+            self._submit(row, at_s)
+        elif row in self._waiting:
+            self._leave(self._waiting.pop(row))
+
+    def _submit(self, row: int, at_s: float) -> None:
+        """Issue the level of a submission, and expect its outcome."""
         rows, spot = self._rows, row - self._rows.first
         floor_s, knots = float(rows.floor_s[row]), rows.knots[spot]
         if math.isnan(knots[0]):
-            return floor_s, "qbets"
-        group, has_floor = int(rows.groups[spot]), not math.isnan(floor_s)
-        choice = self.choose(group, has_floor)
+            return
+        if self.earlier is not None and rows.replaced[spot] >= 1.0:
+            self.earlier = None
+        group = int(rows.groups[spot])
         issued = self.calibration.issue(group, rows.marks[spot])
         judged_s = wait_of(knots, issued.score)
-        if choice.whose == "both":
+        if self.choose(group, not math.isnan(floor_s)).whose == "both":
             judged_s = max(judged_s, floor_s)
         self._waiting[row] = _Waiting(row, issued, judged_s)
         if self._settings.sees_waiting:
             heapq.heappush(self._expiries, (at_s + judged_s, row))
-        return floor_s if choice.whose == "qbets" else judged_s, choice.whose
 
-    def _read(self, row: int, levels: Sequence[float]) -> Floats:
-        """Return the bounds of a submission at these levels, read from its curve, as
-        :meth:`vgrads.qbets.state_forecast.StateForecast.bounds` does; NaN where there is none."""
+    def _answer(self, row: int, levels: Sequence[float]) -> tuple[Floats, str]:
+        """Return the bounds of a submission, that of the settings first, and their method, as
+        :meth:`vgrads.qbets.state_forecast.StateForecast.bounds` does; NaN for no bound."""
         rows, spot = self._rows, row - self._rows.first
-        floor_s: Floats = rows.floor_levels_s[row]
-        knots, waiting = rows.knots[spot], self._waiting.get(row)
-        if waiting is None:
-            return floor_s
-        group = int(rows.groups[spot])
-        whose = self.choose(group, not math.isnan(rows.floor_s[row])).whose
+        floor_s = rows.floor_s[row : row + 1]
+        if levels:
+            floor_s = np.append(floor_s, rows.floor_levels_s[row])
+        knots = rows.knots[spot]
+        if math.isnan(knots[0]):
+            return floor_s, "qbets"
+        whose = self.choose(int(rows.groups[spot]), not math.isnan(floor_s[0])).whose
         if whose == "qbets":
-            return floor_s
-        curve = curve_of(self.calibration, group, waiting.issued.score)
-        result = wait_at(knots, [curve.score(level) for level in levels])
+            return floor_s, whose
+        curve = self._curve(row)
+        result = wait_at(knots, [curve.score(p) for p in (self._settings.quantile, *levels)])
         if whose != "both":
+            return result, whose
+        if levels:
+            floor_s = np.where(np.isnan(floor_s), rows.floor_longest_s[row], floor_s)
+        return np.asarray(np.maximum(result, floor_s)), whose
+
+    def _curve(self, row: int) -> LevelCurve:
+        """Return the levels issued for a submission."""
+        spot = row - self._rows.first
+        result = self.calibration.curve(int(self._rows.groups[spot]), self._waiting[row].issued)
+        if self.earlier is None:
             return result
-        floor_s = np.where(np.isnan(floor_s), rows.floor_longest_s[row], floor_s)
-        return np.asarray(np.maximum(result, floor_s))
+        return result.replacing(self.earlier._curve(row), float(self._rows.replaced[spot]))
 
     def choose(self, group: int, floor: bool) -> MethodChoice:
         """Choose the method for jobs of a group, where there is a model."""
@@ -213,6 +246,11 @@ class CorrectionPass:
 
     def advance(self, at_s: float) -> None:
         """Advance the time; jobs that have now waited longer than their bound are misses."""
+        if self.earlier is not None:
+            self.earlier.advance(at_s)
+        self._expire(at_s)
+
+    def _expire(self, at_s: float) -> None:
         while self._expiries and self._expiries[0][0] < at_s:
             _, row = heapq.heappop(self._expiries)
             waiting = self._waiting.get(row)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.qbets.conditional import LEVELS
-from vgrads.qbets.conformal import HIGHEST
 
 Floats = NDArray[np.float64]
+HIGHEST = 9.0
+"""Highest score: no level beyond 1 − e⁻⁹ is used."""
 SCORES = -np.log1p(-np.array(LEVELS))
 _ALL_SCORES = np.concatenate([[0.0], SCORES, [HIGHEST]])
 _LEAST_RISE = 0.1  # share of the last knot per unit of score beyond it

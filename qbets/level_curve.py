@@ -5,29 +5,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vgrads.kernel.arrays import Floats
 from vgrads.qbets.bounds import ROUNDING
-from vgrads.qbets.conformal import HIGHEST, Calibration
-from vgrads.qbets.knots import wait_at
+from vgrads.qbets.knots import HIGHEST, wait_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCurve:
-    """The score to use for each probability: observed scores, ascending. Beyond what so many scores
-    support (:func:`vgrads.qbets.bounds.highest_level`) there is none."""
+    """The score to use for each probability: observed ``scores``, ascending, and the probability of
+    each, its level. Beyond what so many scores support
+    (:func:`vgrads.qbets.bounds.highest_level`) there is none."""
 
     scores: Floats
-
-    @cached_property
-    def levels(self) -> Floats:
-        """The probability of each score."""
-        count = len(self.scores)
-        return np.arange(1, count + 1) / (count + 1)
+    levels: Floats
 
     def score(self, probability: float) -> float:
         """Return the least score of that probability; monotone. NaN beyond the highest one."""
@@ -46,24 +40,38 @@ class LevelCurve:
         existing = np.searchsorted(waits_s, np.asarray(within_s, dtype=np.float64), side="right")
         return np.asarray(np.append(0.0, self.levels)[existing], dtype=np.float64)
 
+    def replacing(self, earlier: LevelCurve, share: float) -> LevelCurve:
+        """Return the curve that has replaced an earlier one to this share, from 0 to 1: at each
+        level the weighted mean of both scores, where the earlier one has that level."""
+        if share >= 1.0 or not len(earlier.levels):
+            return self
+        ranks = np.searchsorted(earlier.levels, self.levels * (1 - ROUNDING), side="left")
+        existing = ranks < len(earlier.levels)
+        before = earlier.scores[np.minimum(ranks, len(earlier.levels) - 1)]
+        mixed = np.where(existing, share * self.scores + (1.0 - share) * before, self.scores)
+        return LevelCurve(scores=np.maximum.accumulate(mixed), levels=self.levels)
 
-def curve_of(calibration: Calibration, group: int, requested: float) -> LevelCurve:
-    """Return the observed levels of a group of jobs; from the beginning of the tail up to the
-    tracked quantile, the correction of that quantile, the ``requested`` score, is applied
-    increasingly."""
-    return LevelCurve(scores=anchored(calibration.scores(group), calibration.quantile, requested))
+
+def levels_of(count: int) -> Floats:
+    """Return the probabilities of so many observed scores, ascending."""
+    return np.arange(1, count + 1) / (count + 1)
 
 
 def anchored(scores: Floats, quantile: float, requested: float) -> Floats:
-    """Transform ascending scores so that ``quantile`` of them are below ``requested``, and leave
-    the body unchanged as far as they stay ascending."""
-    count = len(scores)
-    plain = LevelCurve(scores=scores).score(quantile)
+    """Transform ascending scores so that ``quantile`` of them are below ``requested``: from the
+    beginning of the tail up to that quantile the correction is applied increasingly, and the body
+    is unchanged as far as scores stay ascending."""
+    levels = levels_of(len(scores))
+    plain = LevelCurve(scores=scores, levels=levels).score(quantile)
     plain = HIGHEST if math.isnan(plain) else plain
-    levels = np.arange(1, count + 1) / (count + 1)
-    body = 2 * quantile - 1  # as far below the quantile as that is from 1
+    body = beginning_of_tail(quantile)
     share = np.clip((levels - body) / (quantile - body), 0.0, 1.0)
     bent = scores * (1.0 + share * (requested / max(plain, 1e-9) - 1.0))
     if requested >= plain:
         return np.maximum.accumulate(bent)
     return np.minimum.accumulate(bent[::-1])[::-1]  # the body changes, not the quantile
+
+
+def beginning_of_tail(quantile: float) -> float:
+    """Return the level at which the tail begins: as far below the quantile as that is from 1."""
+    return 2 * quantile - 1

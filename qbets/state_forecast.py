@@ -25,7 +25,7 @@ from vgrads.qbets.downtime import Downtime
 from vgrads.qbets.events import users_of
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
-from vgrads.qbets.level_curve import LevelCurve, curve_of
+from vgrads.qbets.level_curve import LevelCurve
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
 from vgrads.qbets.replay import learn_state
 from vgrads.qbets.state.queue_state import QueueState, TimedArrival
@@ -46,7 +46,9 @@ class JobClass(NamedTuple):
 class StateForecast:
     """A queue at one instant. ``past`` holds the quantiles of past waits in each cluster, ``asker``
     is the user and the queue of the jobs in question, ``age_s`` is the time since that instant: the
-    older the state, the more weight past waits have."""
+    older the state, the more weight past waits have. ``replaced``: how far, from 0 to 1, the newest
+    model and the ``calibration`` have replaced what was learned before: the oldest model and the
+    ``earlier`` calibration."""
 
     floor: QueueForecast
     settings: Settings
@@ -59,6 +61,8 @@ class StateForecast:
     past: tuple[Floats | None, ...]
     asker: JobArrival = NOBODY
     age_s: float = 0.0
+    earlier: Calibration | None = None
+    replaced: float = 1.0
 
     @property
     def since_s(self) -> float:
@@ -114,7 +118,8 @@ class StateForecast:
         """Return the same for a queue in another state."""
         past = self.past[self.floor.group(*shape)]
         rows = features.astype(np.float32).astype(np.float64)[None]  # as they are learned
-        return blended(mean_knots(self.models, rows)[0], past, self.age_s + submit_in_s)
+        state = mean_knots(self.models, rows, self.replaced)[0]
+        return blended(state, past, self.age_s + submit_in_s)
 
     def choice(self, group: int = 0) -> MethodChoice:
         """Return the method for a group of jobs, and the reason."""
@@ -123,8 +128,7 @@ class StateForecast:
         return choose_method(self.calibration, self.judged, group, existing, knows_user)
 
     def curve(self, procs: int, walltime_s: float, ahead: int = 0) -> LevelCurve:
-        """Return the observed levels of similar jobs; from the beginning of the tail up to the
-        tracked quantile, the correction of that quantile is applied increasingly."""
+        """Return the observed levels of similar jobs."""
         return self._curve(self.job_class(procs, walltime_s, ahead))
 
     @cached_property
@@ -141,8 +145,14 @@ class StateForecast:
 
     def _curve(self, job: JobClass) -> LevelCurve:
         if job not in self._curves:
-            requested = self.calibration.issue(job.group, job.marks).score
-            self._curves[job] = curve_of(self.calibration, job.group, requested)
+            curve, *earlier = (
+                calibration.curve(job.group, calibration.issue(*job))
+                for calibration in (self.calibration, self.earlier)
+                if calibration is not None
+            )
+            for other in earlier:
+                curve = curve.replacing(other, self.replaced)
+            self._curves[job] = curve
         return self._curves[job]
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
@@ -307,6 +317,8 @@ def freeze_state(
         unix_start_s=predictor.unix_start_s,
         past=predictor.past.every(predictor.floor, predictor.count),
         asker=asker,
+        earlier=None if correction.earlier is None else correction.earlier.calibration.frozen(),
+        replaced=predictor.replaced,
     )
 
 

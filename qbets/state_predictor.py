@@ -10,7 +10,8 @@ of long bursts, which are one observation regardless of their number.
 Everything learned depends on *anchors*, which are numbers of submissions: a model is learned at
 each, the mean of the newest two answers, and the correction starts again two anchors back; so does
 QBETS, at anchors of its own. So a single question, which learns nothing before that, gets the
-answer of a replay of the whole history.
+answer of a replay of the whole history. What is learned at an anchor replaces what was learned
+before by degrees, during the next submissions, so that learning alone does not move an answer.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.arrays import Floats
 from vgrads.qbets.blend import PastKnots, blended
-from vgrads.qbets.conditional import LEAST, ConditionalModel, fit, mean_knots
+from vgrads.qbets.conditional import LEAST, MODELS, ConditionalModel, fit, mean_knots
 from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows, longer
 from vgrads.qbets.downtime import DowntimeWatch
 from vgrads.qbets.events import (
@@ -43,10 +44,9 @@ from vgrads.traces.records import JobLog
 
 WINDOW = 10_000
 """Newest submissions from which a model is learned."""
-MODELS = 2
-"""Newest models whose mean answers."""
 _LATE = 0.95  # share of a window's waits beyond which a waiting job counts as late
 _FIRST, _LEAST_STEP, _MOST_STEP, _STEP = 500, 250, 4000, 0.2
+_REPLACING = 16  # part of a step during which new models and corrections replace the earlier ones
 
 
 def anchors_of(count: int) -> list[int]:
@@ -55,8 +55,27 @@ def anchors_of(count: int) -> list[int]:
     result, anchor = [], _FIRST
     while anchor <= count:
         result.append(anchor)
-        anchor += int(np.clip(_STEP * anchor, _LEAST_STEP, _MOST_STEP))
+        anchor += _step(anchor)
     return result
+
+
+def _step(anchor: int) -> int:
+    """Return the number of submissions to the next anchor."""
+    return int(np.clip(_STEP * anchor, _LEAST_STEP, _MOST_STEP))
+
+
+def replaced_at(anchor: int, count: ArrayLike) -> Floats:
+    """Return how far what was learned at an anchor has replaced what was learned before, after
+    these numbers of submissions: from 0 at the anchor to 1."""
+    share = (np.asarray(count) - anchor) / (_step(anchor) // _REPLACING)
+    return np.asarray(np.clip(share, 0.0, 1.0))
+
+
+def correction_start(anchors: list[int], number: int) -> int:
+    """Return the submission at which the correction of the models of an anchor, by its number,
+    starts: after what was learned :data:`BACK` anchors before has replaced the earlier."""
+    anchor = anchors[max(0, number - BACK)]
+    return anchor + _step(anchor) // _REPLACING if number > BACK else anchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +99,13 @@ class Required:
 def required_for(count: int) -> Required:
     """Return what questions after ``count`` submissions need."""
     anchors = anchors_of(count)
-    corrected = anchors[max(0, len(anchors) - 1 - BACK)] if anchors else 0
-    model = anchors[max(0, len(anchors) - BACK - MODELS)] if anchors else 0
+    if not anchors:
+        return Required()
+    number = len(anchors) - 1
+    if replaced_at(anchors[-1], count) < 1.0:  # what was learned before answers in part
+        number = max(0, number - 1)
+    model = anchors[max(0, number - BACK - MODELS + 1)]
+    corrected = correction_start(anchors, number)
     return Required(model=model, corrected=corrected, features=max(0, model - WINDOW))
 
 
@@ -215,10 +239,11 @@ class StatePredictor:
         if anchor < self._needs.model:
             return
         self._train(anchor)
-        start = self._anchors[max(0, number - BACK)]
+        start = correction_start(self._anchors, number)
         if start > self.correction.first:
-            self.correction = self._pass_from(start)
-            self.correction.to(self._events, place, np.empty((len(self._log), 1)))
+            earlier, self.correction = self.correction, self._pass_from(start)
+            self.correction.to(self._events, place)
+            self.correction.replace(earlier)
 
     def _train(self, anchor: int) -> None:
         """Learn a model from what was known right after so many jobs had appeared."""
@@ -226,18 +251,31 @@ class StatePredictor:
         part = slice(max(shift, anchor - WINDOW), anchor)
         features: NDArray[np.float32] = self._features[part.start - shift : part.stop - shift]
         model = learn_model(self._viewed, part, features, self.settings.sees_waiting)
-        if model is not None:
-            self.models = [*self.models, model][-MODELS:]
+        if model is None:  # then the newest one stands again
+            self.models = [*self.models, *self.models[-1:]][-MODELS - 1 :]
+        else:
+            self.models = [*self.models, model][-MODELS - 1 :]
 
     def _answer(self, start: int, place: int) -> None:
         """Predict, issue and judge the bounds of the submissions between these places."""
-        rows = self._events.part(start, place).submitted(self._needs.corrected)
+        part = self._events.part(start, place)
+        rows = part.submitted(self._needs.corrected)
         if self.models and len(rows):
             features = self._features[rows - self._needs.features].astype(np.float64)
             past = self._rows.past[rows - self._needs.corrected]
-            knots = blended(mean_knots(self.models, features), past)
-            self._rows.describe(rows, knots, features, self.settings.knows_user)
+            submits = (part.kinds == SUBMIT) & (part.rows >= self._needs.corrected)
+            replaced = self._replaced(np.searchsorted(self._shown, start + np.flatnonzero(submits)))
+            knots = blended(mean_knots(self.models, features, replaced), past)
+            self._rows.describe(rows, knots, replaced, features, self.settings.knows_user)
         self.answered.update(self.correction.to(self._events, place, self._issued, self._levels))
+
+    def _replaced(self, counts: ArrayLike) -> Floats:
+        return replaced_at(self._anchors[self._trained - 1], counts)
+
+    @property
+    def replaced(self) -> float:
+        """How far the newest model and correction have replaced the earlier ones, from 0 to 1."""
+        return float(self._replaced(self.count)) if self._trained else 1.0
 
     @property
     def floor(self) -> QueuePredictor:

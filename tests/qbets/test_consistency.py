@@ -131,7 +131,7 @@ def test_odds_go_there_and_back_and_the_tracked_quantile_keeps_its_share_of_miss
 
 
 def test_a_probability_beyond_what_the_outcomes_support_has_no_score():
-    curve = LevelCurve(scores=np.linspace(0.1, 3.0, 60))
+    curve = LevelCurve(scores=np.linspace(0.1, 3.0, 60), levels=np.arange(1, 61) / 61)
     assert np.isnan(curve.score(0.999))
     assert np.isnan(curve.score(60 / 61 + 1e-9))
     assert [curve.score(n / 61) for n in (1, 30, 60)] == pytest.approx(curve.scores[[0, 29, 59]])
@@ -155,7 +155,7 @@ def with_outcomes(forecast: StateForecast, count: int) -> Calibration:
     calibration = forecast.calibration.frozen()
     group = calibration.groups[forecast.job_class(8, 3600.0).group]
     kept = group.scores.newest(count, 0)
-    group.scores = ScoreRing()
+    group.scores, group.ordered = ScoreRing(), None
     for score in kept.tolist():
         group.scores.put(-1, score, score)
     return calibration

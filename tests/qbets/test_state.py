@@ -22,11 +22,11 @@ from vgrads.kernel.streams import stream
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.qbets.backtest import backtest, rolling_coverage
 from vgrads.qbets.conditional import LEVELS
-from vgrads.qbets.conformal import HIGHEST, MAX_SCORES, Calibration, ScoreRing, marks_of
+from vgrads.qbets.conformal import MAX_SCORES, Calibration, ScoreRing, marks_of
 from vgrads.qbets.correction_pass import choose_method
 from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.forecast import QueueForecast
-from vgrads.qbets.knots import SCORES, score_of, score_within, wait_at
+from vgrads.qbets.knots import HIGHEST, SCORES, score_of, score_within, wait_at
 from vgrads.qbets.past_replay import floor_start
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor, replay
