@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.research.waits.lookahead import Lookahead, QueueSnapshot, remember, surprise
-from vgrads.research.waits.varq_record import adapt
 from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.vgrid.varq import Reservation, move
+from vgrads.vgrid.varq_record import adapt
 
 FREE = QueueSnapshot(
     running_procs=np.empty(0, dtype=np.int64),

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
 from vgrads.api.queues.issuing import Statement, issue, stated_bounds
-from vgrads.api.queues.queries import QueueQuery, walk
+from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.compiled import use_stored
 from vgrads.kernel.documents import Document, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
@@ -23,6 +23,7 @@ from vgrads.operations.queue_questions import (
     closure_of,
     open_queue,
 )
+from vgrads.operations.recommended_submission import recommend
 from vgrads.qbets import boosting
 from vgrads.qbets.state import queue_features
 from vgrads.qbets.state_forecast import AnyForecast
@@ -165,15 +166,16 @@ def _best(opened: OpenQueue, question: Question) -> Json:
         probability=question.probability,
         max_walltime_s=opened.limits.walltime_s,
     )
-    path = walk(opened.query, reservation, by_s / _INSTANTS)
-    at = path.recommended
-    probability = float(path.probabilities[at])
+    recommended = recommend(opened.query, opened.record, reservation, by_s / _INSTANTS)
+    path, at = recommended.path, recommended.path.recommended
     return {
         "submit_in_s": float(path.submit_s[at]),
-        "probability": probability,
+        "probability": recommended.probability,
         "walltime_s": float(path.walltimes_s[at]),
         "meets_request": path.chosen is not None,
-        "warning": opened.record.contradiction(probability),
+        "level": recommended.required.level,
+        "level_reason": recommended.required.reason,
+        "warning": recommended.warning,
     }
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from vgrads.api.queues.issued import IssuedForecast
 from vgrads.api.queues.issuing import Statement, issue_answer
-from vgrads.api.queues.queries import QueueQuery, explanation_of, reading_json, walk
+from vgrads.api.queues.queries import QueueQuery, explanation_of, reading_json
 from vgrads.operations.questions import BoundQuestion, ProbabilityQuestion, TrajectoryQuestion
 from vgrads.operations.queue_questions import ForecastContext, OpenQueue, closure_of, open_queue
+from vgrads.operations.recommended_submission import RecommendedSubmission, recommend
 from vgrads.qbets.forecast import Bound
 from vgrads.vgrid.varq import Reservation, Trajectory
 
@@ -103,21 +104,28 @@ class ProbabilityAnswer(QueueAnswer):
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryAnswer(QueueAnswer):
-    """The probabilities of a start in time by the instant of submission."""
+    """The probabilities of a start in time by the instant of submission, and the recommended one;
+    ``reservation``: as requested."""
 
-    path: Trajectory
+    recommended: RecommendedSubmission
     reservation: Reservation
+
+    @property
+    def path(self) -> Trajectory:
+        """The instants of submission."""
+        return self.recommended.path
 
     @property
     def warning(self) -> str | None:
         """Why the answer is doubtful: by the record of such answers, else of bounds."""
-        record, probability = self.open_queue.record, self.path.probabilities[self.path.recommended]
-        return record.contradiction(float(probability)) or record.warning
+        return self.recommended.warning or self.open_queue.record.warning
 
     def as_json(self) -> Json:
         """``vgrads trajectory --json``."""
         return {
             **trajectory_json(self.path),
+            "level": self.recommended.required.level,
+            "level_reason": self.recommended.required.reason,
             "reason": self.open_queue.reason,
             "warning": self.warning,
             "closure": self.closure,
@@ -194,13 +202,14 @@ def answer_trajectory(opened: OpenQueue, question: TrajectoryQuestion) -> Trajec
         max_walltime_s=opened.limits.walltime_s,
         confidence=question.confidence,
     )
-    path = walk(opened.query.separate(), reservation, question.step_s)
+    recommended = recommend(opened.query.separate(), opened.record, reservation, question.step_s)
     shape = question.procs, question.walltime_s
+    stated = Statement(path=recommended.path, requested=question.probability)
     return TrajectoryAnswer(
         open_queue=opened,
-        issued=issue_answer(opened.query, opened.target, shape, Statement(path=path)),
+        issued=issue_answer(opened.query, opened.target, shape, stated),
         closure=_closures_until(opened.query, question.start_by_s + question.walltime_s),
-        path=path,
+        recommended=recommended,
         reservation=reservation,
     )
 

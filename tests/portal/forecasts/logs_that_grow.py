@@ -12,6 +12,7 @@ from vgrads.portal.records.store import Store
 
 JOBS = 300
 UNIX_START = 1_700_000_000
+SHAPE = {"procs": 4, "walltime_s": 3600}
 
 
 def swf(waits_s: Iterable[float], every_s: float = 600.0, procs: int = 4) -> str:
@@ -67,3 +68,40 @@ def scored(
         for n, forecast in enumerate(issued)
     }
     assert records.put_waits(rows.values(), starts) == of
+
+
+def recommended(
+    store: Store,
+    started: int,
+    of: int,
+    probability: float = 0.9,
+    promised: float | None = None,
+) -> None:
+    """Records of submissions that were recommended, of which the first led to a start in time.
+    ``probability``: stated with each; ``promised``: for which it was recommended."""
+    records = ForecastRecords(store.engine)
+    issued = [
+        IssuedForecast(
+            site="here",
+            queue="all",
+            procs=4,
+            walltime_s=3600.0,
+            instant_s=float(n),
+            issued_s=float(n),
+            kind="trajectory",
+            method="qbets",
+            view="full",
+            probabilities=((600.0, probability),),
+            promised=promised,
+        )
+        for n in range(of)
+    ]
+    records.add(issued)
+    outcomes = {
+        forecast.id: ForecastOutcome(
+            submit_s=n + 1.0, wait_s=20.0 if n < started else 5000.0, observed_s=1e6
+        )
+        for n, forecast in enumerate(issued)
+    }
+    rows = [row for row in records.matchable("here", "all", -1.0) if row.id in outcomes]
+    assert records.put_waits(rows, outcomes) == of

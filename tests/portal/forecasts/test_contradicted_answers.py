@@ -1,22 +1,13 @@
 """An answer that its own record contradicts says so, in every interface; others do not."""
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 
-from tests.portal.forecasts.logs_that_grow import JOBS, scored, write_log
+from tests.portal.forecasts.logs_that_grow import JOBS, SHAPE, recommended, scored, write_log
+from tests.portal.forecasts.scored_service import served
 from tests.portal.forecasts.test_scores import SITES, waits
 from vgrads.api.queues.forecast_scores import WATCHED, QueueRecord
-from vgrads.api.queues.issued import ForecastOutcome, IssuedForecast
-from vgrads.portal.jobs.supervisor import Places
-from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.web.app import make_app
-from vgrads.portal.web.service import Bounds
-from vgrads.vgrid.catalog import load_catalog
 
-SHAPE = {"procs": 4, "walltime_s": 3600}
 OPTIONS = ("--procs", 4, "--walltime", "1h")
 BASE = "/v1/sites/here/queues/all"
 
@@ -28,43 +19,6 @@ def sites(vgrads, store, tmp_path):
     (tmp_path / "sites.toml").write_text(SITES)
     assert vgrads("sites", "add", tmp_path / "sites.toml").code == 0
     return tmp_path / "sites.toml"
-
-
-@contextmanager
-def served(store, sites):
-    """A service that has read the scores."""
-    app = make_app(store, load_catalog(sites), Bounds(places=Places(planners=0)))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        app.state.service.forecasts.score()
-        yield client
-
-
-def recommended(store, started, of, probability=0.9):
-    """Records of submissions that were recommended, of which some led to a start in time."""
-    records = ForecastRecords(store.engine)
-    issued = [
-        IssuedForecast(
-            site="here",
-            queue="all",
-            **SHAPE,
-            instant_s=float(n),
-            issued_s=float(n),
-            kind="trajectory",
-            method="qbets",
-            view="full",
-            probabilities=((600.0, probability),),
-        )
-        for n in range(of)
-    ]
-    records.add(issued)
-    outcomes = {
-        forecast.id: ForecastOutcome(
-            submit_s=n + 1.0, wait_s=20.0 if n < started else 5000.0, observed_s=1e6
-        )
-        for n, forecast in enumerate(issued)
-    }
-    rows = [row for row in records.matchable("here", "all", -1.0) if row.id in outcomes]
-    assert records.put_waits(rows, outcomes) == of
 
 
 def warning_of(store, vgrads, sites, probability):

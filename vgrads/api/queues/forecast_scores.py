@@ -11,6 +11,7 @@ from typing import Any
 
 from vgrads.api.queues.issued import LEVELS, Bounds, Probabilities
 from vgrads.qbets.views import VIEWS
+from vgrads.vgrid.varq_record import FEWEST, RequiredLevel, required_level
 
 Json = dict[str, Any]
 WINDOW = 500
@@ -18,9 +19,8 @@ WINDOW = 500
 WATCHED, ALARM, ALARM_LEVEL = 200, 0.90, 0.95
 """Newest bounds that are watched, the coverage below which they raise a warning, and their
 quantile. At a true coverage of .95, 200 bounds fall below .90 in 1 of 1,000 cases."""
-_CHANCE, _FEWEST = 0.001, 20
-"""Chance at which so few statements come true if they are right, as for bounds, and the fewest that
-are judged."""
+_CHANCE = 0.001
+"""Chance at which so few statements come true if they are right, as for bounds."""
 _STRETCHES = 4
 """Earlier stretches of bounds that show how many outcomes are usually unknown."""
 _BINS = 10
@@ -33,7 +33,8 @@ class ScoredForecast:
     ``observed_s``: for every wait up to this it is known whether it was exceeded; all, of a job of
     our own. ``estimate_s``: the site's own estimate of the wait at the same instant;
     ``was_queried``: whether the site was queried for it. ``view``: in which its queue was learned;
-    empty where that was not recorded.
+    empty where that was not recorded. ``job_submit_s``: submission of its job, None where none is
+    known. ``promised``: as in :class:`vgrads.api.queues.issued.IssuedForecast`.
     """
 
     bounds: Bounds = ()
@@ -43,6 +44,8 @@ class ScoredForecast:
     estimate_s: float | None = None
     was_queried: bool = False
     view: str = ""
+    job_submit_s: float | None = None
+    promised: float | None = None
 
     def covered(self, level: float) -> bool | None:
         """Return whether the bound of a quantile was not exceeded; None where none was stated, and
@@ -131,6 +134,26 @@ def outcomes_of(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]
         for within_s, probability in f.probabilities
     ]
     return [(probability, outcome) for probability, outcome in pairs if outcome is not None]
+
+
+def promises_of(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]:
+    """Return the probability that was promised with each recommended submission, and whether its
+    job started in time, in the order in which the outcomes were settled. ``forecasts``: newest
+    first.
+
+    What was promised repeatedly and is judged by the same job counts once: the newest.
+    """
+    settled: dict[tuple[float, float], tuple[float, bool]] = {}
+    for f in forecasts:
+        if f.promised is None or f.job_submit_s is None:
+            continue
+        for within_s, _ in f.probabilities:
+            outcome = started_within(within_s, f.wait_s, f.observed_s)
+            if outcome is not None:
+                end_s = f.job_submit_s + within_s
+                settled.setdefault((f.promised, f.job_submit_s), (end_s, outcome))
+    order = sorted(settled.items(), key=lambda entry: entry[1][0])
+    return [(promised, outcome) for (promised, _), (_, outcome) in order]
 
 
 def _reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
@@ -225,16 +248,23 @@ class QueueRecord:
 
     ``warning``: of :class:`WatchedBounds`. ``submissions``: the probability of a start in time that
     was stated with each of the newest recommended submissions, and whether such a job did start.
+    ``promises``: of those that were recommended as sufficient, as :func:`promises_of` has them.
     """
 
     warning: str | None = None
     submissions: tuple[tuple[float, bool], ...] = ()
+    promises: tuple[tuple[float, bool], ...] = ()
+
+    def level(self, probability: float) -> RequiredLevel:
+        """Return what an instant must reach so that a start with this probability is promised."""
+        outcomes = [outcome for promised, outcome in self.promises if promised == probability]
+        return required_level(probability, outcomes)
 
     def contradiction(self, probability: float) -> str | None:
         """Say that recommended submissions led to a start in time less often than stated, where
         those with about this probability (the same tenth) did, by more than chance."""
         alike = [s for s in self.submissions if _bin_of(s[0]) == _bin_of(probability)]
-        if len(alike) < _FEWEST:
+        if len(alike) < FEWEST:
             return None
         from vgrads.planner.promise.probability import at_least  # noqa: PLC0415 late: few queues have so many
 

@@ -41,7 +41,9 @@ class IssuedForecast:
     promise. ``history``: of a file that belongs to no site. ``retrospective``: the question was
     about an instant before the end of the history, so it is not scored. ``view``: of the queue, in
     which it was learned (:data:`vgrads.qbets.views.VIEWS`); empty for what is not learned from a
-    queue, and in records of versions that did not store it.
+    queue, and in records of versions that did not store it. ``promised``: the probability for which
+    a submission was recommended as sufficient; None where none sufficed, of what recommends none,
+    and in records of versions that did not store it.
     """
 
     site: str
@@ -59,6 +61,7 @@ class IssuedForecast:
     history: str = ""
     retrospective: bool = False
     view: str = ""
+    promised: float | None = None
     issued_s: float = field(default_factory=time.time)
     model: str = field(default_factory=model_digest)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,11 +31,13 @@ class ForecastTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What was stated about a shape: bounds, probabilities, or when to submit it (``path``)."""
+    """What was stated about a shape: bounds, probabilities, or when to submit it (``path``) for a
+    ``requested`` probability."""
 
     bounds: Bounds = ()
     probabilities: Probabilities = ()
     path: Trajectory | None = None
+    requested: float | None = None
 
 
 def issue(
@@ -72,7 +74,9 @@ def issue_answer(
     """Return an answer about a shape as issued, with the standard quantiles; of a trajectory, the
     instant that was recommended, or the best."""
     if stated.path is not None:
-        return _issue_path(query, target, shape[0], stated.path)
+        promised = None if stated.path.chosen is None else stated.requested
+        issued = _issue_path(query, target, shape[0], stated.path)
+        return replace(issued, promised=promised)
     kind = "bound" if stated.bounds else "probability"
     bounds = {**dict(stated_bounds(query, *shape)), **dict(stated.bounds)}
     with_standard = Statement(

@@ -337,7 +337,8 @@ class ScoreRow(SQLModel, table=True):
 class ForecastRow(SQLModel, table=True):
     """A forecast as issued (:class:`vgrads.api.queues.issued.IssuedForecast`), and its outcome.
 
-    ``statements``: bounds and probabilities, as JSON; ``times``: how often the same was issued.
+    ``statements``: bounds, probabilities, and what was promised with a recommended submission, as
+    JSON; ``times``: how often the same was issued.
     ``state``: open, scored, closed without a score, or excluded: learned by an earlier version at
     another probability than the quantiles that it states. ``covered``: its bound at .95 was not
     exceeded, once that is known; of a promise: it was kept. ``observed_s``: of what it stated, the

@@ -14,7 +14,7 @@ skipped, and the share of these is reported.
   by the state of the queue and increasingly by past waits for later instants: the answer of
   the command ``trajectory``, without a record of outcomes;
 - ``ahead``: ``plain`` at the probability that follows the record of promises
-  (:mod:`vgrads.research.waits.varq_record`);
+  (:mod:`vgrads.vgrid.varq_record`);
 - ``moving``: ``ahead`` with the margin of :mod:`vgrads.vgrid.varq`, recomputed as time passes.
 
 Kept: started by T. Idle: processor time held before T, per promise; compared with that of ``now``
@@ -50,11 +50,11 @@ from vgrads.research.waits.varq_like_jobs import (
     ReservationQuestion,
     ReservationResult,
 )
-from vgrads.research.waits.varq_record import adapt
 from vgrads.research.waits.varq_recorded_rows import RecordedVarqRow, outcome
 from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import Reservation, Trajectory, move, trajectory
+from vgrads.vgrid.varq_record import adapt
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 POLICIES = ("now", "once", "plain", "ahead", "moving")

@@ -11,10 +11,10 @@ from vgrads.kernel.events import EventQueue
 from vgrads.qbets.forecast import freeze
 from vgrads.qbets.predictor import JobArrival, QueuePredictor
 from vgrads.research.waits.lookahead import LoadMemory, Lookahead, QueueSnapshot, remember, surprise
-from vgrads.research.waits.varq_record import adapt
 from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster, Happening
 from vgrads.vgrid.varq import MARGIN, Reservation, move, trajectory
+from vgrads.vgrid.varq_record import adapt
 
 _MEMORY = 20_000  # jobs that futures are drawn from
 _STEP_S = 60.0

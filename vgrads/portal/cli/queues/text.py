@@ -123,7 +123,7 @@ def probability_text(answer: ProbabilityAnswer) -> str:
 
 
 def trajectory_text(answer: TrajectoryAnswer) -> str:
-    """Return VARQ in two or three sentences: when to submit, what to request, and why."""
+    """Return VARQ in a few sentences: when to submit, what to request, and why."""
     path, reservation = answer.path, answer.reservation
     at, begin_s = path.recommended, reservation.start_by_s
     chance = f"{path.probabilities[at]:.3f}"
@@ -134,12 +134,15 @@ def trajectory_text(answer: TrajectoryAnswer) -> str:
         more = "" if answer.query.forecast.method == "state" else " or more"
         text = f"Submit {submit}: with probability {chance}{more}, the job {begins}.{request}"
     else:
-        text = f"No submission reaches probability {reservation.probability} that the job {begins}"
+        level = f"{answer.recommended.required.level:.4g}"
+        text = f"No submission reaches probability {level} that the job {begins}"
         if path.probabilities[at] > 0:
             text += f". The best, to submit {submit}, reaches {chance}.{request}"
         else:
             text += ": each has probability 0."
         text += _limit_text(reservation)
+    reason = answer.recommended.required.reason
+    text += f" {reason[0].upper()}{reason[1:]}." if reason else ""
     return text + _view_text(answer)
 
 

@@ -19,7 +19,7 @@ from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.forecast_scores import (
     QueueKey,
     all_scores,
-    submissions_of,
+    record_with,
 )
 from vgrads.portal.records.store import Store
 from vgrads.qbets.views import BEST, FULL
@@ -89,10 +89,7 @@ class ForecastUpkeep:
     def _load_scores(self) -> None:
         self._scores, self._loaded_s = all_scores(self._store.reader, files=False), time.monotonic()
         self._queues = {
-            (site, queue): QueueRecord(
-                warning=entry["warning"],
-                submissions=submissions_of(self._store.reader, site, queue),
-            )
+            (site, queue): record_with(self._store.reader, site, queue, entry["warning"])
             for entry in self._scores["queues"]
             for site, queue in [(entry["site"], entry["queue"])]
         }

@@ -229,7 +229,9 @@ def covered_by(row: ForecastRow, wait_s: float | None, observed_s: float = math.
 
 def _row_of(forecast: IssuedForecast) -> Json:
     """Return the columns of a forecast; not as a row, whose checks would take most of the time."""
-    statements = {"bounds": forecast.bounds, "probabilities": forecast.probabilities}
+    statements: Json = {"bounds": forecast.bounds, "probabilities": forecast.probabilities}
+    if forecast.promised is not None:
+        statements["promised"] = forecast.promised
     return {
         **{name: getattr(forecast, name) for name in _PLAIN},
         "model": model_name(forecast.model),

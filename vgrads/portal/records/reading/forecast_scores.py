@@ -17,6 +17,7 @@ from vgrads.api.queues.forecast_scores import (
     ScoredForecast,
     WatchedBounds,
     outcomes_of,
+    promises_of,
     score,
     watch,
 )
@@ -25,6 +26,8 @@ from vgrads.portal.records.reading.reader import RecordReader, is_missing, open_
 
 Json = dict[str, Any]
 QueueKey = tuple[str, str]
+_ScoringJob = tuple[float | None, float | None, float | None]  # wait, observed time, submission
+_SiteEstimate = tuple[str, float | None]  # whether the site was queried, and what it stated
 _NO_PROMISE = "kind <> 'promise'"
 _OF_QUEUE = f"site = :site AND queue = :queue AND {_NO_PROMISE}"
 _OF_SCORE = f"{_OF_QUEUE} AND state <> 'excluded'"
@@ -73,13 +76,14 @@ def _newest(
     """Return the newest scored forecasts of a queue, newest first, of those that fulfil a
     condition."""
     rows = reader.rows(
-        "SELECT statements, wait_s, observed_s, estimate, estimate_s, view FROM forecast "
-        f"WHERE {_OF_SCORE} AND {_HAS_JOB} AND {condition} ORDER BY issued_s DESC, id LIMIT :most",
+        "SELECT statements, view, wait_s, observed_s, job_submit_s, estimate, estimate_s "
+        f"FROM forecast WHERE {_OF_SCORE} AND {_HAS_JOB} AND {condition} "
+        "ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
         most=WINDOW,
     )
-    return [_scored(*row) for row in rows]
+    return [_scored(row[0], row[1], row[2:5], row[5:]) for row in rows]
 
 
 def promise_score(reader: RecordReader) -> Json:
@@ -111,16 +115,17 @@ def promise_score(reader: RecordReader) -> Json:
 
 def queue_record(reader: RecordReader, site: str, queue: str) -> QueueRecord:
     """Return what the scores of a queue say of its next answers."""
+    return record_with(reader, site, queue, watched_bounds(reader, site, queue).warning)
+
+
+def record_with(reader: RecordReader, site: str, queue: str, warning: str | None) -> QueueRecord:
+    """Return the same, with a warning by the watched bounds that is known already."""
+    recommended = _newest(reader, site, queue, "kind = 'trajectory'")
     return QueueRecord(
-        warning=watched_bounds(reader, site, queue).warning,
-        submissions=submissions_of(reader, site, queue),
+        warning=warning,
+        submissions=tuple(outcomes_of(recommended)),
+        promises=tuple(promises_of(recommended)),
     )
-
-
-def submissions_of(reader: RecordReader, site: str, queue: str) -> tuple[tuple[float, bool], ...]:
-    """Return the outcomes of the newest submissions that were recommended for a queue, as
-    :class:`vgrads.api.queues.forecast_scores.QueueRecord` has them."""
-    return tuple(outcomes_of(_newest(reader, site, queue, "kind = 'trajectory'")))
 
 
 def watched_bounds(reader: RecordReader, site: str, queue: str) -> WatchedBounds:
@@ -204,15 +209,9 @@ def _counts(
     return result
 
 
-def _scored(
-    statements: str,
-    wait_s: float | None,
-    observed_s: float | None,
-    estimate: str,
-    estimate_s: float | None,
-    view: str,
-) -> ScoredForecast:
-    document = json.loads(statements)
+def _scored(statements: str, view: str, job: _ScoringJob, site: _SiteEstimate) -> ScoredForecast:
+    document, (wait_s, observed_s, job_submit_s) = json.loads(statements), job
+    estimate, estimate_s = site
     return ScoredForecast(
         bounds=tuple((level, bound_s) for level, bound_s in document["bounds"]),
         probabilities=tuple((within_s, p) for within_s, p in document["probabilities"]),
@@ -221,4 +220,6 @@ def _scored(
         estimate_s=estimate_s,
         was_queried=bool(estimate),
         view=view,
+        job_submit_s=job_submit_s,
+        promised=document.get("promised"),
     )

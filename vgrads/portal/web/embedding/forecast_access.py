@@ -34,7 +34,7 @@ CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Choices of readers of forecasts alone."""
 _PUBLIC_FIELDS = {
     *("bound_s", "probability", "confidence", "method", "within_s"),
-    *("submit_in_s", "walltime_s", "best", "trajectory"),
+    *("submit_in_s", "walltime_s", "best", "trajectory", "level"),
 }
 """Fields for readers of forecasts alone; the others count or date the jobs of users."""
 _PUBLIC_OF_MANY = ("site", "queue", "procs", "walltime_s", "method", "bounds", "curve", "error")

@@ -19,6 +19,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_instant, parse_duration
 from vgrads.operations.forecasts import downtime_json
 from vgrads.operations.queue_questions import OpenQueue, closure_of
+from vgrads.operations.recommended_submission import recommend
 from vgrads.portal.charts.wait_axis import minute_words
 from vgrads.portal.charts.wait_curve import WaitCurve
 from vgrads.qbets.state.queue_tables import BUSY, MOST, RUNNING
@@ -120,20 +121,24 @@ def _submission(opened: OpenQueue, question: PageQuestion, bound_s: float | None
         probability=question.probability,
         max_walltime_s=opened.limits.walltime_s,
     )
-    path = queries.walk(opened.query.separate(), reservation, max(STEP_S, start_by_s / _INSTANTS))
-    best = best_submission(path, question.probability, time.time() + start_by_s)
-    return {
-        "default_start_by": default,
-        "submission": best | {"warning": opened.record.contradiction(best["probability"])},
+    step_s = max(STEP_S, start_by_s / _INSTANTS)
+    recommended = recommend(opened.query.separate(), opened.record, reservation, step_s)
+    required = recommended.required
+    best = best_submission(recommended.path, required.level, time.time() + start_by_s)
+    more = {
+        "level": required.level,
+        "level_reason": required.reason,
+        "warning": recommended.warning,
     }
+    return {"default_start_by": default, "submission": best | more}
 
 
-def best_submission(path: Trajectory, probability: float, start_by_unix_s: float) -> Json:
-    """Return the instants that suffice: those right before the latest one, without a gap; where
-    there are none, the best instant."""
+def best_submission(path: Trajectory, level: float, start_by_unix_s: float) -> Json:
+    """Return the instants that reach a level: those right before the latest one, without a gap;
+    where there are none, the best instant."""
     best = path.recommended
     first = best
-    while path.chosen is not None and first and path.probabilities[first - 1] >= probability:
+    while path.chosen is not None and first and path.probabilities[first - 1] >= level:
         first -= 1
     from_s = -(-float(path.submit_s[first]) // _MINUTE_S) * _MINUTE_S
     return {
