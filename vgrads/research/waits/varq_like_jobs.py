@@ -1,13 +1,17 @@
-"""Waits of real jobs that reservations take: of the next like job, or of the nearest by shape.
+"""Waits of real jobs that reservations take: of a like job, or of the nearest by shape.
 
-A *like* job has processors of the same power of two and a requested time of at least W + T − s, and
-is submitted within a quarter of an hour after the instant s. One of the same queue is preferred.
+Both requested at most twice and at least half the time W + T − s that the reservation requests at
+the instant s. A *like* job has processors of the same power of two and is submitted within a
+quarter of an hour after s. Of several it is one of the same queue, if there is one, whose requested
+time is the nearest to W + T − s; of equal ones the first.
 
-Where none is, it is the *neighbour*: submitted at most two hours before or after s and after the
-last evaluation of the policy, so unseen by it; at most twice or half as many processors, at most
-four times or a quarter of the requested time, and processors × requested time at least those of the
-reservation, so that it is never the smaller one. Of these the one with the least distance is taken:
-√(Δ²log₂ processors + Δ²log₂ time), one more for another queue and for every quarter of an hour.
+Where none is, it is the *neighbour*: at most twice or half as many processors, submitted at most
+two hours before or after s and after the last evaluation of the policy, so unseen by it. Of these
+the one with the least distance is taken: √(Δ²log₂ processors + Δ²log₂ time), one more for another
+queue and for every quarter of an hour.
+
+Limits on both sides, because a job that requests more waits longer: with lenders that request at
+least as much, reservations would be judged by larger jobs than they are.
 
 The reservation waits from s on as long as that job from its own submission on. Its outcome is
 certain when that job has waited T − s.
@@ -18,14 +22,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgrads.research.promises.recorded import GATHER_S
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import Reservation
 
 NEAR_S = 7200.0
-_PROCS, _TIME = 1.0, 2.0  # limits of a neighbour's distances, in powers of two
-_ROUNDING = 1e-9
+_NEAR = 1.0 + 1e-9  # limit of distances by shape, in powers of two, with rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,7 @@ class LikeJobs:
         started = log.select(log.started)
         self._submit_s, self._start_s = started.submit_s, started.start_s
         self._procs = np.log2(np.maximum(1, started.procs))
-        self._request_s, self._queue = started.request_s, started.queue
+        self._queue = started.queue
         self._time = np.log2(np.maximum(1.0, started.request_s))
 
     def submit(
@@ -103,14 +107,14 @@ class LikeJobs:
     def _like(self, question: ReservationQuestion, submit_s: float) -> int | None:
         first, last = np.searchsorted(self._submit_s, [submit_s, submit_s + GATHER_S])
         part = slice(int(first), int(last))
-        least_s = question.reservation.walltime_s + question.start_by_s - submit_s
-        width = int(np.log2(question.reservation.procs))
-        alike = self._procs[part].astype(int) == width
-        rows = np.flatnonzero(alike & (self._request_s[part] >= least_s))
+        time = np.abs(self._longer(part, question, submit_s))
+        alike = self._procs[part].astype(int) == int(np.log2(question.reservation.procs))
+        rows = np.flatnonzero(alike & (time <= _NEAR))
         if not len(rows):
             return None
         same = rows[self._queue[part][rows] == question.queue]
-        return int(first) + int(same[0] if len(same) else rows[0])
+        rows = same if len(same) else rows
+        return int(first) + int(rows[np.argmin(time[rows])])
 
     def _neighbour(
         self, question: ReservationQuestion, submit_s: float, last_look_s: float
@@ -118,12 +122,19 @@ class LikeJobs:
         earliest_s = max(last_look_s, submit_s - NEAR_S)
         first, last = np.searchsorted(self._submit_s, [earliest_s, submit_s + NEAR_S], side="right")
         part = slice(int(first), int(last))
-        least_s = question.reservation.walltime_s + question.start_by_s - submit_s
         procs = self._procs[part] - np.log2(question.reservation.procs)
-        time = self._time[part] - np.log2(max(1.0, least_s))
-        near = (np.abs(procs) <= _PROCS) & (np.abs(time) <= _TIME) & (procs + time >= -_ROUNDING)
+        time = self._longer(part, question, submit_s)
+        near = (np.abs(procs) <= _NEAR) & (np.abs(time) <= _NEAR)
         if not near.any():
             return None
         late = np.abs(self._submit_s[part] - submit_s) / GATHER_S
         away = np.hypot(procs, time) + late + (self._queue[part] != question.queue)
         return int(first) + int(np.argmin(np.where(near, away, np.inf)))
+
+    def _longer(
+        self, part: slice, question: ReservationQuestion, submit_s: float
+    ) -> NDArray[np.float64]:
+        """Return log₂ of these jobs' requested times ÷ that of the reservation at this instant."""
+        requested_s = question.reservation.walltime_s + question.start_by_s - submit_s
+        longer: NDArray[np.float64] = self._time[part] - np.log2(max(1.0, requested_s))
+        return longer

@@ -1,11 +1,13 @@
 """Virtual reservations that wait as long as real jobs did. (``vgrads study varq --recorded``)
 
 A reservation of N processors for W seconds from T on is requested at t: with the processors of a
-real job that arrives between t and T, uniformly distributed, W and T − t parts of that job's
-requested time. A policy, which has no information about that job but its queue, chooses the instant
-of submission s; from there on the reservation waits as long as the next real job of like shape, or
-as the nearest (:mod:`vgrads.research.waits.varq_like_jobs`). Where there is none the question is
-skipped, and the share of these is reported.
+real job that arrives between t and T, uniformly distributed. T − t is at most half of that job's
+requested time, W the rest of it: submitted at once the reservation requests W + T − t, a time that
+users of that site really request. (A part of it nobody requests: forecasts state more for such a
+job, and no real job shows whether it would wait less.) A policy, which has no information about
+that job but its queue, chooses the instant of submission s; from there on the reservation waits as
+long as a real job of like shape, or as the nearest (:mod:`vgrads.research.waits.varq_like_jobs`).
+Where there is none the question is skipped, and the share of these is reported.
 
 - ``now``: at once, whatever the probability;
 - ``once``: the latest instant of the trajectory from past waits, chosen at the request (the paper's
@@ -43,7 +45,6 @@ from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.qbets.views import FULL
 from vgrads.research.promises.arena import WARM, freeze_now
-from vgrads.research.promises.recorded import LONGEST_S
 from vgrads.research.report import read_enough
 from vgrads.research.waits.varq_like_jobs import (
     LikeJobs,
@@ -65,7 +66,7 @@ _AHEAD_S = (1800.0, 14_400.0)  # from request to T; at most half of the job's re
 
 def draw_questions(log: JobLog, count: int, seed: int) -> list[ReservationQuestion]:
     """Draw the questions, the same for every level and policy, in time order: real jobs' processors
-    and parts of their requested times."""
+    and requested times, of which a part passes before T."""
     late = log.submit_s >= float(np.quantile(log.submit_s, WARM))
     rows = np.flatnonzero(log.started & late & (log.request_s >= _LEAST_S))
     if not len(rows):
@@ -75,11 +76,11 @@ def draw_questions(log: JobLog, count: int, seed: int) -> list[ReservationQuesti
     draws = stream(seed, "varq recorded", log.name)
     results = []
     for row in draws.choice(rows, count).tolist():
-        request_s = min(float(log.request_s[row]), LONGEST_S)
+        request_s = float(log.request_s[row])
         ahead_s = min(draws.uniform(*_AHEAD_S), request_s / 2)
         reservation = Reservation(
             procs=max(1, int(log.procs[row])),
-            walltime_s=request_s * draws.uniform(0.1, 0.5),
+            walltime_s=request_s - ahead_s,
             start_by_s=ahead_s,
             probability=0.5,
         )

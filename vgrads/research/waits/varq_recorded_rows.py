@@ -29,6 +29,7 @@ HEAD = (
     "misses",
 )
 _SHORT = 0.02  # shortfall that still counts as kept
+_MOST_REFUSED = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +115,17 @@ def as_text(outcomes: Sequence[RecordedVarqRow]) -> str:
 
 
 def missed(o: RecordedVarqRow) -> list[str]:
-    """Return the targets that ``ahead`` and ``moving`` miss: kept at the requested rate less .02,
-    at most half as idle as submitting now."""
-    if o.policy not in ("ahead", "moving") or not o.accepted:
+    """Return the targets that ``plain``, ``ahead`` and ``moving`` miss: kept at the requested rate
+    less .02, at most half as idle as submitting now, at most .3 refused."""
+    if o.policy not in ("plain", "ahead", "moving") or not o.accepted:
         return []
     results = []
     if o.kept / o.accepted < o.probability - _SHORT:
         results.append("kept")
     if o.of_now is not None and o.of_now > 0.5:
         results.append("idle")
+    if o.refused > _MOST_REFUSED * o.questions:
+        results.append("refused")
     return results
 
 
