@@ -124,7 +124,7 @@ def test_an_answer_while_models_are_replaced_is_that_of_a_replay_of_the_whole_hi
     log = simulated(6000)
     whole = StatePredictor(log, STATE)
     anchors = anchors_of(5900)
-    for row in (anchors[-2] + 10, anchors[-2] + 60, anchors[-1] + 25):
+    for row in (anchors[-2] + 10, anchors[-2] + 40, anchors[-1] + 25):
         at_s = float(np.nextafter(log.submit_s[row], -np.inf))
         whole.to(at_s)
         expected = freeze_state(whole, at_s, float(log.submit_s[0]))
