@@ -1,17 +1,19 @@
-"""By how much does a bound move when the model was learned one job earlier, or one anchor earlier?
+"""By how much does an answer move when it was learned one job earlier, or before the newest anchor?
 ``python benchmarks/waits/bench_jitter.py LOGS… [--instants 40]``
 
-At random instants of each log a forecast is learned, and a second one from one submission less (or
-from before the newest anchor, where all models and the correction are learned anew). Both answer
-for the same state of the queue, for the shapes of ten jobs. Printed: median, ninth decile and
-largest relative difference of the bound at .95, and the ratio of that ninth decile to the one of
-QBETS.
+At random instants of each log a forecast is learned, and a second one from one submission less; and
+at the newest of its anchors, where models and correction are learned anew, one from just before and
+one from just after. Both answer for the same state of the queue, for the shapes of ten jobs.
+Printed: median, ninth decile and largest relative difference of the bound at .95, the ratio of that
+ninth decile to the one of QBETS, and the share of P(start within 5 or 30 minutes, 1, 2 or 6 hours)
+that moves by more than .05.
 """
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,16 +27,17 @@ from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
 
 _LEARN = Settings(method="state", knows_user=False)
+_WITHIN_S = np.array([300.0, 1800.0, 3600.0, 7200.0, 21_600.0])
 
 
-def differences(log: JobLog, instants: np.ndarray, earlier: str) -> tuple[list[float], list[float]]:
-    """Relative differences of the bounds of ours and of QBETS."""
-    ours, qbets = list[float](), list[float]()
-    for row in instants.tolist():
+def differences(log: JobLog, rows: Sequence[int]) -> tuple[list[float], list[float], list[float]]:
+    """Return relative differences of the bounds of ours and of QBETS, and differences of our
+    probabilities, where the last of these submissions are learned and where they are not."""
+    ours, qbets, chances = list[float](), list[float](), list[float]()
+    for row in rows:
         at_s = float(log.submit_s[row])
-        before_row = row - 1 if earlier == "job" else max(a for a in anchors_of(row) if a < row) - 2
         now = forecast_state(log, at_s, _LEARN)
-        before = forecast_state(log, float(log.submit_s[before_row]), _LEARN)
+        before = forecast_state(log, float(log.submit_s[row - 1]), _LEARN)
         if not isinstance(now, StateForecast) or not isinstance(before, StateForecast):
             continue
         shapes = np.random.default_rng(row).choice(row, 10)
@@ -48,7 +51,9 @@ def differences(log: JobLog, instants: np.ndarray, earlier: str) -> tuple[list[f
             for result, sources in ((ours, pair), (qbets, [one.floor for one in pair])):
                 new_s, old_s = (float(source.bounds(*job)) for source in sources)
                 result.append(abs(new_s - old_s) / max(new_s, 1.0))
-    return ours, qbets
+            new, old = (source.probability(*job[:2], _WITHIN_S) for source in pair)
+            chances += np.abs(new - old).tolist()
+    return ours, qbets, chances
 
 
 def main() -> None:
@@ -60,13 +65,15 @@ def main() -> None:
         log = read_history(path)
         draws = stream(11, "jitter", history_name(path))
         instants = draws.integers(3000, min(len(log), 60_000), how.instants)
-        for earlier in ("job", "anchor"):
-            ours, qbets = differences(log, instants, earlier)
+        newest = [anchor - 1 for anchor in anchors_of(min(len(log), 60_000)) if anchor > 3000]
+        for where, rows in (("one job later", instants.tolist()), ("at an anchor", newest)):
+            ours, qbets, chances = differences(log, rows)
             middle, high = np.quantile(ours, [0.5, 0.9])
             print(
-                f"{history_name(path)[:14]:<14} one {earlier} earlier: median {middle:.3f}, nine "
-                f"of ten {high:.3f}, largest {max(ours):.2f}; nine of ten of QBETS "
-                f"{np.quantile(qbets, 0.9):.3f}",
+                f"{history_name(path)[:14]:<14} {where}: median {middle:.3f}, nine of ten "
+                f"{high:.3f}, largest {max(ours):.2f}; nine of ten of QBETS "
+                f"{np.quantile(qbets, 0.9):.3f}; {np.mean(np.array(chances) > 0.05):.1%} of P(T) "
+                "by more than .05",
                 flush=True,
             )
 
