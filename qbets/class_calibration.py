@@ -32,6 +32,7 @@ BLOCK, BLOCKS = 20, 50
 _RECENT, _FEWEST = 300, 60  # newest jobs of all classes to compare with; at least
 _MEMORY = 0.98  # of earlier evidence after a block
 _PRIOR = 0.3  # squared deviations, of one block's jobs, that count as evidence for no correction
+_LEAST = 1e-4  # distance of corrected levels from 0, 1, and the first that is not corrected
 _WITH_ENDS = np.concatenate([[0.0], GRID, [1.0]])
 
 
@@ -62,14 +63,16 @@ class ClassOutcomes:
         """The share of the deviation that is applied."""
         return float(np.clip(self._fit[1] / (self._size[1] + _PRIOR), 0.0, 1.0))
 
-    def correction(self, limits: Floats) -> ClassCorrection | None:
-        """Return the correction to apply now, None before the first block; ``limits``: the share of
-        each level of the grid that may be corrected."""
+    def correction(self, limits: Floats, last: float) -> ClassCorrection | None:
+        """Return the correction to apply now, None before the first block; ``limits``: how far each
+        level of the grid may be corrected, from 0 to 1; ``last``: the first that is not, which no
+        lower one passes."""
         if self._correction is None and self.blocks:
             deviation = np.mean(self.blocks, axis=0) * limits
             corrected = None
             if self.share > 0.0:
-                levels = np.clip(GRID + self.share * deviation, 1e-4, 1.0 - 1e-4)
+                highest = np.where(last > GRID, last, 1.0) - _LEAST
+                levels = np.clip(GRID + self.share * deviation, _LEAST, highest)
                 corrected = np.concatenate([[0.0], np.maximum.accumulate(levels), [1.0]])
             self._correction = ClassCorrection(deviation, corrected)
         return self._correction
@@ -110,7 +113,7 @@ class ClassCalibration:
 
     def __init__(self, first: float, last: float) -> None:
         """Levels are corrected up to ``first``, and decreasingly up to ``last``."""
-        self._limits = np.clip((last - GRID) / (last - first), 0.0, 1.0)
+        self._limits, self._last = np.clip((last - GRID) / (last - first), 0.0, 1.0), last
         self.outcomes: dict[int, ClassOutcomes] = {}
         self._recent: dict[int, _RecentLevels] = {}
 
@@ -120,7 +123,7 @@ class ClassCalibration:
         result = []
         for dimension, mark in reversed(list(enumerate(marks))):
             outcomes = self.outcomes.get(mark)
-            existing = None if outcomes is None else outcomes.correction(self._limits)
+            existing = None if outcomes is None else outcomes.correction(self._limits, self._last)
             result.append((dimension, mark, existing))
         return tuple(result)
 

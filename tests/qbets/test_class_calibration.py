@@ -71,6 +71,23 @@ def test_a_burst_that_is_submitted_at_once_is_no_evidence_for_itself():
     assert outcomes.share > 0.5
 
 
+@pytest.mark.parametrize("level", [0.02, 0.4, 0.97])
+def test_the_tail_is_the_same_for_all_classes(level):
+    """However far a class deviates below: the bound at .95 is corrected by its misses alone."""
+    classes, draws = ClassCalibration(0.9, 0.95), stream(5, "tail")
+    usual, other = marks_of(0.01, 60.0, 1), marks_of(0.5, 1e6, 2)
+    for drawn in draws.random(4000).tolist():
+        classes.learn(drawn, classes.applied(usual))
+        classes.learn(level, classes.applied(other))
+    applied = classes.applied(other)
+    assert all(correction.corrected is not None for _, _, correction in applied)
+    tail = np.array([0.95, 0.96, 0.99])
+    assert corrected(tail, applied) == pytest.approx(tail)
+    below = np.linspace(0.0, 0.9499, 100)
+    assert (corrected(below, applied) < 0.95).all()
+    assert np.abs(corrected(below, applied) - below).max() > 0.02
+
+
 @given(
     st.lists(st.floats(-1.0, 1.0), min_size=len(GRID), max_size=len(GRID)),
     st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40),
