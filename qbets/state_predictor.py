@@ -119,7 +119,8 @@ class StatePredictor:
         only_at_s: float | None = None,
         further: FurtherBounds = NONE,
     ) -> None:
-        """``only_at_s``: the only instant of questions; what these do not need is not learned.
+        """``only_at_s``: the only instant of questions; what these do not need is not learned, and
+        no bounds are issued to jobs before it.
         ``further``: bounds that are issued beside that of the settings."""
         self.settings = settings_for_log(settings, log)
         self.unix_start_s = log.unix_start_s
@@ -131,7 +132,8 @@ class StatePredictor:
         self._trained = 0  # anchors passed
         viewed = _viewed(log, self.settings, only_at_s)
         last = viewed.count_at(only_at_s)
-        self._needs = Required() if only_at_s is None else required_for(last)
+        self._is_whole = only_at_s is None
+        self._needs = Required() if self._is_whole else required_for(last)
         self._features = np.empty((0, len(FEATURES)), np.float32)
         self._levels = further.levels
         self._rows = SubmittedRows(self._needs.corrected)
@@ -267,7 +269,8 @@ class StatePredictor:
             replaced = self._replaced(np.searchsorted(self._shown, start + np.flatnonzero(submits)))
             knots = blended(mean_knots(self.models, features, replaced), past)
             self._rows.describe(rows, knots, replaced, features, self.settings.knows_user)
-        self.answered.update(self.correction.to(self._events, place, self._issued, self._levels))
+        issued_s = self._issued if self._is_whole else None
+        self.answered.update(self.correction.to(self._events, place, issued_s, self._levels))
 
     def _replaced(self, counts: ArrayLike) -> Floats:
         return replaced_at(self._anchors[self._trained - 1], counts)
