@@ -253,10 +253,8 @@ class StatePredictor:
         part = slice(max(shift, anchor - WINDOW), anchor)
         features: NDArray[np.float32] = self._features[part.start - shift : part.stop - shift]
         model = learn_model(self._viewed, part, features, self.settings.sees_waiting)
-        if model is None:  # then the newest one stands again
-            self.models = [*self.models, *self.models[-1:]][-MODELS - 1 :]
-        else:
-            self.models = [*self.models, model][-MODELS - 1 :]
+        newest = self.models[-1:] if model is None else [model]
+        self.models = [*self.models, *newest][-MODELS - 1 :]
 
     def _answer(self, start: int, place: int) -> None:
         """Predict, issue and judge the bounds of the submissions between these places."""
@@ -266,19 +264,18 @@ class StatePredictor:
             features = self._features[rows - self._needs.features].astype(np.float64)
             past = self._rows.past[rows - self._needs.corrected]
             submits = (part.kinds == SUBMIT) & (part.rows >= self._needs.corrected)
-            replaced = self._replaced(np.searchsorted(self._shown, start + np.flatnonzero(submits)))
+            counts = np.searchsorted(self._shown, start + np.flatnonzero(submits))
+            replaced = replaced_at(self._anchors[self._trained - 1], counts)
             knots = blended(mean_knots(self.models, features, replaced), past)
             self._rows.describe(rows, knots, replaced, features, self.settings.knows_user)
         issued_s = self._issued if self._is_whole else None
         self.answered.update(self.correction.to(self._events, place, issued_s, self._levels))
 
-    def _replaced(self, counts: ArrayLike) -> Floats:
-        return replaced_at(self._anchors[self._trained - 1], counts)
-
     @property
     def replaced(self) -> float:
         """How far the newest model and correction have replaced the earlier ones, from 0 to 1."""
-        return float(self._replaced(self.count)) if self._trained else 1.0
+        anchors = self._anchors[: self._trained][-1:]
+        return float(replaced_at(anchors[0], self.count)) if anchors else 1.0
 
     @property
     def floor(self) -> QueuePredictor:

@@ -50,6 +50,8 @@ def search(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
     versions = _improved(trials, candidates)
     chosen = _first_valid(snapshot, plan, versions)
     improved = _report("improving", begin, (plan, chosen), versions)
+    if improved.steps:
+        improved = replace(improved, steps=(_step_of(plan), *improved.steps))
     return replace(
         chosen,
         phases=(*plan.phases, compared, improved),
@@ -225,6 +227,17 @@ def _as_plan(snapshot: Snapshot, plan: Plan, version: Version) -> Plan:
         ),
         version.simulated,
     )
+
+
+def _step_of(plan: Plan) -> dict[str, Any]:
+    """Return a plan as the first step of those that should be cheaper."""
+    return {
+        "rule": OWN,
+        "promise": plan.promise.probability,
+        "expected_usd": plan.expected_usd,
+        "expected_hours": round(plan.expected_hours, 1),
+        "slots": len(plan.uses),
+    }
 
 
 def _report(

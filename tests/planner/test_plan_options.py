@@ -85,7 +85,7 @@ def test_the_effort_of_the_environment_holds_where_none_is_given(vgrads, monkeyp
     first = planned("--effort", 0).json["promise"]
     monkeypatch.setenv("VGRADS_EFFORT", "0")
     assert planned().json["promise"] == first
-    assert planned("--effort", 1.5).json["promise"] != first
+    assert planned("--effort", 3).json["promise"] != first
     for wrong in ("soon", "-1", "nan", "4000"):
         monkeypatch.setenv("VGRADS_EFFORT", wrong)
         refused = planned()

@@ -224,7 +224,7 @@ def test_the_demonstration_draws_a_chart_of_each_set(vgrads, tmp_path):
 
 
 def test_a_cheaper_plan_is_explained_by_what_it_saves(vgrads):
-    line = " ".join(vgrads("plan", DATA / "lead-storm.yaml", "--effort", 1.5).out.split())
+    line = " ".join(vgrads("plan", DATA / "lead-storm.yaml", "--effort", 3).out.split())
     saved = re.search(r"cheaper plan: \$?([\d.]+) instead of \$?([\d.]+)", line)
     assert float(saved[1]) < float(saved[2])
     promises = line.split("on average, promise ")[1].split(";")[0].split(" → ")
