@@ -76,12 +76,11 @@ def mean_knots(
     levels. ``newest``: for each row or for all, how far the newest model has replaced the oldest
     one, from 0 to 1; below 1 the mean without it has the rest of the weight."""
     share = np.asarray(newest, dtype=np.float64)[..., None]
-    answers = [model.knots(features) for model in models]
-    result = np.asarray(np.mean(answers[-MODELS:], axis=0))
     if len(models) == 1 or bool((share >= 1.0).all()):
-        return result
-    before = np.mean(answers[:-1][-MODELS:], axis=0)
-    return np.asarray(share * result + (1.0 - share) * before)
+        return np.asarray(np.mean([model.knots(features) for model in models[-MODELS:]], axis=0))
+    answers = [model.knots(features) for model in models]
+    before, after = (np.mean(part[-MODELS:], axis=0) for part in (answers[:-1], answers))
+    return np.asarray(share * after + (1.0 - share) * before)
 
 
 def clean(features: Floats) -> Floats:
