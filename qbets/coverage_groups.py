@@ -3,9 +3,9 @@
 A mean over all jobs can hide a group that is not covered. Where many waits are equal to their bound
 (queues whose jobs start at once), no bound covers the share that it states: such a group is right
 if its level lies between the shares of waits below the bound and within it. Standard errors count a
-burst (jobs that
-a user, or where users are not known anybody with the same shape, submits without an hour between
-two) as one observation (cluster-robust: Liang and Zeger 1986, doi:10.1093/biomet/73.1.13).
+burst (jobs that a user, or where users are not known anybody with the same shape, submits without
+an hour between two) as one observation (cluster-robust: Liang and Zeger 1986,
+doi:10.1093/biomet/73.1.13).
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ def search(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
     chosen = _first_valid(snapshot, plan, versions)
     improved = _report("improving", begin, (plan, chosen), versions)
     if improved.steps:
-        improved = replace(improved, steps=(_step_of(plan), *improved.steps))
+        promise, costs = plan.promise.probability, (plan.expected_usd, plan.expected_hours)
+        before = _step(OWN, promise, *costs, len(plan.uses))
+        improved = replace(improved, steps=(before, *improved.steps))
     return replace(
         chosen,
         phases=(*plan.phases, compared, improved),
@@ -229,14 +231,14 @@ def _as_plan(snapshot: Snapshot, plan: Plan, version: Version) -> Plan:
     )
 
 
-def _step_of(plan: Plan) -> dict[str, Any]:
-    """Return a plan as the first step of those that should be cheaper."""
+def _step(rule: str, promise: float, usd: float, hours: float, slots: int) -> dict[str, Any]:
+    """Return a plan or a version of it as a step of a report."""
     return {
-        "rule": OWN,
-        "promise": plan.promise.probability,
-        "expected_usd": plan.expected_usd,
-        "expected_hours": round(plan.expected_hours, 1),
-        "slots": len(plan.uses),
+        "rule": rule,
+        "promise": promise,
+        "expected_usd": round(usd, 2),
+        "expected_hours": round(hours, 1),
+        "slots": slots,
     }
 
 
@@ -244,16 +246,7 @@ def _report(
     name: str, begin: float, plans: tuple[Plan, Plan], versions: Sequence[Version]
 ) -> PhaseReport:
     before, after = plans
-    steps: list[dict[str, Any]] = [
-        {
-            "rule": v.rule,
-            "promise": v.promise,
-            "expected_usd": round(v.usd, 2),
-            "expected_hours": round(v.hours, 1),
-            "slots": len(v.uses),
-        }
-        for v in versions
-    ]
+    steps = [_step(v.rule, v.promise, v.usd, v.hours, len(v.uses)) for v in versions]
     return PhaseReport(
         name=name,
         seconds=time.perf_counter() - begin,
