@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.portal.forecasts.logs_that_grow import JOBS, SHAPE, recommended, scored, write_log
-from tests.portal.forecasts.scored_service import served
-from tests.portal.forecasts.test_scores import SITES, waits
+from tests.portal.forecasts.scored_service import add_site, served
+from tests.portal.forecasts.test_scores import waits
 from vgrads.api.queues.forecast_scores import WATCHED, QueueRecord
 
 OPTIONS = ("--procs", 4, "--walltime", "1h")
@@ -15,10 +15,7 @@ BASE = "/v1/sites/here/queues/all"
 @pytest.fixture
 def sites(vgrads, store, tmp_path):
     """A site, in a file and in the database."""
-    write_log(tmp_path / "grows.swf.gz", waits(JOBS))
-    (tmp_path / "sites.toml").write_text(SITES)
-    assert vgrads("sites", "add", tmp_path / "sites.toml").code == 0
-    return tmp_path / "sites.toml"
+    return add_site(vgrads, tmp_path)
 
 
 def warning_of(store, vgrads, sites, probability):

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.portal.forecasts.logs_that_grow import JOBS, SHAPE, recommended, write_log
-from tests.portal.forecasts.scored_service import served
-from tests.portal.forecasts.test_scores import SITES, waits
+from tests.portal.forecasts.scored_service import add_site, served
+from tests.portal.forecasts.test_scores import waits
 from vgrads.api.queues.forecast_scores import QueueRecord, ScoredForecast, promises_of
 from vgrads.portal.records.reading.forecast_scores import stored_record
 from vgrads.vgrid.varq_record import adapt, required_level
@@ -18,10 +18,7 @@ OPTIONS = ("--procs", 4, "--walltime", "1h")
 @pytest.fixture
 def grid(vgrads, store, tmp_path):
     """A site, in a file and in the database."""
-    write_log(tmp_path / "grows.swf.gz", waits(JOBS))
-    (tmp_path / "sites.toml").write_text(SITES)
-    assert vgrads("sites", "add", tmp_path / "sites.toml").code == 0
-    return tmp_path / "sites.toml"
+    return add_site(vgrads, tmp_path)
 
 
 def plain_words(text):
