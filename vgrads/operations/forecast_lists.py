@@ -16,7 +16,7 @@ from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.compiled import use_stored
 from vgrads.kernel.documents import Document, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.operations.questions import JobQuestion
+from vgrads.operations.questions import JobQuestion, Procs, Seconds, Share
 from vgrads.operations.queue_questions import (
     ForecastContext,
     OpenQueue,
@@ -45,10 +45,10 @@ class Question(Document):
 
     site: Name
     queue: Name
-    procs: Annotated[int, Field(ge=1, le=10**9)] = 1
-    walltime_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 3600.0
+    procs: Procs = 1
+    walltime_s: Seconds = 3600.0
     start_by_s: Annotated[float, Field(gt=0, le=_LONGEST_S, allow_inf_nan=False)] | None = None
-    probability: Annotated[float, Field(gt=0, lt=1)] = 0.9
+    probability: Share = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,7 @@ def ask(client, *questions, **more):
 
 def test_answers_are_those_of_single_questions_in_their_order(client):
     shapes = [{"procs": n, "walltime_s": 600.0 * n} for n in (4, 1, 9)]
+    shapes.append({"procs": 1, "walltime_s": 0.0})
     answer = ask(client, *(question(**s) for s in shapes), within_s=[60, 600], quantiles=[0.9])
     forecasts = answer.json()["forecasts"]
     assert [{k: f[k] for k in SHAPE} for f in forecasts] == shapes
@@ -159,6 +160,15 @@ def test_queues_are_ranked_by_expected_start_with_the_cheapest_cloud(vgrads):
     for row in document["queues"]:
         assert row["earliest_start_s"] <= row["expected_start_s"] <= row["latest_start_s"]
     assert document["left_out"] == []
+
+
+def test_a_job_of_no_requested_time_is_ranked_as_it_is_forecast(vgrads, client):
+    row = client.get("/v1/where", params={"walltime_s": 0.0}).json()["queues"][0]
+    single = client.get(
+        "/v1/sites/here/queues/all/probability", params={"walltime_s": 0.0, "within_s": 600.0}
+    )
+    assert row["jobs"] == single.json()["jobs"]
+    assert vgrads("where", "--walltime", "0", "--json").json["queues"]
 
 
 def test_queues_that_cannot_be_ranked_are_named_with_the_reason(vgrads, sites):
