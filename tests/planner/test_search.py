@@ -34,13 +34,13 @@ BRIEF = Options(effort_s=0.3)
 @pytest.mark.parametrize("number", [10, 28, 79])
 def test_a_plan_is_not_behind_rules_that_need_no_planner(number):
     """Sets in which the phases alone are: by .05, .02 and .035."""
-    result = compare((number, 1.0))
+    result = compare(number)
     assert result.rivals
     assert result.short <= 0.005
 
 
 def test_a_rule_that_needs_no_money_is_taken_where_it_suffices():
-    result = compare((15, 1.0))  # the phases alone buy for $1.93
+    result = compare(15)  # the phases alone buy for $1.93
     assert (result.ours.usd, result.dearer) == (0.0, 0.0)
 
 
