@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.api.config import embedded_data
-from vgrads.api.plans.planning import open_grid, take_snapshot
+from vgrads.api.plans.planning import GridSnapshot, open_grid, take_snapshot
 from vgrads.kernel.streams import stream
 from vgrads.planner.snapshot import Snapshot
 from vgrads.research.promises.quality import random_dag, random_slots
@@ -140,8 +140,14 @@ KINDS: dict[str, Callable[[Draws], Snapshot]] = {
 }
 
 
-def shipped_snapshot(number: int) -> tuple[str, Snapshot]:
-    """Return LEAD on the shipped sites at one of their instants."""
+def shipped_grid(draws: Draws) -> GridSnapshot:
+    """Return the shipped sites at one of their instants."""
+    catalog = load_catalog(embedded_data() / "sites.toml")
+    return open_grid(catalog, float(draws.uniform(5.0, 28.0)) * 86_400.0)
+
+
+def shipped_set(number: int) -> tuple[WorkflowSet, GridSnapshot]:
+    """Return LEAD, and the shipped sites at one of their instants."""
     draws = stream(number, "shipped sites")
     count = int(draws.choice([1, 1, 4, 8]))
     workflow_set = WorkflowSet(
@@ -151,9 +157,29 @@ def shipped_snapshot(number: int) -> tuple[str, Snapshot]:
         needed=int(draws.integers(1, count + 1)),
         probability=float(draws.choice([0.9, 0.95, 0.99])),
     )
-    catalog = load_catalog(embedded_data() / "sites.toml")
-    grid = open_grid(catalog, float(draws.uniform(5.0, 28.0)) * 86_400.0)
-    return "shipped sites", take_snapshot(workflow_set, grid, number)
+    return workflow_set, shipped_grid(draws)
+
+
+def shipped_snapshot(number: int) -> tuple[str, Snapshot]:
+    """Return LEAD with the offers of the shipped sites."""
+    return "shipped sites", take_snapshot(*shipped_set(number), number)
+
+
+def tight_set(number: int) -> tuple[WorkflowSet, GridSnapshot]:
+    """Return LEAD or random DAGs with a deadline about their critical path, every second one with a
+    budget, and the shipped sites."""
+    draws = stream(number, "tight sets")
+    shape = lead() if number % 3 else random_dag(draws)
+    count = int(draws.integers(1, 9))
+    workflow_set = WorkflowSet(
+        name="tight",
+        workflows=tuple(shape.renamed(f"w{n}") for n in range(count)),
+        deadline_s=float(draws.uniform(0.85, 1.3)) * max(shape.critical_path_s(10.0), 600.0),
+        needed=int(draws.integers((count + 1) // 2, count + 1)),
+        probability=float(draws.choice([0.8, 0.9, 0.95, 0.99])),
+        budget_usd=float(draws.choice([0.5, 2.0, 5.0])) if number % 2 else None,
+    )
+    return workflow_set, shipped_grid(draws)
 
 
 def recorded_snapshot(number: int) -> tuple[str, Snapshot]:
