@@ -24,13 +24,23 @@ from vgrads.workflows.task import Task
 RECORDED = Path(__file__).resolve().parents[2].parent / "shared" / "traces" / "workflows"
 _MOST_RECORDED = 120  # tasks of a workflow
 Draws = np.random.Generator
+Kinds = dict[str, Callable[[Draws], Snapshot]]
 
 
 def random_snapshot(number: int) -> tuple[str, Snapshot]:
     """Return a set of one of the kinds, in turn, and its kind."""
-    names = sorted(KINDS)
+    return _of_kind(KINDS, number)
+
+
+def tight_snapshot(number: int) -> tuple[str, Snapshot]:
+    """Return a set of one of the kinds that leave little room or time."""
+    return _of_kind(TIGHT_KINDS, number)
+
+
+def _of_kind(kinds: Kinds, number: int) -> tuple[str, Snapshot]:
+    names = sorted(kinds)
     name = names[number % len(names)]
-    return name, replace(KINDS[name](stream(number, "rivals", name)), seed=number)
+    return name, replace(kinds[name](stream(number, "rivals", name)), seed=number)
 
 
 def _snapshot(shape: Workflow, draws: Draws, **more: object) -> Snapshot:
@@ -134,10 +144,97 @@ def chains(draws: Draws) -> Snapshot:
     return Snapshot(workflow_set=workflow_set, slots=tuple(slots))
 
 
-KINDS: dict[str, Callable[[Draws], Snapshot]] = {
-    function.__name__: function
-    for function in (mixed, uncertain, budgeted, failing, queues_only, chains)
-}
+def different(draws: Draws) -> Snapshot:
+    """Workflows of different shapes, tight for the longest, over few queues."""
+    count = int(draws.integers(2, 7))
+    workflows = tuple(random_dag(draws).renamed(f"w{n}") for n in range(count))
+    longest_s = max(w.critical_path_s(10.0) for w in workflows)
+    return _tight(workflows, float(draws.uniform(1.02, 1.5)) * longest_s, 8, draws)
+
+
+def narrow(draws: Draws) -> Snapshot:
+    """Short workflows, most of them needed, over two to four narrow queues."""
+    workflows = []
+    for n in range(int(draws.integers(2, 6))):
+        tasks = [
+            Task(
+                id=f"t{m}",
+                runtime_s=float(draws.uniform(100, 900)),
+                procs=int(draws.integers(1, 3)),
+                parents=tuple(f"t{k}" for k in range(m) if draws.random() < 0.4),
+            )
+            for m in range(int(draws.integers(1, 6)))
+        ]
+        workflows.append(make_workflow(f"w{n}", tasks, {}))
+    longest_s = max(w.critical_path_s(10.0) for w in workflows)
+    return _tight(tuple(workflows), float(draws.uniform(1.05, 2.5)) * longest_s, 2, draws)
+
+
+def tight(draws: Draws) -> Snapshot:
+    """Equal workflows with a deadline close to their critical path."""
+    shape = lead() if draws.random() < 0.3 else random_dag(draws)
+    workflows = tuple(shape.renamed(f"w{n}") for n in range(int(draws.integers(1, 7))))
+    deadline_s = float(draws.uniform(1.02, 1.25)) * shape.critical_path_s(10.0)
+    return _tight(workflows, deadline_s, 16, draws)
+
+
+def _tight(
+    workflows: tuple[Workflow, ...], deadline_s: float, procs: int, draws: Draws
+) -> Snapshot:
+    """Half of the workflows or more are needed; queues with waits short enough for them, of so many
+    processors or twice as many, and in half of the sets two paid slots, perhaps with a budget."""
+    slots = []
+    for n in range(int(draws.integers(2, 6))):
+        times_s = np.linspace(0.0, deadline_s, 100)
+        scale_s = float(draws.uniform(0.02, 0.3)) * deadline_s
+        best = float(draws.uniform(0.5, 0.98))
+        slots.append(
+            Slot(
+                id=f"s{n}",
+                site=f"x{n % 3}",
+                queue="q",
+                kind="batch",
+                procs=procs * int(draws.integers(1, 3)),
+                curve=StartCurve(times_s, best * (1 - np.exp(-times_s / scale_s))),
+                end_s=deadline_s,
+                shared=f"x{n % 3}",
+                up=float(draws.uniform(0.9, 1.0)),
+                speed=float(draws.choice([1.0, 1.0, 1.3])),
+            )
+        )
+    is_sold = draws.random() < 0.5
+    for n in range(2 if is_sold else 0):
+        boot = certain_from(float(draws.uniform(0.01, 0.15)) * deadline_s, 0.97)
+        slots.append(
+            Slot(
+                id=f"c{n}",
+                site="c",
+                queue="",
+                kind="cloud",
+                procs=procs,
+                curve=boot,
+                end_s=deadline_s,
+                shared=f"c{n}",
+                price_usd_per_hour=0.7,
+            )
+        )
+    workflow_set = WorkflowSet(
+        name="tight",
+        workflows=workflows,
+        deadline_s=deadline_s,
+        needed=int(draws.integers((len(workflows) + 1) // 2, len(workflows) + 1)),
+        probability=float(draws.choice([0.8, 0.9, 0.95, 0.99])),
+        budget_usd=float(draws.choice([0.5, 1.0, 3.0])) if draws.random() < 0.5 else None,
+    )
+    return Snapshot(workflow_set=workflow_set, slots=tuple(slots))
+
+
+def _by_name(*functions: Callable[[Draws], Snapshot]) -> Kinds:
+    return {function.__name__: function for function in functions}
+
+
+KINDS = _by_name(mixed, uncertain, budgeted, failing, queues_only, chains)
+TIGHT_KINDS = _by_name(different, narrow, tight)
 
 
 def shipped_grid(draws: Draws) -> GridSnapshot:
@@ -194,6 +291,7 @@ def recorded_snapshot(number: int) -> tuple[str, Snapshot]:
 
 SOURCES: dict[str, Callable[[int], tuple[str, Snapshot]]] = {
     "random": random_snapshot,
+    "tight": tight_snapshot,
     "shipped": shipped_snapshot,
     "recorded": recorded_snapshot,
 }
