@@ -208,20 +208,24 @@ def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placem
     """Return the order in which slots start replicas: by planned start and end, and tasks of zero
     length after their parents."""
     rows = list(placements)
-    return [rows[n] for n in np.lexsort(order_keys(rows, snapshot)).tolist()]
-
-
-def order_keys(rows: Sequence[Placement], snapshot: Snapshot) -> tuple[Ints | Floats, ...]:
-    """Return the keys of :func:`in_order` for ``np.lexsort``: the last one counts first."""
     ranks = {name: flow.shape.rank for name, flow in snapshot.workflow_by_name.items()}
     turns = {name: n for n, name in enumerate(sorted(ranks))}
-    return (
-        np.array([p.replica for p in rows], np.int64),
-        np.array([turns[p.workflow] for p in rows], np.int64),
-        np.array([ranks[p.workflow][p.task] for p in rows], np.int64),
-        np.array([p.end_s for p in rows]).round(6),
-        np.array([p.start_s for p in rows]).round(6),
+    keys = order_keys(
+        start_s=np.array([p.start_s for p in rows]),
+        end_s=np.array([p.end_s for p in rows]),
+        rank=np.array([ranks[p.workflow][p.task] for p in rows], np.int64),
+        turn=np.array([turns[p.workflow] for p in rows], np.int64),
+        replica=np.array([p.replica for p in rows], np.int64),
     )
+    return [rows[n] for n in np.lexsort(keys).tolist()]
+
+
+def order_keys(
+    *, start_s: Floats, end_s: Floats, rank: Ints, turn: Ints, replica: Ints
+) -> tuple[Ints | Floats, ...]:
+    """Return the keys of :func:`in_order` for ``np.lexsort``: the last one counts first. ``rank``:
+    position of the task in its workflow, ``turn``: of the workflow among all, by name."""
+    return replica, turn, rank, end_s.round(6), start_s.round(6)
 
 
 def _whole_workflows(plan: Plan, snapshot: Snapshot) -> list[str]:

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.streams import stream
 from vgrads.planner.promise.schedule import Schedule
+from vgrads.planner.rules import ATTEMPTS
 from vgrads.planner.snapshot import ReplicaKey, Snapshot
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import repetitions
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 _SHARED = ("kind", "workflow")
 _MOST_STORED = 2_000_000  # factors of one part of the scenarios
 
@@ -27,8 +29,8 @@ class TaskErrors:
     plans of one set are simulated with the same errors."""
 
     deviations: Floats
-    groups: tuple[NDArray[np.int64], ...]
-    drawn: dict[tuple[int, int, int], Floats]
+    groups: tuple[Ints, ...]
+    drawn: dict[tuple[int, ...], Floats]
 
     def factors(self, seed: int, begin: int, count: int) -> Floats:
         """Return the factors on the medians, scenarios × tasks."""
@@ -50,19 +52,33 @@ class TaskErrors:
                 self.drawn[key] = factors
         return factors
 
+    def failures(self, seed: int, begin: int, count: int, replica: int) -> Floats:
+        """Return two uniform numbers for each of two attempts, 2 × scenarios × tasks × 2: whether
+        the attempt of this replica of a task fails, and when."""
+        key = seed, begin, count, replica
+        draws = self.drawn.get(key)
+        if draws is None:
+            source = stream(seed, "task", str(begin), str(replica))
+            draws = source.random((2, count, self.deviations.shape[1], ATTEMPTS))
+            if draws.size <= _MOST_STORED:
+                self.drawn[key] = draws
+        return draws
+
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
     """Distributions of run times, one row per replica of a schedule: ``median_s`` at its site, the
     errors of its task, ``site_deviation`` of the error that it shares with others at its site.
-    Replicas of one task have equal run times except for their site. ``memory``: standard deviations
-    of its peak (own, kind) and the limit above which it is started again, 0 where it is not."""
+    Replicas of one task have equal run times except for their site, one of ``sites``. ``memory``:
+    standard deviations of its peak (own, kind) and the limit above which it is started again, 0
+    where it is not."""
 
     median_s: Floats
-    task: NDArray[np.int64]
+    task: Ints
     errors: TaskErrors
     site_deviation: Floats
-    site: NDArray[np.int64]
+    site: Ints
+    sites: int
     memory: Floats
 
     @property
@@ -71,36 +87,43 @@ class Lengths:
         errors = self.errors.deviations.any() or self.site_deviation.any()
         return bool(errors or self.memory.any())
 
-    def draw(self, seed: int, begin: int, count: int) -> Floats:
+    def draw(self, seed: int, begin: int, count: int, rows: Ints | None = None) -> Floats:
         """Sample run times in seconds, scenarios × replicas; ``begin``: the number of the first
-        scenario. Always in C order: the simulation is compiled anew for another one."""
+        scenario; ``rows``: those of the ``count`` to return, all if None. Always in C order: the
+        simulation is compiled anew for another one."""
         if not self.drawn:
             return self.median_s[None]
-        drawn_s = self.median_s * self.errors.factors(seed, begin, count)[:, self.task]
+        chosen = slice(None) if rows is None else rows
+        drawn_s = self.median_s * self.errors.factors(seed, begin, count)[chosen][:, self.task]
         if self.site_deviation.any():
             draws = stream(seed, "run time: site", str(begin))
-            shared = draws.standard_normal((count, self.site.max() + 1))[:, self.site]
+            shared = draws.standard_normal((count, self.sites))[chosen][:, self.site]
             drawn_s *= np.exp(self.site_deviation * shared)
         if self.memory.any():
-            self._repeat(drawn_s, seed, begin)
+            self._repeat(drawn_s, (seed, begin, count), chosen)
         return np.ascontiguousarray(drawn_s)
 
     @property
     def _tasks(self) -> int:
         return int(self.errors.deviations.shape[1])
 
-    def _repeat(self, drawn_s: Floats, seed: int, begin: int) -> None:
+    @property
+    def _kinds(self) -> int:
+        return int(self.errors.groups[0].max()) + 1
+
+    def _repeat(self, drawn_s: Floats, drawn: tuple[int, int, int], chosen: slice | Ints) -> None:
         """Add the tries of tasks that exceed their memory. Each counts as long as the whole task:
         when the peak occurs is unknown."""
         own, kind, limit = self.memory.astype(np.float32)  # twice as fast, and exact enough
-        count = len(drawn_s)
+        seed, begin, count = drawn
         draws = stream(seed, "peak memory", str(begin))
-        over = draws.standard_normal((count, self._tasks), np.float32)[:, self.task]
+        over = draws.standard_normal((count, self._tasks), np.float32)[chosen][:, self.task]
         over *= own
         if kind.any():
             shared = stream(seed, "peak memory: kind", str(begin))
             kinds = self.errors.groups[0][self.task]
-            over += kind * shared.standard_normal((count, kinds.max() + 1), np.float32)[:, kinds]
+            peaks = shared.standard_normal((count, self._kinds), np.float32)
+            over += kind * peaks[chosen][:, kinds]
         over -= np.where(limit > 0, limit, np.float32(np.inf))
         exceeded = np.nonzero(over > 0)  # few
         drawn_s[exceeded] *= 1.0 + repetitions(over[exceeded].astype(np.float64))
@@ -111,8 +134,10 @@ def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
     numbers, errors = _of_set(snapshot)
     replicas = schedule.replicas
     places: dict[str, int] = {}
+    for offered in snapshot.slots:
+        places.setdefault(offered.site, len(places))
     results = [snapshot.slot_by_id[slot] for slot in slots]
-    site = np.array([places.setdefault(slot.site, len(places)) for slot in results], np.int64)
+    site = np.array([places[slot.site] for slot in results], np.int64)
     speed = np.array([slot.speed for slot in results])
     doubt = np.array([slot.doubt for slot in results])
     return Lengths(
@@ -121,6 +146,7 @@ def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
         errors=errors,
         site_deviation=numbers[4][replicas.task] * doubt[replicas.slot],
         site=site[replicas.slot],
+        sites=len(places),
         memory=numbers[5:][:, replicas.task],
     )
 
@@ -132,7 +158,7 @@ def _of_set(snapshot: Snapshot) -> tuple[Floats, TaskErrors]:
     if stored is None:
         workflow_set = snapshot.workflow_set
         kinds: dict[str, int] = {}
-        by_kind: dict[int, tuple[Floats, NDArray[np.int64]]] = {}
+        by_kind: dict[int, tuple[Floats, Ints]] = {}
         parts, owner = [], []
         for n, workflow in enumerate(workflow_set.workflows):  # equal ones share their tasks
             if id(workflow.tasks) not in by_kind:
@@ -148,7 +174,7 @@ def _of_set(snapshot: Snapshot) -> tuple[Floats, TaskErrors]:
 
 def _of_tasks(
     workflow_set: WorkflowSet, workflow: Any, kinds: dict[str, int]
-) -> tuple[Floats, NDArray[np.int64]]:
+) -> tuple[Floats, Ints]:
     """Return median, deviations and memory (8 × tasks) in the workflow's order, and the number of
     each task's kind."""
     tasks = [workflow.tasks[task_id] for task_id in workflow.order]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.kernel.streams import stream
 from vgrads.planner.plan import Placement, SlotUse
 from vgrads.planner.promise.executions import simulate_all
 from vgrads.planner.promise.lengths import Lengths, make_lengths
@@ -27,6 +26,7 @@ from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import Slot
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 _STEPS = 6_000_000  # most replicas simulated: more replicas, fewer scenarios
 _FEWEST = 32
 _STEPS_PER_EVENT = 12  # microseconds of the plain form
@@ -105,7 +105,7 @@ def rollout(
     most = max(_FEWEST, _STEPS // max(1, len(placements)))
     count = min(scenarios or snapshot.scenarios, snapshot.scenarios, most)
     schedule, _ = make_schedule(snapshot, placements, submits_s)
-    fates_s = _fates(snapshot, submits_s, count)
+    fates_s = sample_fates(snapshot, submits_s, count)
     lengths = make_lengths(snapshot, schedule, list(submits_s))
     drawn = lengths.drawn or bool(schedule.slots.failure.any())
     kinds, which = fates_s, np.arange(count)
@@ -128,6 +128,38 @@ def rollout(
     )
 
 
+def simulate_some(
+    snapshot: Snapshot,
+    schedule: Schedule,
+    fates_s: Floats,
+    spare_workflows: int,
+    scenarios: tuple[Ints, int],
+    lengths: Lengths,
+) -> tuple[Floats, Floats]:
+    """Simulate a plan in some of so many scenarios, by their numbers; ``fates_s``: of these alone.
+    Return when each workflow is done and until when each slot is held, scenarios × workflows and ×
+    slots."""
+    (rows, count), workflow_set = scenarios, snapshot.workflow_set
+    done_s = np.empty((len(rows), len(workflow_set.workflows)))
+    until_s = np.empty((len(rows), fates_s.shape[2]))
+    simulate = simulate_all.after(len(rows) * len(schedule.replicas) * _STEPS_PER_EVENT)
+    simulate(
+        schedule.as_objects() if simulate is simulate_all.plain else schedule,
+        fates_s,
+        lengths.draw(snapshot.seed, 0, count, rows),
+        _fails(snapshot, schedule, lengths, 0, count, rows),
+        _limits(snapshot, spare_workflows),
+        done_s,
+        until_s,
+    )
+    return done_s, until_s
+
+
+def _limits(snapshot: Snapshot, spare_workflows: int) -> Floats:
+    workflow_set = snapshot.workflow_set
+    return np.array([0.0, workflow_set.needed, spare_workflows, workflow_set.deadline_s])
+
+
 def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Return the distinct rows in ascending order, and which of them each row is: ``np.unique``,
     which takes several times as long."""
@@ -140,7 +172,7 @@ def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     return ascending[new], which
 
 
-def _fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int) -> Floats:
+def sample_fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int) -> Floats:
     """Return when each slot is ready and lost: scenarios × 2 × slots."""
     released = np.zeros((count, 2, len(submits_s)))
     for n, (name, submit_s) in enumerate(submits_s.items()):
@@ -165,9 +197,7 @@ def _simulate(
     workflow_set = snapshot.workflow_set
     done_s = np.empty((count, len(workflow_set.workflows)))
     until_s = np.empty((count, fates_s.shape[2]))
-    limits = np.array(
-        [0.0, workflow_set.needed, spare_workflows, workflow_set.deadline_s], np.float64
-    )
+    limits = _limits(snapshot, spare_workflows)
     events = count * (len(schedule.replicas) + fates_s.shape[2])
     parts = _THREADS if events > _MOST_ALONE else 1
     step = at_once or max(1, -(-count // parts))
@@ -178,7 +208,7 @@ def _simulate(
         rows = slice(begin, begin + step)
         own = schedule.as_objects() if is_plain else schedule.copied()
         drawn_s = lengths.draw(snapshot.seed, begin, len(done_s[rows]))
-        fails = _fails(snapshot, schedule, begin, len(done_s[rows]))
+        fails = _fails(snapshot, schedule, lengths, begin, len(done_s[rows]))
         simulate(own, fates_s[rows], drawn_s, fails, limits.copy(), done_s[rows], until_s[rows])
 
     begins = range(0, count, step)
@@ -191,11 +221,24 @@ def _simulate(
     return done_s, until_s
 
 
-def _fails(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
+def _fails(
+    snapshot: Snapshot,
+    s: Schedule,
+    lengths: Lengths,
+    begin: int,
+    count: int,
+    rows: Ints | None = None,
+) -> Floats:
     """Return the share of its length at which each attempt of a replica fails; ``inf`` if it does
-    not; empty if none can."""
+    not; empty if none can. The n-th replica of a task fails alike in every plan."""
     if not s.slots.failure.any():
         return np.zeros((1, 0, 2))
-    draws = stream(snapshot.seed, "task", str(begin))
-    fails, shares = draws.random((2, count, len(s.replicas), 2))
-    return np.where(fails < s.slots.failure[s.replicas.slot][:, None], shares, np.inf)
+    chosen = slice(None) if rows is None else rows
+    failure = s.slots.failure[s.replicas.slot][:, None]
+    number = s.numbers()
+    result = np.full((count if rows is None else len(rows), len(number), 2), np.inf)
+    for n in range(int(number.max()) + 1):
+        draws, mine = lengths.errors.failures(snapshot.seed, begin, count, n), number == n
+        fails, shares = draws[:, chosen][:, :, lengths.task[mine]]
+        result[:, mine] = np.where(fails < failure[mine], shares, np.inf)
+    return result

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -81,6 +82,12 @@ class Schedule(NamedTuple):
     touched: Ints
     workflows: int
 
+    def numbers(self) -> Ints:
+        """Return the number of each replica among those of its task."""
+        result = np.empty(len(self.of_task), np.int64)
+        result[self.of_task] = np.arange(len(self.of_task))
+        return np.asarray(result - self.tasks.replicas_at[self.replicas.task])
+
     def copied(self) -> Schedule:
         """Return the same with separate records."""
         return self._replace(
@@ -109,34 +116,61 @@ def _objects(records: Records) -> list[SimpleNamespace]:
     return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in records.tolist()]
 
 
+class ReplicaRows(NamedTuple):
+    """Replicas as columns: number of the slot among those used, of the task among all of the set
+    (:class:`TaskNumbers`), of the replica among those of its task; processors, planned start, time
+    reserved (s)."""
+
+    slot: Ints
+    task: Ints
+    replica: Ints
+    procs: Ints
+    start_s: Floats
+    length_s: Floats
+
+
 def make_schedule(
     snapshot: Snapshot, placements: Sequence[Placement], submits_s: Mapping[str, float]
 ) -> tuple[Schedule, list[Placement]]:
     """Return the arrays of these placements, and the replicas in their order; ``submits_s``: slot →
     when it is requested."""
-    slots = [snapshot.slot_by_id[slot] for slot in submits_s]
-    number = {slot.id: n for n, slot in enumerate(slots)}
-    in_slot = np.array([number[p.slot] for p in placements], np.int64)
-    turns = np.lexsort((*order_keys(placements, snapshot), in_slot))
-    ordered = [placements[n] for n in turns.tolist()]
-    names = [workflow.name for workflow in snapshot.workflow_set.workflows]
-    tasks, dag = _tasks(snapshot, names)
-    replicas = np.zeros(len(ordered), _REPLICA)
-    replicas["slot"] = [number[p.slot] for p in ordered]
-    replicas["task"] = [tasks[p.workflow][p.task] for p in ordered]
-    replicas["procs"] = [p.procs for p in ordered]
-    replicas["start_s"] = [p.start_s for p in ordered]
-    replicas["length_s"] = [p.end_s - p.start_s for p in ordered]
-    total = len(dag["workflow"])
-    records = np.zeros(total + 1, _TASK)
-    records["workflow"][:total] = dag["workflow"]
-    records["replicas_at"] = _begins(replicas["task"], total)
-    records["parents_at"], records["children_at"] = (
-        _begins(dag["target"], total),
-        _begins(dag["source"], total),
+    number = {slot: n for n, slot in enumerate(submits_s)}
+    by_name = number_tasks(snapshot).by_name
+    rows = ReplicaRows(
+        slot=np.array([number[p.slot] for p in placements], np.int64),
+        task=np.array([by_name[p.workflow] + _rank(snapshot, p) for p in placements], np.int64),
+        replica=np.array([p.replica for p in placements], np.int64),
+        procs=np.array([p.procs for p in placements], np.int64),
+        start_s=np.array([p.start_s for p in placements], np.float64),
+        length_s=np.array([p.end_s - p.start_s for p in placements], np.float64),
     )
-    by_target = np.argsort(dag["target"], kind="stable")
-    by_source = np.argsort(dag["source"], kind="stable")
+    schedule, turns = arrange(snapshot, rows, submits_s)
+    return schedule, [placements[n] for n in turns.tolist()]
+
+
+def _rank(snapshot: Snapshot, p: Placement) -> int:
+    return snapshot.workflow_by_name[p.workflow].shape.rank[p.task]
+
+
+def arrange(
+    snapshot: Snapshot, rows: ReplicaRows, submits_s: Mapping[str, float]
+) -> tuple[Schedule, Ints]:
+    """Return the arrays of these replicas, and the order in which they are in them."""
+    slots = [snapshot.slot_by_id[slot] for slot in submits_s]
+    tasks = number_tasks(snapshot)
+    keys = order_keys(
+        start_s=rows.start_s,
+        end_s=rows.start_s + rows.length_s,
+        rank=tasks.rank[rows.task],
+        turn=tasks.turn[rows.task],
+        replica=rows.replica,
+    )
+    turns = np.lexsort((*keys, rows.slot))
+    replicas = np.zeros(len(turns), _REPLICA)
+    for name in ("slot", "task", "procs", "start_s", "length_s"):
+        replicas[name] = getattr(rows, name)[turns]
+    records = tasks.records.copy()
+    records["replicas_at"] = _begins(replicas["task"], len(records) - 1)
     places: dict[str, int] = {}
     site = [places.setdefault(s.site, len(places)) for s in slots]
     costs = [(-s.price_usd_per_hour * s.nodes, -s.procs, -n) for n, s in enumerate(slots)]
@@ -151,15 +185,15 @@ def make_schedule(
         tasks=records.view(np.recarray),
         slots=offered.view(np.recarray),
         of_task=np.argsort(replicas["task"], kind="stable"),
-        parents=dag["source"][by_target],
-        mib=dag["mib"][by_target],
-        children=dag["target"][by_source],
+        parents=tasks.parents,
+        mib=tasks.mib,
+        children=tasks.children,
         links=snapshot.moves_between(list(places)),
         dearest=np.array(sorted(range(len(slots)), key=costs.__getitem__), np.int64),
         touched=np.zeros(len(slots) + 1, np.int64),
-        workflows=len(names),
+        workflows=len(tasks.by_name),
     )
-    return schedule, ordered
+    return schedule, turns
 
 
 def _begins(owner: Ints, count: int) -> Ints:
@@ -167,28 +201,53 @@ def _begins(owner: Ints, count: int) -> Ints:
     return np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=count)))).astype(np.int64)
 
 
-Dag = dict[str, Any]
+@dataclass(frozen=True, eq=False)
+class TaskNumbers:
+    """All tasks of a set, numbered workflow by workflow, parents first. ``by_name``: workflow → its
+    first task; ``rank``, ``turn``: see :func:`vgrads.planner.plan.order_keys`; ``records`` and the
+    edges as in :class:`Schedule`, without replicas."""
+
+    by_name: Mapping[str, int]
+    rank: Ints
+    turn: Ints
+    records: Records
+    parents: Ints
+    mib: Floats
+    children: Ints
 
 
-def _tasks(snapshot: Snapshot, names: Sequence[str]) -> tuple[dict[str, Mapping[str, int]], Dag]:
-    """Return workflow → task → its number, and all edges; equal workflows share the computed
-    arrays."""
-    numbers: dict[str, Mapping[str, int]] = {}
-    owners, sources, targets, mib = [], [], [], []
-    base = 0
-    for row, name in enumerate(names):
-        shape = snapshot.workflow_by_name[name].shape
-        count = len(shape.order)
-        numbers[name] = {task: base + n for task, n in shape.rank.items()} if base else shape.rank
+def number_tasks(snapshot: Snapshot) -> TaskNumbers:
+    """Return the tasks of a snapshot as numbers; computed once."""
+    stored = snapshot.computed.get("tasks")
+    if stored is None:
+        stored = snapshot.computed["tasks"] = _number(snapshot)
+    return cast(TaskNumbers, stored)
+
+
+def _number(snapshot: Snapshot) -> TaskNumbers:
+    by_name: dict[str, int] = {}
+    owners, ranks, sources, targets, mib, base = [], [], [], [], [], 0
+    for row, flow in enumerate(snapshot.workflow_set.workflows):
+        shape, count = flow.shape, len(flow.shape.order)
+        by_name[flow.name] = base
         owners.append(np.full(count, row, np.int64))
+        ranks.append(np.arange(count))
         sources.append(shape.arrays.parents + base)
         targets.append(np.repeat(np.arange(count), np.diff(shape.arrays.parents_at)) + base)
         mib.append(shape.arrays.mib)
         base += count
-    parts: dict[str, list[Any]] = {
-        "workflow": owners,
-        "source": sources,
-        "target": targets,
-        "mib": mib,
-    }
-    return numbers, {name: np.concatenate(rows) for name, rows in parts.items()}
+    owner, source, target = (np.concatenate(part) for part in (owners, sources, targets))
+    records = np.zeros(base + 1, _TASK)
+    records["workflow"][:base] = owner
+    records["parents_at"], records["children_at"] = _begins(target, base), _begins(source, base)
+    by_target = np.argsort(target, kind="stable")
+    turns = np.argsort(np.argsort(list(by_name)))
+    return TaskNumbers(
+        by_name=by_name,
+        rank=np.concatenate(ranks),
+        turn=turns[owner],
+        records=records.view(np.recarray),
+        parents=source[by_target],
+        mib=np.concatenate(mib)[by_target],
+        children=target[np.argsort(source, kind="stable")],
+    )

@@ -30,7 +30,7 @@ from vgrads.execmgr.core.step import begin, step
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.promise.executions import simulate_all
 from vgrads.planner.promise.lengths import make_lengths
-from vgrads.planner.promise.rollout import _fails, _fates, rollout
+from vgrads.planner.promise.rollout import _fails, rollout, sample_fates
 from vgrads.planner.promise.schedule import make_schedule
 from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
@@ -121,10 +121,9 @@ def promised_and_done(snapshot, plan, rows):
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
     simulated = rollout(snapshot, plan.placements, submits_s, plan.spare_workflows)
     schedule, _ = make_schedule(snapshot, plan.placements, submits_s)
-    lengths_s = make_lengths(snapshot, schedule, list(submits_s)).draw(
-        snapshot.seed, 0, snapshot.scenarios
-    )
-    fails = _fails(snapshot, schedule, 0, snapshot.scenarios)
+    lengths = make_lengths(snapshot, schedule, list(submits_s))
+    lengths_s = lengths.draw(snapshot.seed, 0, snapshot.scenarios)
+    fails = _fails(snapshot, schedule, lengths, 0, snapshot.scenarios)
     execution = make_execution(plan, snapshot)
     for row in rows:
         ready_s, lifetimes_s = {}, {}
@@ -223,8 +222,10 @@ def test_a_plan_is_simulated_equally_with_records_and_with_objects():
     plan = make_plan(snapshot)
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
     schedule, _ = make_schedule(snapshot, plan.placements, submits_s)
-    lengths_s = make_lengths(snapshot, schedule, list(submits_s)).draw(snapshot.seed, 0, 128)
-    inputs = _fates(snapshot, submits_s, 128), lengths_s, _fails(snapshot, schedule, 0, 128)
+    lengths = make_lengths(snapshot, schedule, list(submits_s))
+    fails = _fails(snapshot, schedule, lengths, 0, 128)
+    fates_s = sample_fates(snapshot, submits_s, 128)
+    inputs = fates_s, lengths.draw(snapshot.seed, 0, 128), fails
     limits = np.array([0.0, workflow_set.needed, 1.0, workflow_set.deadline_s])
     results = []
     for simulate, form in (
