@@ -24,8 +24,8 @@ from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
 from vgrads.planner.make import make_plan
-from vgrads.planner.search.trials import slot_uses
 from vgrads.planner.snapshot import Snapshot
+from vgrads.planner.uses import slot_uses
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.slot import Slot, certain_from
 from vgrads.workflows.dag import make_workflow

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from vgrads.planner.effort import UNIT, Effort
 from vgrads.planner.obstacles import lacking_of, too_dear
 from vgrads.planner.phases import run_phases
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Plan, Promise
 from vgrads.planner.policies import make_draft, make_pipeline
-from vgrads.planner.promise.probability import standard_error
-from vgrads.planner.promise.rollout import SimulatedPlan, rollout
-from vgrads.planner.search.trials import FRESH, REPORTED_SCENARIOS, slot_uses
+from vgrads.planner.promise.reported import with_promise
 from vgrads.planner.snapshot import QUANTILE_LEVELS, Snapshot
+from vgrads.planner.uses import slot_uses
 from vgrads.workflows.sets import WorkflowSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Options of planning: a planning policy and a probability rule, by name
-    (:mod:`vgrads.planner.policies`); ``effort_s``: approximate limit in seconds for everything
-    after the first plan."""
+    (:mod:`vgrads.planner.policies`); ``effort``: the work of planning, a multiple of the usual
+    (:mod:`vgrads.planner.effort`); ``within_s``: seconds after which it ends earlier."""
 
     policy: str = "vgrads"
     probability: str = "joint"
-    effort_s: float = 1.5
+    effort: float = 1.0
+    within_s: float = math.inf
 
     @property
     def standard(self) -> bool:
         """True if the planner may choose."""
         return (self.policy, self.probability) == ("vgrads", "joint")
+
+    def begin(self) -> Effort:
+        """Return the effort of planning that begins now."""
+        return Effort(self.effort * UNIT, time.monotonic() + self.within_s)
 
 
 STANDARD = Options()
@@ -39,19 +45,25 @@ SINGLE = Options(policy="no-replication")
 """One replica of each task: two that write the same files must not run at once."""
 
 _MOST_AT_ALL_LEVELS = 1_500  # tasks
+_MOST_SEARCHED = 30_000  # tasks
 _FEW_LEVELS = (QUANTILE_LEVELS[3], QUANTILE_LEVELS[-1])
 
 
-def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
+def make_plan(
+    snapshot: Snapshot,
+    options: Options = STANDARD,
+    effort: Effort | None = None,
+    others: Iterable[Plan] = (),
+) -> Plan:
     """Return the plan of a planning policy; ``feasible`` is False, with the lacking resource, if F
     cannot be reached.
 
     The requested probability decides: of the plans that reach it the cheapest, otherwise the most
-    probable. The first plan is that of the four phases. As long as effort is left, others are
-    compared with it in the same scenarios, made more probable if all fall short, and made cheaper
-    (:mod:`vgrads.planner.search`).
+    probable. The first plan is that of the four phases; a search makes better ones of it, and of
+    ``others``, as long as ``effort`` is left (:mod:`vgrads.planner.search`).
     """
-    return searched(snapshot, first_plan(snapshot, options), options)
+    first = first_plan(snapshot, options)
+    return searched(snapshot, first, options, effort or options.begin(), others)
 
 
 def first_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
@@ -74,14 +86,16 @@ def first_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     return plan
 
 
-def searched(snapshot: Snapshot, plan: Plan, options: Options = STANDARD) -> Plan:
-    """Return the best plan that is found within the effort, beginning with this one."""
-    if not options.standard or options.effort_s <= 0 or not snapshot.workflow_set.workflows:
+def searched(
+    snapshot: Snapshot, plan: Plan, options: Options, effort: Effort, others: Iterable[Plan] = ()
+) -> Plan:
+    """Return the best plan that is found within the effort, beginning with this one and others."""
+    tasks = snapshot.workflow_set.task_count
+    if not options.standard or effort.left <= 0 or not 0 < tasks <= _MOST_SEARCHED:
         return plan
-    from vgrads.planner.search.search import search, tightened  # noqa: PLC0415  # they plan too
+    from vgrads.planner.search.search import search  # noqa: PLC0415  # it takes time to load
 
-    find = tightened if snapshot.workflow_set.released else search
-    return find(snapshot, plan, options.effort_s)
+    return search(snapshot, plan, effort, others)
 
 
 def _nothing(workflow_set: WorkflowSet) -> Plan:
@@ -121,7 +135,7 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
 
 def _by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
     plan = _from_phases(snapshot, options)
-    simulated = _simulated(snapshot, plan)
+    simulated = with_promise(snapshot, plan)
     if options.probability == "paper" and not judged:
         simulated = replace(simulated, promise=plan.promise)
     lacking = lacking_of(snapshot, simulated)
@@ -162,33 +176,4 @@ def _computed(draft: Draft) -> Promise:
         standard_error=draft.standard_error,
         cautious=draft.promise,
         by_workflow={name: draft.workflow_chance(name) for name in draft.scheduled},
-    )
-
-
-def _simulated(snapshot: Snapshot, plan: Plan) -> Plan:
-    """Return the plan with the promise of its simulation, in other scenarios than those of the
-    choice: a choice looks better in the scenarios that it was based on."""
-    fresh = replace(snapshot, seed=snapshot.seed + FRESH)
-    submits_s = {use.slot.id: use.submit_s for use in plan.uses}
-    return with_promise(
-        plan, rollout(fresh, plan.placements, submits_s, plan.spare_workflows, REPORTED_SCENARIOS)
-    )
-
-
-def with_promise(plan: Plan, simulated: SimulatedPlan) -> Plan:
-    """Return the plan with the results of its simulation."""
-    probability = simulated.promise(plan.needed)
-    promise = Promise(
-        probability=probability,
-        standard_error=standard_error(probability, simulated.scenarios),
-        by_workflow={
-            name: float(np.isfinite(done_s).mean()) for name, done_s in simulated.done_s.items()
-        },
-        cautious=min(plan.promise.cautious, probability),
-    )
-    return replace(
-        plan,
-        promise=promise,
-        expected_usd=round(simulated.usd(plan.uses), 2),
-        expected_hours=round(simulated.hours(plan.uses), 2),
     )

@@ -1,70 +1,122 @@
 """Relaxations: the smallest change of each kind with which the request is met.
 
-Each is verified by planning and simulation: no relaxation is proposed that was not tried, or that
-falls short of the requested probability. A later deadline needs new offers, because slots end with
-it, so the caller passes a function that returns the snapshot of a changed set.
+Each is found by the search, which begins with the plans that fall short or suffice with another
+amount, and is verified by a plan: none is proposed that falls short of the requested probability. A
+later deadline needs new offers, because slots end with it, so the caller passes a function that
+returns the snapshot of a changed set.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from vgrads.kernel.compiled import working_time_s
 from vgrads.kernel.progress import progress_to, report_progress
-from vgrads.planner.make import STANDARD, Options, make_plan
-from vgrads.planner.plan import Plan, Relaxation
+from vgrads.planner.effort import Effort
+from vgrads.planner.make import first_plan
+from vgrads.planner.plan import Plan, Promise, Relaxation
+from vgrads.planner.search.search import search
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.sets import WorkflowSet
 
 Ask = Callable[[WorkflowSet], Snapshot]
-Try = Callable[[float], Plan]
-_LATER = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0, 400.0, 3600.0)
+Change = Callable[[float], Snapshot]
+_LATER = (1.03, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0, 400.0, 3600.0)
 """Later deadlines that are tried, as multiples of the deadline, before the least is narrowed down;
 the last ones for deadlines in a mistaken unit."""
-_LATER_ROUGHLY = (1.5, 3.0, 10.0, 60.0, 3600.0)
-_EACH = 0.1  # share of the effort of a kind of change for each plan
-_NARROWINGS = 5
-_SMALL = 600  # tasks up to which every change is tried, in fine steps
+_PROBE, _CHECK = 0.12, 0.4  # shares of the effort of a kind of change
+_LEAST = 150_000  # effort of a plan, whatever is left: a later deadline is found in a few
+_CLOSE = 0.04  # share of the change to which the least is narrowed down
+_PER_OFFER = 2_000  # effort of asking sites again, for each slot
+_SMALL = 600  # tasks up to which every change is tried
 
 
-def relaxations(
-    snapshot: Snapshot, ask: Ask, options: Options = STANDARD
-) -> tuple[Relaxation, ...]:
-    """Return relaxations of a set whose request cannot be met: fewer workflows, later deadline,
-    more money, wider slot; each alone.
-
-    Each kind has a share of the effort, in processor time: when it is used up, the least change
-    so far counts. The changes of large sets are verified by the four phases alone.
-    """
-    tasks = snapshot.workflow_set.task_count
-    kinds = (_fewer, _later, _dearer, _wider) if tasks <= _SMALL else (_fewer, _later)
+def relaxations(snapshot: Snapshot, plan: Plan, ask: Ask, effort: Effort) -> tuple[Relaxation, ...]:
+    """Return relaxations of a set whose request ``plan`` does not meet: fewer workflows, later
+    deadline, more money, wider slot; each alone."""
+    small = snapshot.workflow_set.task_count <= _SMALL
+    kinds = (_fewer, _later, _dearer, _wider) if small else (_fewer, _later)
     results: list[Relaxation] = []
     for number, kind in enumerate(kinds):
         report_progress("looking for changes that meet the request", number, len(kinds))
-        effort = _Effort(options, options.effort_s / len(kinds), tasks <= _SMALL)
-        results += kind(snapshot, ask, effort)
+        part = effort.part(1.0 / (len(kinds) - number))
+        results += kind(_Probes(snapshot, plan, part), ask)
+        effort.take_back(part)
     return tuple(results)
 
 
-class _Effort:
-    """Planning of changed sets until the effort of one kind of change is used up."""
+class _Probes:
+    """Plans of changed sets, with the effort of one kind of change. The phases of such a plan are
+    not those of the caller's."""
 
-    def __init__(self, options: Options, effort_s: float, small: bool) -> None:
-        each_s = _EACH * effort_s if small else 0.0
-        self.options = replace(options, effort_s=each_s)
-        self._over_at = working_time_s() + effort_s
+    def __init__(self, snapshot: Snapshot, plan: Plan, effort: Effort) -> None:
+        self.snapshot, self.workflow_set, self.effort = snapshot, snapshot.workflow_set, effort
+        self._whole, self._starts = effort.left, [plan] if plan.placements else []
 
-    @property
-    def left(self) -> bool:
-        """True while effort is left."""
-        return working_time_s() < self._over_at
-
-    def plan(self, snapshot: Snapshot) -> Plan:
-        """Plan a changed set. The phases of its plan are not those of the caller's."""
+    def meets(self, changed: Snapshot, share: float = _PROBE) -> Plan | None:
+        """Return a plan of a changed set that meets the request; None if none is found with this
+        share of the effort."""
+        part = self.effort.part(min(1.0, share * self._whole / max(self.effort.left, 1.0)))
+        raised = self._whole > 0.0 and part.left < _LEAST
+        part.left = _LEAST if raised else part.left
         with progress_to(None):
-            return make_plan(snapshot, self.options)
+            plan = self._planned(changed, part)
+        if not raised:
+            self.effort.take_back(part)
+        if plan.placements:
+            self._starts = [plan, *self._starts][:3]
+        return plan if plan.meets_request else None
+
+    def _planned(self, changed: Snapshot, effort: Effort) -> Plan:
+        request, large = changed.workflow_set, changed.workflow_set.task_count > _SMALL
+        starts = [plan for plan in self._starts if plan.scheduled >= request.needed]
+        if large or not starts or self._whole <= 0:
+            first = first_plan(changed)
+            effort.spend(min(effort.left, first_plan_work(changed)))
+            return first if large or first.meets_request else search(changed, first, effort)
+        nothing = replace(
+            starts[0],
+            deadline_s=request.deadline_s,
+            needed=request.needed,
+            feasible=False,
+            promise=Promise(probability=0.0, standard_error=0.0, by_workflow={}),
+            placements=(),
+            uses=(),
+            phases=(),
+        )
+        return search(changed, nothing, effort, starts, brief=True)
+
+    def least(
+        self, change: Change, grid: Sequence[float], whole: bool = False
+    ) -> tuple[float, Plan] | None:
+        """Return the least amount that meets the request: the first of a rising grid, narrowed down
+        from there; ``whole``: in whole numbers. None if none does."""
+        low, best = 0.0, None
+        for amount in grid:
+            best = self.meets(change(amount))
+            if best is not None:
+                break
+            low = amount
+        if best is None:
+            return None
+        high = amount
+        while (close := max(float(whole), _CLOSE * high)) < high - low and self.effort.left > 0:
+            middle = (low + high) / 2
+            middle = float(math.floor(middle)) if whole else middle
+            plan = self.meets(change(middle))
+            low, high, best = (low, middle, plan) if plan else (middle, high, best)
+        while self.effort.left > 0 and high - close > 0:  # with more effort, less may suffice
+            plan = self.meets(change(high - close), _CHECK)
+            if plan is None:
+                break
+            high, best = high - close, plan
+        return high, best
+
+
+def first_plan_work(snapshot: Snapshot) -> float:
+    """Return the effort that a first plan takes, in simulated replicas, about."""
+    return 500.0 * snapshot.workflow_set.task_count * math.sqrt(len(snapshot.slots))
 
 
 def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
@@ -77,104 +129,69 @@ def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
     )
 
 
-def _least(
-    try_with: Try, effort: _Effort, grid: Sequence[float], low: float, close: float
-) -> tuple[float, Plan] | None:
-    """Return the least amount that meets the request: of a rising grid, by bisection, whatever
-    effort is left, because that takes few plans; then bisected to within ``close`` as long as
-    effort is left. None if none is found."""
-    plans: dict[float, Plan] = {}
-
-    def meets(amount: float) -> bool:
-        plans[amount] = try_with(amount)
-        return plans[amount].meets_request
-
-    number = bisect_left(grid, True, key=meets)
-    if number == len(grid):
-        return None
-    high, low = grid[number], grid[number - 1] if number else low
-    plan = plans[high]
-    while high - low > close and effort.left:
-        middle = (low + high) / 2
-        trial = try_with(middle)
-        low, high, plan = (low, middle, trial) if trial.meets_request else (middle, high, plan)
-    return high, plan
-
-
-def _fewer(snapshot: Snapshot, _: Ask, effort: _Effort) -> Iterator[Relaxation]:
+def _fewer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     """Fewer workflows: as many as reach the requested probability."""
-    workflow_set, low, high = snapshot.workflow_set, 0, snapshot.workflow_set.needed
-    best: Plan | None = None
-    while high - low > 1 and (effort.left or best is None):
-        middle = (low + high) // 2
-        plan = effort.plan(replace(snapshot, workflow_set=replace(workflow_set, needed=middle)))
-        low, high, best = (middle, high, plan) if plan.meets_request else (low, middle, best)
-    if best is not None:
-        yield _relaxed(best, "fewer workflows", float(workflow_set.needed - low), "workflows")
+    most = probes.workflow_set.needed - 1
+
+    def change(amount: float) -> Snapshot:
+        needed = probes.workflow_set.needed - int(amount)
+        return replace(probes.snapshot, workflow_set=replace(probes.workflow_set, needed=needed))
+
+    grid = sorted({float(min(2**n, most)) for n in range(most.bit_length())}) if most > 0 else []
+    result = probes.least(change, grid, whole=True)
+    if result is not None:
+        yield _relaxed(result[1], "fewer workflows", result[0], "workflows")
 
 
-def _later(snapshot: Snapshot, ask: Ask, effort: _Effort) -> Iterator[Relaxation]:
+def _later(probes: _Probes, ask: Ask) -> Iterator[Relaxation]:
     """A later deadline."""
-    workflow_set = snapshot.workflow_set
-    small = workflow_set.task_count <= _SMALL
-    factors = _LATER if small else _LATER_ROUGHLY
+    now_s = probes.workflow_set.deadline_s
 
-    def try_by(deadline_s: float) -> Plan:
-        return effort.plan(ask(replace(workflow_set, deadline_s=deadline_s)))
+    def change(more_s: float) -> Snapshot:
+        probes.effort.spend(min(probes.effort.left, _PER_OFFER * len(probes.snapshot.slots)))
+        return ask(replace(probes.workflow_set, deadline_s=now_s + more_s))
 
-    grid = [workflow_set.deadline_s * factor for factor in factors]
-    rough_s = (grid[0] - workflow_set.deadline_s) / 2
-    close_s = rough_s / 2**_NARROWINGS if small else rough_s
-    result = _least(
-        try_by, effort, grid, workflow_set.deadline_s, max(close_s, 0.02 * workflow_set.deadline_s)
-    )
+    result = probes.least(change, [now_s * (factor - 1.0) for factor in _LATER])
     if result is not None:
-        yield _relaxed(result[1], "a later deadline", result[0] - workflow_set.deadline_s, "s")
+        yield _relaxed(result[1], "a later deadline", result[0], "s")
 
 
-def _dearer(snapshot: Snapshot, _: Ask, effort: _Effort) -> Iterator[Relaxation]:
+def _dearer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     """More money, if the budget is the limit and something can be bought."""
-    workflow_set = snapshot.workflow_set
-    if workflow_set.budget_usd is None or not any(slot.paid for slot in snapshot.slots):
-        return
-    free = effort.plan(replace(snapshot, workflow_set=replace(workflow_set, budget_usd=None)))
-    if not free.meets_request or free.cost_usd <= workflow_set.budget_usd:
+    budget_usd = probes.workflow_set.budget_usd
+    if budget_usd is None or not any(slot.paid for slot in probes.snapshot.slots):
         return
 
-    def try_for(usd: float) -> Plan:
-        return effort.plan(replace(snapshot, workflow_set=replace(workflow_set, budget_usd=usd)))
+    def change(more_usd: float) -> Snapshot:
+        workflow_set = replace(probes.workflow_set, budget_usd=budget_usd + more_usd)
+        return replace(probes.snapshot, workflow_set=workflow_set)
 
-    more_usd = free.cost_usd - workflow_set.budget_usd
-    result = _least(
-        try_for,
-        effort,
-        [free.cost_usd],
-        workflow_set.budget_usd,
-        max(0.01, more_usd / 2**_NARROWINGS),
+    free = probes.meets(
+        replace(probes.snapshot, workflow_set=replace(probes.workflow_set, budget_usd=None))
     )
+    if free is None or free.cost_usd <= budget_usd:
+        return
+    result = probes.least(change, [free.cost_usd - budget_usd])
     if result is not None:
-        plan = result[1]
-        more = max(0.01, plan.cost_usd - workflow_set.budget_usd)
-        yield _relaxed(plan, "a larger budget", round(more, 2), "USD")
+        more = max(0.01, result[1].cost_usd - budget_usd)
+        yield _relaxed(result[1], "a larger budget", round(more, 2), "USD")
 
 
-def _wider(snapshot: Snapshot, _: Ask, effort: _Effort) -> Iterator[Relaxation]:
+def _wider(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     """More processors in the most probable free slot, up to all that its queue offers."""
-    free = [slot for slot in snapshot.slots if not slot.paid and slot.curve.milestones]
+    slots = probes.snapshot.slots
+    free = [slot for slot in slots if not slot.paid and slot.curve.milestones]
     if not free:
         return
     surest = max(free, key=lambda slot: slot.curve.probabilities[-1] * slot.up)
-    most = sum(slot.procs for slot in snapshot.slots if slot.shared == surest.shared) - surest.procs
+    most = sum(slot.procs for slot in slots if slot.shared == surest.shared) - surest.procs
 
-    def try_with(more: float) -> Plan:
-        slots = tuple(
-            replace(s, procs=s.procs + round(more)) if s is surest else s for s in snapshot.slots
-        )
-        return effort.plan(replace(snapshot, slots=slots))
+    def change(more: float) -> Snapshot:
+        wider = (replace(s, procs=s.procs + int(more)) if s is surest else s for s in slots)
+        return replace(probes.snapshot, slots=tuple(wider))
 
     steps = (surest.procs // 2, surest.procs, 2 * surest.procs, 4 * surest.procs, most)
-    grid = sorted({float(min(step, most)) for step in steps if step > 0})
-    result = _least(try_with, effort, grid, 0.0, max(1.0, most / 16)) if most > 0 else None
+    grid = sorted({float(min(step, most)) for step in steps if min(step, most) > 0})
+    result = probes.least(change, grid, whole=True)
     if result is not None:
-        amount = float(round(result[0]))
-        yield _relaxed(result[1], f"more processors in {surest.id}", amount, "processors")
+        yield _relaxed(result[1], f"more processors in {surest.id}", float(result[0]), "processors")

@@ -1,59 +1,101 @@
-"""Compare the plan of the phases with others, make the best more probable, then cheaper."""
+"""The search: begin with the best of several plans, make it more probable, then cheaper.
+
+One plan is better than another if its promise is higher, up to the requested probability; then if
+it costs less money, then fewer processor-hours. A plan is taken in scenarios that did not choose
+it.
+"""
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from operator import attrgetter
+from dataclasses import dataclass, replace
 from typing import Any
 
-from vgrads.planner.make import SINGLE, STANDARD, Options, plan_alone, with_promise
+import numpy as np
+
+from vgrads.planner.effort import Effort
 from vgrads.planner.obstacles import lacking_of
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.plan import PhaseReport, Plan
-from vgrads.planner.search.climb import climb
-from vgrads.planner.search.improve import improve
-from vgrads.planner.search.starts import Start, completed, starting_plans
-from vgrads.planner.search.trials import LOOK, REPORTED_SCENARIOS, Trials, Version, doubt
-from vgrads.planner.search.whole import WholeReplicas
-from vgrads.planner.snapshot import Snapshot
+from vgrads.planner.plan import PhaseReport, Plan, SlotUse
+from vgrads.planner.promise.probability import standard_error
+from vgrads.planner.promise.reported import with_promise
+from vgrads.planner.search.moves import Moves
+from vgrads.planner.search.orders import NumberedSet, Orders
+from vgrads.planner.search.starts import OWN, earlier_plans, starting_plans
+from vgrads.planner.search.versions import PlacedOrders, Simulator, Version
+from vgrads.planner.search.walk import Walk
+from vgrads.planner.snapshot import QUANTILE_LEVELS, Snapshot
+from vgrads.vgrid.slot import Slot, StartCurve
 
-_QUICK, _SLOW = 200.0, 3_000.0  # effort of planning by a policy, for each task and slot
-_POLICIES = (  # policy, rule of probability, whether it needs paid slots, effort
-    ("no-replication", "joint", False, _QUICK),
-    ("heft", "joint", False, _QUICK),
-    ("cloud-only", "joint", True, _QUICK),
-    ("vgrads", "paper", False, _SLOW),
-    ("cloud-first", "joint", True, _SLOW),
-)
-_OTHER_LEVELS = (0.75, 0.5, 0.25)  # quantiles of run times that are also tried
-_MIDDLE = 0.5  # quantile of run times at which most is placed without optimism
-_MOST_TASKS = 1_500  # up to which other plans are tried
-_SCREEN, _LOOKED_AT = 128, 6  # scenarios of the first comparison, and how many remain
-_IMPROVED = 4  # candidates that are made cheaper, further ones if effort is left
-_COMPARING, _CLIMBING = 0.5, 0.5  # shares of the effort that is left
-_LEAST_CHANGES = 4  # versions of a candidate for which effort is reserved
-OWN = "the four phases"
+_SCREENS, _SCREENED = (32, 128), 6_000  # scenarios of the first comparison: so many per task
+_CHOSEN = 4  # plans that remain
+_SPARES = 3  # numbers of spare workflows before early release that are tried, from 0 on
+_HOPELESS = 0.2  # a lower promise is hardly raised to what is required
+_LIMITS = (0.0, 0.5, 0.75, 0.9)  # of the cost, that are tried
+_COMPARING, _CLIMBING = 0.25, 0.65  # shares of the effort
+_CHEAPENED, _FIRST = 3, 0.25  # plans that are made cheaper, with which share of the effort each
+_VERIFIED = 6  # versions that are simulated in other scenarios, the best first
+_MARGIN = 0.7  # standard errors above the requested probability in the scenarios of the choice
+_LOSS = 0.001  # of the promise of a plan that falls short, for a lower cost
 
 
-def search(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
-    """Return the cheapest plan that reaches the requested probability, otherwise the most probable;
-    ``plan`` itself if nothing better is found within the effort."""
-    trials, begin = Trials(snapshot, effort_s), time.perf_counter()
-    part = trials.part(_COMPARING)
-    candidates = _compared(part, plan)
-    trials.give_back(part)
-    candidates = _climbed(trials, candidates)
-    compared = _report("comparing", begin, (plan, plan), candidates)
+@dataclass(frozen=True, eq=False)
+class _Result:
+    """A version, the rule that made its start, and its problem, which reserves time for a quantile
+    of run times."""
+
+    rule: str
+    version: Version
+    problem: NumberedSet
+
+
+def search(
+    snapshot: Snapshot,
+    plan: Plan,
+    effort: Effort,
+    others: Iterable[Plan] = (),
+    brief: bool = False,
+) -> Plan:
+    """Return the best plan that is found within the effort, at least as good as ``plan``;
+    ``others``: further plans to begin with, perhaps of another request. ``brief``: begin with these
+    alone, and make none cheaper."""
     begin = time.perf_counter()
-    versions = _improved(trials, candidates)
-    chosen = _first_valid(snapshot, plan, versions)
-    improved = _report("improving", begin, (plan, chosen), versions)
-    if improved.steps:
-        promise, costs = plan.promise.probability, (plan.expected_usd, plan.expected_hours)
-        before = _step(OWN, promise, *costs, len(plan.uses))
-        improved = replace(improved, steps=(before, *improved.steps))
+    starts = _compared(snapshot, [plan, *others], effort, brief)
+    if not starts:
+        return plan
+    before = plan.promise.probability
+    compared = PhaseReport(
+        name="comparing",
+        seconds=time.perf_counter() - begin,
+        placed=0,
+        probability_before=before,
+        probability_after=before,
+        steps=tuple(_step(f.rule, f.version) for f in starts),
+    )
+    begin = time.perf_counter()
+    reserve = effort.part(0.1)
+    versions = _Improvement(snapshot, effort).versions(starts, brief)
+    effort.take_back(reserve)
+    chosen = _verified(snapshot, plan, versions)
+    improved = PhaseReport(
+        name="improving",
+        seconds=time.perf_counter() - begin,
+        placed=len(chosen.placements) - len(plan.placements),
+        probability_before=before,
+        probability_after=chosen.promise.probability,
+        steps=tuple(
+            {
+                "rule": p.policy,
+                "promise": p.promise.probability,
+                "expected_usd": p.expected_usd,
+                "expected_hours": p.expected_hours,
+                "slots": len(p.uses),
+            }
+            for p in (plan, chosen)
+        ),
+    )
     return replace(
         chosen,
         phases=(*plan.phases, compared, improved),
@@ -61,197 +103,268 @@ def search(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
     )
 
 
-def tightened(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
-    """Return the plan of a set whose tasks must run once each, or a more probable one that reserves
-    less time per task."""
-    trials = Trials(snapshot, effort_s)
-    plans = [plan, *_at_other_quantiles(trials, plan, SINGLE)]
-    return max(plans, key=lambda p: (p.feasible, min(p.promise.probability, trials.required)))
+def _compared(
+    snapshot: Snapshot, plans: Sequence[Plan], effort: Effort, brief: bool
+) -> list[_Result]:
+    """Return the best starting plans, the best first, simulated in all scenarios of the choice. If
+    all fall short and run times are uncertain, plans reserve little time: a task is then begun as
+    long as it may still end in time."""
+    part, required = effort.part(_COMPARING), snapshot.workflow_set.probability
+    usual = NumberedSet(replace(snapshot, quantile=plans[0].quantile))
+    screened = _screened(usual, plans, part, brief)
+    short = not screened or screened[0].promise < required
+    if short and snapshot.workflow_set.uncertain:
+        screened += _screened(
+            NumberedSet(replace(snapshot, quantile=QUANTILE_LEVELS[-1])), plans, part, brief
+        )
+        screened = _ranked(screened)
+    starts, ranks = list[_Result](), set[tuple[float, ...]]()
+    effort.take_back(part)
+    for s in screened:
+        if s.rank not in ranks and len(starts) < _CHOSEN:
+            ranks.add(s.rank)
+            s.simulator.effort = effort
+            version = s.simulator.version(s.candidate)
+            if version is not None:
+                starts.append(_Result(s.rule, version, s.simulator.problem))
+    return sorted(starts, key=lambda f: f.version.rank(required), reverse=True)
 
 
-def _at_other_quantiles(trials: Trials, plan: Plan, options: Options) -> Iterator[Plan]:
-    """Plan with less time reserved per task, until the requested probability is reached: the sum of
-    many worst cases exceeds the worst case of the sum, especially if errors are large."""
-    snapshot = trials.snapshot
-    for quantile in _OTHER_LEVELS if snapshot.workflow_set.uncertain and plan.feasible else ():
-        if quantile < plan.quantile and not plan.meets_request and trials.spend_on_policy(_SLOW):
-            other = plan_alone(replace(snapshot, quantile=quantile), options)
-            plan = max(plan, other, key=attrgetter("promise.probability"))
-            yield replace(other, policy=f"{OWN} with less time per task")
+@dataclass(frozen=True, eq=False)
+class _Screened:
+    """A starting plan with its promise and rank in few scenarios."""
+
+    rule: str
+    candidate: PlacedOrders
+    simulator: Simulator
+    promise: float
+    rank: tuple[float, ...]
 
 
-def _compared(trials: Trials, plan: Plan) -> list[Version]:
-    """Return the plan and others as candidates, simulated in the scenarios of the choice. A plan
-    that reaches the requested probability without cost needs no comparison."""
-    own = Start(rule=OWN, placements=plan.placements, quantile=plan.quantile)
-    candidates = _screened(trials, [own])
-    for source in (_simple_starts, _other_policies) if _small(trials.snapshot) else ():
-        best = candidates[0] if candidates else None
-        if best and best.usd == 0 and best.promise >= trials.required:
+def _screened(
+    problem: NumberedSet, plans: Sequence[Plan], effort: Effort, brief: bool
+) -> list[_Screened]:
+    """Return the starting plans, the best first; the best few also with earlier release."""
+    simulator = Simulator(problem, effort)
+    starts = earlier_plans(problem, plans) if brief else starting_plans(problem, plans)
+    first = _ranked(_screen(simulator, s.rule, s.orders) for s in starts)
+    reserve = len(problem.workflows) - simulator.needed
+    released = (
+        _screen(simulator, s.rule, replace(s.candidate.orders, spare_workflows=spare))
+        for s in first[:_CHOSEN]
+        for spare in range(min(reserve + 1, _SPARES))
+    )
+    return _ranked([*first, *released])
+
+
+def _screen(simulator: Simulator, rule: str, orders: Orders) -> _Screened | None:
+    problem = simulator.problem
+    count = max(_SCREENS[0], min(_SCREENS[1], _SCREENED // len(problem.tasks)))
+    candidate = simulator.candidate(orders)
+    if candidate is None:
+        return None
+    outcome = simulator.simulate(candidate, np.arange(min(count, simulator.count)))
+    if outcome is None:
+        return None
+    promise = float((outcome.done >= simulator.needed).mean())
+    usd, hours = float(outcome.usd.mean()), float(outcome.hours.mean())
+    sure = min(promise, problem.snapshot.workflow_set.probability)
+    return _Screened(rule, candidate, simulator, promise, (sure, -round(usd, 2), -round(hours, 1)))
+
+
+def _ranked(screened: Iterable[_Screened | None]) -> list[_Screened]:
+    return sorted(filter(None, screened), key=lambda s: s.rank, reverse=True)
+
+
+class _Improvement:
+    """Makes plans more probable, then cheaper."""
+
+    def __init__(self, snapshot: Snapshot, effort: Effort) -> None:
+        self.snapshot, self.effort = snapshot, effort
+        self.draws = random.Random(snapshot.seed)
+        self.required = snapshot.workflow_set.probability
+
+    def versions(self, starts: list[_Result], brief: bool) -> list[_Result]:
+        """Return versions of these plans, the best last."""
+        requested = self.snapshot.workflow_set.probability
+        count = len(starts[0].version.outcome.done)
+        margin = _MARGIN * standard_error(requested, count)
+        self.required = min(requested + margin, (1.0 + requested) / 2)
+        starts = self._climbed(starts)
+        if brief:
+            return starts[::-1]
+        required = min(self.required, starts[0].version.promise - _LOSS)
+        enough = [f for f in starts if f.version.promise >= required][:_CHEAPENED]
+        results = list(starts)
+        if enough and enough[0].version.usd > 0:
+            enough = [*self._for_less(starts, enough[0], required), *enough[1:]]
+        results += enough
+        for start in enough:
+            results += self._cheapened(start, _FIRST, required)
+        if enough:
+            best = max(results, key=lambda f: f.version.rank(required))
+            results += self._cheapened(best, 1.0, required)
+        return sorted(results, key=lambda f: f.version.rank(required))
+
+    def _cheapened(self, start: _Result, share: float, required: float) -> list[_Result]:
+        part = self.effort.part(share)
+        walk = self._walk(start, part, required)
+        versions = [replace(start, version=v) for v in walk.cheapen(start.version, part)[1:]]
+        self.effort.take_back(part)
+        return versions
+
+    def _for_less(self, starts: list[_Result], best: _Result, required: float) -> list[_Result]:
+        """Search within less money, for plans that still reach the required promise; the cheapest
+        first."""
+        results, part = [best], self.effort.part(0.5)
+        for share in _LIMITS:
+            limit_usd = share * results[0].version.most_usd
+            within = [self._within(f, limit_usd, part) for f in (results[0], *starts[:3])]
+            able = sorted(filter(None, within), key=lambda f: f.version.rank(required))
+            if not able or able[-1].version.promise < required - _HOPELESS:
+                continue
+            some = part.part(0.4)
+            simulator = Simulator(able[-1].problem, some)
+            simulator.budget_usd = limit_usd
+            walk = Walk(simulator, Moves(able[-1].problem, self.draws), required)
+            last = walk.climb(able[-1].version, some)[-1]
+            part.take_back(some)
+            if last.promise >= required:
+                results.insert(0, replace(able[-1], version=last))
+                if share == 0.0:
+                    break
+        self.effort.take_back(part)
+        return results
+
+    def _within(self, result: _Result, limit_usd: float, effort: Effort) -> _Result | None:
+        """Return a plan without the slots that a limit of its cost excludes."""
+        simulator = Simulator(result.problem, effort)
+        simulator.budget_usd = limit_usd
+        candidate = simulator.candidate(result.version.orders)
+        version = candidate and simulator.version(candidate, len(result.version.outcome.done))
+        return replace(result, version=version) if version else None
+
+    def _climbed(self, starts: list[_Result]) -> list[_Result]:
+        """Return the plans, the best first, after those that fall short were made more probable:
+        the two best a little, then the better of them, and others while effort is left."""
+        if any(f.version.promise >= self.required for f in starts):
+            return starts
+        part, climbed = self.effort.part(_CLIMBING), list[_Result]()
+        for start in starts[:2]:
+            climbed.append(self._climb(start, part, 0.3))
+        climbed = self._ranked(climbed)
+        climbed[0] = self._climb(climbed[0], part, 1.0)
+        for start in starts[2:]:
+            climbed.append(self._climb(start, part, 1.0))
+        self.effort.take_back(part)
+        return self._ranked([*climbed, *starts])
+
+    def _climb(self, start: _Result, effort: Effort, share: float) -> _Result:
+        part = effort.part(share)
+        versions = self._walk(start, part, self.required).climb(start.version, part)
+        effort.take_back(part)
+        return replace(start, version=versions[-1])
+
+    def _walk(self, start: _Result, effort: Effort, required: float) -> Walk:
+        simulator = Simulator(start.problem, effort)
+        return Walk(simulator, Moves(start.problem, self.draws), required)
+
+    def _ranked(self, starts: Sequence[_Result]) -> list[_Result]:
+        return sorted(starts, key=lambda f: f.version.rank(self.required), reverse=True)
+
+
+def _verified(snapshot: Snapshot, plan: Plan, versions: Sequence[_Result]) -> Plan:
+    """Return the best version that still reaches the request in other scenarios, otherwise the most
+    probable of the best few; ``plan`` itself if none is better."""
+    best, least, budget_usd = plan, 0.0, snapshot.workflow_set.most_usd
+    left = list(versions)
+    for _ in range(min(_VERIFIED, len(left))):
+        sure = [f for f in left if f.version.promise > least]
+        result = sure[-1] if sure else max(left, key=lambda f: f.version.promise)
+        left.remove(result)
+        created = _as_plan(snapshot, plan, result)
+        lacking = lacking_of(snapshot, created)
+        created = replace(created, feasible=not lacking, lacking=lacking)
+        if _rank(created, budget_usd) > _rank(best, budget_usd):
+            best = created
+        short = snapshot.workflow_set.probability - created.promise.probability
+        least = result.version.promise + 0.8 * short
+        if short <= 0 or short > _HOPELESS:
             break
-        candidates = _ranked(trials, [*candidates, *_screened(trials, source(trials, plan))])
-    return candidates
+    return best
 
 
-def _small(snapshot: Snapshot) -> bool:
-    """True if other plans are tried."""
-    return snapshot.workflow_set.task_count <= _MOST_TASKS
+def _rank(plan: Plan, budget_usd: float) -> tuple[float, ...]:
+    promise = min(plan.promise.probability, plan.requested_probability)
+    affordable = plan.cost_usd <= budget_usd + 1e-9
+    return plan.feasible, affordable, promise, -plan.expected_usd, -plan.expected_hours
 
 
-def _screened(trials: Trials, starts: Iterable[Start]) -> list[Version]:
-    """Simulate different starts briefly, and the best of them in the scenarios of the choice."""
-    briefly, placed = list[Version](), set[frozenset[object]]()
-    for start in starts:
-        same = frozenset((p.task_key, p.slot, p.start_s) for p in start.placements)
-        whole = len({p.workflow for p in start.placements}) >= trials.needed
-        if same in placed or not whole:
-            continue
-        placed.add(same)
-        tried = trials.version(start.placements, _SCREEN, rule=start.rule, quantile=start.quantile)
-        if tried is not None and trials.affords(tried):
-            briefly.append(tried)
-    looks = (trials.like(v, v.placements, LOOK) for v in _ranked(trials, briefly)[:_LOOKED_AT])
-    return [version for version in looks if version is not None]
-
-
-def _simple_starts(trials: Trials, plan: Plan) -> Iterator[Start]:
-    """Return the plans of simple rules, and the plan with complete replicas."""
-    snapshot = trials.snapshot
-    levels = dict.fromkeys((snapshot.quantile, plan.quantile))
-    if snapshot.workflow_set.uncertain:
-        levels[_MIDDLE] = None
-    for quantile in levels:
-        whole = WholeReplicas(trials.snapshot_at(quantile))
-        yield from starting_plans(whole)
-        if quantile == plan.quantile:
-            yield from completed(whole, plan.placements)
-
-
-def _other_policies(trials: Trials, plan: Plan) -> Iterator[Start]:
-    """Return the plans of other planning policies, those that plan quickly first."""
-    usual, paid = trials.snapshot_at(plan.quantile), any(s.paid for s in trials.snapshot.slots)
-    plans = list(_at_other_quantiles(trials, plan, STANDARD))
-    for policy, rule, needs_paid, per_task in _POLICIES:
-        if paid >= needs_paid and trials.spend_on_policy(per_task):
-            other = plan_alone(usual, Options(policy=policy, probability=rule), judged=True)
-            plans.append(replace(other, policy="the paper's rule" if rule == "paper" else policy))
-    for other in plans:
-        yield Start(rule=other.policy, placements=other.placements, quantile=other.quantile)
-
-
-def _ranked(trials: Trials, candidates: Sequence[Version]) -> list[Version]:
-    """Sort those with different results by the request, the best first; a promise within its
-    error counts as sufficient."""
-
-    def rank(version: Version) -> tuple[float, float, float]:
-        sure = min(version.promise + doubt(version, 1), trials.required)
-        return -sure, version.usd, version.hours
-
-    ranked = sorted(candidates, key=rank, reverse=True)
-    different = {(round(v.promise * _SCREEN), round(v.usd, 2), round(v.hours)): v for v in ranked}
-    return sorted(different.values(), key=rank)
-
-
-def _climbed(trials: Trials, candidates: list[Version]) -> list[Version]:
-    """Make the candidates more probable if all fall short, the best first: it may use half of the
-    effort for climbing, the next all that is left of it."""
-    enough = any(candidate.promise >= trials.required for candidate in candidates)
-    if enough or not _small(trials.snapshot):
-        return candidates
-    climbed, reserved = list[Version](), (1.0 - _CLIMBING) * trials.left
-    for start in candidates:
-        room = (trials.left - reserved) / (1 if climbed else 2)
-        if room <= 0:
-            break
-        part = trials.part(room / trials.left)
-        climbed.append(climb(part, WholeReplicas(part.snapshot_at(start.quantile)), start))
-        trials.give_back(part)
-    return _ranked(trials, [*climbed, *candidates])
-
-
-def _improved(trials: Trials, candidates: Sequence[Version]) -> list[Version]:
-    """Return versions of the best candidates in the scenarios of a reported promise, each cheaper
-    than before, the best last."""
-    versions = list[Version]()
-    best = max((v.promise - doubt(v, 3) for v in candidates), default=0.0)
-    hopeful = [v for v in candidates if v.promise + doubt(v, 3) >= min(best, trials.required)]
-    for n, candidate in enumerate(hopeful):
-        least = _LEAST_CHANGES * len(candidate.placements) * REPORTED_SCENARIOS
-        if n >= _IMPROVED and least > trials.left:
-            break
-        share = max(1.0 / max(_IMPROVED - n, 1), min(1.0, least / max(trials.left, 1.0)))
-        part = trials.part(share)
-        first = part.like(candidate, candidate.placements, REPORTED_SCENARIOS)
-        if first is not None:
-            versions += [v for v in improve(part, first) if trials.affords(v)]
-        trials.give_back(part)
-    return sorted(versions, key=lambda v: v.rank(trials.required))
-
-
-def _first_valid(snapshot: Snapshot, plan: Plan, versions: Sequence[Version]) -> Plan:
-    """Return the best version that is a plan without problems, or the plan itself."""
-    for version in reversed([v for v in versions if v.promise > 0]):
-        if version.rule == OWN and version.placements == plan.placements:
-            return with_promise(
-                replace(plan, spare_workflows=version.spare_workflows), version.simulated
-            )
-        created = _as_plan(snapshot, plan, version)
-        if not created.problems(snapshot):
-            lacking = lacking_of(snapshot, created)
-            return replace(created, feasible=not lacking, lacking=lacking)
-    return plan
-
-
-def _as_plan(snapshot: Snapshot, plan: Plan, version: Version) -> Plan:
-    """Return a version as a plan, with the probability of each replica."""
-    draft = Draft(replace(snapshot, quantile=version.quantile))
-    for name in dict.fromkeys(p.workflow for p in version.placements):
-        draft.place_all([p for p in version.placements if p.workflow == name])
+def _as_plan(snapshot: Snapshot, plan: Plan, result: _Result) -> Plan:
+    """Return a version as a plan, with the probability of each replica, simulated in other
+    scenarios than those of the choice."""
+    problem, orders = result.problem, result.version.orders
+    placements = problem.placements(orders, result.version.candidate.starts_s)
+    uses = tuple(_uses(result))
+    draft = Draft(_as_requested(problem.snapshot, uses))
+    for name in dict.fromkeys(p.workflow for p in placements):
+        draft.place_all([p for p in placements if p.workflow == name])
         draft.settle(name)
     probabilities = draft.probabilities()
     by_slot = {(p.task_key, p.slot): p.key for p in plan.placements}
     reasons = {}
-    for p in version.placements:
+    for p in placements:
         before = by_slot.get((p.task_key, p.slot))
         reasons[p.key] = plan.reasons.get(before) if before else None
-    compared = {"phase": "comparing", "rule": version.rule}
-    own = version.rule == OWN
-    return with_promise(
-        replace(
-            plan,
-            placements=tuple(p.with_probability(probabilities[p.key]) for p in version.placements),
-            uses=version.uses,
-            reasons={key: why or compared for key, why in reasons.items()},
-            spare_workflows=version.spare_workflows,
-            quantile=version.quantile,
-            policy=plan.policy if own else f"vgrads, as {version.rule}",
-            promise=replace(plan.promise, cautious=draft.promise),
-        ),
-        version.simulated,
+    compared = {"phase": "comparing", "rule": result.rule}
+    created = replace(
+        plan,
+        placements=tuple(p.with_probability(probabilities[p.key]) for p in placements),
+        uses=uses,
+        reasons={key: why or compared for key, why in reasons.items()},
+        spare_workflows=orders.spare_workflows,
+        quantile=problem.snapshot.quantile,
+        policy=plan.policy if result.rule == OWN else f"vgrads, from {result.rule}",
+        promise=replace(plan.promise, cautious=draft.promise),
     )
+    return with_promise(snapshot, created)
 
 
-def _step(rule: str, promise: float, usd: float, hours: float, slots: int) -> dict[str, Any]:
-    """Return a plan or a version of it as a step of a report."""
+def _uses(result: _Result) -> Iterator[SlotUse]:
+    candidate, slots = result.version.candidate, result.problem.slots
+    for n in candidate.used.tolist():
+        slot, here = slots[n], candidate.orders.slot == n
+        submit_s = float(candidate.orders.submits_s[n])
+        start_s, last_s = float(candidate.starts_s[here].min()), float(candidate.ends_s[here].max())
+        yield SlotUse(
+            slot=slot,
+            submit_s=submit_s,
+            start_s=start_s,
+            end_s=last_s if slot.paid else slot.end_s,
+            probability=slot.curve.by(start_s - slot.zero_s(submit_s)) * slot.up,
+            cost_usd=slot.cost_usd(last_s - submit_s),
+        )
+
+
+def _as_requested(snapshot: Snapshot, uses: Sequence[SlotUse]) -> Snapshot:
+    """Return the snapshot with the curves of slots as they are if requested as planned."""
+    later_s = {use.slot.id: use.slot.zero_s(use.submit_s) for use in uses}
+    slots = tuple(_later(slot, later_s.get(slot.id, 0.0)) for slot in snapshot.slots)
+    return replace(snapshot, slots=slots)
+
+
+def _later(slot: Slot, by_s: float) -> Slot:
+    if by_s <= 0:
+        return slot
+    return replace(slot, curve=StartCurve(slot.curve.times_s + by_s, slot.curve.probabilities))
+
+
+def _step(rule: str, version: Version) -> dict[str, Any]:
+    """Return a version as a step of a report."""
     return {
         "rule": rule,
-        "promise": promise,
-        "expected_usd": round(usd, 2),
-        "expected_hours": round(hours, 1),
-        "slots": slots,
+        "promise": version.promise,
+        "expected_usd": round(version.usd, 2),
+        "expected_hours": round(version.hours, 1),
+        "slots": len(version.candidate.used),
     }
-
-
-def _report(
-    name: str, begin: float, plans: tuple[Plan, Plan], versions: Sequence[Version]
-) -> PhaseReport:
-    before, after = plans
-    steps = [_step(v.rule, v.promise, v.usd, v.hours, len(v.uses)) for v in versions]
-    return PhaseReport(
-        name=name,
-        seconds=time.perf_counter() - begin,
-        placed=len(after.placements) - len(before.placements),
-        probability_before=before.promise.probability,
-        probability_after=after.promise.probability,
-        steps=tuple(steps),
-    )

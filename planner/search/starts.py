@@ -1,196 +1,145 @@
-"""Starting plans of the search that need no phases: rules that anybody could follow, as contents of
-slots (:mod:`vgrads.planner.search.whole`), and replicas added to an existing plan."""
+"""Plans from which the search begins: the first plan, and rules that anybody could follow."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from vgrads.kernel.profile import Profile
-from vgrads.planner.plan import Placement
-from vgrads.planner.search.trials import Placements, slot_uses
-from vgrads.planner.search.whole import Contents, WholeReplicas
-from vgrads.vgrid.slot import Slot
+import numpy as np
 
-_MOST_PLACEMENTS = 20_000
-"""Tasks times slots up to which plans with a replica everywhere are tried."""
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.placement.heft import place_heft
+from vgrads.planner.plan import Plan
+from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.search.orders import NumberedSet, Orders
+
+OWN = "the four phases"
+_READY = (0.0, 0.25, 0.5, 0.75)
+_MOST_SITES, _MOST_SINGLE = 4, 4
+_MOST_EVERYWHERE = 40_000  # tasks times slots up to which replicas are placed everywhere
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """A starting plan and the rule that made it."""
+class Start(NamedTuple):
+    """A plan and the rule that made it."""
 
     rule: str
-    placements: Placements
-    quantile: float
+    orders: Orders
 
 
-def starting_plans(whole: WholeReplicas) -> Iterator[Start]:
-    """Return the plans of all rules within the budget; none for sets that are too large."""
-    snapshot = whole.snapshot
-    tasks = snapshot.workflow_set.task_count
-    if tasks * len(snapshot.slots) > _MOST_PLACEMENTS:
-        return
-    free = [s for s in snapshot.slots if not s.paid]
-    paid = [s for s in snapshot.slots if s.paid]
-    parts: list[tuple[str, Sequence[Slot], Sequence[Slot]]] = [
-        ("a replica in every slot without cost", free, ()),
-        ("the cloud alone", (), paid),
+def starting_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]:
+    """Return the plans from which the search begins, the given ones first."""
+    yield from earlier_plans(problem, plans)
+    parts, names = _parts(problem), {w.name: n for n, w in enumerate(problem.workflows)}
+    order = [names[name] for name in problem.snapshot.by_length]
+    if len(problem.workflow) * len(problem.slots) <= _MOST_EVERYWHERE:
+        yield from _whole_replicas(problem, parts, order, plans[0])
+    needed = order[: problem.snapshot.workflow_set.needed]
+    for rule, slots in parts.items():
+        yield Start(f"one workflow each in {rule}", single_replicas(problem, slots, needed))
+    for rule, slots in list(parts.items())[:2]:
+        for share in _READY:
+            heft = _heft(problem, slots, share)
+            if heft is not None:
+                yield Start(f"HEFT in {rule}, ready with {share:g}", heft)
+
+
+def _parts(problem: NumberedSet) -> dict[str, list[int]]:
+    """Return some of the slots, by what they have in common."""
+    usable = [n for n in range(len(problem.slots)) if problem.work.holds[:, n].any()]
+    free = [n for n in usable if not problem.paid[n]]
+    paid = [n for n in usable if problem.paid[n]]
+    parts = {"every slot without cost": free, "every slot": [*free, *paid], "the cloud": paid}
+    if not (free and paid):
+        del parts["every slot"]
+    for site in sorted({problem.slots[n].site for n in free})[:_MOST_SITES]:
+        parts[f"every slot of {site}"] = [n for n in free if problem.slots[n].site == site]
+    for n in sorted(free, key=lambda n: -problem.slots[n].curve.best)[:_MOST_SINGLE]:
+        parts[problem.slots[n].id] = [n]
+    return {rule: slots for rule, slots in parts.items() if slots}
+
+
+def _whole_replicas(
+    problem: NumberedSet, parts: Mapping[str, Sequence[int]], order: Sequence[int], plan: Plan
+) -> Iterator[Start]:
+    """Return plans with a whole replica of every workflow in every slot."""
+    own = problem.orders_of(plan.placements, plan.uses, plan.spare_workflows)
+    for rule, slots in parts.items():
+        yield Start(f"everything in {rule}", everywhere(problem, slots, order))
+        if len(order) > 1 and len(slots) > 1:
+            in_turn = everywhere(problem, slots, order, True)
+            yield Start(f"everything in {rule}, in turn", in_turn)
+            if plan.placements and rule in ("every slot without cost", "every slot"):
+                yield Start(f"{OWN}, with a replica in {rule}", joined(own, in_turn))
+    if "every slot" in parts:
+        free = everywhere(problem, parts["every slot without cost"], order)
+        needed = order[: problem.snapshot.workflow_set.needed]
+        cloud = single_replicas(problem, parts["the cloud"], needed)
+        yield Start("every slot without cost, then the cloud", joined(free, cloud))
+
+
+def earlier_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]:
+    """Return these plans, the first of which is that of the phases."""
+    for n, plan in enumerate(plans):
+        if plan.placements:
+            orders = problem.orders_of(plan.placements, plan.uses, plan.spare_workflows)
+            yield Start(OWN if n == 0 else "another plan", orders)
+
+
+def everywhere(
+    problem: NumberedSet, slots: Sequence[int], order: Sequence[int], rotated: bool = False
+) -> Orders:
+    """Return a whole replica of every workflow in every slot; ``rotated``: each slot begins with
+    another workflow."""
+    tasks, where = [], []
+    for turn, n in enumerate(slots):
+        first = turn % len(order) if rotated else 0
+        for w in (*order[first:], *order[:first]):
+            if problem.holds_workflow(w, n):
+                tasks.append(problem.by_deadline[w])
+                where.append(np.full(len(tasks[-1]), n))
+    return _orders(problem, tasks, where)
+
+
+def single_replicas(problem: NumberedSet, slots: Sequence[int], order: Sequence[int]) -> Orders:
+    """Return one workflow in each slot, as far as slots hold them."""
+    tasks, where, left = [], [], list(slots)
+    for w in order:
+        n = next((n for n in left if problem.holds_workflow(w, n)), None)
+        if n is not None:
+            left.remove(n)
+            tasks.append(problem.by_deadline[w])
+            where.append(np.full(len(tasks[-1]), n))
+    return _orders(problem, tasks, where)
+
+
+def joined(first: Orders, then: Orders) -> Orders:
+    """Return the replicas of one plan and then those of another that are not in it."""
+    present = set(zip(first.task.tolist(), first.slot.tolist(), strict=True))
+    new = [
+        (t, n) not in present for t, n in zip(then.task.tolist(), then.slot.tolist(), strict=True)
     ]
-    if free and paid:
-        parts.append(("a replica in every slot", free, paid))
-    sites = sorted({slot.site for slot in free})
-    for site in sites if len(sites) > 1 else ():
-        mine = [slot for slot in free if slot.site == site]
-        parts.append((f"a replica in every slot of {site}", mine, ()))
-    for rule, some, bought in parts:
-        yield from _everywhere(whole, (rule, some, bought))
-    if paid:
-        yield from _then_cloud(whole, (free, paid))
-
-
-def _everywhere(
-    whole: WholeReplicas, part: tuple[str, Sequence[Slot], Sequence[Slot]]
-) -> Iterator[Start]:
-    """Every workflow in every slot, in the order that makes the promise most probable."""
-    rule, free, paid = part
-    names = whole.snapshot.by_length
-    all_free = {s.id: names for s in free if s.curve.reaches_s(0.0) < float("inf")}
-    contents = _affordable(whole, all_free, paid)
-    if contents:
-        best = whole.ordered(contents)
-        for chosen in (contents, best) if best != contents else (contents,):
-            placements = whole.placements(chosen)
-            if placements:
-                yield Start(rule=rule, placements=placements, quantile=whole.snapshot.quantile)
-
-
-def _affordable(whole: WholeReplicas, contents: Contents, paid: Sequence[Slot]) -> Contents:
-    """Add every workflow in paid slots, the most valuable per dollar first, within the budget."""
-    names, by_id = whole.snapshot.by_length, whole.snapshot.slot_by_id
-    budget = whole.snapshot.workflow_set.most_usd
-    if budget == float("inf"):
-        return {**contents, **{s.id: names for s in paid}}
-    done = [whole.done(by_id[slot], some) for slot, some in contents.items()]
-    result, spent_usd, left = dict(contents), 0.0, _by_kind(paid)
-    counts = sorted({*(2**n for n in range(len(names).bit_length())), len(names)})
-    while True:
-        options = []
-        for kind in left:
-            for count in counts:
-                usd = kind[0].cost_usd(whole.schedule(kind[0], names[:count]).length_s)
-                if usd > 0 and spent_usd + usd <= budget + 1e-9:
-                    value = whole.value([*done, whole.done(kind[0], names[:count])])
-                    options.append(((value, -usd), kind, count))
-        if not options:
-            return result
-        (_, minus_usd), kind, count = max(options, key=itemgetter(0))
-        slot = kind.pop(0)
-        left = [others for others in left if others]
-        spent_usd -= minus_usd
-        result[slot.id] = names[:count]
-        done = [whole.any_of([*done, whole.done(slot, names[:count])])]
-
-
-def _by_kind(slots: Sequence[Slot]) -> list[list[Slot]]:
-    """Return equal slots together."""
-    kinds: defaultdict[object, list[Slot]] = defaultdict(list)
-    for slot in slots:
-        kinds[slot.site, slot.node_type, slot.queue, slot.procs, slot.price_usd_per_hour].append(
-            slot
-        )
-    return list(kinds.values())
-
-
-def _then_cloud(
-    whole: WholeReplicas, slots: tuple[Sequence[Slot], Sequence[Slot]]
-) -> Iterator[Start]:
-    """Every workflow in every slot without cost, and as many as are needed also in paid slots, one
-    in each, as late as they would be in time."""
-    free, paid = slots
-    snapshot = whole.snapshot
-    contents = {s.id: snapshot.by_length for s in free if s.curve.reaches_s(0.0) < float("inf")}
-    spent_usd, late = 0.0, set[str]()
-    unused = list(paid)
-    for name in snapshot.by_length[: snapshot.workflow_set.needed]:
-        for slot in unused:
-            length_s = whole.schedule(slot, (name,)).length_s
-            usd = slot.cost_usd(length_s)
-            if length_s > 0 and spent_usd + usd <= snapshot.workflow_set.most_usd + 1e-9:
-                contents[slot.id], spent_usd = (name,), spent_usd + usd
-                late.add(slot.id)
-                unused.remove(slot)
-                break
-    if late:
-        placements = whole.placements(contents, frozenset(late))
-        yield Start(
-            rule="slots without cost, then the cloud",
-            placements=placements,
-            quantile=whole.snapshot.quantile,
-        )
-
-
-def completed(whole: WholeReplicas, placements: Placements) -> Iterator[Start]:
-    """Add a complete replica of every workflow to every slot in which it still fits; incomplete
-    further replicas make room for complete ones."""
-    first = tuple(p for p in placements if p.replica == 0)
-    for rule, base in (
-        ("the phases, with complete replicas", first),
-        ("the phases, with further replicas", placements),
-    ):
-        slots = [s for s in whole.snapshot.slots if not s.paid]
-        slots += [s for s in whole.snapshot.slots if s.paid]
-        result, budget = base, whole.snapshot.workflow_set.most_usd
-        for slot in slots:
-            for name in whole.snapshot.by_length:
-                more = with_replica(whole, result, slot, name)
-                if more and (
-                    not slot.paid
-                    or budget == float("inf")
-                    or sum(use.cost_usd for use in slot_uses(whole.snapshot, more)) <= budget
-                ):
-                    result = more
-        if result != base:
-            yield Start(rule=rule, placements=result, quantile=whole.snapshot.quantile)
-        if base == placements:
-            break
-
-
-def with_replica(
-    whole: WholeReplicas, placements: Placements, slot: Slot, name: str
-) -> Placements | None:
-    """Return the placements with a complete replica of a workflow in a slot, after those that are
-    there; None if the slot has a part of it already or it does not end in time."""
-    if not whole.fits(slot, name) or slot.curve.best <= 0:
-        return None
-    here = [p for p in placements if p.slot == slot.id]
-    if any(p.workflow == name for p in here):
-        return None
-    profile = Profile(slot.procs, slot.end_s)
-    for p in here:
-        profile.add(p.start_s, p.end_s, p.procs)
-    workflow, limit_s = whole.snapshot.workflow_by_name[name], min(slot.end_s, whole.deadline_s)
-    for share in (0.75, 0.25, 0.0):
-        rows = whole.placed(profile, workflow, slot, (slot.curve.reaches_s(share), limit_s))
-        if rows:
-            break
-    else:
-        return None
-    numbers: defaultdict[str, int] = defaultdict(int)
-    for p in placements:
-        if p.workflow == name:
-            numbers[p.task] = max(numbers[p.task], p.replica + 1)
-    return placements + tuple(
-        Placement(
-            workflow=name,
-            task=task_id,
-            replica=numbers[task_id],
-            slot=slot.id,
-            start_s=start_s,
-            end_s=end_s,
-            procs=procs,
-        )
-        for task_id, start_s, end_s, procs in rows
+    return Orders(
+        np.concatenate((first.task, then.task[new])),
+        np.concatenate((first.slot, then.slot[new])),
+        first.submits_s,
+        first.spare_workflows,
     )
+
+
+def _orders(problem: NumberedSet, tasks: Iterable[object], where: Iterable[object]) -> Orders:
+    none = [np.zeros(0, np.int64)]
+    return Orders(
+        np.concatenate([*none, *tasks]),
+        np.concatenate([*none, *where]),
+        np.zeros(len(problem.slots)),
+        EVERYTHING,
+    )
+
+
+def _heft(problem: NumberedSet, slots: Sequence[int], share: float) -> Orders | None:
+    draft, offered = Draft(problem.snapshot), [problem.slots[n] for n in slots]
+    for name in problem.snapshot.by_length:
+        place_heft(draft, name, offered, share)
+    if not draft.placements:
+        return None
+    return problem.orders_of(draft.placements, (), EVERYTHING)

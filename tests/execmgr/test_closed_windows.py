@@ -19,7 +19,7 @@ from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 
 HOUR_S = 3600.0
 NOW_S = 1_796_000_000.0
-BRIEF = Options(effort_s=0.0)
+BRIEF = Options(effort=0.0)
 KEY = ("cluster", "q")
 
 

@@ -35,8 +35,8 @@ from vgrads.kernel.clock import SimClock
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Placement
 from vgrads.planner.rules import EVERYTHING
-from vgrads.planner.search.trials import slot_uses
 from vgrads.planner.snapshot import Snapshot
+from vgrads.planner.uses import slot_uses
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.slot import certain_from
 
@@ -45,7 +45,7 @@ def execution_for(workflows, slots, needed=1, **more):
     snapshot = Snapshot(
         workflow_set=make_set(workflows, needed, **more), slots=tuple(slots), scenarios=256
     )
-    plan = make_plan(snapshot, Options(effort_s=0))  # as the phases place it
+    plan = make_plan(snapshot, Options(effort=0))  # as the phases place it
     assert plan.feasible, plan.lacking
     return make_execution(plan, snapshot)
 

@@ -24,8 +24,8 @@ from vgrads.execmgr.core.submissions import CHECK_S, plan_submissions
 from vgrads.execmgr.runner import Runner
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.rules import EVERYTHING
-from vgrads.planner.search.trials import slot_uses
 from vgrads.planner.snapshot import Snapshot
+from vgrads.planner.uses import slot_uses
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.slot import certain_from
@@ -270,7 +270,7 @@ def test_a_site_that_vanishes_while_planning_is_planned_by_its_last_waits(grid):
     folder, existing = grid
     (folder / "queued").unlink(missing_ok=True)  # squeue fails from now on
     workflow_set = make_set([chain("w", 100.0)], deadline_s=7200.0)
-    planned = plan_set(workflow_set, with_live_queues(existing), options=Options(effort_s=0.1))
+    planned = plan_set(workflow_set, with_live_queues(existing), options=Options(effort=0.1))
     assert planned.plan.feasible
     planned.plan.check(planned.snapshot)
     assert {use.slot.site for use in planned.plan.uses} == {"toy"}

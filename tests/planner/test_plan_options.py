@@ -18,6 +18,7 @@ from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError
+from vgrads.planner.effort import UNIT, Effort
 from vgrads.planner.exact import place_optimal
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.placement.draft import Draft
@@ -121,9 +122,12 @@ def test_heft_takes_the_machine_on_which_a_task_ends_first():
 # relaxations
 
 
-def find_relaxations(snapshot, ask=None):
+def find_relaxations(snapshot, effort=UNIT):
     changes = relaxations(
-        snapshot, ask or (lambda changed: replace(snapshot, workflow_set=changed))
+        snapshot,
+        make_plan(snapshot),
+        lambda changed: replace(snapshot, workflow_set=changed),
+        Effort(effort),
     )
     return {r.change.split(" in ")[0]: r for r in changes}
 
@@ -140,13 +144,9 @@ def test_each_relaxation_is_the_smallest_that_works():
 
 
 def test_a_useful_later_deadline_is_found_though_no_effort_is_left():
-    """On a busy machine the effort, in processor time, may be used up by the first plan."""
     two = [chain("w", 900.0), chain("v", 900.0)]
     full = Snapshot(workflow_set=make_set(two, 2), slots=(slot("a", 1, end_s=5000.0),))
-    changes = relaxations(
-        full, lambda changed: replace(full, workflow_set=changed), Options(effort_s=1e-9)
-    )
-    later = next(r for r in changes if r.change == "a later deadline")
+    later = find_relaxations(full, 0.0)["a later deadline"]
     assert 800 <= later.amount <= 1.0 * full.workflow_set.deadline_s
 
 
@@ -201,8 +201,8 @@ def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     message = vgrads("explain", path, "lead-1/wrf", "--json").json
-    first = message["copies"][0]
-    assert first["why"]["phase"] == "minimal"
+    first = next(c for c in message["copies"] if "others" in c["why"])
+    assert first["why"]["phase"] in ("minimal", "trade-off", "additional")
     assert first["why"]["considered"] >= 2
     assert all(
         o["probability"] <= first["why"]["probability"] + 0.01 for o in first["why"]["others"]
@@ -308,9 +308,10 @@ def test_tasks_that_fail_are_reckoned_with_and_copied():
     )
     assert single.promise.cautious == pytest.approx(0.64, abs=0.01)
     assert single.promise.probability == pytest.approx(0.9216, abs=0.01)  # each may try once more
-    copied = make_plan(Snapshot(workflow_set=make_set([chain("w", 50.0, 50.0)]), slots=slots))
+    wants = make_set([chain("w", 50.0, 50.0)], probability=0.99)
+    copied = make_plan(Snapshot(workflow_set=wants, slots=slots))
     assert copied.promise.cautious > single.promise.cautious + 0.25
-    assert copied.promise.probability >= 0.9
+    assert copied.promise.probability >= 0.99
 
 
 def test_spread_run_times_get_room():

@@ -104,7 +104,7 @@ def test_every_plan_keeps_its_invariants(shapes, rows, needed, seed):
         seed=seed,
         scenarios=512,
     )
-    options = Options(effort_s=0.1)
+    options = Options(effort=0.1)
     plan = make_plan(snapshot, options)
     plan.check(snapshot)
     assert make_plan(snapshot, options).placements == plan.placements
@@ -380,7 +380,7 @@ def test_the_expected_cost_is_paid_from_when_a_slot_is_ready():
         ),
         slots=(paid,),
     )
-    plan = make_plan(snapshot)
+    plan = make_plan(snapshot, Options(effort=0.0))
     assert (plan.feasible, plan.cost_usd, plan.expected_usd) == (True, 1.0, 1.0)
     assert "for $1.00 at most (on average $1.00, " in promise_sentence(plan)
     plan.check(snapshot)
@@ -398,7 +398,7 @@ def test_no_plan_costs_more_than_the_budget_on_average(budget_usd, feasible):
         flows, 2, deadline_s=9000.0, probability=0.3, budget_usd=budget_usd, runtime_spread=0.3
     )
     snapshot = Snapshot(workflow_set=workflow_set, slots=tuple(machines))
-    plan = make_plan(snapshot, Options(effort_s=0.3))
+    plan = make_plan(snapshot, Options(effort=0.3))
     assert plan.expected_usd <= plan.cost_usd <= budget_usd
     assert plan.feasible == feasible, plan.lacking
     assert feasible or f"the budget is ${budget_usd:.2f}, with" in plan.lacking

@@ -23,7 +23,7 @@ from vgrads.workflows.spread import RuntimeSpread, repetitions
 from vgrads.workflows.task import UNSTATED, Task
 from vgrads.workflows.task_environment import ErrorRule, TaskEnvironment
 
-QUICK = replace(STANDARD, effort_s=0.0)
+QUICK = replace(STANDARD, effort=0.0)
 MARGIN = NormalDist().inv_cdf(MEMORY)
 MIB = 2.0**20
 SITES = '[[site]]\nname = "m"\nkind = "local"\nprocs = 2\ndriver = "local"\n'

@@ -1,10 +1,11 @@
 """The search in simulated probability: never behind plans that need no planner, bounded effort."""
 
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.planning.bench_optimum import tiny_snapshot
@@ -14,21 +15,21 @@ from tests.examples import examples
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.planning import open_grid, plan_set
+from vgrads.planner.effort import Effort
 from vgrads.planner.explain import explain, explain_text
 from vgrads.planner.make import Options, first_plan, make_plan, searched
 from vgrads.planner.plan import Plan
-from vgrads.planner.search.climb import climb
-from vgrads.planner.search.improve import improve
-from vgrads.planner.search.retime import retimed
-from vgrads.planner.search.trials import LOOK, REPORTED_SCENARIOS, Trials
-from vgrads.planner.search.whole import WholeReplicas
+from vgrads.planner.promise.rollout import rollout
+from vgrads.planner.search.moves import Moves
+from vgrads.planner.search.orders import NumberedSet
+from vgrads.planner.search.versions import Simulator
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrads.vgrid.slot import StartCurve, certain_from
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.task import Task
 
-BRIEF = Options(effort_s=0.3)
+BRIEF = Options(effort=0.1)
 
 
 @pytest.mark.parametrize("number", [10, 28, 79])
@@ -44,64 +45,90 @@ def test_a_rule_that_needs_no_money_is_taken_where_it_suffices():
     assert (result.ours.usd, result.dearer) == (0.0, 0.0)
 
 
-def test_the_estimate_for_replicas_of_whole_workflows_is_near_their_simulation():
-    """Sets with a budget: tasks are certain and do not fail. It ignores cancelled replicas
-    and backfilling."""
-    errors = []
-    for number in range(0, 60, 6):
-        _, snapshot = random_snapshot(number)
-        whole = WholeReplicas(snapshot)
-        contents = {s.id: snapshot.by_length for s in snapshot.slots}
-        by_id = snapshot.slot_by_id
-        estimated, _ = whole.value(whole.done(by_id[s], names) for s, names in contents.items())
-        simulated = Trials(snapshot, 100.0).version(whole.placements(contents), LOOK)
-        errors.append(estimated - (simulated.promise if simulated else 0.0))
-    assert np.abs(errors).mean() < 0.1
+def moved(number, count=10):
+    """A simulator of a random set, and its first plan after random moves."""
+    _, snapshot = random_snapshot(number)
+    first = first_plan(snapshot)
+    assume(first.feasible)
+    problem = NumberedSet(replace(snapshot, quantile=first.quantile, scenarios=1024))
+    simulator, draws = Simulator(problem, Effort(1e9)), random.Random(number)
+    moves = Moves(problem, draws)
+    orders = problem.orders_of(first.placements, first.uses, first.spare_workflows)
+    now = simulator.candidate(orders)
+    assert now is not None
+    for _ in range(count):
+        orders = moves.draw(now, draws.choice((moves.more, moves.less)))
+        now = (simulator.candidate(orders) if orders is not None else None) or now
+    return simulator, now, replace(first, placements=problem.placements(now.orders, now.starts_s))
+
+
+@given(st.integers(0, 2**20))
+@settings(max_examples=examples(10), deadline=None)
+def test_whatever_moves_make_has_no_problems(number):
+    simulator, _, plan = moved(number)
+    unpriced = replace(plan, uses=(), expected_usd=0.0)
+    assert unpriced.problems(simulator.snapshot) == []
+
+
+@given(st.integers(0, 2**20))
+@settings(max_examples=examples(10), deadline=None)
+def test_a_candidate_is_simulated_as_its_placements_are(number):
+    simulator, now, plan = moved(number)
+    snapshot = simulator.snapshot
+    certain = not any(slot.task_failure for slot in snapshot.slots)
+    assume(certain and not snapshot.workflow_set.uncertain)  # else the draws are grouped otherwise
+    slots = simulator.problem.slots
+    submits_s = {slots[n].id: float(now.orders.submits_s[n]) for n in now.used}
+    simulated = rollout(snapshot, plan.placements, submits_s, now.orders.spare_workflows)
+    version = simulator.version(now, 1024)
+    assert version.promise == simulated.promise(snapshot.workflow_set.needed)
+    assert version.hours == pytest.approx(
+        sum(
+            slot.procs
+            * np.maximum(simulated.until_s[slot.id] - simulated.ready_s[slot.id], 0).mean()
+            for slot in slots
+            if slot.id in submits_s
+        )
+        / 3600
+    )
 
 
 @given(st.integers(0, 2**20))
 @settings(max_examples=examples(15), deadline=None)
-def test_climbing_never_lowers_a_promise(number):
+def test_the_search_never_lowers_a_promise(number):
     snapshot = tiny_snapshot(number)
     plan = first_plan(snapshot)
-    trials = Trials(snapshot, 0.3)
-    start = trials.version(plan.placements, LOOK)
-    if start is not None:
-        better = climb(trials, WholeReplicas(snapshot), start)
-        assert better.promise >= start.promise - 1e-9
-
-
-def test_a_late_move_leaves_no_plan():
-    """Two tasks of 600 s in a row do not fit into 1,000 s."""
-    snapshot = Snapshot(workflow_set=make_set([chain("w", 400.0, 500.0)]), slots=(slot("a"),))
-    placements = first_plan(snapshot).placements
-    assert retimed(snapshot, placements) is not None
-    late = tuple(replace(p, start_s=p.start_s + 200) for p in placements)
-    assert retimed(snapshot, late) is None
+    better = searched(snapshot, plan, Options(), Effort(500_000))
+    requested = snapshot.workflow_set.probability
+    assert min(better.promise.probability, requested) >= min(plan.promise.probability, requested)
+    assert not better.problems(snapshot)
 
 
 def test_the_effort_limits_what_is_simulated():
     _, snapshot = random_snapshot(13)
     plan = first_plan(snapshot)
-    trials = Trials(snapshot, 1e-9)
-    assert trials.version(plan.placements, REPORTED_SCENARIOS) is None
-    assert searched(snapshot, plan, Options(effort_s=1e-9)).placements == plan.placements
+    effort = Effort(1.0)
+    assert searched(snapshot, plan, Options(), effort).placements == plan.placements
+    assert 0 <= effort.left <= 1
     first, second = (make_plan(snapshot, BRIEF) for _ in range(2))
     assert first.placements == second.placements
+
+
+def test_a_search_that_runs_out_of_time_says_so():
+    _, snapshot = random_snapshot(13)
+    effort = Options(within_s=0.0).begin()
+    searched(snapshot, first_plan(snapshot), Options(), effort)
+    assert effort.ended_early
 
 
 def test_a_plan_that_falls_short_is_made_cheaper_too():
     """A paid slot that is ready too late adds nothing."""
     weak = slot("weak", curve=certain_from(0, 0.6))
-    late = slot("late", curve=certain_from(999.0), price_usd_per_hour=1.0)
+    late = slot("late", curve=certain_from(100.0, 0.001), price_usd_per_hour=1.0)
     snapshot = Snapshot(workflow_set=make_set([chain("w", 100.0)]), slots=(weak, late))
-    trials = Trials(snapshot, 10.0)
-    whole = WholeReplicas(replace(snapshot, slots=(weak, replace(late, curve=certain_from(100.0)))))
-    first = trials.version(whole.placements({"weak": ("w",), "late": ("w",)}), REPORTED_SCENARIOS)
-    assert first is not None
-    last = improve(trials, first)[-1]
-    assert last.promise == pytest.approx(0.6, abs=0.03)
-    assert {use.slot.id for use in last.uses} == {"weak"}
+    plan = make_plan(snapshot)
+    assert plan.promise.probability == pytest.approx(0.6, abs=0.03)
+    assert {use.slot.id for use in plan.uses} == {"weak"}
 
 
 def test_an_uncertain_set_has_a_first_plan_at_the_safest_quantile_that_fits():
@@ -155,7 +182,7 @@ def test_wider_slots_are_requested_if_usual_ones_fall_short():
     )
     grid = open_grid(Catalog(sites=(site,), links={}))
     workflow_set = make_set([flow], deadline_s=1500.0)
-    usual = plan_set(workflow_set, grid, options=Options(effort_s=0.0))
+    usual = plan_set(workflow_set, grid, options=Options(effort=0.0))
     assert not usual.plan.feasible
     planned = plan_set(workflow_set, grid, options=BRIEF)
     assert planned.plan.meets_request

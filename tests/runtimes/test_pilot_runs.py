@@ -19,7 +19,7 @@ from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import TaskEnvironment
 
-QUICK = replace(STANDARD, effort_s=0.0)
+QUICK = replace(STANDARD, effort=0.0)
 BRIEFLY = ("--effort", "0.05")
 SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "{}"\n'
 SET = """

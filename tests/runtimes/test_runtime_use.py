@@ -31,7 +31,7 @@ from vgrads.workflows.runtimes import timed
 from vgrads.workflows.spread import EXACT, RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
 
-QUICK = replace(STANDARD, effort_s=0.0)
+QUICK = replace(STANDARD, effort=0.0)
 TRACE = """task_id\tprocess\tname\tstatus\texit\trealtime\tpeak_rss
 1\tALIGN\tALIGN (s1)\tCOMPLETED\t0\t2m 10s\t1.5 GB
 2\tALIGN\tALIGN (s2)\tCOMPLETED\t0\t1m 50s\t1.4 GB

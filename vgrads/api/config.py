@@ -43,19 +43,17 @@ def learned_folder() -> Path:
     return Path(chosen) if chosen else home() / "cache" / "learned"
 
 
-def planning_effort_s() -> float:
-    """Return the limit of the search for better plans (s) where no request states one:
-    ``VGRADS_EFFORT``, otherwise 1.5. Raise InputError if it is not a number from 0 to 3600."""
-    chosen = os.environ.get("VGRADS_EFFORT") or "1.5"
+def planning_effort() -> float:
+    """Return the effort of planning, a multiple of the usual: ``VGRADS_EFFORT``, otherwise 1. Raise
+    InputError if it is not a number from 0 to 1000."""
+    chosen = os.environ.get("VGRADS_EFFORT") or "1"
     try:
-        seconds = float(chosen)
+        result = float(chosen)
     except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds <= 3600.0:
-        raise InputError(
-            f"'{chosen}' is not a number of seconds", where="VGRADS_EFFORT", fix="0 to 3600"
-        )
-    return seconds
+        result = -1.0
+    if not 0 <= result <= 1000:
+        raise InputError(f"'{chosen}' is not a number", where="VGRADS_EFFORT", fix="0 to 1000")
+    return result
 
 
 def run_folder(run_id: str) -> Path:

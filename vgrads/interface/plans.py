@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import planning_effort_s
+from vgrads.api.config import planning_effort
 from vgrads.api.plans.answers import plan_json, planned_gantt
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.refusals import relaxation_text
@@ -22,7 +22,6 @@ from vgrads.interface.arguments import (
     instant_of,
     named_arguments,
     path_of,
-    seconds_of,
 )
 from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.interface.gantt import gantt_html, gantt_png
@@ -174,7 +173,7 @@ def plan(  # noqa: PLR0913 the options of vgrads plan
     *,
     probability: float | str | None = None,
     policy: str = "vgrads",
-    effort: Duration | None = None,
+    effort: float | None = None,
     deadline: Duration | datetime | None = None,
     inputs: FileName | None = None,
     earlier: Sequence[FileName] = (),
@@ -205,8 +204,8 @@ def plan(  # noqa: PLR0913 the options of vgrads plan
     catalog, instant = catalog_of(sites, loaded.sites), instant_of(at)
     runs = [EarlierRun(path_of(folder).name, path_of(folder).resolve()) for folder in earlier]
     done = up_to_date(workflow_set, catalog, runs)
-    effort_s = planning_effort_s() if effort is None else seconds_of(effort, "effort")
-    options = Options(policy=policy, effort_s=effort_s)
+    effort = planning_effort() if effort is None else effort
+    options = Options(policy=policy, effort=effort)
     planned = plan_set(workflow_set, open_grid(catalog, instant), seed, options, done)
     return plan_result(planned, seed, instant)
 

@@ -34,6 +34,7 @@ from vgrads.api.wiring import is_batch_system, is_real
 from vgrads.kernel.closures import WEEK_S
 from vgrads.kernel.progress import report_progress
 from vgrads.kernel.units import format_count
+from vgrads.planner.effort import Effort
 from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
 from vgrads.planner.placement.widths import widened
 from vgrads.planner.plan import Done, Plan
@@ -215,9 +216,14 @@ def plan_set(
     left, basis = with_run_times(without(workflow_set, done), grid.run_times, grid.catalog)
     snapshot = take_snapshot(left, grid, seed)
     procure_s = time.perf_counter() - begin
-    snapshot, plan = _best_plan(snapshot, grid, options)
+    effort = options.begin()
+    part = effort.part(_PLANNING)
+    snapshot, plan = _best_plan(snapshot, grid, options, part)
+    effort.take_back(part)
     if relax and not plan.meets_request:
-        changes = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
+        changes = relaxations(
+            snapshot, plan, lambda changed: take_snapshot(changed, grid, seed), effort
+        )
         question = unit_question(left, changes) if plan.lacking else ""
         reasons = "; ".join((plan.lacking, *refusals(grid.words))) if plan.lacking else ""
         plan = replace(
@@ -238,22 +244,26 @@ def plan_set(
     return Planned(workflow_set=workflow_set, grid=grid, snapshot=snapshot, plan=plan)
 
 
-def _best_plan(snapshot: Snapshot, grid: GridSnapshot, options: Options) -> tuple[Snapshot, Plan]:
+def _best_plan(
+    snapshot: Snapshot, grid: GridSnapshot, options: Options, effort: Effort
+) -> tuple[Snapshot, Plan]:
     """Return the best plan with its snapshot: for the slots on offer, and if the first plan falls
     short of the request, also for more and for wider ones."""
     first = first_plan(snapshot, options)
-    if first.meets_request or not options.standard or options.effort_s <= 0:
-        return snapshot, searched(snapshot, first, options)
+    if first.meets_request or not options.standard or effort.left <= 0:
+        return snapshot, searched(snapshot, first, options, effort)
     report_progress("comparing other plans")
-    half = replace(options, effort_s=options.effort_s / 2)
-    best = snapshot, searched(snapshot, first, half)
+    half = effort.part(0.5)
+    best = snapshot, searched(snapshot, first, options, half)
+    effort.take_back(half)
     others = list(_other_offers(snapshot, grid))
-    each = replace(options, effort_s=half.effort_s / max(1, len(others)))
-    for other in others:
+    for n, other in enumerate(others):
         if best[1].meets_request:
             break
         report_progress("planning with more and wider slots")
-        plan = make_plan(other, each)
+        part = effort.part(1.0 / (len(others) - n))
+        plan = make_plan(other, options, part, [best[1]])
+        effort.take_back(part)
         if (plan.feasible, plan.promise.probability) > (
             best[1].feasible,
             best[1].promise.probability + plan.promise.standard_error,
@@ -336,6 +346,7 @@ class OfferSize:
 
 
 USUAL = OfferSize()
+_PLANNING = 0.6  # share of the effort for the plan; the rest is for sufficient changes
 _OTHER_SIZES = (OfferSize(procs=2), OfferSize(count=4), OfferSize(procs=4))
 _MOST_NOTES = 5  # on closures of a site
 _MOST_SLOTS = 500  # requested from each site

@@ -300,11 +300,11 @@ Effort = Annotated[
     float | None,
     typer.Option(
         "--effort",
-        metavar="SECONDS",
+        metavar="N",
         min=0.0,
-        max=3600.0,
-        help="Approximate limit of the search for a better plan, of sufficient changes, and of "
-        "other offers, each; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.5.",
+        max=1000.0,
+        help="Work of planning, from the offers to sufficient changes: 4 is four times the usual; "
+        "0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.",
     ),
 ]
 Rerun = Annotated[

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data, planning_effort_s, run_folder, set_folder
+from vgrads.api.config import embedded_data, planning_effort, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
@@ -52,7 +52,7 @@ from vgrads.workflows.sets import SetDocument, WorkflowDocument, WorkflowSet, bu
 
 _log = logging.getLogger("vgrads.work")
 _PAUSE_S = 0.5  # between looks whether another manager has ended
-_AT_A_GLANCE = Options(effort_s=0.3)  # somebody waits for the points of a curve
+_AT_A_GLANCE = Options(effort=0.3)  # somebody waits for the points of a curve
 FRESH_S = 300.0
 """Age in seconds at which a plan for real sites is recomputed before its run."""
 
@@ -187,7 +187,7 @@ def plan_stored_set(
         done = _done_already(store, catalog, set_id, which)
         with progress_to(ProgressRecorder(store.engine, set_id)):
             grid = _grid(store, catalog, _owner(sets, set_id))
-            options = Options(effort_s=planning_effort_s())
+            options = Options(effort=planning_effort())
             planned = plan_set(_requested_set(sets, set_id), grid, options=options, done=done)
     except DatabaseLost:  # not an error of the set
         raise

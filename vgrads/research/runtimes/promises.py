@@ -46,7 +46,7 @@ SPREADS = ("joint", "alone", "none", "control")
 TOLERANCE = 0.05
 _FIFTHS = 5
 _DEADLINES = 5  # of each set of tasks
-_QUICK = Options(effort_s=0.0)
+_QUICK = Options(effort=0.0)
 _REQUESTED = (0.5, 0.7, 0.9)
 _SCENARIOS = 256
 _LATE_S = 1e8  # a deadline that no set exceeds

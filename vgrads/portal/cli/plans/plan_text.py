@@ -84,28 +84,27 @@ def _phase_sentence(phase: PhaseReport, requested: float) -> str:
             else "no other plan is needed"
         )
     if phase.name == "improving":
-        return _cheaper_sentence(phase, requested)
+        return _improved_sentence(phase, requested)
     return f"phase {phase.name:<11} {phase.placed:>4} placed, promise {before:.3f} → {after:.3f}"
 
 
-def _cheaper_sentence(phase: PhaseReport, requested: float) -> str:
-    """Return what the search for a cheaper plan changed, and why the promise may fall."""
+def _improved_sentence(phase: PhaseReport, requested: float) -> str:
+    """Return what the search changed: the promise, and the cost, for which it may fall."""
     before, after = phase.probability_before, phase.probability_after
-    if not phase.steps:
-        return f"no cheaper plan is searched for, promise {before:.3f}"
     first, last = phase.steps[0], phase.steps[-1]
     if first["expected_usd"] == last["expected_usd"]:
         costs = [f"{step['expected_hours']:.1f}" for step in (first, last)]
         unit = " processor-hours"
     else:
         costs, unit = [format_usd(step["expected_usd"]) for step in (first, last)], ""
+    instead = f"{costs[1]} instead of {costs[0]}{unit} on average"
+    promise = f"promise {before:.3f} → {after:.3f}"
+    if before < requested and after > before:
+        return f"more probable plan: {promise}, for {instead}"
     if costs[0] == costs[1]:
-        return f"no cheaper plan reaches {min(requested, after):.3g}, promise {after:.3f}"
+        return f"no better plan is found, promise {after:.3f}"
     enough = f"; {requested:g} is enough" if after < before else ""
-    return (
-        f"cheaper plan: {costs[1]} instead of {costs[0]}{unit} on average, promise "
-        f"{before:.3f} → {after:.3f}{enough}"
-    )
+    return f"cheaper plan: {instead}, {promise}{enough}"
 
 
 def done_sentence(plan: Plan) -> str:

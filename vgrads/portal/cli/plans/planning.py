@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import planning_effort_s
+from vgrads.api.config import planning_effort
 from vgrads.api.plans.answers import plan_json, planned_gantt
 from vgrads.api.plans.planning import Planned, notes_of, open_grid, plan_set
 from vgrads.api.plans.runtimes import NOTHING
@@ -36,12 +36,10 @@ from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.sets import WorkflowSet
 
 
-def options_of(
-    policy: str = "vgrads", rule: str = "joint", effort_s: float | None = None
-) -> Options:
-    """Return the options of planning; ``effort_s``: as the environment states unless given."""
-    effort_s = planning_effort_s() if effort_s is None else effort_s
-    return Options(policy=policy, probability=rule, effort_s=effort_s)
+def options_of(policy: str = "vgrads", rule: str = "joint", effort: float | None = None) -> Options:
+    """Return the options of planning; ``effort``: as the environment states unless given."""
+    effort = planning_effort() if effort is None else effort
+    return Options(policy=policy, probability=rule, effort=effort)
 
 
 @dataclass(frozen=True, kw_only=True)
