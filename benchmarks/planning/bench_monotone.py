@@ -23,6 +23,7 @@ from benchmarks.planning.random_sets import (
     recorded_snapshot,
     shipped_set,
     tight_set,
+    tight_snapshot,
 )
 from vgrads.api.plans.planning import GridSnapshot, plan_set, take_snapshot
 from vgrads.kernel.compiled import working_time_s
@@ -134,7 +135,7 @@ def extended(snapshot: Snapshot, factor: float) -> Snapshot:
 
 def question(number: int) -> tuple[str, Snapshot, Callable[[float], Snapshot]]:
     """Return a set, its kind, and the same set with its deadline multiplied; in turn of the random
-    ones, recorded workflows and LEAD on the shipped sites."""
+    ones, the tight ones, recorded workflows and LEAD on the shipped sites."""
     if number % 4 == 3:
         workflow_set, grid = shipped_set(number)
 
@@ -143,7 +144,7 @@ def question(number: int) -> tuple[str, Snapshot, Callable[[float], Snapshot]]:
             return take_snapshot(replace(workflow_set, deadline_s=later_s), grid, number)
 
         return f"shipped {number}", offered(1.0), offered
-    kind, snapshot = random_snapshot(number)
+    kind, snapshot = (tight_snapshot if number % 4 == 1 else random_snapshot)(number)
     if number % 4 == 2:
         kind, snapshot = next(
             item
