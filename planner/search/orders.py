@@ -21,7 +21,8 @@ from vgrads.workflows.needs import Needs
 
 _SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)
 """Probability by which a slot is planned to begin, as a share of its highest: the largest at which
-everything still ends in time."""
+everything still ends in time; else it begins when it is requested. A replica that would be too late
+then may still find room, because others are omitted when a replica elsewhere is done."""
 _PER_REPLICA = 25  # steps of the plain form
 
 
@@ -174,7 +175,8 @@ class NumberedSet:
             moves=snapshot.moves_between(list(sites)),
         )
         self.reaches_s = np.array(
-            [[slot.curve.reaches_s(share) for slot in self.slots] for share in _SHARES]
+            [[s.curve.reaches_s(share) for s in self.slots] for share in _SHARES]
+            + [[s.submit_s if s.fixed else 0.0 for s in self.slots]]
         )
         self.shiftable = np.array([not slot.fixed for slot in self.slots])
         self.paid = np.array([slot.paid for slot in self.slots])
@@ -218,7 +220,7 @@ class NumberedSet:
         workflows that are incomplete then; None if fewer are left than needed."""
         orders = self._in_queue_order(self._distinct(orders))
         for _ in range(len(self.workflows) + 1):
-            starts_s = self._starts_s(orders, self.first_s(orders, len(_SHARES) - 1))
+            starts_s = self._starts_s(orders, self.first_s(orders, len(_SHARES)))
             fits = starts_s < np.inf
             whole = self.complete(orders.task[fits])
             if fits.all() and whole[self.workflow[orders.task]].all():
@@ -251,7 +253,8 @@ class NumberedSet:
         ends_s = starts_s + self.lengths_s(orders)
         last_s = np.zeros(len(self.slots))
         np.maximum.at(last_s, orders.slot, ends_s)
-        waits_s = self.reaches_s - self.reaches_s[-1]
+        with np.errstate(invalid="ignore"):  # of a slot that is never ready
+            waits_s = self.reaches_s - self.reaches_s[-1]
         return np.asarray(np.argmax(waits_s + last_s <= self.work.limit_s + 1e-9, axis=0))
 
     def _starts_s(self, orders: Orders, begin_s: Floats) -> Floats:

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from vgrads.planner.promise.probability import standard_error
 from vgrads.planner.promise.reported import with_promise
 from vgrads.planner.search.moves import Moves
 from vgrads.planner.search.orders import NumberedSet, Orders
-from vgrads.planner.search.starts import OWN, earlier_plans, starting_plans
+from vgrads.planner.search.starts import OWN, earlier_plans, random_plans, starting_plans
 from vgrads.planner.search.versions import PlacedOrders, Simulator, Version
 from vgrads.planner.search.walk import Walk
 from vgrads.planner.snapshot import QUANTILE_LEVELS, Snapshot
@@ -35,6 +36,7 @@ _SPARES = 3  # numbers of spare workflows before early release that are tried, f
 _HOPELESS = 0.2  # a lower promise is hardly raised to what is required
 _LIMITS = (0.0, 0.5, 0.75, 0.9)  # of the cost, that are tried
 _COMPARING, _CLIMBING = 0.25, 0.65  # shares of the effort
+_CHANGES = 3  # random ones between two climbs
 _CHEAPENED, _FIRST = 3, 0.25  # plans that are made cheaper, with which share of the effort each
 _VERIFIED = 6  # versions that are simulated in other scenarios, the best first
 _MARGIN = 0.7  # standard errors above the requested probability in the scenarios of the choice
@@ -148,6 +150,10 @@ def _screened(
     simulator = Simulator(problem, effort)
     starts = earlier_plans(problem, plans) if brief else starting_plans(problem, plans)
     first = _ranked(_screen(simulator, s.rule, s.orders) for s in starts)
+    if not first and not brief:
+        lucky = random_plans(problem, random.Random(problem.snapshot.seed))
+        drawn = (_screen(simulator, s.rule, s.orders) for s in lucky)
+        first = _ranked(islice((s for s in drawn if s is not None), _CHOSEN))
     reserve = len(problem.workflows) - simulator.needed
     released = (
         _screen(simulator, s.rule, replace(s.candidate.orders, spare_workflows=spare))
@@ -194,7 +200,7 @@ class _Improvement:
         if brief:
             return starts[::-1]
         required = min(self.required, starts[0].version.promise - _LOSS)
-        enough = [f for f in starts if f.version.promise >= required][:_CHEAPENED]
+        enough = [f for f in starts if f.version.promise >= max(required, _LOSS)][:_CHEAPENED]
         results = list(starts)
         if enough and enough[0].version.usd > 0:
             enough = [*self._for_less(starts, enough[0], required), *enough[1:]]
@@ -245,19 +251,23 @@ class _Improvement:
         return replace(result, version=version) if version else None
 
     def _climbed(self, starts: list[_Result]) -> list[_Result]:
-        """Return the plans, the best first, after those that fall short were made more probable:
-        the two best a little, then the better of them, and others while effort is left."""
+        """Return the plans, the best first, after the two best of those that fall short were made
+        more probable, and the better of them again and again after random changes."""
         if any(f.version.promise >= self.required for f in starts):
             return starts
-        part, climbed = self.effort.part(_CLIMBING), list[_Result]()
-        for start in starts[:2]:
-            climbed.append(self._climb(start, part, 0.3))
-        climbed = self._ranked(climbed)
-        climbed[0] = self._climb(climbed[0], part, 1.0)
-        for start in starts[2:]:
-            climbed.append(self._climb(start, part, 1.0))
+        part = self.effort.part(_CLIMBING)
+        climbed = self._ranked([self._climb(start, part, 0.2) for start in starts[:2]])
+        climbed[0] = self._climb(climbed[0], part, 0.5)
+        while part.left > 0 and climbed[0].version.promise < self.required:
+            other = self._climb(self._changed(climbed[0], part), part, 0.5)
+            climbed = self._ranked([*climbed, other])
         self.effort.take_back(part)
         return self._ranked([*climbed, *starts])
+
+    def _changed(self, start: _Result, effort: Effort) -> _Result:
+        """Return a plan after a few random changes, whatever they cost."""
+        walk = self._walk(start, effort, self.required)
+        return replace(start, version=walk.wander(start.version, _CHANGES))
 
     def _climb(self, start: _Result, effort: Effort, share: float) -> _Result:
         part = effort.part(share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from vgrads.planner.search.orders import NumberedSet, Orders
 
 OWN = "the four phases"
 _READY = (0.0, 0.25, 0.5, 0.75)
+_TWICE = 0.3  # share of tasks with two replicas in a random plan
+_RANDOM, _MOST_RANDOM = 1_000, 60  # random plans, and tasks up to which they are tried
 _MOST_SITES, _MOST_SINGLE = 4, 4
 _MOST_EVERYWHERE = 40_000  # tasks times slots up to which replicas are placed everywhere
 
@@ -75,6 +78,26 @@ def _whole_replicas(
         needed = order[: problem.snapshot.workflow_set.needed]
         cloud = single_replicas(problem, parts["the cloud"], needed)
         yield Start("every slot without cost, then the cloud", joined(free, cloud))
+
+
+def random_plans(problem: NumberedSet, draws: random.Random) -> Iterator[Start]:
+    """Return plans with one or two replicas of each task in any slots, for sets that no rule
+    places."""
+    kinds = [np.flatnonzero(holds).tolist() for holds in problem.work.holds]
+    slots = [kinds[kind] for kind in problem.work.kind.tolist()]
+    if not all(slots) or len(slots) > _MOST_RANDOM:
+        return
+    flows = list(range(len(problem.workflows)))
+    for _ in range(_RANDOM):
+        draws.shuffle(flows)
+        tasks = np.concatenate([problem.by_deadline[w] for w in flows])
+        parts = [(t, n) for t in tasks.tolist() for n in _some(slots[t], draws)]
+        chosen, where = (np.array(column) for column in zip(*parts, strict=True))
+        yield Start("chance", _orders(problem, [chosen], [where]))
+
+
+def _some(slots: Sequence[int], draws: random.Random) -> Sequence[int]:
+    return draws.sample(slots, min(len(slots), 1 + (draws.random() < _TWICE)))
 
 
 def earlier_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]:

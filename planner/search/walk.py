@@ -18,7 +18,7 @@ from vgrads.planner.search.moves import Moves, Weighted
 from vgrads.planner.search.versions import PlacedOrders, Simulator, Version
 
 _FAILING, _SUCCEEDING = 32, 64  # scenarios of the first looks
-_PROGRESS = 0.05  # weight of the workflows done on average, against the promise
+_PROGRESS = 0.02  # weight of the workflows done on average, against the promise
 _PER_DRAW = 100  # effort of a change that does not apply
 _WARM = 0.015  # of the value that a change may lose at first
 _MONEY = 0.6  # share of the effort for less money, before fewer hours
@@ -51,6 +51,14 @@ class Walk:
                 versions.append(now)
                 failed = 0
         return versions
+
+    def wander(self, start: Version, count: int) -> Version:
+        """Return a plan after so many random changes."""
+        now = start.candidate
+        for _ in range(count):
+            orders = self.moves.draw(now, self.moves.more)
+            now = (self.simulator.candidate(orders) if orders is not None else None) or now
+        return self.simulator.version(now, len(start.outcome.done)) or start
 
     def cheapen(self, start: Version, effort: Effort) -> list[Version]:
         """Make a plan cheaper that reaches the required promise, first in money, then in
