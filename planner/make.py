@@ -45,7 +45,7 @@ SINGLE = Options(policy="no-replication")
 """One replica of each task: two that write the same files must not run at once."""
 
 _MOST_AT_ALL_LEVELS = 1_500  # tasks
-_MOST_SEARCHED = 30_000  # tasks
+_MOST_SEARCHED = 3_000  # tasks
 _FEW_LEVELS = (QUANTILE_LEVELS[3], QUANTILE_LEVELS[-1])
 
 

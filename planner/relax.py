@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from vgrads.kernel.progress import progress_to, report_progress
 from vgrads.planner.effort import Effort
 from vgrads.planner.make import first_plan
 from vgrads.planner.plan import Plan, Promise, Relaxation
+from vgrads.planner.promise.reported import with_promise
 from vgrads.planner.search.search import search
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.sets import WorkflowSet
@@ -26,8 +28,10 @@ _LATER = (1.03, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0, 400.0, 3600.0)
 """Later deadlines that are tried, as multiples of the deadline, before the least is narrowed down;
 the last ones for deadlines in a mistaken unit."""
 _PROBE, _CHECK = 0.12, 0.4  # shares of the effort of a kind of change
-_LEAST = 150_000  # effort of a plan, whatever is left: a later deadline is found in a few
+_LEAST = 100_000, 300
+"""Effort of a plan, and for each replica, whatever is left: what suffices is found in a few."""
 _CLOSE = 0.04  # share of the change to which the least is narrowed down
+_RETRIES = 4  # larger changes that are tried where a plan falls short in other scenarios
 _PER_OFFER = 2_000  # effort of asking sites again, for each slot
 _SMALL = 600  # tasks up to which every change is tried
 
@@ -36,14 +40,14 @@ def relaxations(snapshot: Snapshot, plan: Plan, ask: Ask, effort: Effort) -> tup
     """Return relaxations of a set whose request ``plan`` does not meet: fewer workflows, later
     deadline, more money, wider slot; each alone."""
     small = snapshot.workflow_set.task_count <= _SMALL
-    kinds = (_fewer, _later, _dearer, _wider) if small else (_fewer, _later)
-    results: list[Relaxation] = []
-    for number, kind in enumerate(kinds):
+    kinds = {_fewer: 0, _dearer: 2, _wider: 3, _later: 1} if small else {_fewer: 0, _later: 1}
+    results: list[tuple[int, Relaxation]] = []
+    for number, (kind, place) in enumerate(kinds.items()):  # the last has what others leave
         report_progress("looking for changes that meet the request", number, len(kinds))
         part = effort.part(1.0 / (len(kinds) - number))
-        results += kind(_Probes(snapshot, plan, part), ask)
+        results += [(place, r) for r in kind(_Probes(snapshot, plan, part), ask)]
         effort.take_back(part)
-    return tuple(results)
+    return tuple(relaxation for _, relaxation in sorted(results, key=itemgetter(0)))
 
 
 class _Probes:
@@ -58,8 +62,9 @@ class _Probes:
         """Return a plan of a changed set that meets the request; None if none is found with this
         share of the effort."""
         part = self.effort.part(min(1.0, share * self._whole / max(self.effort.left, 1.0)))
-        raised = self._whole > 0.0 and part.left < _LEAST
-        part.left = _LEAST if raised else part.left
+        least = _LEAST[0] + _LEAST[1] * max((len(p.placements) for p in self._starts), default=0)
+        raised = self._whole > 0.0 and part.left < least
+        part.left = least if raised else part.left
         with progress_to(None):
             plan = self._planned(changed, part)
         if not raised:
@@ -100,18 +105,38 @@ class _Probes:
             low = amount
         if best is None:
             return None
-        high = amount
+        high, plan = self._narrowed(change, (low, amount), best, whole)
+        for step in range(_RETRIES):
+            verified = self._verified(change(high), plan)
+            if verified.meets_request:
+                return high, verified
+            high += max(float(whole), _CLOSE * high) * 2**step
+            plan = self.meets(change(high)) or plan
+        return None
+
+    def _narrowed(
+        self, change: Change, limits: tuple[float, float], best: Plan, whole: bool
+    ) -> tuple[float, Plan]:
+        """Return the least amount between one that does not suffice and one that does, and its
+        plan; with more effort in the end, less may suffice."""
+        low, high = limits
         while (close := max(float(whole), _CLOSE * high)) < high - low and self.effort.left > 0:
             middle = (low + high) / 2
             middle = float(math.floor(middle)) if whole else middle
             plan = self.meets(change(middle))
-            low, high, best = (low, middle, plan) if plan else (middle, high, best)
-        while self.effort.left > 0 and high - close > 0:  # with more effort, less may suffice
+            low, high, best = (middle, high, best) if plan is None else (low, middle, plan)
+        while self.effort.left > 0 and high > close:
             plan = self.meets(change(high - close), _CHECK)
             if plan is None:
                 break
             high, best = high - close, plan
         return high, best
+
+    @staticmethod
+    def _verified(changed: Snapshot, plan: Plan) -> Plan:
+        """Return a plan with its promise in other scenarios than those that chose it."""
+        verified = with_promise(changed, plan)
+        return verified if not verified.problems(changed) else replace(verified, feasible=False)
 
 
 def first_plan_work(snapshot: Snapshot) -> float:

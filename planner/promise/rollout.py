@@ -27,7 +27,7 @@ from vgrads.vgrid.slot import Slot
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_STEPS = 6_000_000  # most replicas simulated: more replicas, fewer scenarios
+_STEPS = 3_000_000  # most replicas simulated: more replicas, fewer scenarios
 _FEWEST = 32
 _STEPS_PER_EVENT = 12  # microseconds of the plain form
 _THREADS = 2  # run in parallel where the code is compiled by numba

@@ -21,10 +21,10 @@ from vgrads.planner.obstacles import lacking_of
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import PhaseReport, Plan, SlotUse
 from vgrads.planner.promise.probability import standard_error
-from vgrads.planner.promise.reported import with_promise
+from vgrads.planner.promise.reported import REPORTED_SCENARIOS, with_promise
 from vgrads.planner.search.moves import Moves
-from vgrads.planner.search.orders import NumberedSet, Orders
-from vgrads.planner.search.starts import OWN, earlier_plans, random_plans, starting_plans
+from vgrads.planner.search.orders import NumberedSet
+from vgrads.planner.search.starts import OWN, Start, brief_starts, random_plans, starting_plans
 from vgrads.planner.search.versions import PlacedOrders, Simulator, Version
 from vgrads.planner.search.walk import Walk
 from vgrads.planner.snapshot import QUANTILE_LEVELS, Snapshot
@@ -36,10 +36,11 @@ _SPARES = 3  # numbers of spare workflows before early release that are tried, f
 _HOPELESS = 0.2  # a lower promise is hardly raised to what is required
 _LIMITS = (0.0, 0.5, 0.75, 0.9)  # of the cost, that are tried
 _COMPARING, _CLIMBING = 0.25, 0.65  # shares of the effort
+_BRIEF = 4  # simulations of a plan for which a brief search has effort, at least
 _CHANGES = 3  # random ones between two climbs
 _CHEAPENED, _FIRST = 3, 0.25  # plans that are made cheaper, with which share of the effort each
 _VERIFIED = 6  # versions that are simulated in other scenarios, the best first
-_MARGIN = 0.7  # standard errors above the requested probability in the scenarios of the choice
+_MARGIN = 1.0  # standard errors above the requested probability in the scenarios of the choice
 _LOSS = 0.001  # of the promise of a plan that falls short, for a lower cost
 
 
@@ -62,7 +63,8 @@ def search(
 ) -> Plan:
     """Return the best plan that is found within the effort, at least as good as ``plan``;
     ``others``: further plans to begin with, perhaps of another request. ``brief``: begin with these
-    alone, and make none cheaper."""
+    alone, make none cheaper, and state the promise in the scenarios of the choice, less a margin
+    for its error."""
     begin = time.perf_counter()
     starts = _compared(snapshot, [plan, *others], effort, brief)
     if not starts:
@@ -77,10 +79,13 @@ def search(
         steps=tuple(_step(f.rule, f.version) for f in starts),
     )
     begin = time.perf_counter()
-    reserve = effort.part(0.1)
-    versions = _Improvement(snapshot, effort).versions(starts, brief)
+    reserve = effort.part(0.15)
+    improvement = _Improvement(snapshot, effort)
+    versions = improvement.versions(starts, brief)
     effort.take_back(reserve)
-    chosen = _verified(snapshot, plan, versions)
+    if brief:
+        return _unverified(plan, versions[-1], improvement.required)
+    chosen = _verified(snapshot, plan, versions, effort)
     improved = PhaseReport(
         name="improving",
         seconds=time.perf_counter() - begin,
@@ -111,7 +116,8 @@ def _compared(
     """Return the best starting plans, the best first, simulated in all scenarios of the choice. If
     all fall short and run times are uncertain, plans reserve little time: a task is then begun as
     long as it may still end in time."""
-    part, required = effort.part(_COMPARING), snapshot.workflow_set.probability
+    part = effort.part(1.0 if brief else _COMPARING)
+    required = snapshot.workflow_set.probability
     usual = NumberedSet(replace(snapshot, quantile=plans[0].quantile))
     screened = _screened(usual, plans, part, brief)
     short = not screened or screened[0].promise < required
@@ -126,7 +132,8 @@ def _compared(
         if s.rank not in ranks and len(starts) < _CHOSEN:
             ranks.add(s.rank)
             s.simulator.effort = effort
-            version = s.simulator.version(s.candidate)
+            count = int(effort.left / (_BRIEF * len(s.candidate.orders.task))) if brief else None
+            version = s.simulator.version(s.candidate, count and s.simulator.within(count))
             if version is not None:
                 starts.append(_Result(s.rule, version, s.simulator.problem))
     return sorted(starts, key=lambda f: f.version.rank(required), reverse=True)
@@ -148,25 +155,25 @@ def _screened(
 ) -> list[_Screened]:
     """Return the starting plans, the best first; the best few also with earlier release."""
     simulator = Simulator(problem, effort)
-    starts = earlier_plans(problem, plans) if brief else starting_plans(problem, plans)
-    first = _ranked(_screen(simulator, s.rule, s.orders) for s in starts)
-    if not first and not brief:
+    if brief:
+        return _ranked(_screen(simulator, s, _SCREENS[0]) for s in brief_starts(problem, plans))
+    count = max(_SCREENS[0], min(_SCREENS[1], _SCREENED // len(problem.tasks)))
+    first = _ranked(_screen(simulator, s, count) for s in starting_plans(problem, plans))
+    if not first:
         lucky = random_plans(problem, random.Random(problem.snapshot.seed))
-        drawn = (_screen(simulator, s.rule, s.orders) for s in lucky)
+        drawn = (_screen(simulator, s, count) for s in lucky)
         first = _ranked(islice((s for s in drawn if s is not None), _CHOSEN))
     reserve = len(problem.workflows) - simulator.needed
     released = (
-        _screen(simulator, s.rule, replace(s.candidate.orders, spare_workflows=spare))
+        Start(s.rule, replace(s.candidate.orders, spare_workflows=spare))
         for s in first[:_CHOSEN]
         for spare in range(min(reserve + 1, _SPARES))
     )
-    return _ranked([*first, *released])
+    return _ranked([*first, *(_screen(simulator, s, count) for s in released)])
 
 
-def _screen(simulator: Simulator, rule: str, orders: Orders) -> _Screened | None:
-    problem = simulator.problem
-    count = max(_SCREENS[0], min(_SCREENS[1], _SCREENED // len(problem.tasks)))
-    candidate = simulator.candidate(orders)
+def _screen(simulator: Simulator, start: Start, count: int) -> _Screened | None:
+    candidate = simulator.candidate(start.orders)
     if candidate is None:
         return None
     outcome = simulator.simulate(candidate, np.arange(min(count, simulator.count)))
@@ -174,8 +181,9 @@ def _screen(simulator: Simulator, rule: str, orders: Orders) -> _Screened | None
         return None
     promise = float((outcome.done >= simulator.needed).mean())
     usd, hours = float(outcome.usd.mean()), float(outcome.hours.mean())
-    sure = min(promise, problem.snapshot.workflow_set.probability)
-    return _Screened(rule, candidate, simulator, promise, (sure, -round(usd, 2), -round(hours, 1)))
+    sure = min(promise, simulator.snapshot.workflow_set.probability)
+    rank = (sure, -round(usd, 2), -round(hours, 1))
+    return _Screened(start.rule, candidate, simulator, promise, rank)
 
 
 def _ranked(screened: Iterable[_Screened | None]) -> list[_Screened]:
@@ -283,14 +291,17 @@ class _Improvement:
         return sorted(starts, key=lambda f: f.version.rank(self.required), reverse=True)
 
 
-def _verified(snapshot: Snapshot, plan: Plan, versions: Sequence[_Result]) -> Plan:
+def _verified(snapshot: Snapshot, plan: Plan, versions: Sequence[_Result], effort: Effort) -> Plan:
     """Return the best version that still reaches the request in other scenarios, otherwise the most
     probable of the best few; ``plan`` itself if none is better."""
     best, least, budget_usd = plan, 0.0, snapshot.workflow_set.most_usd
     left = list(versions)
-    for _ in range(min(_VERIFIED, len(left))):
+    for number in range(min(_VERIFIED, len(left))):
         sure = [f for f in left if f.version.promise > least]
         result = sure[-1] if sure else max(left, key=lambda f: f.version.promise)
+        work = REPORTED_SCENARIOS * len(result.version.orders.task)
+        if not effort.spend(work) and number > 1:
+            break
         left.remove(result)
         created = _as_plan(snapshot, plan, result)
         lacking = lacking_of(snapshot, created)
@@ -338,6 +349,23 @@ def _as_plan(snapshot: Snapshot, plan: Plan, result: _Result) -> Plan:
         promise=replace(plan.promise, cautious=draft.promise),
     )
     return with_promise(snapshot, created)
+
+
+def _unverified(plan: Plan, result: _Result, required: float) -> Plan:
+    orders, version = result.version.orders, result.version
+    probability = max(0.0, version.promise - (required - plan.requested_probability))
+    return replace(
+        plan,
+        feasible=True,
+        lacking="",
+        placements=result.problem.placements(orders, version.candidate.starts_s),
+        uses=tuple(_uses(result)),
+        spare_workflows=orders.spare_workflows,
+        quantile=result.problem.snapshot.quantile,
+        promise=replace(plan.promise, probability=probability),
+        expected_usd=round(version.usd, 2),
+        expected_hours=round(version.hours, 2),
+    )
 
 
 def _uses(result: _Result) -> Iterator[SlotUse]:

@@ -19,7 +19,7 @@ _READY = (0.0, 0.25, 0.5, 0.75)
 _TWICE = 0.3  # share of tasks with two replicas in a random plan
 _RANDOM, _MOST_RANDOM = 1_000, 60  # random plans, and tasks up to which they are tried
 _MOST_SITES, _MOST_SINGLE = 4, 4
-_MOST_EVERYWHERE = 40_000  # tasks times slots up to which replicas are placed everywhere
+_MOST_EVERYWHERE = 20_000  # tasks times slots in which they are placed everywhere
 
 
 class Start(NamedTuple):
@@ -32,10 +32,8 @@ class Start(NamedTuple):
 def starting_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]:
     """Return the plans from which the search begins, the given ones first."""
     yield from earlier_plans(problem, plans)
-    parts, names = _parts(problem), {w.name: n for n, w in enumerate(problem.workflows)}
-    order = [names[name] for name in problem.snapshot.by_length]
-    if len(problem.workflow) * len(problem.slots) <= _MOST_EVERYWHERE:
-        yield from _whole_replicas(problem, parts, order, plans[0])
+    parts, order = _parts(problem), _order(problem)
+    yield from _whole_replicas(problem, parts, order, plans[0])
     needed = order[: problem.snapshot.workflow_set.needed]
     for rule, slots in parts.items():
         yield Start(f"one workflow each in {rule}", single_replicas(problem, slots, needed))
@@ -66,7 +64,9 @@ def _whole_replicas(
 ) -> Iterator[Start]:
     """Return plans with a whole replica of every workflow in every slot."""
     own = problem.orders_of(plan.placements, plan.uses, plan.spare_workflows)
-    for rule, slots in parts.items():
+    most = max(1, _MOST_EVERYWHERE // len(problem.workflow))
+    for rule, every in parts.items():
+        slots = every[:most]
         yield Start(f"everything in {rule}", everywhere(problem, slots, order))
         if len(order) > 1 and len(slots) > 1:
             in_turn = everywhere(problem, slots, order, True)
@@ -74,10 +74,24 @@ def _whole_replicas(
             if plan.placements and rule in ("every slot without cost", "every slot"):
                 yield Start(f"{OWN}, with a replica in {rule}", joined(own, in_turn))
     if "every slot" in parts:
-        free = everywhere(problem, parts["every slot without cost"], order)
+        free = everywhere(problem, parts["every slot without cost"][:most], order)
         needed = order[: problem.snapshot.workflow_set.needed]
         cloud = single_replicas(problem, parts["the cloud"], needed)
         yield Start("every slot without cost, then the cloud", joined(free, cloud))
+
+
+def brief_starts(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]:
+    """Return these plans, and those with a whole replica of every workflow in every slot."""
+    yield from earlier_plans(problem, plans)
+    most, order = max(1, _MOST_EVERYWHERE // len(problem.workflow)), _order(problem)
+    for rule, slots in list(_parts(problem).items())[:2]:
+        yield Start(f"everything in {rule}", everywhere(problem, slots[:most], order, True))
+
+
+def _order(problem: NumberedSet) -> list[int]:
+    """Return the workflows, the shortest first."""
+    names = {w.name: n for n, w in enumerate(problem.workflows)}
+    return [names[name] for name in problem.snapshot.by_length]
 
 
 def random_plans(problem: NumberedSet, draws: random.Random) -> Iterator[Start]:

@@ -169,7 +169,7 @@ class Simulator:
     def version(self, candidate: PlacedOrders, count: int | None = None) -> Version | None:
         """Simulate a candidate in so many scenarios, by default fewer of a large one; None if too
         little effort is left."""
-        chosen = count or min(self.count, _between(_SIMULATED // len(candidate.orders.task)))
+        chosen = count or self.within(_SIMULATED // len(candidate.orders.task))
         outcome = self.simulate(candidate, np.arange(chosen))
         if outcome is None:
             return None
@@ -181,6 +181,10 @@ class Simulator:
             usd=float(outcome.usd.mean()),
             hours=float(outcome.hours.mean()),
         )
+
+    def within(self, count: int) -> int:
+        """Return a number of scenarios within the limits."""
+        return min(self.count, _between(count))
 
     def enough(self, version: Version) -> Bools:
         """Return the scenarios in which enough workflows are done."""
