@@ -23,12 +23,14 @@ from vgrads.workflows.sets import WorkflowSet
 class Options:
     """Options of planning: a planning policy and a probability rule, by name
     (:mod:`vgrads.planner.policies`); ``effort``: the work of planning, a multiple of the usual
-    (:mod:`vgrads.planner.effort`); ``within_s``: seconds after which it ends earlier."""
+    (:mod:`vgrads.planner.effort`); ``within_s``: seconds after which it ends earlier; ``relax``:
+    look for changes that suffice where the request cannot be met."""
 
     policy: str = "vgrads"
     probability: str = "joint"
     effort: float = 1.0
     within_s: float = math.inf
+    relax: bool = True
 
     @property
     def standard(self) -> bool:

@@ -27,6 +27,7 @@ from benchmarks.planning.random_sets import (
 )
 from vgrads.api.plans.planning import GridSnapshot, plan_set, take_snapshot
 from vgrads.kernel.compiled import working_time_s
+from vgrads.planner.make import Options
 from vgrads.planner.plan import Plan, Relaxation
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.sets import WorkflowSet
@@ -234,7 +235,7 @@ class _Remedies:
 
 
 def _planned(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> tuple[Snapshot, Plan]:
-    planned = plan_set(workflow_set, grid, seed, relax=False)
+    planned = plan_set(workflow_set, grid, seed, Options(relax=False))
     return planned.snapshot, planned.plan
 
 

@@ -130,8 +130,8 @@ class Simulator:
         last_s = np.zeros(len(self.problem.slots))
         np.maximum.at(last_s, orders.slot, ends_s)
         slots = self.problem.slots
-        held_s = (last_s - orders.submits_s).tolist()
-        return float(sum(slots[n].cost_usd(held_s[n]) for n in used.tolist()))
+        durations_s = (last_s - orders.submits_s).tolist()
+        return float(sum(slots[n].cost_usd(durations_s[n]) for n in used.tolist()))
 
     def _fates_s(self, orders: Orders, used: Ints) -> Floats:
         columns = []

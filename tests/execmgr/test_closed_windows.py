@@ -19,7 +19,7 @@ from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 
 HOUR_S = 3600.0
 NOW_S = 1_796_000_000.0
-BRIEF = Options(effort=0.0)
+BRIEF = Options(effort=0.0, relax=False)
 KEY = ("cluster", "q")
 
 
@@ -204,7 +204,7 @@ def test_nothing_is_planned_submitted_or_run_across_a_window(
     grid = grid_of(cluster(at_cluster, slot_up=up), cloud(at_cloud, slot_up=up))
     flows = [chain(f"w{n}", *(h * HOUR_S for h in lengths)) for n in range(2)]
     workflow_set = make_set(flows, needed=1, deadline_s=deadline * HOUR_S)
-    planned = plan_set(workflow_set, grid, seed, options=BRIEF, relax=False)
+    planned = plan_set(workflow_set, grid, seed, options=BRIEF)
     check_slots(grid, planned.snapshot.slots)
     for use in planned.plan.uses:
         assert not crossed(grid, use.slot, use.start_s, use.end_s)
@@ -221,6 +221,6 @@ def test_what_is_planned_again_crosses_no_window_either():
     workflow_set = make_set(flows, needed=2, deadline_s=40 * HOUR_S, probability=0.05)
     versions = 0
     for seed in range(12):
-        planned = plan_set(workflow_set, grid, seed, options=BRIEF, relax=False)
+        planned = plan_set(workflow_set, grid, seed, options=BRIEF)
         versions += run_and_check(planned, grid, seed)
     assert versions > 0

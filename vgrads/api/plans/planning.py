@@ -204,12 +204,12 @@ def plan_set(
     seed: int = 0,
     options: Options = STANDARD,
     done: tuple[Done, ...] = (),
-    relax: bool = True,
+    others: Sequence[Plan] = (),
 ) -> Planned:
-    """Get offers of all sites, then plan; if the request cannot be met, find relaxations, unless
-    ``relax`` is False.
+    """Get offers of all sites, then plan; if the request cannot be met, find relaxations.
 
-    ``done``: tasks that need not run (:mod:`vgrads.api.plans.up_to_date`).
+    ``done``: tasks that need not run (:mod:`vgrads.api.plans.up_to_date`); ``others``: plans of
+    similar requests, with which the search begins too: a plan of a harder one promises as much.
     """
     begin = time.perf_counter()
     report_progress("collecting the slots that sites offer")
@@ -218,9 +218,9 @@ def plan_set(
     procure_s = time.perf_counter() - begin
     effort = options.begin()
     part = effort.part(_PLANNING)
-    snapshot, plan = _best_plan(snapshot, grid, options, part)
+    snapshot, plan = _best_plan(snapshot, grid, options, part, others)
     effort.take_back(part)
-    if relax and not plan.meets_request:
+    if options.relax and not plan.meets_request:
         changes = relaxations(
             snapshot, plan, lambda changed: take_snapshot(changed, grid, seed), effort
         )
@@ -245,23 +245,27 @@ def plan_set(
 
 
 def _best_plan(
-    snapshot: Snapshot, grid: GridSnapshot, options: Options, effort: Effort
+    snapshot: Snapshot,
+    grid: GridSnapshot,
+    options: Options,
+    effort: Effort,
+    others: Sequence[Plan],
 ) -> tuple[Snapshot, Plan]:
     """Return the best plan with its snapshot: for the slots on offer, and if the first plan falls
     short of the request, also for more and for wider ones."""
     first = first_plan(snapshot, options)
     if first.meets_request or not options.standard or effort.left <= 0:
-        return snapshot, searched(snapshot, first, options, effort)
+        return snapshot, searched(snapshot, first, options, effort, others)
     report_progress("comparing other plans")
     half = effort.part(0.5)
-    best = snapshot, searched(snapshot, first, options, half)
+    best = snapshot, searched(snapshot, first, options, half, others)
     effort.take_back(half)
-    others = list(_other_offers(snapshot, grid))
-    for n, other in enumerate(others):
+    wider = list(_other_offers(snapshot, grid))
+    for n, other in enumerate(wider):
         if best[1].meets_request:
             break
         report_progress("planning with more and wider slots")
-        part = effort.part(1.0 / (len(others) - n))
+        part = effort.part(1.0 / (len(wider) - n))
         plan = make_plan(other, options, part, [best[1]])
         effort.take_back(part)
         if (plan.feasible, plan.promise.probability) > (

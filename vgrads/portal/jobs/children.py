@@ -138,11 +138,13 @@ def tasks_of_set(url: str, set_id: str) -> dict[str, frozenset[str]]:
     return worker.tasks_of_set(url, set_id)
 
 
-def what_if(url: str, catalog: Catalog, text: str, owner: str, wishes: Mapping[str, Any]) -> Json:
-    """Return the promise for a set with other options."""
+def what_if(
+    url: str, catalog: Catalog, of_set: tuple[str, str, str], wishes: Mapping[str, Any]
+) -> Json:
+    """Return the promise for a set (id, document, owner) with other options."""
     from vgrads.portal.jobs import worker
 
-    return worker.what_if_in_child(url, catalog, text, owner, wishes)
+    return worker.what_if_in_child(url, catalog, of_set, wishes)
 
 
 def recorded_attempts(url: str, run_id: str) -> list[Json]:

@@ -52,7 +52,7 @@ from vgrads.workflows.sets import SetDocument, WorkflowDocument, WorkflowSet, bu
 
 _log = logging.getLogger("vgrads.work")
 _PAUSE_S = 0.5  # between looks whether another manager has ended
-_AT_A_GLANCE = Options(effort=0.3)  # somebody waits for the points of a curve
+_AT_A_GLANCE = Options(effort=0.3, relax=False)  # somebody waits for the points of a curve
 FRESH_S = 300.0
 """Age in seconds at which a plan for real sites is recomputed before its run."""
 
@@ -332,15 +332,21 @@ def _owner(sets: Sets, set_id: str) -> str:
 
 
 def what_if_in_child(
-    url: str, catalog: Catalog, text: str, owner: str, wishes: Mapping[str, Any]
+    url: str, catalog: Catalog, of_set: tuple[str, str, str], wishes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the promise for a set with other options: a summary of its plan, or the missing
-    resources."""
+    """Return the promise for a set (id, document, owner) with other options: a summary of its plan,
+    or the missing resources. The search begins with the set's own plan too: who asks for less is
+    not promised less."""
+    set_id, text, owner = of_set
     changed = json.loads(text) | wishes
     if "fraction" in wishes:
         changed["at_least"] = None
     workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
         grid = _grid(store, catalog, owner)
-    planned = plan_set(workflow_set, grid, options=_AT_A_GLANCE, relax=False)
+        archived = None
+        with suppress(InputError):  # written by another version of vgrads
+            archived = Sets(store.engine).archived(set_id)
+    own = [archived[0]] if archived else []
+    planned = plan_set(workflow_set, grid, options=_AT_A_GLANCE, others=own)
     return summary_of(plan_json(planned.plan))

@@ -255,7 +255,7 @@ async def changed_promise(service: Service, head: Head, wishes: WhatIf) -> Json:
     catalog = usable(service.catalog, service.granted(head.owner))[0]
     think = service.supervisor.think
     answer: Json = await think(
-        children.what_if, service.store.url, catalog, text, head.owner, change
+        children.what_if, service.store.url, catalog, (head.id, text, head.owner), change
     )
     return answer
 
