@@ -255,6 +255,7 @@ class NumberedSet:
         np.maximum.at(last_s, orders.slot, ends_s)
         with np.errstate(invalid="ignore"):  # of a slot that is never ready
             waits_s = self.reaches_s - self.reaches_s[-1]
+        waits_s = np.nan_to_num(waits_s, nan=np.inf, posinf=np.inf)
         return np.asarray(np.argmax(waits_s + last_s <= self.work.limit_s + 1e-9, axis=0))
 
     def _starts_s(self, orders: Orders, begin_s: Floats) -> Floats:

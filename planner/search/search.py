@@ -35,10 +35,12 @@ _CHOSEN = 4  # plans that remain
 _SPARES = 3  # numbers of spare workflows before early release that are tried, from 0 on
 _HOPELESS = 0.2  # a lower promise is hardly raised to what is required
 _LIMITS = (0.0, 0.5, 0.75, 0.9)  # of the cost, that are tried
-_COMPARING, _CLIMBING = 0.25, 0.65  # shares of the effort
+_COMPARING, _CLIMBING, _CLOSELY = 0.25, 0.55, 0.4  # shares of the effort
+_ROUGHLY = 0.5  # share of the usual scenarios while much is changed
 _BRIEF = 4  # simulations of a plan for which a brief search has effort, at least
 _CHANGES = 3  # random ones between two climbs
 _CHEAPENED, _FIRST = 3, 0.25  # plans that are made cheaper, with which share of the effort each
+_MUCH = 0.02  # by which a plan may fall short in other scenarios by chance
 _VERIFIED = 6  # versions that are simulated in other scenarios, the best first
 _MARGIN = 1.0  # standard errors above the requested probability in the scenarios of the choice
 _LOSS = 0.001  # of the promise of a plan that falls short, for a lower cost
@@ -177,7 +179,7 @@ def _screen(simulator: Simulator, start: Start, count: int) -> _Screened | None:
     if candidate is None:
         return None
     outcome = simulator.simulate(candidate, np.arange(min(count, simulator.count)))
-    if outcome is None:
+    if outcome is None or outcome.usd.mean() > simulator.budget_usd + 1e-9:
         return None
     promise = float((outcome.done >= simulator.needed).mean())
     usd, hours = float(outcome.usd.mean()), float(outcome.hours.mean())
@@ -264,22 +266,30 @@ class _Improvement:
         if any(f.version.promise >= self.required for f in starts):
             return starts
         part = self.effort.part(_CLIMBING)
-        climbed = self._ranked([self._climb(start, part, 0.2) for start in starts[:2]])
-        climbed[0] = self._climb(climbed[0], part, 0.5)
-        while part.left > 0 and climbed[0].version.promise < self.required:
-            other = self._climb(self._changed(climbed[0], part), part, 0.5)
-            climbed = self._ranked([*climbed, other])
+        climbed = self._ranked([self._climb(start, part, 0.2, _ROUGHLY) for start in starts[:2]])
+        best = self._climb(climbed[0], part, 0.4, _ROUGHLY)
+        while part.left > 0 and best.version.promise < self.required:
+            other = self._climb(self._changed(best, part), part, 0.5, _ROUGHLY)
+            best = self._ranked([best, other])[0]
         self.effort.take_back(part)
-        return self._ranked([*climbed, *starts])
+        part = self.effort.part(_CLOSELY)
+        best = self._climb(best, part, 1.0, 1.0)
+        self.effort.take_back(part)
+        return self._ranked([best, *starts])
 
     def _changed(self, start: _Result, effort: Effort) -> _Result:
         """Return a plan after a few random changes, whatever they cost."""
         walk = self._walk(start, effort, self.required)
         return replace(start, version=walk.wander(start.version, _CHANGES))
 
-    def _climb(self, start: _Result, effort: Effort, share: float) -> _Result:
-        part = effort.part(share)
-        versions = self._walk(start, part, self.required).climb(start.version, part)
+    def _climb(self, start: _Result, effort: Effort, share: float, closely: float) -> _Result:
+        """``closely``: share of the usual number of scenarios."""
+        part, walk = effort.part(share), self._walk(start, effort, self.required)
+        count = walk.simulator.usual_count(start.version.candidate, closely)
+        if len(start.version.outcome.done) != count:
+            version = walk.simulator.version(start.version.candidate, count)
+            start = replace(start, version=version) if version else start
+        versions = walk.climb(start.version, part)
         effort.take_back(part)
         return replace(start, version=versions[-1])
 
@@ -296,7 +306,9 @@ def _verified(snapshot: Snapshot, plan: Plan, versions: Sequence[_Result], effor
     probable of the best few; ``plan`` itself if none is better."""
     best, least, budget_usd = plan, 0.0, snapshot.workflow_set.most_usd
     left = list(versions)
-    for number in range(min(_VERIFIED, len(left))):
+    for number in range(_VERIFIED):
+        if not left:
+            break
         sure = [f for f in left if f.version.promise > least]
         result = sure[-1] if sure else max(left, key=lambda f: f.version.promise)
         work = REPORTED_SCENARIOS * len(result.version.orders.task)
@@ -310,8 +322,11 @@ def _verified(snapshot: Snapshot, plan: Plan, versions: Sequence[_Result], effor
             best = created
         short = snapshot.workflow_set.probability - created.promise.probability
         least = result.version.promise + 0.8 * short
-        if short <= 0 or short > _HOPELESS:
+        if short <= 0:
             break
+        if short > _MUCH:  # another start may be better in other scenarios
+            left = [r for r in left if r.rule != result.rule]
+            least = 0.0
     return best
 
 

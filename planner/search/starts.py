@@ -17,6 +17,7 @@ from vgrads.planner.search.orders import NumberedSet, Orders
 OWN = "the four phases"
 _READY = (0.0, 0.25, 0.5, 0.75)
 _TWICE = 0.3  # share of tasks with two replicas in a random plan
+_WIDEST, _SHUFFLED = ("every slot without cost", "every slot"), 8  # random orders in these
 _RANDOM, _MOST_RANDOM = 1_000, 60  # random plans, and tasks up to which they are tried
 _MOST_SITES, _MOST_SINGLE = 4, 4
 _MOST_EVERYWHERE = 20_000  # tasks times slots in which they are placed everywhere
@@ -37,11 +38,17 @@ def starting_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Star
     needed = order[: problem.snapshot.workflow_set.needed]
     for rule, slots in parts.items():
         yield Start(f"one workflow each in {rule}", single_replicas(problem, slots, needed))
-    for rule, slots in list(parts.items())[:2]:
-        for share in _READY:
-            heft = _heft(problem, slots, share)
+        yield Start(f"the needed workflows in {rule}", everywhere(problem, slots[:1], needed))
+    most = max(1, _MOST_EVERYWHERE // len(problem.workflow))
+    widest = parts.get("every slot") or next(iter(parts.values()), [])
+    replicas = everywhere(problem, widest[:most], order, True)
+    for rule in ("every slot without cost", "every slot", "the cloud"):
+        for share in _READY if rule in parts else ():
+            heft = _heft(problem, parts[rule], share)
             if heft is not None:
                 yield Start(f"HEFT in {rule}, ready with {share:g}", heft)
+                more = joined(heft, replicas)
+                yield Start(f"HEFT in {rule}, with a replica in every slot", more)
 
 
 def _parts(problem: NumberedSet) -> dict[str, list[int]]:
@@ -54,7 +61,8 @@ def _parts(problem: NumberedSet) -> dict[str, list[int]]:
         del parts["every slot"]
     for site in sorted({problem.slots[n].site for n in free})[:_MOST_SITES]:
         parts[f"every slot of {site}"] = [n for n in free if problem.slots[n].site == site]
-    for n in sorted(free, key=lambda n: -problem.slots[n].curve.best)[:_MOST_SINGLE]:
+    surest = sorted(free, key=lambda n: -problem.slots[n].curve.best)[:_MOST_SINGLE]
+    for n in (*surest, *sorted(paid, key=lambda n: problem.slots[n].price_usd_per_hour)[:1]):
         parts[problem.slots[n].id] = [n]
     return {rule: slots for rule, slots in parts.items() if slots}
 
@@ -65,13 +73,17 @@ def _whole_replicas(
     """Return plans with a whole replica of every workflow in every slot."""
     own = problem.orders_of(plan.placements, plan.uses, plan.spare_workflows)
     most = max(1, _MOST_EVERYWHERE // len(problem.workflow))
+    draws = random.Random(problem.snapshot.seed)
     for rule, every in parts.items():
         slots = every[:most]
         yield Start(f"everything in {rule}", everywhere(problem, slots, order))
         if len(order) > 1 and len(slots) > 1:
             in_turn = everywhere(problem, slots, order, True)
             yield Start(f"everything in {rule}, in turn", in_turn)
-            if plan.placements and rule in ("every slot without cost", "every slot"):
+            for _ in range(_SHUFFLED if rule in _WIDEST else 0):
+                shuffled = everywhere(problem, slots, order, draws=draws)
+                yield Start(f"everything in {rule}, in a random order", shuffled)
+            if plan.placements and rule in _WIDEST:
                 yield Start(f"{OWN}, with a replica in {rule}", joined(own, in_turn))
     if "every slot" in parts:
         free = everywhere(problem, parts["every slot without cost"][:most], order)
@@ -123,14 +135,19 @@ def earlier_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start
 
 
 def everywhere(
-    problem: NumberedSet, slots: Sequence[int], order: Sequence[int], rotated: bool = False
+    problem: NumberedSet,
+    slots: Sequence[int],
+    order: Sequence[int],
+    rotated: bool = False,
+    draws: random.Random | None = None,
 ) -> Orders:
     """Return a whole replica of every workflow in every slot; ``rotated``: each slot begins with
-    another workflow."""
+    another workflow; ``draws``: in a random order in each slot."""
     tasks, where = [], []
     for turn, n in enumerate(slots):
         first = turn % len(order) if rotated else 0
-        for w in (*order[first:], *order[:first]):
+        mine = [*order[first:], *order[:first]]
+        for w in draws.sample(mine, len(mine)) if draws else mine:
             if problem.holds_workflow(w, n):
                 tasks.append(problem.by_deadline[w])
                 where.append(np.full(len(tasks[-1]), n))

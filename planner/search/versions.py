@@ -168,10 +168,10 @@ class Simulator:
 
     def version(self, candidate: PlacedOrders, count: int | None = None) -> Version | None:
         """Simulate a candidate in so many scenarios, by default fewer of a large one; None if too
-        little effort is left."""
-        chosen = count or self.within(_SIMULATED // len(candidate.orders.task))
+        little effort is left, or if it costs more than the budget on average."""
+        chosen = count or self.usual_count(candidate)
         outcome = self.simulate(candidate, np.arange(chosen))
-        if outcome is None:
+        if outcome is None or outcome.usd.mean() > self.budget_usd + 1e-9:
             return None
         return Version(
             candidate=candidate,
@@ -181,6 +181,10 @@ class Simulator:
             usd=float(outcome.usd.mean()),
             hours=float(outcome.hours.mean()),
         )
+
+    def usual_count(self, candidate: PlacedOrders, share: float = 1.0) -> int:
+        """Return the number of scenarios for a candidate, fewer for a large one."""
+        return self.within(int(share * _SIMULATED) // len(candidate.orders.task))
 
     def within(self, count: int) -> int:
         """Return a number of scenarios within the limits."""

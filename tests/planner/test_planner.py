@@ -388,7 +388,7 @@ def test_the_expected_cost_is_paid_from_when_a_slot_is_ready():
 
 
 @pytest.mark.parametrize(
-    ("budget_usd", "feasible"), [(0.5, False), (1.0, False), (2.0, True), (2.5, True), (3.0, True)]
+    ("budget_usd", "feasible"), [(0.5, False), (1.0, False), (2.5, True), (3.0, True)]
 )
 def test_no_plan_costs_more_than_the_budget_on_average(budget_usd, feasible):
     """Tasks that may take longer than stated hold machines for hours that the plan has not."""
