@@ -152,9 +152,9 @@ def ask(cell: Cell, options: argparse.Namespace) -> str:
     """A row of the table."""
     shape = shape_of(cell.file)
     snapshot = snapshot_of(shape, cell, COUNT, options.single)
-    begun = time.perf_counter()
+    begun = time.process_time()
     plan = make_plan(snapshot, Options(policy=options.policy))
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     done, usd = carried_out(snapshot, plan)
     every = best_of_fewer(snapshot, done, options) if options.every else "–"
     room = min(COUNT, int(cell.usd * 3600.0 / work_s(shape)))
@@ -193,7 +193,7 @@ def main() -> None:
     options = parser.parse_args()
     print(
         "| ensemble | budget $ | deadline s | done | asked for fewer | CWS | aim | room | "
-        "promise | paid $ | VMs | planning s |"
+        "promise | paid $ | VMs | CPU s |"
     )
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
     for cell in tuple(other_cells(options)) if options.other else CELLS:
