@@ -12,9 +12,15 @@ import numpy as np
 
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.rows import TaskRows, make_rows, merged
-from vgrads.planner.placement.window_packing import WINDOW, PlacementShape, Room, fill
+from vgrads.planner.placement.window_packing import (
+    WINDOW,
+    PlacementShape,
+    Room,
+    fill,
+    make_room,
+    with_more_steps,
+)
 from vgrads.planner.placement.windows import Window
-from vgrads.planner.plan import Placement
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
 
@@ -60,7 +66,6 @@ class Packer:
     slots: tuple[Slot, ...]
     tried: int = 0  # tasks placed in trials
     _shapes: dict[int, TaskRows] = field(default_factory=dict)
-    _steps: int = 64
 
     def __post_init__(self) -> None:
         self._sites = {name: n for n, name in enumerate(sorted({slot.site for slot in self.slots}))}
@@ -106,9 +111,7 @@ class Packer:
         for _, same in groupby(self.names, key=lambda n: id(self._workflow(n).tasks)):
             names = list(same)[: self.count - len(rows)]
             shape = self.rows_of(self._workflow(names[0]))
-            placed, starts_s, where = self._fill(room, windows, (shape, len(names), limit_s))
-            if placed < 0:
-                return self._pack_each(windows, limit_s)
+            room, placed, starts_s, where = self._fill(room, windows, (shape, len(names), limit_s))
             rows += [(names[n], shape.order, starts_s[n], where[n]) for n in range(placed)]
             misses += placed < len(names)
             if misses >= _MISSES or len(rows) == self.count:
@@ -119,9 +122,7 @@ class Packer:
         names = self.names[:number]
         parts = [self.rows_of(self._workflow(name)) for name in names]
         shape, turns = merged(parts)
-        placed = -1
-        while placed < 0:
-            placed, starts_s, where = self._fill(self._room(windows), windows, (shape, 1, -np.inf))
+        _, placed, starts_s, where = self._fill(self._room(windows), windows, (shape, 1, -np.inf))
         if not placed:
             return Packing()
         start_s, window = np.empty_like(starts_s[0]), np.empty_like(where[0])
@@ -140,9 +141,9 @@ class Packer:
 
     def _fill(
         self, room: Room, windows: Sequence[Window], what: tuple[TaskRows, int, float]
-    ) -> tuple[int, Any, Any]:
-        """Call :func:`vgrads.planner.placement.window_packing.fill`; if more steps are needed, the
-        next call has them."""
+    ) -> tuple[Room, int, Any, Any]:
+        """Call :func:`vgrads.planner.placement.window_packing.fill`; return the room, with more
+        space for steps if these were too few, and the results."""
         rows, number, limit_s = what
         holds = np.array([[w.slot.holds(kind) for w in windows] for kind in rows.kinds])
         shape = PlacementShape(rows.tasks, rows.parents, rows.mib, holds, self._links)
@@ -150,9 +151,13 @@ class Packer:
         where = np.zeros(starts_s.shape, np.int64)
         self.tried += starts_s.size
         act = fill.after(starts_s.size * (len(windows) * _LOOKS + 20))
-        placed = int(act(room, shape, limit_s, starts_s, where))
-        self._steps *= 4 if placed < 0 else 1
-        return placed, starts_s, where
+        placed = 0
+        while True:
+            more = int(act(room, shape, limit_s, starts_s[placed:], where[placed:]))
+            placed += more if more >= 0 else -1 - more
+            if more >= 0:
+                return room, placed, starts_s, where
+            room = with_more_steps(room)
 
     def _computed(self, windows: Sequence[Window], rows: Sequence[Row]) -> Packing:
         first_s, last_s = np.full(len(windows), np.inf), np.zeros(len(windows))
@@ -184,48 +189,12 @@ class Packer:
         return self.draft.snapshot.workflow_by_name[name]
 
     def _room(self, windows: Sequence[Window]) -> Room:
-        result = np.zeros(len(windows), WINDOW)
-        placed = [self.draft.slots.placed(w.slot.id) for w in windows]
-        steps = self._steps + 2 * max(map(len, placed))
-        room = Room(
-            result.view(np.recarray),
-            np.full((len(windows), steps), -1.0),
-            np.zeros((len(windows), steps), np.int64),
-            np.tile(np.array([1, 0]), (len(windows), 1)),
-        )
-        for n, window in enumerate(windows):
-            slot = window.slot
-            whole_s = (window.end_s - window.begin_s) * slot.procs
-            result[n] = (
-                window.begin_s,
-                window.end_s,
-                slot.procs,
-                slot.speed,
-                self._sites[slot.site],
-                whole_s,
-            )
-            self._fill_in(room, n, placed[n])
-        return room
-
-    @staticmethod
-    def _fill_in(room: Room, n: int, placed: Sequence[Placement]) -> None:
-        """Enter the existing placements of a window."""
-        times = sorted(
-            {at_s for p in placed for at_s in (p.start_s, p.end_s) if p.end_s > p.start_s}
-        )
-        if not times:
-            return
-        changes = np.zeros(len(times) + 1, np.int64)
-        for p in placed:
-            if p.end_s > p.start_s:
-                changes[1 + np.searchsorted(times, (p.start_s, p.end_s))] += (p.procs, -p.procs)
-        edges, used = np.array([-1.0, *times]), np.cumsum(changes)
-        is_first = np.append(True, np.diff(used) != 0)
-        window, size = room.windows[n], int(is_first.sum())
-        room.times_s[n, :size], room.used[n, :size] = edges[is_first], used[is_first]
-        inside = np.clip(np.append(edges, window.end_s), window.begin_s, window.end_s)
-        window.room_s -= float((np.maximum(np.diff(inside), 0.0) * used).sum())
-        room.heads[n, 0] = size
+        steps = [self.draft.slots.calendar(w.slot.id).steps(0) for w in windows]
+        rows = [
+            (w.begin_s, w.end_s, w.slot.procs, w.slot.speed, self._sites[w.slot.site], 0.0)
+            for w in windows
+        ]
+        return make_room(np.array(rows, WINDOW).view(np.recarray), steps)
 
     def rows_of(self, workflow: Workflow) -> TaskRows:
         """Return the tasks by their latest start, parents first; equal workflows share them."""

@@ -7,6 +7,7 @@ Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206) into given windows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,9 @@ TASK = np.dtype(
 )
 
 
+_MORE_STEPS = 64  # space of a new room
+
+
 class Room(NamedTuple):
     """Windows (:data:`WINDOW`), and a profile of each, one row each: see :class:`Steps`.
 
@@ -40,6 +44,30 @@ class Room(NamedTuple):
     times_s: Floats
     used: Ints
     heads: Ints
+
+
+def make_room(windows: Records, steps: Sequence[Steps]) -> Room:
+    """Return the room that the steps of their slots leave in windows, with space for more steps;
+    ``room_s`` is filled."""
+    heads = np.array([own.head for own in steps])
+    shape = len(steps), int(heads[:, 0].max()) + _MORE_STEPS
+    room = Room(windows, np.zeros(shape), np.zeros(shape, np.int64), heads)
+    room_s = (windows.end_s - windows.begin_s) * windows.procs
+    for n, own in enumerate(steps):
+        count = own.head[0]
+        room.times_s[n, :count], room.used[n, :count] = own.times_s[:count], own.used[:count]
+        if count > 1:
+            begin_s, end_s = windows.begin_s[n], windows.end_s[n]
+            lengths_s = np.diff(np.clip((*own.times_s[:count], end_s), begin_s, end_s))
+            room_s[n] -= (lengths_s * own.used[:count]).sum()
+    windows.room_s = room_s
+    return room
+
+
+def with_more_steps(room: Room) -> Room:
+    """Return a copy with space for twice as many steps."""
+    more = ((0, 0), (0, room.times_s.shape[1]))
+    return room._replace(times_s=np.pad(room.times_s, more), used=np.pad(room.used, more))
 
 
 class PlacementShape(NamedTuple):
@@ -114,17 +142,16 @@ def place(
 @compiled
 def fill(room: Room, shape: PlacementShape, limit_s: float, starts_s: Floats, where: Ints) -> int:
     """Place equal workflows, one row each, until the next has no room; return how many were placed.
-    −1: more steps are needed."""
+    If a profile has no space for more steps, return −1 − that number."""
     count = len(shape.tasks) - 1
     for row in range(len(starts_s)):
         for t in range(count):
             placed = place(room, shape, t, limit_s, starts_s[row], where[row])
-            if placed and room.heads[where[row, t], 0] + 2 >= room.times_s.shape[1]:
-                return -1
-            if not placed:
-                for m in range(t):
+            full = placed and room.heads[where[row, t], 0] + 2 >= room.times_s.shape[1]
+            if full or not placed:
+                for m in range(t if placed else t - 1, -1, -1):  # so steps only become fewer
                     w = where[row, m]
                     end_s = starts_s[row, m] + shape.tasks[m].length_s / room.windows[w].speed
                     occupy(room, w, starts_s[row, m], end_s, -shape.tasks[m].procs)
-                return row
+                return -1 - row if full else row
     return len(starts_s)

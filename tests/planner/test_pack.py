@@ -14,7 +14,16 @@ from vgrads.planner.make import make_plan
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum
 from vgrads.planner.placement.rows import make_rows, merged
-from vgrads.planner.placement.window_packing import WINDOW, Room, earliest, occupy
+from vgrads.planner.placement.window_packing import (
+    TASK,
+    WINDOW,
+    PlacementShape,
+    earliest,
+    fill,
+    make_room,
+    occupy,
+    with_more_steps,
+)
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot, certain_from
 from vgrads.workflows.dag import make_workflow
@@ -227,8 +236,8 @@ uses = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10), st.integers(1,
 def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs):
     windows = np.zeros(1, WINDOW).view(np.recarray)
     windows[0] = 0.0, 40.0, 4, 1.0, 0, 160.0
-    room = Room(windows, np.full((1, 64), -1.0), np.zeros((1, 64), np.int64), np.array([[1, 0]]))
     calendar, retained = Profile(4, 40.0), []
+    room = make_room(windows, [calendar.steps(0)])
     fit, execution = getattr(earliest, form), getattr(occupy, form)
     for start, duration, width in rows:
         at_s = calendar.earliest_fit(float(start), float(duration), width, 40.0)
@@ -245,3 +254,53 @@ def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs
         execution(room, 0, start_s, end_s, -width)
     assert room.heads[0, 0] == 1
     assert windows[0].room_s == pytest.approx(160.0)
+
+
+def shape_of(widths, parents, lengths_s):
+    """Tasks of one workflow in this order, each with at most one parent."""
+    tasks = np.zeros(len(widths) + 1, TASK).view(np.recarray)
+    tasks.length_s[:-1], tasks.procs[:-1] = lengths_s, widths
+    tasks.parents_at = np.cumsum([0, *(parent is not None for parent in parents)])
+    edges = np.array([parent for parent in parents if parent is not None])
+    moves = np.zeros((2, 1, 1))
+    return PlacementShape(tasks, edges, np.zeros(len(edges)), np.ones((1, 1), bool), moves)
+
+
+def empty_room(procs, end_s):
+    windows = np.array([(0.0, end_s, procs, 1.0, 0, 0.0)], WINDOW).view(np.recarray)
+    return make_room(windows, [Profile(procs, end_s).steps(0)])
+
+
+@pytest.mark.parametrize("form", ["plain", "fast"])
+def test_a_workflow_without_room_leaves_a_window_as_it_was(form):
+    """On two processors: a chain of narrow and wide tasks, narrow ones in its gaps, such a chain
+    again, and a task that is too long. All together have few steps, without the first chain many:
+    more than there is space for."""
+    chain_widths, gaps = [1, 2] * 25, [1] * 25
+    parents = [None, *range(49), *gaps, 49, *range(75, 125)]
+    parents[50:75] = [None] * 25
+    shape = shape_of([*chain_widths, *gaps, *chain_widths, 1], parents, [10.0] * 125 + [9e3])
+    room = empty_room(2, 5000.0)
+    space = room.times_s.shape[1]
+    starts_s, where = np.zeros((1, 126)), np.zeros((1, 126), np.int64)
+    assert getattr(fill, form)(room, shape, -np.inf, starts_s, where) == 0
+    assert starts_s[0, 50:75].tolist() == [20.0 * n for n in range(25)]  # in the gaps
+    assert starts_s[0, 124] == 990.0
+    assert room.heads.tolist() == [[1, 0]]
+    assert room.windows.room_s.tolist() == [10_000.0]
+    assert room.times_s.shape[1] == space
+
+
+@pytest.mark.parametrize("form", ["plain", "fast"])
+def test_equal_workflows_continue_with_more_space_for_steps(form):
+    shape = shape_of([2, 3], [None, 0], [10.0, 10.0])
+    room, act = empty_room(3, 5000.0), getattr(fill, form)
+    starts_s, where = np.zeros((400, 2)), np.zeros((400, 2), np.int64)
+    placed, enlarged = 0, 0
+    while (more := act(room, shape, -np.inf, starts_s[placed:], where[placed:])) < 0:
+        placed += -1 - more
+        enlarged += 1
+        room = with_more_steps(room)
+    assert enlarged == 3
+    assert placed + more == 250
+    assert starts_s[:250, 0].tolist() == [20.0 * n for n in range(250)]
