@@ -8,16 +8,19 @@ and in batches, so that planning time is linear in the number of tasks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from vgrads.planner.phases import Phase, Steps, free_slots
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.pack import pack_batch, pack_minimum
+from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum, put_whole
+from vgrads.planner.placement.packing import MOST_WORK, Packing
 from vgrads.planner.placement.single_slot import SingleSlotPlacements
 from vgrads.vgrid.slot import Slot
 
 LARGE = 3_000
 """Number of tasks from which a set is planned by whole workflows."""
+_MISSES = 30  # shapes without room, one after the other, until a batch ends
 _BATCHES = 24  # steps of a phase; each handles one part of the rest
 
 
@@ -35,14 +38,9 @@ def coarse_pipeline(draft: Draft) -> tuple[tuple[str, Phase], ...]:
 def _minimal(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
     """Place the needed number of workflows on free sites: whole in one slot, otherwise spread over
     several."""
-    failed: set[int] = set()
-    for name in draft.snapshot.by_length:
-        if len(draft.done) >= draft.snapshot.workflow_set.needed:
-            break
-        shape = id(draft.snapshot.workflow_by_name[name].tasks)
-        if shape not in failed and not single_slot_placements.place(name, free_slots(draft)):
-            failed.add(shape)  # workflows of the same shape would not fit either
-    missing = draft.snapshot.workflow_set.needed - len(draft.done)
+    needed = draft.snapshot.workflow_set.needed
+    _place_each(draft, single_slot_placements, draft.snapshot.by_length, needed)
+    missing = needed - len(draft.done)
     if missing > 0:
         names = [name for name in draft.snapshot.by_length if name not in draft.replicas]
         pack_batch(draft, names, missing, free_slots(draft), 0.0)
@@ -98,16 +96,8 @@ def _additional(draft: Draft, single_slot_placements: SingleSlotPlacements) -> S
 def _next_workflows(draft: Draft, single_slot_placements: SingleSlotPlacements, most: int) -> int:
     """Place at most ``most`` workflows that are not in the plan yet; return how many were
     placed."""
-    placed, failed = 0, set[int]()
-    for name in draft.snapshot.by_length:
-        shape = id(draft.snapshot.workflow_by_name[name].tasks)
-        if placed >= most:
-            break
-        if name not in draft.replicas and shape not in failed:
-            if single_slot_placements.place(name, free_slots(draft)):
-                placed += 1
-            else:
-                failed.add(shape)
+    names = [name for name in draft.snapshot.by_length if name not in draft.replicas]
+    placed = _place_each(draft, single_slot_placements, names, most)
     names = [name for name in draft.snapshot.by_length if name not in draft.replicas]
     if placed < most and names:
         placed += pack_batch(draft, names, most - placed, free_slots(draft), 0.0)
@@ -116,15 +106,30 @@ def _next_workflows(draft: Draft, single_slot_placements: SingleSlotPlacements, 
 
 def _replicas(draft: Draft, single_slot_placements: SingleSlotPlacements, most: int) -> int:
     """Replicate at most ``most`` workflows, the weakest first; return how many were replicated."""
-    share, copied, failed = draft.scenarios.share, 0, set[int]()
-    for name in sorted(draft.done, key=lambda name: share(draft.done[name]))[:most]:
+    share = draft.scenarios.share
+    weakest = sorted(draft.done, key=lambda name: share(draft.done[name]))[:most]
+    names = [name for name in weakest if share(draft.done[name]) < 0.999]
+    return _place_each(draft, single_slot_placements, names, most)
+
+
+def _place_each(
+    draft: Draft, single_slot_placements: SingleSlotPlacements, names: Iterable[str], most: int
+) -> int:
+    """Place at most ``most`` of these workflows, or replicas of them, each in one free slot, until
+    many of different shapes in succession have no room; return how many were placed."""
+    placed, failed, misses = 0, set[int](), 0
+    for name in names:
         shape = id(draft.snapshot.workflow_by_name[name].tasks)
-        if share(draft.done[name]) < 0.999 and shape not in failed:
-            if single_slot_placements.place(name, free_slots(draft)):
-                copied += 1
-            else:
-                failed.add(shape)
-    return copied
+        if placed >= most or misses >= _MISSES:
+            break
+        if shape in failed:
+            continue
+        if single_slot_placements.place(name, free_slots(draft)):
+            placed, misses = placed + 1, 0
+        else:  # workflows of the same shape would not fit either
+            failed.add(shape)
+            misses += 1
+    return placed
 
 
 def _cloud(draft: Draft) -> Steps:
@@ -133,39 +138,52 @@ def _cloud(draft: Draft) -> Steps:
     steps = pack_minimum(draft, draft.snapshot.slots)
     paid = [slot for slot in draft.snapshot.slots if slot.paid]
     while paid and len(draft.done) >= draft.snapshot.workflow_set.needed and len(steps) < _BATCHES:
-        if draft.promise >= draft.snapshot.workflow_set.probability:
+        if draft.promise >= draft.snapshot.workflow_set.probability or draft.work > MOST_WORK:
             break
         best = _most_probable_batch(draft, paid)
         if best is None:
             steps += _refused(draft, paid)
             break
-        pack_batch(draft, *best)
+        put_whole(draft, best)
         steps.append(
-            {"workflows": best[1], "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)}
+            {
+                "workflows": len(best.rows),
+                "promise": draft.promise,
+                "cost_usd": round(draft.cost_usd, 2),
+            }
         )
     return steps
 
 
-Batch = tuple[Sequence[str], int, Sequence[Slot], float]
-"""Workflows, how many of them to place, in which slots, at which maximum cost."""
+_Rank = tuple[float, float, int]
+"""Promise, expected number done, and size of a batch, negative."""
 
 
-def _most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Batch | None:
-    """Return the smallest batch that reaches the requested probability, among doubled sizes;
-    otherwise the one that raises it most."""
-    workflow_set, best = draft.snapshot.workflow_set, None
+def _most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Packing | None:
+    """Return the smallest batch that reaches the requested probability, otherwise the one that
+    raises it most: among sizes that are powers of four, and half of the best of these."""
+    workflow_set = draft.snapshot.workflow_set
     names, left_usd = _missing_then_weakest(draft), workflow_set.most_usd - draft.cost_usd
-    promise, size = (draft.promise, draft.expected_done), 1
-    while size <= len(names) and promise[0] < workflow_set.probability:
+
+    def tried(size: int) -> tuple[_Rank, Packing | None]:
+        packing = cheapest(draft, names[:size], size, paid, left_usd)
         with draft.trial():
-            placed = pack_batch(draft, names[:size], size, paid, left_usd)
-            before = draft.promise, draft.expected_done
-        if before > promise:
-            promise, best = before, (names[:size], size, paid, left_usd)
-        if placed < size:
+            if put_whole(draft, packing) < size:
+                full.append(size)
+            if draft.promise >= workflow_set.probability:
+                return (workflow_set.probability, 0.0, -size), packing
+            return (draft.promise, draft.expected_done, -size), packing
+
+    full = list[int]()
+    best: tuple[_Rank, Packing | None] = (draft.promise, draft.expected_done, 0), None
+    size = 0
+    while size < len(names) and not full and draft.work < MOST_WORK:
+        size = min(4 * size, len(names)) or 1
+        best = max(best, tried(size), key=itemgetter(0))
+        if best[0][0] >= workflow_set.probability:
             break
-        size = min(2 * size, len(names)) if size < len(names) else size + 1
-    return best
+    half = -best[0][2] // 2
+    return (max(best, tried(half), key=itemgetter(0)) if half else best)[1]
 
 
 def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:

@@ -40,11 +40,12 @@ class Draft:
         self.slots = Bookings(snapshot)
         self.replicas: dict[str, dict[str, list[Placement]]] = {}
         self.outcomes: dict[str, WorkflowOutcome] = {}
-        # workflows whose replicas are each whole in one slot: replica → scenarios where it is done
-        self._single_slot_placements: dict[str, dict[int, Bits]] = {}
+        # workflows that were only placed whole: replica → scenarios where it is done
+        self._whole: dict[str, dict[int, Bits]] = {}
         self.done: dict[str, Bits] = {}
         self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
+        self.work = 0  # of packing until now, in steps of profiles
         self.phase = ""  # the current phase, for the record
         self.reasons: dict[ReplicaKey, Reasons] = {}
         # tasks whose replicas changed since their workflow was settled
@@ -76,28 +77,25 @@ class Draft:
         self.slots.add(placements)
 
     def place_workflow(self, placements: Sequence[Placement]) -> bool:
-        """Add a replica of every task of a workflow, all in one slot; return False if that does not
-        raise the probability.
+        """Add a replica of every task of a workflow, each where the outputs of its parents in this
+        replica are there in time; return False if that does not raise the probability.
 
-        Such a replica needs no separate outcome: it is done if the slot is ready by the first start
-        and lives to the last end. The case that replicas of one workflow complement each other task
-        by task is ignored.
+        Such a replica needs no separate outcome: it is done if each slot is ready by its first
+        start in it and lives to the last end. The case that replicas of one workflow complement
+        each other task by task is ignored.
         """
         name, replica, mark = placements[0].workflow, placements[0].replica, self.mark()
         before = self.scenarios.share(self.done[name]) if name in self.done else 0.0
-        slot = self.snapshot.slot_by_id[placements[0].slot]
-        if (
-            name in self.replicas and name not in self._single_slot_placements
-        ) or self.snapshot.failure(slot) > 0:
+        by_tasks = name in self.replicas and name not in self._whole
+        slots = {self.snapshot.slot_by_id[p.slot] for p in placements}
+        if by_tasks or any(self.snapshot.failure(slot) > 0 for slot in slots):
             self.place_all(placements)
         else:
-            alive = self.scenarios.alive(
-                slot, min(p.start_s for p in placements), max(p.end_s for p in placements)
-            )
+            alive = self.scenarios.alive_throughout(placements)
             if self.scenarios.share(self.done.get(name, self.scenarios.none) | alive) <= before:
                 return False
             self.outcomes.pop(name, None)  # an empty one, from an attempt task by task
-            self._single_slot_placements.setdefault(name, {})[replica] = alive
+            self._whole.setdefault(name, {})[replica] = alive
             self._reserve_all(placements)
         self.settle(name)
         if self.scenarios.share(self.done[name]) <= before:
@@ -109,7 +107,7 @@ class Draft:
         """Return the outcome of a workflow, empty if nothing of it is placed."""
         if workflow not in self.outcomes:
             outcome = WorkflowOutcome(self.snapshot.workflow_by_name[workflow], self.scenarios)
-            if self._single_slot_placements.pop(workflow, None) is not None:
+            if self._whole.pop(workflow, None) is not None:
                 outcome.recompute(self.replicas[workflow], self.replicas[workflow].keys())
             self.outcomes[workflow] = outcome
         return self.outcomes[workflow]
@@ -126,8 +124,8 @@ class Draft:
         if not self.replicas.get(workflow):
             return
         touched = self._touched.pop(workflow, set())
-        if workflow in self._single_slot_placements:
-            done = np.bitwise_or.reduce(list(self._single_slot_placements[workflow].values()))
+        if workflow in self._whole:
+            done = np.bitwise_or.reduce(list(self._whole[workflow].values()))
         else:
             done = self.outcome(workflow).recompute(self.replicas[workflow], touched)
         self.done[workflow] = done
@@ -144,15 +142,15 @@ class Draft:
         taken.reverse()  # the newest replicas of a task first
         for p in taken:
             self.replicas[p.workflow][p.task].pop()
-            if p.workflow in self._single_slot_placements:
-                self._single_slot_placements[p.workflow].pop(p.replica, None)
+            if p.workflow in self._whole:
+                self._whole[p.workflow].pop(p.replica, None)
             else:
                 self._touched[p.workflow].add(p.task)
         self.slots.take_back(taken)
         for workflow in sorted({p.workflow for p in taken}):
             if not any(self.replicas[workflow].values()):
                 del self.replicas[workflow]
-                for stored in (self.outcomes, self._single_slot_placements, self._touched):
+                for stored in (self.outcomes, self._whole, self._touched):
                     stored.pop(workflow, None)
             self.settle(workflow)
 
@@ -221,15 +219,17 @@ class Draft:
 
     def probabilities(self) -> Mapping[tuple[str, str, int], float]:
         """Return the success probability of every replica."""
+        for name, whole in list(self._whole.items()):
+            if len({p.slot for own in self.replicas[name].values() for p in own}) > len(whole):
+                self.outcome(name)  # some replica is spread over several slots
         result = {
             placement.key: self.scenarios.share(bits)
             for outcome in self.outcomes.values()
             for pairs in outcome.replicas.values()
             for placement, bits in pairs
         }
-        whole = self._single_slot_placements.items()
-        groups = ((name, self.replicas[name], len(replicas)) for name, replicas in whole)
-        return result | single_slot_probabilities(self.scenarios, self.snapshot, groups)
+        rest = ((name, self.replicas[name], len(own)) for name, own in self._whole.items())
+        return result | single_slot_probabilities(self.scenarios, self.snapshot, rest)
 
 
 class PaperDraft(Draft):

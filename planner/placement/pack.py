@@ -22,9 +22,9 @@ from vgrads.planner.plan import Placement
 from vgrads.vgrid.slot import Slot
 
 Steps = list[Mapping[str, Any]]
-_MOST_TASKS = 1_500_000  # placed in trials, all together
 _SHARES = (1.0, 0.97, 0.75)  # of its best probability, for a slot to count as ready
 _MIXED = 3  # kinds of machine that others are added to
+_WORK_PER_PLACEMENT = 1_500
 _FINEST = 50  # relative precision (1/50) of the number of billing units
 
 
@@ -43,11 +43,14 @@ def cheapest(
     packer = Packer(draft=draft, names=names, count=count, slots=offered)
     required, there = draft.snapshot.workflow_set.probability, open_windows(draft, offered)
     best, paid = Packing(), [window for window in there if window.slot.paid]
+    shares = _SHARES if any(_uncertain(slot) for slot in offered) else _SHARES[:1]
     for base in (paid, there) if len(paid) < len(there) else (there,):
-        for share in _SHARES:
+        for share in shares:
             packing = _with_machines(packer, base, share, budget_usd)
             best = max(best, packing, key=lambda p: p.rank(required))
-            if _enough(best, packer, required) or not any(_uncertain(slot) for slot in offered):
+            if packer.exhausted:
+                return best
+            if _enough(best, packer, required):
                 break
     return best
 
@@ -62,9 +65,13 @@ def _with_machines(
     if _enough(packing, packer, required):
         return packing
     kinds = len(machines(packer.draft, packer.slots, share))
-    firsts = (kinds, *range(1, min(kinds, _MIXED + 1)))
-    mixed = (_mixed(packer, packing, base, (first, share, budget_usd)) for first in firsts)
-    return max(mixed, key=lambda p: p.rank(required))
+    best = packing
+    for first in (kinds, *range(1, min(kinds, _MIXED + 1))):
+        mixed = _mixed(packer, packing, base, (first, share, budget_usd))
+        best = max(best, mixed, key=lambda p: p.rank(required))
+        if packer.exhausted:
+            break
+    return best
 
 
 def _mixed(
@@ -77,7 +84,7 @@ def _mixed(
         search = _PackingSearch(packer, result.windows or base, share, budget_usd)
         search.kinds = search.kinds[:kinds]
         more, kinds = search.best(result), None
-        if len(more.rows) == len(result.rows):
+        if len(more.rows) == len(result.rows) or packer.exhausted:
             return max(more, result, key=lambda p: p.rank(required))
         result = more
     return result
@@ -124,8 +131,6 @@ class _PackingSearch:
         """Return the best of all layouts and the given packing."""
         layouts = sorted(self._layouts(), key=lambda a: (a.fewest * a.kind.unit_usd, -a.most))
         for layout in layouts:
-            if self.packer.tried > _MOST_TASKS:
-                break
             most = layout.most
             if _enough(best, self.packer, self.required_probability):
                 dearer = (best.usd - self.spent_usd) / layout.kind.unit_usd
@@ -136,6 +141,8 @@ class _PackingSearch:
                     self._tightest(layout, most, len(best.rows)),
                     key=lambda p: p.rank(self.required_probability),
                 )
+            if self.packer.exhausted:
+                break
         return best
 
     def _layouts(self) -> Iterator[_Layout]:
@@ -188,7 +195,7 @@ class _PackingSearch:
         if len(best.rows) < self.count:
             return best
         step = 1
-        while high - low > max(1, high // _FINEST):
+        while high - low > max(1, high // _FINEST) and not self.packer.exhausted:
             middle = min(low + step, (low + high) // 2)
             packing = self._with(layout, middle, self.count - 1)
             if len(packing.rows) == self.count:
@@ -248,45 +255,34 @@ def pack_batch(
 ) -> int:
     """Place ``count`` of these workflows, or replicas of them, within this additional budget;
     return how many gain from it."""
-    packing = cheapest(draft, names, count, slots, budget_usd)
-    return put(draft, packing, "whole workflows at least cost")
+    return put_whole(draft, cheapest(draft, names, count, slots, budget_usd))
 
 
-def put(draft: Draft, packing: Packing, rule: str) -> int:
+def put_whole(draft: Draft, packing: Packing) -> int:
     """Place a packing; return the number of workflows that it completes or makes more probable."""
-    return sum(_put(draft, packing, row, rule) for row in packing.rows)
+    draft.work += _WORK_PER_PLACEMENT * sum(len(row[1]) for row in packing.rows)
+    return sum(_put(draft, packing, row) for row in packing.rows)
 
 
-def _put(draft: Draft, packing: Packing, row: Row, rule: str) -> bool:
+def _put(draft: Draft, packing: Packing, row: Row) -> bool:
     name, order, starts_s, where = row
     workflow = draft.snapshot.workflow_by_name[name]
-    mark = draft.mark()
     replicas = draft.replicas.get(name, {})
-    before = draft.scenarios.share(draft.done[name]) if name in draft.done else 0.0
-    placements = []
-    for task_id, start_s, w in zip(order, starts_s.tolist(), where.tolist(), strict=True):
-        task, slot = workflow.tasks[task_id], packing.windows[w].slot
-        placements.append(
-            Placement(
-                workflow=name,
-                task=task_id,
-                replica=len(replicas.get(task_id, ())),
-                slot=slot.id,
-                start_s=start_s,
-                end_s=start_s + draft.snapshot.duration_s(task, slot),
-                procs=task.procs,
-            )
+    placements = [
+        Placement(
+            workflow=name,
+            task=task_id,
+            replica=len(replicas.get(task_id, ())),
+            slot=packing.windows[w].slot.id,
+            start_s=start_s,
+            end_s=start_s
+            + draft.snapshot.duration_s(workflow.tasks[task_id], packing.windows[w].slot),
+            procs=workflow.tasks[task_id].procs,
         )
-    if len({p.slot for p in placements}) == 1:
-        if not draft.place_workflow(placements):
-            return False
-    else:
-        for placement in placements:
-            draft.place(placement)
-        draft.settle(name)
-    if draft.scenarios.share(draft.done[name]) <= before:
-        draft.back_to(mark)
+        for task_id, start_s, w in zip(order, starts_s.tolist(), where.tolist(), strict=True)
+    ]
+    if not draft.place_workflow(placements):
         return False
     for placement in placements:
-        draft.note(placement, rule, {})
+        draft.note(placement, "whole workflows at least cost", {})
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -26,6 +26,11 @@ from vgrads.workflows.dag import Workflow
 
 _MISSES = 4  # workflow shapes without room until the search ends
 EARLY, DENSE, TOGETHER = WAYS = ("early", "dense", "together")
+MOST_WORK = 1_000_000_000
+"""Work of all packing of a draft, in steps of profiles: two or three seconds."""
+_SHARE = 4  # a search may use a fourth of the work that is left,
+_LEAST_WORK, _WORK_FOR_TASK = 20_000_000, 30_000  # but no more than is of use for its tasks
+_WORK_PER_TASK = 100  # for each placed in a trial
 _LOOKS = 8  # loop steps per candidate window, on average
 Row = tuple[str, tuple[str, ...], Any, Any]
 """A workflow, its tasks in the order of placement, and the start and window of each."""
@@ -54,7 +59,7 @@ class Packing:
 
 @dataclass(kw_only=True)
 class Packer:
-    """Tries windows for ``count`` of these workflows.
+    """Tries windows for ``count`` of these workflows, for a share of the work that is left.
 
     ``least_s``: processor-seconds of the smallest, and the longest critical path among these;
     ``needs``: processors and memory of their tasks.
@@ -64,8 +69,6 @@ class Packer:
     names: Sequence[str]
     count: int
     slots: tuple[Slot, ...]
-    tried: int = 0  # tasks placed in trials
-    _shapes: dict[int, TaskRows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sites = {name: n for n, name in enumerate(sorted({slot.site for slot in self.slots}))}
@@ -74,12 +77,20 @@ class Packer:
         # so that most workflows fit
         self.names = sorted(self.names, key=lambda name: works_s[name])
         first = self.names[: self.count]
+        tasks = sum(len(self._workflow(name).order) for name in first)
+        usual, left = max(_LEAST_WORK, _WORK_FOR_TASK * tasks), MOST_WORK - self.draft.work
+        self._most_work = self.draft.work + min(usual, left // _SHARE)
         shapes = {id(self._workflow(name).tasks): name for name in first}
         self.needs = {
             kind for n in shapes.values() for kind in self.rows_of(self._workflow(n)).kinds
         }
         longest = (self.draft.snapshot.longest_s(self._workflow(name)) for name in shapes.values())
         self.least_s = sum(works_s[name] for name in first), max(longest, default=0.0)
+
+    @property
+    def exhausted(self) -> bool:
+        """True if the work for its trials is done."""
+        return self.draft.work >= self._most_work
 
     def _work_s(self, name: str) -> float:
         tasks = self.rows_of(self._workflow(name)).tasks
@@ -146,16 +157,16 @@ class Packer:
         space for steps if these were too few, and the results."""
         rows, number, limit_s = what
         holds = np.array([[w.slot.holds(kind) for w in windows] for kind in rows.kinds])
-        shape = PlacementShape(rows.tasks, rows.parents, rows.mib, holds, self._links)
+        shape = PlacementShape(rows.tasks, rows.parents, rows.mib, holds, self._links, limit_s)
         starts_s = np.zeros((number, len(shape.tasks) - 1))
         where = np.zeros(starts_s.shape, np.int64)
-        self.tried += starts_s.size
         act = fill.after(starts_s.size * (len(windows) * _LOOKS + 20))
-        placed = 0
+        placed, before = 0, int(room.work[0])
         while True:
-            more = int(act(room, shape, limit_s, starts_s[placed:], where[placed:]))
+            more = int(act(room, shape, starts_s[placed:], where[placed:]))
             placed += more if more >= 0 else -1 - more
             if more >= 0:
+                self.draft.work += int(room.work[0]) - before + _WORK_PER_TASK * starts_s.size
                 return room, placed, starts_s, where
             room = with_more_steps(room)
 
@@ -198,7 +209,8 @@ class Packer:
 
     def rows_of(self, workflow: Workflow) -> TaskRows:
         """Return the tasks by their latest start, parents first; equal workflows share them."""
-        task_rows = self._shapes.get(id(workflow.tasks))
-        if task_rows is None:
-            task_rows = self._shapes[id(workflow.tasks)] = make_rows(workflow, self.draft.snapshot)
-        return task_rows
+        shapes = self.draft.snapshot.computed.setdefault("rows", {})
+        if id(workflow.tasks) not in shapes:
+            shapes[id(workflow.tasks)] = make_rows(workflow, self.draft.snapshot)
+        rows: TaskRows = shapes[id(workflow.tasks)]
+        return rows

@@ -38,6 +38,7 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> TaskRows:
     order = sorted(workflow.order, key=lambda t: (begins[t], position[t]))
     place = {task_id: n for n, task_id in enumerate(order)}
     kinds: dict[Needs, int] = {}
+    same: dict[tuple[float, int], int] = {}
     tasks = np.zeros(len(order) + 1, TASK)
     parents: list[int] = []
     mib: list[float] = []
@@ -48,6 +49,7 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> TaskRows:
             lengths[task_id],
             task.procs,
             kind,
+            same.setdefault((lengths[task_id], task.procs), len(same)),
             len(parents),
             snapshot.workflow_set.deadline_s - latest[task_id],
         )
@@ -72,10 +74,12 @@ def merged(parts: Sequence[TaskRows]) -> tuple[TaskRows, Any]:
     before = np.concatenate(([0], np.cumsum(sizes)))
     read = np.concatenate(([0], np.cumsum([len(part.parents) for part in parts])))
     kinds: dict[Needs, int] = {}
+    same: dict[int, int] = {}  # of equal workflows
     for n, part in enumerate(parts):
         own = slice(before[n], before[n + 1])
         kinds_of = np.array([kinds.setdefault(kind, len(kinds)) for kind in part.kinds])
         tasks["kind"][own] = kinds_of[tasks["kind"][own]]
+        tasks["same"][own] += same.setdefault(id(part), before[n])
         tasks["parents_at"][own] += read[n]
     latest_s = np.concatenate([part.latest_s for part in parts])
     turns = np.argsort(latest_s, kind="stable")

@@ -14,7 +14,7 @@ import numpy as np
 
 from vgrads.kernel.arrays import Bools, Floats, Ints, Records
 from vgrads.kernel.compiled import compiled
-from vgrads.kernel.profile import Steps, fit, use
+from vgrads.kernel.profile import Steps, fit, position, use
 
 WINDOW = np.dtype(
     [
@@ -27,7 +27,14 @@ WINDOW = np.dtype(
     ]
 )
 TASK = np.dtype(
-    [("length_s", "f8"), ("procs", "i8"), ("kind", "i8"), ("parents_at", "i8"), ("rest_s", "f8")]
+    [
+        ("length_s", "f8"),
+        ("procs", "i8"),
+        ("kind", "i8"),
+        ("same", "i8"),
+        ("parents_at", "i8"),
+        ("rest_s", "f8"),
+    ]
 )
 
 
@@ -37,13 +44,15 @@ _MORE_STEPS = 64  # space of a new room
 class Room(NamedTuple):
     """Windows (:data:`WINDOW`), and a profile of each, one row each: see :class:`Steps`.
 
-    ``room_s``: remaining processor-seconds in a window.
+    ``room_s``: remaining processor-seconds in a window; ``work``: number of steps that searches
+    for room examined.
     """
 
     windows: Records
     times_s: Floats
     used: Ints
     heads: Ints
+    work: Ints
 
 
 def make_room(windows: Records, steps: Sequence[Steps]) -> Room:
@@ -51,7 +60,7 @@ def make_room(windows: Records, steps: Sequence[Steps]) -> Room:
     ``room_s`` is filled."""
     heads = np.array([own.head for own in steps])
     shape = len(steps), int(heads[:, 0].max()) + _MORE_STEPS
-    room = Room(windows, np.zeros(shape), np.zeros(shape, np.int64), heads)
+    room = Room(windows, np.zeros(shape), np.zeros(shape, np.int64), heads, np.zeros(1, np.int64))
     room_s = (windows.end_s - windows.begin_s) * windows.procs
     for n, own in enumerate(steps):
         count = own.head[0]
@@ -73,8 +82,9 @@ def with_more_steps(room: Room) -> Room:
 class PlacementShape(NamedTuple):
     """The tasks of a workflow in the order of placement, parents first; with one extra row.
 
-    ``rest_s``: minimum time after a task until its workflow ends; ``holds``: kind of task × window;
-    ``links``: latency and seconds per MiB, sites × sites.
+    ``same``: number that tasks of equal length and processors share; ``rest_s``: minimum time after
+    a task until its workflow ends; ``holds``: kind of task × window; ``links``: latency and seconds
+    per MiB, sites × sites; ``limit_s``: see :func:`place`.
     """
 
     tasks: Records
@@ -82,6 +92,7 @@ class PlacementShape(NamedTuple):
     mib: Floats
     holds: Bools
     links: Floats
+    limit_s: float
 
 
 @compiled
@@ -94,6 +105,14 @@ def earliest(room: Room, w: int, ready_s: float, length_s: float, procs: int) ->
 
 
 @compiled
+def examined(room: Room, w: int, ready_s: float, start_s: float) -> int:
+    """Return how many steps :func:`earliest` went through, about."""
+    times_s, steps, first = room.times_s[w], room.heads[w, 0], room.heads[w, 1]
+    begin = max(first, position(times_s, steps, ready_s))
+    return 4 + int(max(0, position(times_s, steps, start_s) - begin))
+
+
+@compiled
 def occupy(room: Room, w: int, start_s: float, end_s: float, procs: int) -> None:
     """Occupy processors of a window from start to end; a negative number releases them."""
     if end_s > start_s:
@@ -103,10 +122,19 @@ def occupy(room: Room, w: int, start_s: float, end_s: float, procs: int) -> None
 
 @compiled
 def place(
-    room: Room, shape: PlacementShape, t: int, limit_s: float, starts_s: Floats, where: Ints
+    room: Room,
+    shape: PlacementShape,
+    t: int,
+    bounds_s: Floats,
+    starts_s: Floats,
+    where: Ints,
 ) -> bool:
     """Put a task into the first window in which it ends early enough for its successors to end by
-    the limit; if there is none, where it ends first. Return False if none has room."""
+    the limit; if there is none, where it ends first. Return False if none has room.
+
+    ``bounds_s``: when equal tasks were ready last and the start that they found then, in each
+    window: as long as nothing is removed, later ones find none before it.
+    """
     task, sites = shape.tasks[t], shape.links.shape[1]
     ready_s = np.zeros(sites)
     for n in range(task.parents_at, shape.tasks[t + 1].parents_at):
@@ -121,11 +149,16 @@ def place(
         window = room.windows[w]
         length_s = task.length_s / window.speed
         able = shape.holds[task.kind, w] and window.room_s + 1e-6 >= length_s * task.procs
-        if able and max(ready_s[window.site], window.begin_s) + length_s < best_s - 1e-9:
-            start_s = earliest(room, w, ready_s[window.site], length_s, task.procs)
+        begin_s = max(ready_s[window.site], window.begin_s)
+        last_s = bounds_s[task.same, w]
+        from_s = max(begin_s, last_s[1]) if begin_s >= last_s[0] else begin_s
+        if able and from_s + length_s < best_s - 1e-9:
+            start_s = earliest(room, w, from_s, length_s, task.procs)
+            room.work[0] += examined(room, w, from_s, start_s)
+            last_s[0], last_s[1] = begin_s, start_s
             if start_s + length_s < best_s - 1e-9:
                 best_s, best, starts_s[t] = start_s + length_s, w, start_s
-                if best_s + task.rest_s <= limit_s:
+                if best_s + task.rest_s <= shape.limit_s:
                     break
     where[t] = best
     if best >= 0:
@@ -140,13 +173,14 @@ def place(
 
 
 @compiled
-def fill(room: Room, shape: PlacementShape, limit_s: float, starts_s: Floats, where: Ints) -> int:
+def fill(room: Room, shape: PlacementShape, starts_s: Floats, where: Ints) -> int:
     """Place equal workflows, one row each, until the next has no room; return how many were placed.
     If a profile has no space for more steps, return −1 − that number."""
     count = len(shape.tasks) - 1
+    bounds_s = np.full((shape.tasks.same.max() + 1, len(room.windows), 2), np.inf)
     for row in range(len(starts_s)):
         for t in range(count):
-            placed = place(room, shape, t, limit_s, starts_s[row], where[row])
+            placed = place(room, shape, t, bounds_s, starts_s[row], where[row])
             full = placed and room.heads[where[row, t], 0] + 2 >= room.times_s.shape[1]
             if full or not placed:
                 for m in range(t if placed else t - 1, -1, -1):  # so steps only become fewer

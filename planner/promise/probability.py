@@ -76,6 +76,17 @@ class Scenarios:
                 result[n] &= self.task_works(replicas[n].key, failure)
         return result
 
+    def alive_throughout(self, replicas: Iterable[Placement]) -> Bits:
+        """Scenarios in which each slot is ready by its first start and lives to the last end."""
+        by_slot: dict[str, tuple[float, float]] = {}
+        for p in replicas:
+            first_s, last_s = by_slot.get(p.slot, (p.start_s, p.end_s))
+            by_slot[p.slot] = min(first_s, p.start_s), max(last_s, p.end_s)
+        bits = self.all
+        for slot_id, (first_s, last_s) in by_slot.items():
+            bits = bits & self.alive(self.snapshot.slot_by_id[slot_id], first_s, last_s)
+        return bits
+
     def task_works(self, key: ReplicaKey, failure: float) -> Bits:
         """Scenarios in which a replica does not fail by itself."""
         draws = stream(self.snapshot.seed, "task", *map(str, key))

@@ -261,9 +261,10 @@ def shape_of(widths, parents, lengths_s):
     tasks = np.zeros(len(widths) + 1, TASK).view(np.recarray)
     tasks.length_s[:-1], tasks.procs[:-1] = lengths_s, widths
     tasks.parents_at = np.cumsum([0, *(parent is not None for parent in parents)])
+    tasks.same[:-1] = np.arange(len(widths))
     edges = np.array([parent for parent in parents if parent is not None])
     moves = np.zeros((2, 1, 1))
-    return PlacementShape(tasks, edges, np.zeros(len(edges)), np.ones((1, 1), bool), moves)
+    return PlacementShape(tasks, edges, np.zeros(len(edges)), np.ones((1, 1), bool), moves, -np.inf)
 
 
 def empty_room(procs, end_s):
@@ -283,7 +284,7 @@ def test_a_workflow_without_room_leaves_a_window_as_it_was(form):
     room = empty_room(2, 5000.0)
     space = room.times_s.shape[1]
     starts_s, where = np.zeros((1, 126)), np.zeros((1, 126), np.int64)
-    assert getattr(fill, form)(room, shape, -np.inf, starts_s, where) == 0
+    assert getattr(fill, form)(room, shape, starts_s, where) == 0
     assert starts_s[0, 50:75].tolist() == [20.0 * n for n in range(25)]  # in the gaps
     assert starts_s[0, 124] == 990.0
     assert room.heads.tolist() == [[1, 0]]
@@ -297,10 +298,54 @@ def test_equal_workflows_continue_with_more_space_for_steps(form):
     room, act = empty_room(3, 5000.0), getattr(fill, form)
     starts_s, where = np.zeros((400, 2)), np.zeros((400, 2), np.int64)
     placed, enlarged = 0, 0
-    while (more := act(room, shape, -np.inf, starts_s[placed:], where[placed:])) < 0:
+    while (more := act(room, shape, starts_s[placed:], where[placed:])) < 0:
         placed += -1 - more
         enlarged += 1
         room = with_more_steps(room)
     assert enlarged == 3
     assert placed + more == 250
     assert starts_s[:250, 0].tolist() == [20.0 * n for n in range(250)]
+
+
+@pytest.mark.parametrize("form", ["plain", "fast"])
+@settings(max_examples=examples(60), deadline=None)
+@given(dags(8), st.integers(4, 6), st.booleans())
+def test_equal_tasks_start_where_they_would_without_the_bounds_of_others(
+    form, workflow, procs, dense
+):
+    rows = make_rows(workflow, question([workflow], 1, several(2), 9.0))
+    rows.tasks.length_s[:-1] = 10.0 + rows.tasks.length_s[:-1] % 3 * 20.0  # many are equal
+    _, equal = np.unique(rows.tasks[["length_s", "procs"]][:-1], return_inverse=True)
+    limit_s = 900.0 if dense else -np.inf
+    results = []
+    for same in (equal, np.arange(len(rows.order))):
+        tasks = rows.tasks.copy()
+        tasks.same[:-1] = same
+        windows = np.array([(0.0, 900.0, procs, 1.0, 0, 0.0)] * 2, WINDOW).view(np.recarray)
+        room = make_room(windows, [Profile(procs, 900.0).steps(0)] * 2)
+        holds = np.ones((len(rows.kinds), 2), bool)
+        shape = PlacementShape(tasks, rows.parents, rows.mib, holds, np.zeros((2, 1, 1)), limit_s)
+        starts_s, where = np.zeros((9, len(rows.order))), np.zeros((9, len(rows.order)), np.int64)
+        placed = getattr(fill, form)(room, shape, starts_s, where)
+        results.append((placed, starts_s[:placed].tolist(), where[:placed].tolist()))
+    assert results[0] == results[1]
+    assert results[0][0] > 0
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(dags(6), st.lists(st.tuples(st.integers(1, 4), st.floats(0.3, 1)), min_size=2, max_size=4))
+def test_a_workflow_in_several_slots_is_done_where_all_its_tasks_are(workflow, rows):
+    slots = tuple(
+        machine(f"s{n}", procs, up=up, shared="all" * (n < 2)) for n, (procs, up) in enumerate(rows)
+    )
+    snapshot = question([workflow] * 3, 3, slots, 99.0)
+    whole, single = Draft(snapshot), Draft(snapshot)
+    names = [w.name for w in snapshot.workflow_set.workflows]
+    pack_batch(whole, names, 3, slots, 99.0)
+    for name in whole.scheduled:
+        single.place_all([p for p in whole.placements if p.workflow == name])
+        single.settle(name)
+    assert {n: bits.tolist() for n, bits in whole.done.items()} == {
+        n: bits.tolist() for n, bits in single.done.items()
+    }
+    assert whole.probabilities() == pytest.approx(single.probabilities())
