@@ -32,8 +32,6 @@ from vgrads.workflows.sets import WorkflowSet
 POLICIES = {
     "vgrads": Options(),
     "paper": Options(probability="paper"),
-    "cloud-first": Options(policy="cloud-first"),
-    "cloud-only": Options(policy="cloud-only"),
     "no-replication": Options(policy="no-replication"),
 }
 DAYS = ("past", "20.3", "22.6", "25.5", "end")

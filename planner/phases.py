@@ -113,17 +113,7 @@ def cloud(draft: Draft) -> Steps:
     Missing workflows of the minimum come first. Stops at the requested probability; the last step
     reports the cost of more.
     """
-    return _raise_probability(draft, pack_minimum(draft, draft.snapshot.slots))
-
-
-def cloud_first(draft: Draft) -> Steps:
-    """The same, with the minimum in paid slots alone."""
-    return _raise_probability(
-        draft, pack_minimum(draft, [s for s in draft.snapshot.slots if s.paid])
-    )
-
-
-def _raise_probability(draft: Draft, steps: Steps) -> Steps:
+    steps = pack_minimum(draft, draft.snapshot.slots)
     workflow_set = draft.snapshot.workflow_set
     budget = workflow_set.most_usd
     if len(draft.scheduled) < workflow_set.needed:

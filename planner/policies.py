@@ -10,17 +10,13 @@ from vgrads.planner.phases import (
     PIPELINE,
     Pipeline,
     Steps,
-    additional,
-    cloud_first,
     cloud_for_minimum,
     free_slots,
     minimal,
     more_workflows,
-    trade_off,
 )
 from vgrads.planner.placement.draft import Draft, PaperDraft
 from vgrads.planner.placement.heft import place_heft
-from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.snapshot import Snapshot
 
 MakePipeline = Callable[[Draft], Pipeline]
@@ -44,22 +40,6 @@ def _heft(draft: Draft) -> Steps:
     return [{"workflows": len(placed), "promise": draft.promise}]
 
 
-def _cloud_only(draft: Draft) -> Steps:
-    """Place every needed workflow on paid slots alone, within the budget."""
-    paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
-    for name in draft.snapshot.by_length:
-        if len(draft.done) >= draft.snapshot.workflow_set.needed:
-            break
-        mark = draft.mark()
-        if (
-            place_workflow(draft, name, paid)
-            and draft.cost_usd > draft.snapshot.workflow_set.most_usd
-        ):
-            draft.back_to(mark)
-            break
-    return [{"workflows": len(draft.done), "promise": draft.promise}]
-
-
 def _optimal(draft: Draft) -> Steps:
     """Place all at once, by an integer programme."""
     from vgrads.planner.exact import place_optimal  # noqa: PLC0415  # the solver takes its time to load
@@ -69,24 +49,6 @@ def _optimal(draft: Draft) -> Steps:
 
 POLICIES: dict[str, tuple[str, MakePipeline]] = {
     "vgrads": ("the four phases; very large sets are placed one whole workflow at a time", _vgrads),
-    "cloud-first": (
-        "paid slots until the requested promise is reached, then slots that cost nothing",
-        lambda _: (
-            ("cloud", cloud_first),
-            ("minimal", minimal),
-            ("trade-off", trade_off),
-            ("additional", additional),
-        ),
-    ),
-    "cost-first": (
-        "paid slots only if the needed workflows cannot be placed without them",
-        lambda _: (
-            ("minimal", minimal),
-            ("trade-off", trade_off),
-            ("additional", additional),
-            ("cloud", cloud_for_minimum),
-        ),
-    ),
     "no-replication": (
         "no replicas: further workflows are the only reserve",
         lambda _: (
@@ -97,7 +59,6 @@ POLICIES: dict[str, tuple[str, MakePipeline]] = {
     ),
     "heft": ("HEFT on the earliest slots, ignoring probabilities", lambda _: (("heft", _heft),)),
     "optimal": ("integer programming, for small sets", lambda _: (("optimal", _optimal),)),
-    "cloud-only": ("paid slots only", lambda _: (("cloud", _cloud_only),)),
 }
 RULES = ("joint", "paper")
 

@@ -145,8 +145,9 @@ def test_a_single_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_
         f"for n in $(seq 100); do grep -q ^cloud {tmp_path}/where && break; sleep 0.2; done"
     )
     path, sites = world(count=6, sleep=f"2; {cloud_began}"), tmp_path / "sites.toml"
-    sites.write_text(sites.read_text().replace('boot = "5s"', 'boot = "20s"'))
-    answer = vgrads_here("run", path, "-p", "0.995", "--policy", "cloud-first", "--json")
+    text = sites.read_text().replace('boot = "5s"', 'boot = "20s"')
+    sites.write_text(text.replace("stated_probability = 0.95", "stated_probability = 0.6"))
+    answer = vgrads_here("run", path, "-p", "0.995", "--json")  # only the cloud is that certain
     assert answer.code == 0, answer
     document = answer.json
     assert document["outcome"]["in_time"] == 6

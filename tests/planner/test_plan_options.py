@@ -45,19 +45,10 @@ def test_every_policy_makes_plans_that_hold(policy, number):
     plan = make_plan(snapshot, Options(policy=policy))
     plan.check(snapshot)
     replicas = {p.replica for p in plan.placements}
-    if policy in ("no-replication", "heft", "cloud-only"):
+    if policy in ("no-replication", "heft"):
         assert replicas <= {0}
-    if policy == "cloud-only":
-        assert all(snapshot.slot_by_id[p.slot].paid for p in plan.placements)
     if policy == "heft":
         assert plan.cost_usd == 0
-
-
-def test_cloud_first_spends_where_the_standard_need_not():
-    slots = (slot("sure"), slot("paid", price_usd_per_hour=1.0))
-    snapshot = Snapshot(workflow_set=make_set([chain("w")]), slots=slots)
-    assert make_plan(snapshot).cost_usd == 0
-    assert make_plan(snapshot, Options(policy="cloud-first")).cost_usd == 1.0
 
 
 @pytest.mark.more
@@ -72,7 +63,7 @@ def test_the_standard_policy_is_as_sure_as_the_papers_rule_where_it_falls_short(
 
 def test_unknown_policies_and_rules_are_refused(vgrads):
     for option, value, existing in (
-        ("--policy", "luck", "cloud-first"),
+        ("--policy", "luck", "no-replication"),
         ("--promise-model", "luck", "joint, paper"),
     ):
         answer = vgrads("plan", DATA / "lead.yaml", option, value)

@@ -280,10 +280,7 @@ Policy = Annotated[
     str,
     typer.Option(
         "--policy",
-        help=(
-            "Planning policy: vgrads, cloud-first, cost-first, no-replication, heft, cloud-only, "
-            "or optimal (small sets)."
-        ),
+        help="Planning policy: vgrads, no-replication, heft, or optimal (small sets).",
         autocompletion=complete_policies,
     ),
 ]

@@ -5,7 +5,7 @@ clouds and one paid cloud drawn at random, and a deadline from tight to loose. E
 it; every plan is evaluated in the same scenarios, which no planner has seen.
 
 - ``paper``: the four phases by the paper's rule of probability
-- ``no-replication``, ``heft``, ``cloud-only``: as in ``vgrads plan --policy``
+- ``no-replication``, ``heft``: as in ``vgrads plan --policy``
 - ``vgrads``: ours
 """
 
@@ -40,7 +40,6 @@ POLICIES = {
     "paper": Options(probability="paper"),
     "no-replication": Options(policy="no-replication"),
     "heft": Options(policy="heft"),
-    "cloud-only": Options(policy="cloud-only"),
     "vgrads": Options(),
 }
 TIGHTNESS = (1.15, 1.4, 2.0, 3.0)
