@@ -191,7 +191,7 @@ class Moves:
         reserve = len(self.problem.workflows) - self.problem.snapshot.workflow_set.needed
         choices = [*range(reserve + 1), EVERYTHING]
         spare_workflows = choices[self._any(len(choices))]
-        if spare_workflows == now.spare_workflows:
+        if spare_workflows == now.spare_workflows or self.problem.single:
             return None
         return Orders(now.task, now.slot, now.submits_s, spare_workflows)
 

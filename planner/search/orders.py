@@ -140,11 +140,14 @@ def list_schedule(w: SetArrays, task: Ints, slot: Ints, begin_s: Floats, starts_
 
 class NumberedSet:
     """A snapshot as numbers. Tasks are numbered workflow by workflow, parents first; slots in the
-    order of their offers."""
+    order of their offers. ``single``: no task may run twice, as programs outside release them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.slots = snapshot, snapshot.slots
-        self.workflows = snapshot.workflow_set.workflows
+        self.workflows, self.single = (
+            snapshot.workflow_set.workflows,
+            snapshot.workflow_set.released,
+        )
         numbers = number_tasks(snapshot)
         self.first = np.append(list(numbers.by_name.values()), len(numbers.rank))
         self.workflow = np.repeat(np.arange(len(self.workflows)), np.diff(self.first))
@@ -243,9 +246,11 @@ class NumberedSet:
         return replace(orders, submits_s=submits_s)
 
     def _distinct(self, orders: Orders) -> Orders:
-        """Return the plan with one replica of a task in a slot, the first."""
-        pairs, first = np.unique(orders.task * len(self.slots) + orders.slot, return_index=True)
-        return orders if len(pairs) == len(orders.task) else orders.only(np.sort(first))
+        """Return the plan with one replica of a task in a slot, the first; with one at all where
+        tasks must not run twice."""
+        keys = orders.task if self.single else orders.task * len(self.slots) + orders.slot
+        distinct, first = np.unique(keys, return_index=True)
+        return orders if len(distinct) == len(keys) else orders.only(np.sort(first))
 
     def _levels(self, orders: Orders, starts_s: Floats) -> Ints:
         """Return the largest share of its probability at which each slot, begun that much later,

@@ -169,7 +169,7 @@ def _screened(
     released = (
         Start(s.rule, replace(s.candidate.orders, spare_workflows=spare))
         for s in first[:_CHOSEN]
-        for spare in range(min(reserve + 1, _SPARES))
+        for spare in range(0 if problem.single else min(reserve + 1, _SPARES))
     )
     return _ranked([*first, *(_screen(simulator, s, count) for s in released)])
 
@@ -316,6 +316,8 @@ def _verified(snapshot: Snapshot, plan: Plan, versions: Sequence[_Result], effor
             break
         left.remove(result)
         created = _as_plan(snapshot, plan, result)
+        if created.problems(snapshot):
+            continue
         lacking = lacking_of(snapshot, created)
         created = replace(created, feasible=not lacking, lacking=lacking)
         if _rank(created, budget_usd) > _rank(best, budget_usd):

@@ -114,6 +114,16 @@ def test_the_effort_limits_what_is_simulated():
     assert first.placements == second.placements
 
 
+@given(st.integers(0, 2**20))
+@settings(max_examples=examples(8), deadline=None)
+def test_tasks_that_others_release_have_one_replica(number):
+    """Two that write the same files must not run at once."""
+    _, snapshot = random_snapshot(number)
+    released = replace(snapshot, workflow_set=replace(snapshot.workflow_set, released=True))
+    plan = make_plan(released, BRIEF)
+    assert len({p.task_key for p in plan.placements}) == len(plan.placements)
+
+
 def test_a_search_that_runs_out_of_time_says_so():
     _, snapshot = random_snapshot(13)
     effort = Options(within_s=0.0).begin()
