@@ -9,6 +9,7 @@ returns the snapshot of a changed set.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -31,7 +32,9 @@ _PROBE, _CHECK = 0.12, 0.4  # shares of the effort of a kind of change
 _LEAST = 100_000, 300
 """Effort of a plan, and for each replica, whatever is left: what suffices is found in a few."""
 _CLOSE = 0.04  # share of the change to which the least is narrowed down
-_RETRIES = 4  # larger changes that are tried where a plan falls short in other scenarios
+_NARROWINGS = 3  # at least
+_THOROUGH = 1_000_000  # effort of a plan after another has fallen short in other scenarios
+_RETRIES = 6  # larger changes that are tried where a plan falls short in other scenarios
 _PER_OFFER = 2_000  # effort of asking sites again, for each slot
 _SMALL = 600  # tasks up to which every change is tried
 
@@ -57,6 +60,7 @@ class _Probes:
     def __init__(self, snapshot: Snapshot, plan: Plan, effort: Effort) -> None:
         self.snapshot, self.workflow_set, self.effort = snapshot, snapshot.workflow_set, effort
         self._whole, self._starts = effort.left, [plan] if plan.placements else []
+        self.anew = False
 
     def meets(self, changed: Snapshot, share: float = _PROBE) -> Plan | None:
         """Return a plan of a changed set that meets the request; None if none is found with this
@@ -74,44 +78,52 @@ class _Probes:
         return plan if plan.meets_request else None
 
     def _planned(self, changed: Snapshot, effort: Effort) -> Plan:
+        """Plan a changed set: briefly from the present plans, and from a first plan if that falls
+        short and plans of the changed set may look different."""
         request, large = changed.workflow_set, changed.workflow_set.task_count > _SMALL
         starts = [plan for plan in self._starts if plan.scheduled >= request.needed]
-        if large or not starts or self._whole <= 0:
-            first = first_plan(changed)
-            effort.spend(min(effort.left, first_plan_work(changed)))
-            return first if large or first.meets_request else search(changed, first, effort)
-        nothing = replace(
-            starts[0],
-            deadline_s=request.deadline_s,
-            needed=request.needed,
-            feasible=False,
-            promise=Promise(probability=0.0, standard_error=0.0, by_workflow={}),
-            placements=(),
-            uses=(),
-            phases=(),
-        )
-        return search(changed, nothing, effort, starts, brief=True)
+        if not large and starts and self._whole > 0:
+            nothing = replace(
+                starts[0],
+                deadline_s=request.deadline_s,
+                needed=request.needed,
+                feasible=False,
+                promise=Promise(probability=0.0, standard_error=0.0, by_workflow={}),
+                placements=(),
+                uses=(),
+                phases=(),
+            )
+            brief = search(changed, nothing, effort, starts, brief=True)
+            if brief.meets_request or not self.anew:
+                return brief
+        first = first_plan(changed)
+        self.effort.spend(min(self.effort.left, first_plan_work(changed)))
+        return first if large or first.meets_request else search(changed, first, effort)
 
     def least(
         self, change: Change, grid: Sequence[float], whole: bool = False
     ) -> tuple[float, Plan] | None:
-        """Return the least amount that meets the request: the first of a rising grid, narrowed down
-        from there; ``whole``: in whole numbers. None if none does."""
-        low, best = 0.0, None
-        for amount in grid:
-            best = self.meets(change(amount))
-            if best is not None:
-                break
-            low = amount
+        """Return the least amount that meets the request: of a rising grid, by bisection, then
+        narrowed down from there; ``whole``: in whole numbers. None if none does."""
+        plans: dict[float, Plan | None] = {}
+
+        def meets(amount: float) -> bool:
+            plans[amount] = self.meets(change(amount))
+            return plans[amount] is not None
+
+        number = bisect_left(grid, True, key=meets)
+        best = plans.get(grid[number]) if number < len(grid) else None
         if best is None:
             return None
-        high, plan = self._narrowed(change, (low, amount), best, whole)
+        low = grid[number - 1] if number else 0.0
+        high, plan = self._narrowed(change, (low, grid[number]), best, whole)
         for step in range(_RETRIES):
             verified = self._verified(change(high), plan)
             if verified.meets_request:
                 return high, verified
             high += max(float(whole), _CLOSE * high) * 2**step
-            plan = self.meets(change(high)) or plan
+            changed = change(high)
+            plan = search(changed, first_plan(changed), Effort(_THOROUGH), self._starts)
         return None
 
     def _narrowed(
@@ -120,7 +132,11 @@ class _Probes:
         """Return the least amount between one that does not suffice and one that does, and its
         plan; with more effort in the end, less may suffice."""
         low, high = limits
-        while (close := max(float(whole), _CLOSE * high)) < high - low and self.effort.left > 0:
+        count = 0
+        while (close := max(float(whole), _CLOSE * high)) < high - low:
+            count += 1
+            if self.effort.left <= 0 and count > _NARROWINGS:
+                break
             middle = (low + high) / 2
             middle = float(math.floor(middle)) if whole else middle
             plan = self.meets(change(middle))
@@ -141,7 +157,7 @@ class _Probes:
 
 def first_plan_work(snapshot: Snapshot) -> float:
     """Return the effort that a first plan takes, in simulated replicas, about."""
-    return 500.0 * snapshot.workflow_set.task_count * math.sqrt(len(snapshot.slots))
+    return 1_000.0 * snapshot.workflow_set.task_count * math.sqrt(len(snapshot.slots))
 
 
 def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
@@ -170,6 +186,7 @@ def _fewer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
 
 def _later(probes: _Probes, ask: Ask) -> Iterator[Relaxation]:
     """A later deadline."""
+    probes.anew = True
     now_s = probes.workflow_set.deadline_s
 
     def change(more_s: float) -> Snapshot:

@@ -38,7 +38,7 @@ from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.streams import stream
-from vgrads.planner.make import make_plan
+from vgrads.planner.make import Options, make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.slot import certain_from
@@ -186,7 +186,7 @@ def planned(shapes, count, needed=1, deadline_s=1000.0):
         slots=tuple(slots),
         scenarios=64,
     )
-    plan = make_plan(snapshot)
+    plan = make_plan(snapshot, Options(effort=0.0))
     return make_execution(plan, snapshot) if plan.feasible else None
 
 

@@ -74,7 +74,7 @@ def test_a_plan_rests_on_the_queue_of_the_same_name(vgrads, write, sites):
     assert own == stated < 0.5
     every, _ = promise(vgrads, write, sites(more="log_queue = '*'"))
     other, _ = promise(vgrads, write, sites(more="log_queue = 'idle'"))
-    assert 0.5 < every <= other
+    assert 0.5 < min(every, 0.9) <= min(other, 0.9)  # above the request, less is cheaper
     assert (
         promise(vgrads, write, sites("Busy"))[0] == every
     )  # case counts; the log has no such queue
