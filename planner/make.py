@@ -92,8 +92,10 @@ def searched(
     snapshot: Snapshot, plan: Plan, options: Options, effort: Effort, others: Iterable[Plan] = ()
 ) -> Plan:
     """Return the best plan that is found within the effort, beginning with this one and others."""
-    tasks = snapshot.workflow_set.task_count
+    tasks, released = snapshot.workflow_set.task_count, snapshot.workflow_set.released
     if not options.standard or effort.left <= 0 or not 0 < tasks <= _MOST_SEARCHED:
+        return plan
+    if released and plan.meets_request:  # a program outside waits for it
         return plan
     from vgrads.planner.search.search import search  # noqa: PLC0415  # it takes time to load
 

@@ -27,7 +27,7 @@ from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 _SCENARIOS = 1024
-_BRIEFLY = Options(effort=0.5, within_s=10.0)  # a run waits for the result
+_BRIEFLY = Options(effort=0.2, within_s=10.0)  # a run waits for the result
 _GAIN = 0.01  # minimum gain in promise that is worth the change
 Offers = Callable[[WorkflowSet], tuple[Slot, ...]]
 
