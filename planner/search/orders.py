@@ -182,6 +182,7 @@ class NumberedSet:
             + [[s.submit_s if s.fixed else 0.0 for s in self.slots]]
         )
         self.shiftable = np.array([not slot.fixed for slot in self.slots])
+        self.stated_s = np.array([slot.submit_s for slot in self.slots])
         self.paid = np.array([slot.paid for slot in self.slots])
         queues: dict[str, list[int]] = {}
         for n, slot in enumerate(self.slots):
@@ -237,6 +238,9 @@ class NumberedSet:
     def _in_queue_order(self, orders: Orders) -> Orders:
         """Return the plan with no slot of a queue requested after a later one that is used: its
         curve assumes that only earlier ones wait before it."""
+        orders = replace(
+            orders, submits_s=np.where(self.shiftable, orders.submits_s, self.stated_s)
+        )
         if not orders.submits_s.any():
             return orders
         submits_s, used = orders.submits_s.copy(), np.unique(orders.slot)

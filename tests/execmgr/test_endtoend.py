@@ -71,6 +71,12 @@ workflows:
 """
 
 
+@pytest.fixture(autouse=True)
+def first_plans(monkeypatch):
+    """Plans that use every kind of site, though fewer would do."""
+    monkeypatch.setenv("VGRADS_EFFORT", "0")
+
+
 @pytest.fixture
 def cloud(tmp_path):
     (tmp_path / "cloud").mkdir()
