@@ -152,7 +152,7 @@ def test_a_single_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_
     )
     path, sites = world(count=6, sleep=f"2; {cloud_began}"), tmp_path / "sites.toml"
     text = sites.read_text().replace('boot = "5s"', 'boot = "20s"')
-    sites.write_text(text.replace("stated_probability = 0.95", "stated_probability = 0.6"))
+    sites.write_text(text.replace("stated_probability = 0.95", "stated_probability = 0.3"))
     answer = vgrads_here("run", path, "-p", "0.995", "--json")  # only the cloud is that certain
     assert answer.code == 0, answer
     document = answer.json
