@@ -78,7 +78,11 @@ def search(
         placed=0,
         probability_before=before,
         probability_after=before,
-        steps=tuple(_step(f.rule, f.version) for f in starts),
+        steps=tuple(
+            _step(f.rule, v.promise, (v.usd, v.hours), len(v.candidate.used))
+            for f in starts
+            for v in (f.version,)
+        ),
     )
     begin = time.perf_counter()
     reserve = effort.part(0.15)
@@ -95,13 +99,7 @@ def search(
         probability_before=before,
         probability_after=chosen.promise.probability,
         steps=tuple(
-            {
-                "rule": p.policy,
-                "promise": p.promise.probability,
-                "expected_usd": p.expected_usd,
-                "expected_hours": p.expected_hours,
-                "slots": len(p.uses),
-            }
+            _step(p.policy, p.promise.probability, (p.expected_usd, p.expected_hours), len(p.uses))
             for p in (plan, chosen)
         ),
     )
@@ -414,12 +412,12 @@ def _later(slot: Slot, by_s: float) -> Slot:
     return replace(slot, curve=StartCurve(slot.curve.times_s + by_s, slot.curve.probabilities))
 
 
-def _step(rule: str, version: Version) -> dict[str, Any]:
-    """Return a version as a step of a report."""
+def _step(rule: str, promise: float, costs: tuple[float, float], slots: int) -> dict[str, Any]:
+    """Return a plan as a step of a report; ``costs``: mean dollars and processor-hours."""
     return {
         "rule": rule,
-        "promise": version.promise,
-        "expected_usd": round(version.usd, 2),
-        "expected_hours": round(version.hours, 1),
-        "slots": len(version.candidate.used),
+        "promise": promise,
+        "expected_usd": round(costs[0], 2),
+        "expected_hours": round(costs[1], 1),
+        "slots": slots,
     }
