@@ -59,7 +59,8 @@ class _Probes:
 
     def __init__(self, snapshot: Snapshot, plan: Plan, effort: Effort) -> None:
         self.snapshot, self.workflow_set, self.effort = snapshot, snapshot.workflow_set, effort
-        self._whole, self._starts = effort.left, [plan] if plan.placements else []
+        self._whole, self._plan = effort.left, plan
+        self._starts = [plan] if plan.placements else []
         self.anew = False
 
     def meets(self, changed: Snapshot, share: float = _PROBE) -> Plan | None:
@@ -78,27 +79,33 @@ class _Probes:
         return plan if plan.meets_request else None
 
     def _planned(self, changed: Snapshot, effort: Effort) -> Plan:
-        """Plan a changed set: briefly from the present plans, and from a first plan if that falls
-        short and plans of the changed set may look different."""
-        request, large = changed.workflow_set, changed.workflow_set.task_count > _SMALL
-        starts = [plan for plan in self._starts if plan.scheduled >= request.needed]
-        if not large and starts and self._whole > 0:
-            nothing = replace(
-                starts[0],
-                deadline_s=request.deadline_s,
-                needed=request.needed,
-                feasible=False,
-                promise=Promise(probability=0.0, standard_error=0.0, by_workflow={}),
-                placements=(),
-                uses=(),
-                phases=(),
-            )
-            brief = search(changed, nothing, effort, starts, brief=True)
+        """Plan a changed set: briefly from the present plans, and from others if that falls short
+        and plans of the changed set may look different."""
+        if self._whole > 0 and changed.workflow_set.task_count <= _SMALL:
+            brief = search(changed, self._nothing(changed), effort, self._starts, brief=True)
             if brief.meets_request or not self.anew:
                 return brief
-        first = first_plan(changed)
-        self.effort.spend(min(self.effort.left, first_plan_work(changed)))
-        return first if large or first.meets_request else search(changed, first, effort)
+        return self._planned_anew(changed, effort)
+
+    def _planned_anew(self, changed: Snapshot, effort: Effort) -> Plan:
+        """Plan a small set by a search, a large one by the four phases alone."""
+        if self._whole > 0 and changed.workflow_set.task_count <= _SMALL:
+            return search(changed, self._nothing(changed), effort, self._starts)
+        effort.spend(min(effort.left, first_plan_work(changed)))
+        return first_plan(changed)
+
+    def _nothing(self, changed: Snapshot) -> Plan:
+        """Return a plan of a changed set with no placements, for a search with other starts."""
+        return replace(
+            self._plan,
+            deadline_s=changed.workflow_set.deadline_s,
+            needed=changed.workflow_set.needed,
+            feasible=False,
+            promise=Promise(probability=0.0, standard_error=0.0, by_workflow={}),
+            placements=(),
+            uses=(),
+            phases=(),
+        )
 
     def least(
         self, change: Change, grid: Sequence[float], whole: bool = False
@@ -123,7 +130,7 @@ class _Probes:
                 return high, verified
             high += max(float(whole), _CLOSE * high) * 2**step
             changed = change(high)
-            plan = search(changed, first_plan(changed), Effort(_THOROUGH), self._starts)
+            plan = self._planned_anew(changed, Effort(_THOROUGH))
         return None
 
     def _narrowed(

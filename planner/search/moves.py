@@ -23,7 +23,7 @@ class Moves:
     lack tasks then (:meth:`NumberedSet.place` omits workflows that do)."""
 
     def __init__(self, problem: NumberedSet, draws: random.Random) -> None:
-        self.problem, self.draws, self.parts = problem, draws, 4.0
+        self.problem, self.draws, self.share = problem, draws, 0.0
         self.ends_s: Floats = np.zeros(0)  # of the replicas of the present plan
         work = problem.work
         self.usable = np.flatnonzero(work.holds.any(axis=0)).tolist()
@@ -37,7 +37,7 @@ class Moves:
             (self.exchange, 2.0),
             (self.reorder, 2.0),
             (self.move_workflow, 2.0),
-            (self.take_workflow, 1.0),
+            (self.take_some, 1.0),
             (self.drop_replica, 1.0),
             (self.delay_slot, 1.0),
             (self.release, 0.5),
@@ -85,9 +85,9 @@ class Moves:
         """Add replicas of a task and of all that need it in one slot."""
         problem, n = self.problem, self._any(len(now.task))
         slot = self._slot_for(now, int(now.task[n]))
+        work, tail = problem.work, {int(now.task[n])}
         if slot is None:
             return None
-        work, tail = problem.work, {int(now.task[n])}
         last = problem.first[problem.workflow[now.task[n]] + 1]
         for t in range(int(now.task[n]) + 1, int(last)):
             if not tail.isdisjoint(work.parents[work.parents_at[t] : work.parents_at[t + 1]]):
@@ -126,17 +126,13 @@ class Moves:
         rest = now.only(~((self.problem.workflow[now.task] == w) & (now.slot == slot)))
         return insert(rest, self.problem.by_deadline[w], slot, self._position(rest))
 
-    def take_workflow(self, now: Orders) -> Orders | None:
-        """Omit a workflow in a slot."""
-        n = self._any(len(now.task))
-        w = self.problem.workflow[now.task[n]]
-        return now.only(~((self.problem.workflow[now.task] == w) & (now.slot == now.slot[n])))
-
     def take_some(self, now: Orders) -> Orders | None:
-        """Omit several workflows in slots: as many as seem possible after the last attempts."""
-        pairs = self.problem.workflow[now.task] * len(self.problem.slots) + now.slot
+        """Omit workflows in slots: as many as seem possible after the last attempts."""
+        pairs = self.problem.pairs(now)
         distinct = np.unique(pairs).tolist()
-        gone = self.draws.sample(distinct, min(len(distinct) - 1, max(1, round(self.parts))))
+        gone = self.draws.sample(
+            distinct, min(len(distinct) - 1, max(1, round(self.share * len(distinct))))
+        )
         return now.only(~np.isin(pairs, gone))
 
     def move_workflow(self, now: Orders) -> Orders | None:

@@ -224,7 +224,7 @@ class NumberedSet:
         workflows that are incomplete then; None if fewer are left than needed."""
         orders = self._in_queue_order(self._distinct(orders))
         for _ in range(len(self.workflows) + 1):
-            starts_s = self._starts_s(orders, self.first_s(orders, len(_SHARES)))
+            starts_s = self.starts_s(orders, self.first_s(orders, len(_SHARES)))
             fits = starts_s < np.inf
             whole = self.complete(orders.task[fits])
             if fits.all() and whole[self.workflow[orders.task]].all():
@@ -232,8 +232,12 @@ class NumberedSet:
             orders = orders.only(fits & whole[self.workflow[orders.task]])
         if len(orders.task) == 0 or whole.sum() < self.snapshot.workflow_set.needed:
             return None
-        later_s = self._starts_s(orders, self.first_s(orders, self._levels(orders, starts_s)))
+        later_s = self.starts_s(orders, self.first_s(orders, self._levels(orders, starts_s)))
         return orders, later_s if (later_s < np.inf).all() else starts_s
+
+    def pairs(self, orders: Orders) -> Ints:
+        """Return workflow and slot of each replica as one number."""
+        return self.workflow[orders.task] * len(self.slots) + orders.slot
 
     def _in_queue_order(self, orders: Orders) -> Orders:
         """Return the plan with no slot of a queue requested after a later one that is used: its
@@ -267,7 +271,8 @@ class NumberedSet:
         waits_s = np.nan_to_num(waits_s, nan=np.inf, posinf=np.inf)
         return np.asarray(np.argmax(waits_s + last_s <= self.work.limit_s + 1e-9, axis=0))
 
-    def _starts_s(self, orders: Orders, begin_s: Floats) -> Floats:
+    def starts_s(self, orders: Orders, begin_s: Floats) -> Floats:
+        """Return the start of each replica, with slots that begin at these instants."""
         starts_s = np.empty(len(orders.task))
         act = list_schedule.after(_PER_REPLICA * len(orders.task))
         act(self.work, orders.task, orders.slot, begin_s, starts_s)

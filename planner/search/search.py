@@ -10,50 +10,31 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from vgrads.planner.effort import Effort
 from vgrads.planner.obstacles import lacking_of
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import PhaseReport, Plan, SlotUse
-from vgrads.planner.promise.probability import standard_error
 from vgrads.planner.promise.reported import REPORTED_SCENARIOS, with_promise
+from vgrads.planner.search.compare import ComparedPlan, compare, surely
 from vgrads.planner.search.moves import Moves
-from vgrads.planner.search.orders import NumberedSet
-from vgrads.planner.search.starts import OWN, Start, brief_starts, random_plans, starting_plans
-from vgrads.planner.search.versions import PlacedOrders, Simulator, Version
+from vgrads.planner.search.starts import OWN
+from vgrads.planner.search.versions import Simulator
 from vgrads.planner.search.walk import Walk
-from vgrads.planner.snapshot import QUANTILE_LEVELS, Snapshot
+from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot, StartCurve
 
-_SCREENS, _SCREENED = (32, 128), 6_000  # scenarios of the first comparison: so many per task
-_CHOSEN = 4  # plans that remain
-_SPARES = 3  # numbers of spare workflows before early release that are tried, from 0 on
 _HOPELESS = 0.2  # a lower promise is hardly raised to what is required
 _LIMITS = (0.0, 0.5, 0.75, 0.9)  # of the cost, that are tried
-_COMPARING, _CLIMBING, _CLOSELY = 0.25, 0.55, 0.4  # shares of the effort
+_CLIMBING, _CLOSELY = 0.55, 0.4  # shares of the effort
 _ROUGHLY = 0.5  # share of the usual scenarios while much is changed
-_BRIEF = 4  # simulations of a plan for which a brief search has effort, at least
 _CHANGES = 3  # random ones between two climbs
 _CHEAPENED, _FIRST = 3, 0.25  # plans that are made cheaper, with which share of the effort each
 _MUCH = 0.02  # by which a plan may fall short in other scenarios by chance
 _VERIFIED = 6  # versions that are simulated in other scenarios, the best first
-_MARGIN = 1.0  # standard errors above the requested probability in the scenarios of the choice
 _LOSS = 0.001  # of the promise of a plan that falls short, for a lower cost
-
-
-@dataclass(frozen=True, eq=False)
-class _Result:
-    """A version, the rule that made its start, and its problem, which reserves time for a quantile
-    of run times."""
-
-    rule: str
-    version: Version
-    problem: NumberedSet
 
 
 def search(
@@ -68,7 +49,7 @@ def search(
     alone, make none cheaper, and state the promise in the scenarios of the choice, less a margin
     for its error."""
     begin = time.perf_counter()
-    starts = _compared(snapshot, [plan, *others], effort, brief)
+    starts = compare(snapshot, [plan, *others], effort, brief)
     if not starts:
         return plan
     before = plan.promise.probability
@@ -110,86 +91,6 @@ def search(
     )
 
 
-def _compared(
-    snapshot: Snapshot, plans: Sequence[Plan], effort: Effort, brief: bool
-) -> list[_Result]:
-    """Return the best starting plans, the best first, simulated in all scenarios of the choice. If
-    all fall short and run times are uncertain, plans reserve little time: a task is then begun as
-    long as it may still end in time."""
-    part = effort.part(1.0 if brief else _COMPARING)
-    required = snapshot.workflow_set.probability
-    usual = NumberedSet(replace(snapshot, quantile=plans[0].quantile))
-    screened = _screened(usual, plans, part, brief)
-    short = not screened or screened[0].promise < required
-    if short and snapshot.workflow_set.uncertain:
-        screened += _screened(
-            NumberedSet(replace(snapshot, quantile=QUANTILE_LEVELS[-1])), plans, part, brief
-        )
-        screened = _ranked(screened)
-    starts, ranks = list[_Result](), set[tuple[float, ...]]()
-    effort.take_back(part)
-    for s in screened:
-        if s.rank not in ranks and len(starts) < _CHOSEN:
-            ranks.add(s.rank)
-            s.simulator.effort = effort
-            count = int(effort.left / (_BRIEF * len(s.candidate.orders.task))) if brief else None
-            version = s.simulator.version(s.candidate, count and s.simulator.within(count))
-            if version is not None:
-                starts.append(_Result(s.rule, version, s.simulator.problem))
-    return sorted(starts, key=lambda f: f.version.rank(required), reverse=True)
-
-
-@dataclass(frozen=True, eq=False)
-class _Screened:
-    """A starting plan with its promise and rank in few scenarios."""
-
-    rule: str
-    candidate: PlacedOrders
-    simulator: Simulator
-    promise: float
-    rank: tuple[float, ...]
-
-
-def _screened(
-    problem: NumberedSet, plans: Sequence[Plan], effort: Effort, brief: bool
-) -> list[_Screened]:
-    """Return the starting plans, the best first; the best few also with earlier release."""
-    simulator = Simulator(problem, effort)
-    if brief:
-        return _ranked(_screen(simulator, s, _SCREENS[0]) for s in brief_starts(problem, plans))
-    count = max(_SCREENS[0], min(_SCREENS[1], _SCREENED // len(problem.tasks)))
-    first = _ranked(_screen(simulator, s, count) for s in starting_plans(problem, plans))
-    if not first:
-        lucky = random_plans(problem, random.Random(problem.snapshot.seed))
-        drawn = (_screen(simulator, s, count) for s in lucky)
-        first = _ranked(islice((s for s in drawn if s is not None), _CHOSEN))
-    reserve = len(problem.workflows) - simulator.needed
-    released = (
-        Start(s.rule, replace(s.candidate.orders, spare_workflows=spare))
-        for s in first[:_CHOSEN]
-        for spare in range(0 if problem.single else min(reserve + 1, _SPARES))
-    )
-    return _ranked([*first, *(_screen(simulator, s, count) for s in released)])
-
-
-def _screen(simulator: Simulator, start: Start, count: int) -> _Screened | None:
-    candidate = simulator.candidate(start.orders)
-    if candidate is None:
-        return None
-    outcome = simulator.simulate(candidate, np.arange(min(count, simulator.count)))
-    if outcome is None or outcome.usd.mean() > simulator.budget_usd + 1e-9:
-        return None
-    promise = float((outcome.done >= simulator.needed).mean())
-    usd, hours = float(outcome.usd.mean()), float(outcome.hours.mean())
-    sure = min(promise, simulator.snapshot.workflow_set.probability)
-    rank = (sure, -round(usd, 2), -round(hours, 1))
-    return _Screened(start.rule, candidate, simulator, promise, rank)
-
-
-def _ranked(screened: Iterable[_Screened | None]) -> list[_Screened]:
-    return sorted(filter(None, screened), key=lambda s: s.rank, reverse=True)
-
-
 class _Improvement:
     """Makes plans more probable, then cheaper."""
 
@@ -198,12 +99,9 @@ class _Improvement:
         self.draws = random.Random(snapshot.seed)
         self.required = snapshot.workflow_set.probability
 
-    def versions(self, starts: list[_Result], brief: bool) -> list[_Result]:
+    def versions(self, starts: list[ComparedPlan], brief: bool) -> list[ComparedPlan]:
         """Return versions of these plans, the best last."""
-        requested = self.snapshot.workflow_set.probability
-        count = len(starts[0].version.outcome.done)
-        margin = _MARGIN * standard_error(requested, count)
-        self.required = min(requested + margin, (1.0 + requested) / 2)
+        self.required = surely(self.required, len(starts[0].version.outcome.done))
         starts = self._climbed(starts)
         if brief:
             return starts[::-1]
@@ -220,14 +118,16 @@ class _Improvement:
             results += self._cheapened(best, 1.0, required)
         return sorted(results, key=lambda f: f.version.rank(required))
 
-    def _cheapened(self, start: _Result, share: float, required: float) -> list[_Result]:
+    def _cheapened(self, start: ComparedPlan, share: float, required: float) -> list[ComparedPlan]:
         part = self.effort.part(share)
         walk = self._walk(start, part, required)
         versions = [replace(start, version=v) for v in walk.cheapen(start.version, part)[1:]]
         self.effort.take_back(part)
         return versions
 
-    def _for_less(self, starts: list[_Result], best: _Result, required: float) -> list[_Result]:
+    def _for_less(
+        self, starts: list[ComparedPlan], best: ComparedPlan, required: float
+    ) -> list[ComparedPlan]:
         """Search within less money, for plans that still reach the required promise; the cheapest
         first."""
         results, part = [best], self.effort.part(0.5)
@@ -250,7 +150,9 @@ class _Improvement:
         self.effort.take_back(part)
         return results
 
-    def _within(self, result: _Result, limit_usd: float, effort: Effort) -> _Result | None:
+    def _within(
+        self, result: ComparedPlan, limit_usd: float, effort: Effort
+    ) -> ComparedPlan | None:
         """Return a plan without the slots that a limit of its cost excludes."""
         simulator = Simulator(result.problem, effort)
         simulator.budget_usd = limit_usd
@@ -258,7 +160,7 @@ class _Improvement:
         version = candidate and simulator.version(candidate, len(result.version.outcome.done))
         return replace(result, version=version) if version else None
 
-    def _climbed(self, starts: list[_Result]) -> list[_Result]:
+    def _climbed(self, starts: list[ComparedPlan]) -> list[ComparedPlan]:
         """Return the plans, the best first, after the two best of those that fall short were made
         more probable, and the better of them again and again after random changes."""
         if any(f.version.promise >= self.required for f in starts):
@@ -275,12 +177,14 @@ class _Improvement:
         self.effort.take_back(part)
         return self._ranked([best, *starts])
 
-    def _changed(self, start: _Result, effort: Effort) -> _Result:
+    def _changed(self, start: ComparedPlan, effort: Effort) -> ComparedPlan:
         """Return a plan after a few random changes, whatever they cost."""
         walk = self._walk(start, effort, self.required)
         return replace(start, version=walk.wander(start.version, _CHANGES))
 
-    def _climb(self, start: _Result, effort: Effort, share: float, closely: float) -> _Result:
+    def _climb(
+        self, start: ComparedPlan, effort: Effort, share: float, closely: float
+    ) -> ComparedPlan:
         """``closely``: share of the usual number of scenarios."""
         part, walk = effort.part(share), self._walk(start, effort, self.required)
         count = walk.simulator.usual_count(start.version.candidate, closely)
@@ -291,15 +195,17 @@ class _Improvement:
         effort.take_back(part)
         return replace(start, version=versions[-1])
 
-    def _walk(self, start: _Result, effort: Effort, required: float) -> Walk:
+    def _walk(self, start: ComparedPlan, effort: Effort, required: float) -> Walk:
         simulator = Simulator(start.problem, effort)
         return Walk(simulator, Moves(start.problem, self.draws), required)
 
-    def _ranked(self, starts: Sequence[_Result]) -> list[_Result]:
+    def _ranked(self, starts: Sequence[ComparedPlan]) -> list[ComparedPlan]:
         return sorted(starts, key=lambda f: f.version.rank(self.required), reverse=True)
 
 
-def _verified(snapshot: Snapshot, plan: Plan, versions: Sequence[_Result], effort: Effort) -> Plan:
+def _verified(
+    snapshot: Snapshot, plan: Plan, versions: Sequence[ComparedPlan], effort: Effort
+) -> Plan:
     """Return the best version that still reaches the request in other scenarios, otherwise the most
     probable of the best few; ``plan`` itself if none is better."""
     best, least, budget_usd = plan, 0.0, snapshot.workflow_set.most_usd
@@ -336,7 +242,7 @@ def _rank(plan: Plan, budget_usd: float) -> tuple[float, ...]:
     return plan.feasible, affordable, promise, -plan.expected_usd, -plan.expected_hours
 
 
-def _as_plan(snapshot: Snapshot, plan: Plan, result: _Result) -> Plan:
+def _as_plan(snapshot: Snapshot, plan: Plan, result: ComparedPlan) -> Plan:
     """Return a version as a plan, with the probability of each replica, simulated in other
     scenarios than those of the choice."""
     problem, orders = result.problem, result.version.orders
@@ -366,7 +272,7 @@ def _as_plan(snapshot: Snapshot, plan: Plan, result: _Result) -> Plan:
     return with_promise(snapshot, created)
 
 
-def _unverified(plan: Plan, result: _Result, required: float) -> Plan:
+def _unverified(plan: Plan, result: ComparedPlan, required: float) -> Plan:
     orders, version = result.version.orders, result.version
     probability = max(0.0, version.promise - (required - plan.requested_probability))
     return replace(
@@ -383,7 +289,7 @@ def _unverified(plan: Plan, result: _Result, required: float) -> Plan:
     )
 
 
-def _uses(result: _Result) -> Iterator[SlotUse]:
+def _uses(result: ComparedPlan) -> Iterator[SlotUse]:
     candidate, slots = result.version.candidate, result.problem.slots
     for n in candidate.used.tolist():
         slot, here = slots[n], candidate.orders.slot == n

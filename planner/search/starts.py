@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vgrads.kernel.units import format_count
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.heft import place_heft
 from vgrads.planner.plan import Plan
@@ -15,11 +16,14 @@ from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.search.orders import NumberedSet, Orders
 
 OWN = "the four phases"
+_PRESUMED = (0.0, 0.5)  # shares of its probability with which a slot is ready
 _READY = (0.0, 0.25, 0.5, 0.75)
 _TWICE = 0.3  # share of tasks with two replicas in a random plan
 _WIDEST, _SHUFFLED = ("every slot without cost", "every slot"), 8  # random orders in these
-_RANDOM, _MOST_RANDOM = 1_000, 60  # random plans, and tasks up to which they are tried
+_RANDOM, _MOST_RANDOM = 3_000, 60  # random plans, and tasks up to which they are tried
 _MOST_SITES, _MOST_SINGLE = 4, 4
+_COUNTS = (1, 2, 3)  # replicas of each workflow
+_FEW = (2, 3, 5)  # surest slots, that may do alone
 _MOST_EVERYWHERE = 20_000  # tasks times slots in which they are placed everywhere
 
 
@@ -34,21 +38,26 @@ def starting_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Star
     """Return the plans from which the search begins, the given ones first."""
     yield from earlier_plans(problem, plans)
     parts, order = _parts(problem), _order(problem)
-    yield from _whole_replicas(problem, parts, order, plans[0])
-    needed = order[: problem.snapshot.workflow_set.needed]
-    for rule, slots in parts.items():
-        yield Start(f"one workflow each in {rule}", single_replicas(problem, slots, needed))
-        yield Start(f"the needed workflows in {rule}", everywhere(problem, slots[:1], needed))
-    most = max(1, _MOST_EVERYWHERE // len(problem.workflow))
-    widest = parts.get("every slot") or next(iter(parts.values()), [])
-    replicas = everywhere(problem, widest[:most], order, True)
-    for rule in ("every slot without cost", "every slot", "the cloud"):
+    yield from _whole_replicas(problem, parts, order)
+    yield from _heft_plans(problem, parts)
+
+
+def sure_plans(problem: NumberedSet, plan: Plan) -> Iterator[Start]:
+    """Return plans with many replicas, for requests that no other start reaches."""
+    parts, order = _parts(problem), _order(problem)
+    yield from _in_other_orders(problem, parts, order, plan)
+    widest = _widest(problem, next(iter(parts.values()), []))
+    replicas = spread(problem, widest, order, len(widest))
+    for rule, orders in _heft_plans(problem, parts):
+        yield Start(f"{rule}, with a replica in every slot", joined(orders, replicas))
+
+
+def _heft_plans(problem: NumberedSet, parts: Mapping[str, Sequence[int]]) -> Iterator[Start]:
+    for rule in (*_WIDEST, "the cloud"):
         for share in _READY if rule in parts else ():
-            heft = _heft(problem, parts[rule], share)
-            if heft is not None:
-                yield Start(f"HEFT in {rule}, ready with {share:g}", heft)
-                more = joined(heft, replicas)
-                yield Start(f"HEFT in {rule}, with a replica in every slot", more)
+            orders = _heft(problem, parts[rule], share)
+            if orders is not None:
+                yield Start(f"HEFT in {rule}, ready with {share:g}", orders)
 
 
 def _parts(problem: NumberedSet) -> dict[str, list[int]]:
@@ -61,43 +70,74 @@ def _parts(problem: NumberedSet) -> dict[str, list[int]]:
         del parts["every slot"]
     for site in sorted({problem.slots[n].site for n in free})[:_MOST_SITES]:
         parts[f"every slot of {site}"] = [n for n in free if problem.slots[n].site == site]
-    surest = sorted(free, key=lambda n: -problem.slots[n].curve.best)[:_MOST_SINGLE]
-    for n in (*surest, *sorted(paid, key=lambda n: problem.slots[n].price_usd_per_hour)[:1]):
+    half_s = problem.snapshot.workflow_set.deadline_s / 2
+    surest = sorted(free, key=lambda n: -problem.slots[n].curve.by(half_s) * problem.slots[n].up)
+    for count in _FEW:
+        if count < len(free):
+            parts[f"the surest {format_count(count, 'slot')}"] = surest[:count]
+    for n in (
+        *surest[:_MOST_SINGLE],
+        *sorted(paid, key=lambda n: problem.slots[n].price_usd_per_hour)[:1],
+    ):
         parts[problem.slots[n].id] = [n]
     return {rule: slots for rule, slots in parts.items() if slots}
 
 
+def _widest(problem: NumberedSet, slots: Sequence[int]) -> Sequence[int]:
+    """Return as many of these slots as a replica of everything in each of them allows."""
+    return slots[: max(1, _MOST_EVERYWHERE // len(problem.workflow))]
+
+
 def _whole_replicas(
+    problem: NumberedSet, parts: Mapping[str, Sequence[int]], order: Sequence[int]
+) -> Iterator[Start]:
+    """Return plans with some whole replicas of every workflow, or of the needed ones."""
+    needed = order[: problem.snapshot.workflow_set.needed]
+    chosen = {"every workflow": order, "the needed workflows": needed}
+    for rule, every in parts.items():
+        slots = _widest(problem, every)
+        for count in sorted({*(c for c in _COUNTS if c < len(slots)), len(slots)}, reverse=True):
+            for which, workflows in chosen.items():
+                if which == "every workflow" or workflows != order:
+                    name = f"{format_count(count, 'replica')} of {which} in {rule}"
+                    orders = spread(problem, slots, workflows, count)
+                    yield Start(name, orders)
+                    for share in _PRESUMED if count == len(slots) else ():
+                        in_time = _in_time(problem, orders, share)
+                        yield Start(f"{name}, as far as in time from {share:g}", in_time)
+    if "every slot" in parts:
+        free = _widest(problem, parts["every slot without cost"])
+        everything = spread(problem, free, order, len(free))
+        cloud = spread(problem, parts["the cloud"], needed, 1)
+        yield Start("every slot without cost, then the cloud", joined(everything, cloud))
+
+
+def _in_other_orders(
     problem: NumberedSet, parts: Mapping[str, Sequence[int]], order: Sequence[int], plan: Plan
 ) -> Iterator[Start]:
-    """Return plans with a whole replica of every workflow in every slot."""
+    """Return plans with a replica of every workflow in every slot, in other orders than by
+    turns."""
     own = problem.orders_of(plan.placements, plan.uses, plan.spare_workflows)
-    most = max(1, _MOST_EVERYWHERE // len(problem.workflow))
     draws = random.Random(problem.snapshot.seed)
     for rule, every in parts.items():
-        slots = every[:most]
+        slots = _widest(problem, every)
         yield Start(f"everything in {rule}", everywhere(problem, slots, order))
-        if len(order) > 1 and len(slots) > 1:
-            in_turn = everywhere(problem, slots, order, True)
-            yield Start(f"everything in {rule}, in turn", in_turn)
-            for _ in range(_SHUFFLED if rule in _WIDEST else 0):
-                shuffled = everywhere(problem, slots, order, draws=draws)
+        if rule in _WIDEST and len(order) > 1 and len(slots) > 1:
+            for _ in range(_SHUFFLED):
+                shuffled = everywhere(problem, slots, order, draws)
                 yield Start(f"everything in {rule}, in a random order", shuffled)
-            if plan.placements and rule in _WIDEST:
-                yield Start(f"{OWN}, with a replica in {rule}", joined(own, in_turn))
-    if "every slot" in parts:
-        free = everywhere(problem, parts["every slot without cost"][:most], order)
-        needed = order[: problem.snapshot.workflow_set.needed]
-        cloud = single_replicas(problem, parts["the cloud"], needed)
-        yield Start("every slot without cost, then the cloud", joined(free, cloud))
+        if rule in _WIDEST and plan.placements:
+            in_turn = spread(problem, slots, order, len(slots))
+            yield Start(f"{OWN}, with a replica in {rule}", joined(own, in_turn))
 
 
 def brief_starts(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]:
     """Return these plans, and those with a whole replica of every workflow in every slot."""
     yield from earlier_plans(problem, plans)
-    most, order = max(1, _MOST_EVERYWHERE // len(problem.workflow)), _order(problem)
-    for rule, slots in list(_parts(problem).items())[:2]:
-        yield Start(f"everything in {rule}", everywhere(problem, slots[:most], order, True))
+    order = _order(problem)
+    for rule, every in list(_parts(problem).items())[:2]:
+        slots = _widest(problem, every)
+        yield Start(f"everything in {rule}", spread(problem, slots, order, len(slots)))
 
 
 def _order(problem: NumberedSet) -> list[int]:
@@ -119,7 +159,9 @@ def random_plans(problem: NumberedSet, draws: random.Random) -> Iterator[Start]:
         tasks = np.concatenate([problem.by_deadline[w] for w in flows])
         parts = [(t, n) for t in tasks.tolist() for n in _some(slots[t], draws)]
         chosen, where = (np.array(column) for column in zip(*parts, strict=True))
-        yield Start("chance", _orders(problem, [chosen], [where]))
+        orders = _orders(problem, [chosen], [where])
+        if problem.place(orders) is not None:
+            yield Start("chance", orders)
 
 
 def _some(slots: Sequence[int], draws: random.Random) -> Sequence[int]:
@@ -138,31 +180,40 @@ def everywhere(
     problem: NumberedSet,
     slots: Sequence[int],
     order: Sequence[int],
-    rotated: bool = False,
     draws: random.Random | None = None,
 ) -> Orders:
-    """Return a whole replica of every workflow in every slot; ``rotated``: each slot begins with
-    another workflow; ``draws``: in a random order in each slot."""
-    tasks, where = [], []
-    for turn, n in enumerate(slots):
-        first = turn % len(order) if rotated else 0
-        mine = [*order[first:], *order[:first]]
-        for w in draws.sample(mine, len(mine)) if draws else mine:
-            if problem.holds_workflow(w, n):
-                tasks.append(problem.by_deadline[w])
-                where.append(np.full(len(tasks[-1]), n))
-    return _orders(problem, tasks, where)
+    """Return a whole replica of every workflow in every slot, in this order or a random one."""
+    mine = [draws.sample(order, len(order)) if draws else order for _ in slots]
+    return _whole(problem, zip(slots, mine, strict=True))
 
 
-def single_replicas(problem: NumberedSet, slots: Sequence[int], order: Sequence[int]) -> Orders:
-    """Return one workflow in each slot, as far as slots hold them."""
-    tasks, where, left = [], [], list(slots)
-    for w in order:
-        n = next((n for n in left if problem.holds_workflow(w, n)), None)
-        if n is not None:
-            left.remove(n)
-            tasks.append(problem.by_deadline[w])
-            where.append(np.full(len(tasks[-1]), n))
+def spread(
+    problem: NumberedSet, slots: Sequence[int], order: Sequence[int], replicas: int
+) -> Orders:
+    """Return so many whole replicas of every workflow, in successive slots; each slot begins with
+    another workflow."""
+    turns = [(n, [*order[n % len(order) :], *order[: n % len(order)]]) for n in range(len(slots))]
+    at = {w: n for n, w in enumerate(order)}
+    return _whole(
+        problem,
+        ((slots[n], [w for w in mine if (n - at[w]) % len(slots) < replicas]) for n, mine in turns),
+    )
+
+
+def _in_time(problem: NumberedSet, orders: Orders, share: float) -> Orders:
+    """Return a plan without what a slot has of a workflow if that would be too late, were slots
+    ready with this share of their probability."""
+    begin_s = np.array([slot.curve.reaches_s(share) for slot in problem.slots])
+    late = problem.starts_s(orders, begin_s) == np.inf
+    pairs = problem.pairs(orders)
+    return orders.only(~np.isin(pairs, pairs[late]))
+
+
+def _whole(problem: NumberedSet, chosen: Iterable[tuple[int, Sequence[int]]]) -> Orders:
+    """Return whole replicas of workflows in slots, as far as these hold them."""
+    pairs = [(w, n) for n, mine in chosen for w in mine if problem.holds_workflow(w, n)]
+    tasks = [problem.by_deadline[w] for w, _ in pairs]
+    where = [np.full(len(here), n) for here, (_, n) in zip(tasks, pairs, strict=True)]
     return _orders(problem, tasks, where)
 
 

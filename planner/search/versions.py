@@ -16,7 +16,7 @@ from vgrads.planner.search.orders import NumberedSet, Orders
 from vgrads.vgrid.slot import Slot
 
 _SCENARIOS = (64, 1024)  # fewest and most
-_DRAWN, _SIMULATED = 3_000_000, 150_000  # scenarios times tasks, times replicas
+_DRAWN, _SIMULATED = 3_000_000, 80_000  # scenarios times tasks, times replicas
 _PER_CANDIDATE, _PER_REPLICA = 1_500, 12
 """Effort of making a candidate, and for each of its replicas, in simulated replicas."""
 
@@ -83,6 +83,15 @@ class Simulator:
         self.count = min(_between(_DRAWN // len(problem.tasks)), snapshot.scenarios)
         self.needed, self.budget_usd = snapshot.workflow_set.needed, snapshot.workflow_set.most_usd
         self._fates: dict[tuple[int, float], Floats] = {}
+        self._keys: set[tuple[object, ...]] = set()
+
+    def is_new(self, orders: Orders) -> bool:
+        """True the first time that this is called with these orders."""
+        arrays = orders.task, orders.slot, orders.submits_s
+        key = (*(array.tobytes() for array in arrays), orders.spare_workflows)
+        before = len(self._keys)
+        self._keys.add(key)
+        return len(self._keys) > before
 
     def candidate(self, orders: Orders) -> PlacedOrders | None:
         """Return a plan that can be simulated, without what would end too late, and without the

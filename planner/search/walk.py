@@ -22,6 +22,7 @@ _PROGRESS = 0.02  # weight of the workflows done on average, against the promise
 _PER_DRAW = 100  # effort of a change that does not apply
 _WARM = 0.015  # of the value that a change may lose at first
 _MONEY = 0.6  # share of the effort for less money, before fewer hours
+_TAKEN = 0.3  # of the workflows in slots: first attempt to do without
 _SAVING = 1e-4  # share of the cost that is worth a change
 
 
@@ -65,16 +66,17 @@ class Walk:
         processor-hours: slots without cost may be what makes paid ones superfluous. Return ever
         cheaper versions, the start first."""
         versions = [start]
+        self.moves.share = _TAKEN
         for money in (True, False) if start.usd > 0 else (False,):
             part = effort.part(_MONEY if money else 1.0)
             failed = 0
             while part.left > 0 and failed < self.patience:
                 tried = self._changed(versions[-1], self.moves.less, part, float(money))
                 failed += 1
-                self.moves.parts = max(1.0, 0.9 * self.moves.parts)
+                self.moves.share *= 0.9
                 if tried is not None:
                     versions.append(tried)
-                    failed, self.moves.parts = 0, 2.0 * self.moves.parts
+                    failed, self.moves.share = 0, min(_TAKEN, 2.0 * self.moves.share)
             effort.take_back(part)
         return versions
 

@@ -188,7 +188,7 @@ def test_what_would_do_is_printed_at_the_command_line(vgrads, write):
 
 
 def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
-    plan = vgrads("plan", DATA / "lead.yaml", "--json").json
+    plan = vgrads("plan", DATA / "lead.yaml", "--effort", "0", "--json").json
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     message = vgrads("explain", path, "lead-1/wrf", "--json").json
