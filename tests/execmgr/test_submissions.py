@@ -72,7 +72,7 @@ def later_slot(wait_s=WAIT_S, site="x", queue="q", **more):
         place("w", "t1", "later", START_S, START_S + 100.0),
     )
     plan = replace(
-        make_plan(snapshot),
+        make_plan(snapshot, Options(effort=0)),
         placements=placed,
         uses=slot_uses(snapshot, placed),
         spare_workflows=EVERYTHING,
