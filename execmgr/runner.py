@@ -11,6 +11,7 @@ from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import EventJournal
 from vgrads.execmgr.core.lease_errors import LeaseLost
+from vgrads.execmgr.core.promise_checks import PromiseChecks, PromiseNow
 from vgrads.execmgr.core.states import (
     Cancelled,
     CancelReplica,
@@ -88,11 +89,12 @@ def _nobody() -> str:
 class RunnerSetup:
     """Environment of a run: a driver for each site, an engine, a clock, a journal.
 
-    ``replan`` is called if too few workflows are left; ``stop_requested`` returns a reason if a
-    user has cancelled the run; ``mailbox``: messages of the program that releases the tasks, if
-    they are released; ``add_tasks`` is called if that program adds tasks; ``plan_submissions`` is
-    called while submissions are ahead, as often as it says; ``poll_s``: maximum wait of the loop;
-    ``polling``: particulars of a site.
+    ``replan`` is called if too few workflows are left, a slot is overdue, or ``promise_now``, which
+    is called about once a minute, has fallen (None: not checked); ``stop_requested`` returns a
+    reason if a user has cancelled the run; ``mailbox``: messages of the program that releases the
+    tasks, if they are released; ``add_tasks`` is called if that program adds tasks;
+    ``plan_submissions`` is called while submissions are ahead, as often as it says; ``poll_s``:
+    maximum wait of the loop; ``polling``: particulars of a site.
     """
 
     drivers: Mapping[str, Driver]
@@ -100,6 +102,7 @@ class RunnerSetup:
     clock: Clock
     journal: EventJournal
     replan: Replanner = no_replanner
+    promise_now: PromiseNow | None = None
     add_tasks: Grower = _no_grower
     plan_submissions: SubmissionPlanner = no_submission_planner
     mailbox: Mailbox | None = None
@@ -118,6 +121,7 @@ class Runner:
         self.state = begin(execution)
         self._watch, self._due_s = watch, 0.0
         self._submissions = SubmissionChecks(around.plan_submissions, around.clock)
+        self._promise = PromiseChecks(around.promise_now, around.clock)
         self.own_work = ManagerOverhead(around.clock)
         self._releases = ReleaseMailbox(around.mailbox, around.clock)
         self._sites = Sites(run, around.drivers, around.clock, around.polling)
@@ -163,11 +167,11 @@ class Runner:
         whose run was taken over detaches from everything."""
         try:
             begin_with()
-            self._plan_submissions()
+            self._check_plan()
             while not over(self.state):
                 self._wait()
                 self._handle(self._collect())
-                self._plan_submissions()
+                self._check_plan()
                 self._read_mail()
         except LeaseLost:  # it belongs, or may belong, to another manager; it goes on
             self._sites.forget()
@@ -242,8 +246,9 @@ class Runner:
         self._change_plan(execution, reason)
         return []
 
-    def _plan_submissions(self) -> None:
-        """Plan the submissions that are still ahead again, where that is due."""
+    def _check_plan(self) -> None:
+        """Check the promise, and plan the submissions that are still ahead again, where due."""
+        self._handle(self._promise.fallen(self.execution, self.state))
         if (changed := self._submissions.due(self.execution, self.state)) is not None:
             self._change_plan(*changed)
 
@@ -261,10 +266,8 @@ class Runner:
         # a task that ended at the same instant as its slot comes first
         events.sort(key=lambda event: (event.at_s, isinstance(event, SlotUpdate)))
         now = self.around.clock.now()
-        due = now >= self._due_s if self.around.clock.virtual else now >= self.state.wake_s
-        if events or not due:
-            return events
-        return [Tick(at_s=now)]
+        due = now >= (self._due_s if self.around.clock.virtual else self.state.due_s)
+        return events if events or not due else [Tick(at_s=now)]
 
     def _act(self, commands: list[Command]) -> list[Event]:
         if not commands:
@@ -300,8 +303,8 @@ class Runner:
         """Wait for the next event: a jump in virtual time, a wait for the engine in real time."""
         clock, engine = self.around.clock, self.around.engine
         now = clock.now()
-        due = min(self.state.wake_s, self._submissions.again_s, engine.wake_at())
-        due = min(due, self._sites.wake_at(self.execution))
+        due = min(self.state.due_s, engine.wake_at(), self._sites.wake_at(self.execution))
+        due = min(due, self._submissions.again_s, self._promise.again_s)
         if clock.virtual:
             self._due_s = min(due, max(self.execution.plan.deadline_s, now) + 1.0)
             clock.advance_to(self._due_s)

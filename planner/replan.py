@@ -3,15 +3,15 @@ planned.
 
 The remainder becomes a separate set on a clock that starts now: tasks that are not done, with their
 remaining run times; open slots, with the probability of being ready by each instant, given that
-they are not ready yet; and new offers. The old plan and the new one are then simulated in the same
-scenarios (:mod:`vgrads.planner.promise.rollout`), and the new one is used if its promise is more
-probable.
+they are not ready yet; slots that are not requested yet; and new offers. The plan that continues is
+a start of the search. It and the new one, with the running tasks where they run, are then simulated
+in the same scenarios, and the new one is used if its promise is more probable.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.promise.posterior import ObservedError, PosteriorErrors, left_of, update_errors
+from vgrads.planner.promise.reported import FRESH, with_promise
 from vgrads.planner.promise.rollout import rollout
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
@@ -27,7 +28,10 @@ from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
 _SCENARIOS = 1024
-_BRIEFLY = Options(effort=0.2, within_s=10.0)  # a run waits for the result
+REPLANNING = Options(within_s=10.0)
+"""The whole search, ended early if it takes long: a run waits for the result."""
+_BRIEFLY = replace(REPLANNING, effort=0.2)
+_FIRST_S = -1e-3  # planned start of running replicas: they are before all others of their slots
 _GAIN = 0.01  # minimum gain in promise that is worth the change
 Offers = Callable[[WorkflowSet], tuple[Slot, ...]]
 
@@ -111,24 +115,35 @@ def _with_tasks(snapshot: Snapshot, added: Iterable[tuple[str, Task]]) -> Snapsh
 
 
 def replan(
-    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = _BRIEFLY
+    plan: Plan,
+    snapshot: Snapshot,
+    progress: Progress,
+    offers: Offers,
+    options: Options = REPLANNING,
 ) -> tuple[Amended | None, str]:
-    """Return a better plan for the remainder, or None; and the numbers that decided."""
+    """Return a better plan for the remainder, or None; and the numbers that decided, with whether
+    the search was ended early."""
     left = _remainder_of(plan, snapshot, progress, offers)
     if left is None:
         return None, "nothing is left to be planned"
-    staying, remainder = _staying(plan, left, progress).probability, left.snapshot
-    fresh = make_plan(remainder, options)
+    remainder = left.snapshot
+    current = with_promise(remainder, _staying(plan, left, progress))
+    staying = current.promise.probability
+    effort = options.begin()
+    fresh = make_plan(_as_paid(remainder, progress), options, effort, others=(current,))
+    ended = f"; the search was ended after {options.within_s:g} s" if effort.ended_early else ""
     if not fresh.feasible:
         return (
             None,
-            f"no plan for the remainder: {fresh.lacking}; the current plan promises {staying:.3f}",
+            f"no plan for the remainder: {fresh.lacking}; the current plan promises {staying:.3f}"
+            f"{ended}",
         )
-    gain = fresh.promise.probability - staying
+    promised = with_promise(remainder, _where_they_run(fresh, current, progress)).promise
+    gain = promised.probability - staying
     text = (
         f"the current plan promises {staying:.3f}, planned again "
-        f"{fresh.promise.probability:.3f} for "
-        f"{fresh.cost_usd:.2f} USD more"
+        f"{promised.probability:.3f} for "
+        f"{fresh.cost_usd:.2f} USD more{ended}"
     )
     if gain < _GAIN:
         return None, f"{text}: the current plan continues"
@@ -152,7 +167,7 @@ def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
     """Return the current promise if the plan continues unchanged."""
     left = _remainder_of(plan, snapshot, progress, lambda _: ())
     if left is not None:
-        return _staying(plan, left, progress)
+        return _outlook(left.snapshot, _staying(plan, left, progress), progress.now_s)
     workflow_set = snapshot.workflow_set
     names = (
         w.name for w in workflow_set.workflows if all((w.name, t) in progress.done for t in w.tasks)
@@ -195,7 +210,11 @@ def _remainder_of(
         deadline_s=deadline_s,
         budget_usd=None if budget is None else max(0.0, budget - progress.spent_usd),
     )
-    reserved = tuple(_as_slot(slot, progress.now_s) for slot in progress.open_slots)
+    running = _running_in(plan, progress)
+    reserved = (
+        *(_as_slot(slot, progress.now_s, running) for slot in progress.open_slots),
+        *(_coming(use, progress.now_s) for use in progress.coming),
+    )
     suffix = f"~{progress.version + 1}"
     free = tuple(
         _renamed(slot, suffix)
@@ -247,6 +266,8 @@ def _left_of(
         age_s = ages.get((workflow.name, task_id))
         if age_s is not None:
             left, parents = left_of(left, snapshot.workflow_set.spread(left), age_s), ()
+            pin = _pin((workflow.name, task_id), left.procs)
+            left = replace(left, resources=(*left.resources, pin))
         memory, time = progress.grown.get((workflow.name, task_id), (1.0, 1.0))
         tasks.append(
             replace(
@@ -259,17 +280,54 @@ def _left_of(
     return make_workflow(workflow.name, tasks, workflow.file_mib) if tasks else None
 
 
-def _as_slot(slot: OpenSlot, now_s: float) -> Slot:
+def _as_paid(remainder: Snapshot, progress: Progress) -> Snapshot:
+    """Return the remainder with open slots that end with the time that the plan pays for: more
+    would exceed the budget. A plan that continues may take longer, if its tasks do."""
+    if remainder.workflow_set.budget_usd is None:
+        return remainder
+    last_s = {}
+    for use, end_s in (
+        (slot.use, slot.end_s) for slot in progress.open_slots if slot.use.slot.paid
+    ):
+        paid_s = 3600.0 * use.cost_usd / (use.slot.nodes * use.slot.price_usd_per_hour)
+        begin_s = end_s - (use.slot.end_s - use.submit_s)
+        last_s[use.slot.id] = max(0.0, begin_s + paid_s - progress.now_s)
+    slots = (replace(s, end_s=min(s.end_s, last_s.get(s.id, s.end_s))) for s in remainder.slots)
+    return replace(remainder, slots=tuple(slots))
+
+
+def _running_in(plan: Plan, progress: Progress) -> dict[str, list[TaskKey]]:
+    """Return the tasks that run in each slot."""
+    results: dict[str, list[TaskKey]] = {}
+    for p in plan.placements:
+        if p.key in progress.running:
+            results.setdefault(p.slot, []).append(p.task_key)
+    return results
+
+
+def _pin(task: TaskKey, units: int) -> tuple[str, int]:
+    """Return a resource that only the slots have in which a task runs, so that it is planned
+    nowhere else: what is left of it is a rest only there."""
+    return f"{task[0]}/{task[1]} runs", units
+
+
+def _as_slot(slot: OpenSlot, now_s: float, running: Mapping[str, Sequence[TaskKey]]) -> Slot:
     """Return an open slot as an offer from now on: paid for already, with its current
     probability."""
     value = slot.use.slot
+    pins = (_pin(task, value.procs) for task in running.get(value.id, ()))
     curve = (
         certain_from(0.0)
         if slot.ready
         else conditional_curve(value.curve, now_s - value.zero_s(slot.use.submit_s))
     )
     return replace(
-        value, curve=curve, end_s=max(0.0, slot.end_s - now_s), submit_s=0.0, price_usd_per_hour=0.0
+        value,
+        curve=curve,
+        end_s=max(0.0, slot.end_s - now_s),
+        submit_s=0.0,
+        price_usd_per_hour=0.0,
+        resources=(*value.resources, *pins),
     )
 
 
@@ -298,43 +356,87 @@ def _renamed(slot: Slot, suffix: str) -> Slot:
     return replace(slot, id=f"{slot.id}{suffix}", shared=shared)
 
 
-def _staying(plan: Plan, left: _Remainder, progress: Progress) -> Outlook:
-    """Return the promise if the plan continues unchanged."""
-    later = {use.slot.id: max(0.0, use.submit_s - progress.now_s) for use in progress.coming}
-    coming = (left.posterior.of_slot(_coming(use, progress.now_s)) for use in progress.coming)
-    remainder = replace(
-        left.snapshot, slots=(*left.snapshot.slots, *coming), quantile=plan.quantile
-    )
-    by_name = remainder.workflow_by_name
-    open_ids = {slot.id for slot in remainder.slots}
+def _staying(plan: Plan, left: _Remainder, progress: Progress) -> Plan:
+    """Return what is left of the plan if it continues unchanged, as a plan of the remainder."""
+    remainder = replace(left.snapshot, quantile=plan.quantile)
+    submits_s = {u.slot.id: max(0.0, u.submit_s - progress.now_s) for u in progress.coming}
+    submits_s |= {slot.use.slot.id: 0.0 for slot in progress.open_slots}
+    live = progress.waiting | progress.running.keys()
     shifted = []
     for p in plan.placements:
-        live = p.key in progress.running or p.key in progress.waiting
         if (
-            not live
+            p.key not in live
             or p.task_key in progress.done
-            or p.slot not in open_ids
-            or p.workflow not in by_name
+            or p.slot not in submits_s
+            or p.workflow not in remainder.workflow_by_name
         ):
             continue
         length_s = remainder.duration_s(remainder.task(p.task_key), remainder.slot_by_id[p.slot])
-        begin_s = 0.0 if p.key in progress.running else max(0.0, p.start_s - progress.now_s)
+        runs = p.key in progress.running
+        begin_s = _FIRST_S if runs else max(0.0, p.start_s - progress.now_s)
         shifted.append(replace(p, start_s=begin_s, end_s=begin_s + length_s))
-    used = {p.slot for p in shifted}
+    return replace(
+        plan,
+        deadline_s=remainder.workflow_set.deadline_s,
+        needed=remainder.workflow_set.needed,
+        placements=tuple(shifted),
+        uses=_uses_of(shifted, remainder, submits_s),
+        phases=(),
+        reasons={},
+    )
+
+
+def _uses_of(
+    placements: Iterable[Placement], snapshot: Snapshot, submits_s: Mapping[str, float]
+) -> tuple[SlotUse, ...]:
+    """Return the uses of the slots of these replicas."""
+    spans: dict[str, tuple[float, float]] = {}
+    for p in placements:
+        first_s, last_s = spans.get(p.slot, (math.inf, 0.0))
+        spans[p.slot] = min(first_s, max(0.0, p.start_s)), max(last_s, p.end_s)
+    results = []
+    for slot_id, (first_s, last_s) in sorted(spans.items()):
+        slot, submit_s = snapshot.slot_by_id[slot_id], submits_s[slot_id]
+        results.append(
+            SlotUse(
+                slot=slot,
+                submit_s=submit_s,
+                start_s=first_s,
+                end_s=last_s,
+                probability=slot.curve.by(first_s - slot.zero_s(submit_s)) * slot.up,
+                cost_usd=slot.cost_usd(last_s - submit_s),
+            )
+        )
+    return tuple(results)
+
+
+def _where_they_run(fresh: Plan, current: Plan, progress: Progress) -> Plan:
+    """Return a plan of the remainder with running replicas where they run, not where it places
+    them: that is what will be executed."""
+    running = [p for p in current.placements if p.key in progress.running]
+    tasks = {p.task_key for p in running}
+    others = [p for p in fresh.placements if p.task_key not in tasks]
+    slots, present = {p.slot for p in running}, {use.slot.id for use in fresh.uses}
+    uses = [u for u in current.uses if u.slot.id in slots and u.slot.id not in present]
+    return replace(fresh, placements=(*running, *others), uses=(*fresh.uses, *uses))
+
+
+def _outlook(remainder: Snapshot, plan: Plan, now_s: float) -> Outlook:
     simulated = rollout(
-        remainder,
-        shifted,
-        {slot: later.get(slot, 0.0) for slot in sorted(used)},
+        replace(remainder, seed=remainder.seed + FRESH),
+        plan.placements,
+        {use.slot.id: use.submit_s for use in plan.uses},
         plan.spare_workflows,
     )
-    needed_done_s = simulated.enough_s(remainder.workflow_set.needed)
+    needed_done_s = simulated.enough_s(plan.needed)
     in_time = needed_done_s[np.isfinite(needed_done_s)]
-    end_s = float(np.median(in_time)) + progress.now_s if len(in_time) else None
+    end_s = float(np.median(in_time)) + now_s if len(in_time) else None
     return Outlook(float(np.isfinite(needed_done_s).mean()), end_s)
 
 
 def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
-    """Return all replicas, old and new, on the run's clock; running ones are not placed again."""
+    """Return all replicas, old and new, on the run's clock; running ones are not placed again.
+    Slots that were not requested yet are requested when the new plan says so."""
     last: dict[TaskKey, int] = {}
     for p in plan.placements:
         last[p.task_key] = max(last.get(p.task_key, 0), p.replica)
@@ -346,14 +448,15 @@ def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
         last[p.task_key] = last.get(p.task_key, -1) + 1
         begin_s, end_s = p.start_s + progress.now_s, p.end_s + progress.now_s
         added.append(replace(p, replica=last[p.task_key], start_s=begin_s, end_s=end_s))
-    slot_ids = {use.slot.id for use in plan.uses}
-    uses = [_shifted(use, progress.now_s) for use in fresh.uses if use.slot.id not in slot_ids]
     slots = {p.slot for p in added}
-    uses = [use for use in uses if use.slot.id in slots]
+    uses = {u.slot.id: _shifted(u, progress.now_s) for u in fresh.uses if u.slot.id in slots}
+    coming = {use.slot.id for use in progress.coming}
+    before = [uses.get(u.slot.id, u) if u.slot.id in coming else u for u in plan.uses]
+    slot_ids = {use.slot.id for use in plan.uses}
     return replace(
         plan,
         placements=(*plan.placements, *added),
-        uses=(*plan.uses, *uses),
+        uses=(*before, *(use for slot, use in uses.items() if slot not in slot_ids)),
         spare_workflows=fresh.spare_workflows,
         quantile=fresh.quantile,
     )

@@ -15,7 +15,7 @@ from vgrads.planner.promise.schedule import Schedule, make_schedule
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
 from vgrads.workflows.dag import Workflow
 
-_LATE = 0.95
+_LATE = 0.75
 _GRACE_S = 5.0
 
 
@@ -68,8 +68,8 @@ class ExecutionPlan:
 
     @cached_property
     def overdue_s(self) -> Mapping[str, float]:
-        """Slot → when it is overdue if not ready, which leads to replanning: 19 of 20 are ready by
-        then."""
+        """Slot → when it is overdue if not ready, which leads to replanning: three of four are
+        ready by then."""
         return {slot: _overdue_s(use) for slot, use in self.uses.items()}
 
     @cached_property
@@ -128,8 +128,7 @@ class ExecutionPlan:
 
 
 def _overdue_s(use: SlotUse) -> float:
-    ready_s = float(use.slot.curve.ready_at(_LATE * use.slot.curve.best))
-    return max(use.start_s, use.slot.zero_s(use.submit_s) + ready_s) + _GRACE_S
+    return use.slot.zero_s(use.submit_s) + use.slot.curve.reaches_s(_LATE) + _GRACE_S
 
 
 def amend(

@@ -15,6 +15,7 @@ from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import (
     Cancelled,
     Event,
+    PromiseFallen,
     Release,
     ReleaseUpdate,
     Replanned,
@@ -81,6 +82,7 @@ _KINDS: dict[str, type[Any]] = {
     "tick": Tick,
     "cancel": Cancelled,
     "replan": Replanned,
+    "fallen": PromiseFallen,
     "silent": SiteSilent,
     "told": ReleaseUpdate,
 }

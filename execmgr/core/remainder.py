@@ -4,14 +4,24 @@ plan."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import refused_queues
 from vgrads.execmgr.core.escalation import added_tasks
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, amend
-from vgrads.execmgr.core.states import ReplicaState, RunState
+from vgrads.execmgr.core.states import ReplicaState, RunState, SlotRecord
 from vgrads.planner.plan import SlotUse
-from vgrads.planner.replan import Amended, Offers, OpenSlot, Progress, grow, replan
+from vgrads.planner.replan import (
+    REPLANNING,
+    Amended,
+    Offers,
+    OpenSlot,
+    Progress,
+    grow,
+    promise_now,
+    replan,
+)
 from vgrads.workflows.task import Task
 
 
@@ -30,11 +40,7 @@ def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
     waiting = [
         key for key, record in state.replicas.items() if record.state == ReplicaState.WAITING
     ]
-    spent = sum(
-        execution.uses[slot].cost_usd
-        for slot, record in state.slots.items()
-        if record.requested_s is not None
-    )
+    spent = sum(_cost_usd(execution.uses[slot], record) for slot, record in state.slots.items())
     return Progress(
         now_s=state.now_s,
         done=frozenset(state.done),
@@ -49,6 +55,15 @@ def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
         closed=refused_queues(execution, state.slots),
         grown=added_tasks(execution, state.replicas),
     )
+
+
+def _cost_usd(use: SlotUse, record: SlotRecord) -> float:
+    """Return what a slot has cost, or will cost as planned while it is open."""
+    if record.ended_s is None:
+        return 0.0 if record.requested_s is None else use.cost_usd
+    if record.ready_s is None:
+        return 0.0
+    return use.slot.cost_usd(record.ended_s - record.ready_s)
 
 
 def _coming(execution: ExecutionPlan, state: RunState) -> tuple[SlotUse, ...]:
@@ -77,12 +92,20 @@ def _open_slots(execution: ExecutionPlan, state: RunState) -> tuple[OpenSlot, ..
     return tuple(results)
 
 
+def current_promise(execution: ExecutionPlan, state: RunState) -> float:
+    """Return P(the promise is kept) if the plan continues unchanged."""
+    progress = progress_of(execution, state)
+    return promise_now(execution.plan, execution.snapshot, progress).probability
+
+
 def plan_remainder(
-    execution: ExecutionPlan, state: RunState, offers: Offers
+    execution: ExecutionPlan, state: RunState, offers: Offers, effort: float = 1.0
 ) -> tuple[ExecutionPlan | None, str]:
-    """Return a better execution plan for the remainder, or None; and the numbers that decided."""
+    """Return a better execution plan for the remainder, or None; and the numbers that decided.
+    ``effort``: a multiple of the usual."""
+    options = replace(REPLANNING, effort=effort)
     amended, reason = replan(
-        execution.plan, execution.snapshot, progress_of(execution, state), offers
+        execution.plan, execution.snapshot, progress_of(execution, state), offers, options
     )
     return _amended(execution, state, amended), reason
 

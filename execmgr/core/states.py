@@ -103,6 +103,14 @@ class Replanned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromiseFallen:
+    """The promise of the run has fallen since the last plan; ``reason``: from what to what."""
+
+    at_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSilent:
     """A site did not answer, or did not carry out a request. Changes nothing; the request is
     repeated."""
@@ -147,6 +155,7 @@ Event = (
     | Tick
     | Cancelled
     | Replanned
+    | PromiseFallen
     | SiteSilent
 )
 
@@ -261,8 +270,9 @@ class RunState(NamedTuple):
     ``progress``: slot by slot; ``wake_s``: the first instant at which one needs a check;
     ``overdue_s``: the first at which one is overdue; ``faulty``: tasks that fail by themselves, and
     the reason: no other slot would help; ``version``: the valid execution plan; ``whole``: number
-    of workflows that are done; ``tried``: severity at the last replanning; ``notes``: instants and
-    texts of decisions; ``released``: tasks that may start, in sets that are released task by task;
+    of workflows that are done; ``tried``: severity at the last replanning; ``replan_from_s``: no
+    replanning before this instant, ``deferred``: it is due then; ``notes``: instants and texts of
+    decisions; ``released``: tasks that may start, in sets that are released task by task;
     ``mailbox_read``: number up to which the mailbox was read.
     """
 
@@ -280,7 +290,14 @@ class RunState(NamedTuple):
     replans: int = 0
     replanning: bool = False
     tried: tuple[int, int] = (0, 0)
+    replan_from_s: float = float("-inf")
+    deferred: bool = False
     released: Map[TaskKey, Release] = Map()
     mailbox_read: int = 0
     cancelled: str = ""
     notes: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def due_s(self) -> float:
+        """When the next step is due even if nothing is reported."""
+        return min(self.wake_s, self.replan_from_s) if self.deferred else self.wake_s

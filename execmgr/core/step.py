@@ -8,8 +8,8 @@ end, and so do all replicas that still wait.
 
 A failed replica is retried if no other replica of its task is left, or as the rules for its exit
 codes say (:mod:`vgrads.execmgr.core.escalation`). Superfluous replicas are released early. If fewer
-workflows are left than are needed, or a slot is overdue, the planner replans the remainder; its
-result arrives as an event.
+workflows are left than are needed, a slot is overdue, or the promise has fallen, the planner
+replans the remainder, at most once a minute; its result arrives as an event.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from vgrads.execmgr.core.states import (
     Command,
     CommitReplica,
     Event,
+    PromiseFallen,
     ReleaseUpdate,
     Replan,
     Replanned,
@@ -47,6 +48,8 @@ from vgrads.execmgr.core.triggers import beyond_help, overdue, shortfall
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 _MOST_REPLANS = 20
+REPLAN_PAUSE_S = 60.0
+"""Shortest time between two requests for replanning."""
 
 
 def begin(execution: ExecutionPlan) -> RunState:
@@ -77,6 +80,8 @@ def step(execution: ExecutionPlan, state: RunState, event: Event) -> tuple[RunSt
         rule_state.cancel(event.reason)
     elif isinstance(event, ReleaseUpdate):
         rule_state.releases_updated(event)
+    elif isinstance(event, PromiseFallen):
+        rule_state.fallen = event.reason
     elif isinstance(event, SiteSilent):
         rule_state.note(event.reason)
     settle(rule_state)
@@ -89,6 +94,7 @@ class Transition(RuleState):
     """Transitions for each kind of event."""
 
     recheck_superfluous = False  # slot ready or workflow done: check for superfluous work
+    fallen = ""  # why the promise has fallen
 
     def slot_update(self, news: SlotUpdate) -> None:
         self._move_slot(news)
@@ -216,7 +222,7 @@ class Transition(RuleState):
 
     def cancel(self, reason: str) -> None:
         """Cancel running and waiting replicas; their slots are then empty and are released."""
-        self.state = self.state._replace(cancelled=reason, replanning=False)
+        self.state = self.state._replace(cancelled=reason, replanning=False, deferred=False)
         self.note(f"stopped: {reason}")
         for (
             key,
@@ -249,27 +255,30 @@ class Transition(RuleState):
             settle(self)
 
     def consider_replan(self) -> None:
-        """Request replanning if too few workflows are left, or a slot is overdue; once for each
-        such state."""
+        """Request replanning if too few workflows are left, a slot is overdue, or the promise has
+        fallen; once for each such state, later if the last request was less than a minute ago."""
         state = self.state
         if state.replanning or state.cancelled or state.replans >= _MOST_REPLANS:
             return
         late = self._overdue()
-        if not late and not self._lost_more():
+        if not (late or self.fallen or state.deferred or self._lost_more()):
             return
-        if beyond_help(self.execution, self.faulty):
-            return
-        short = shortfall(self.execution, self.lost)
         failed = sum(1 for record in self.slots.values() if record.state == SlotState.FAILED)
         how_bad = (len(self.lost), failed)
-        nothing_new = not late and (not short or how_bad == state.tried)
-        if nothing_new or self.now_s >= self.execution.plan.deadline_s:
+        short = shortfall(self.execution, self.lost) if how_bad != state.tried else ""
+        reason = short or (f"slot {late[0]} is overdue" if late else self.fallen)
+        hopeless = beyond_help(self.execution, self.faulty)
+        may_help = not hopeless and self.now_s < self.execution.plan.deadline_s
+        due = bool(reason) and may_help
+        self.state = state._replace(deferred=due and self.now_s < state.replan_from_s)
+        if not due or self.state.deferred:
             return
         for slot in late:
             self.slots = self.slots.set(slot, self.slots[slot]._replace(overdue=True))
-        reason = short or f"slot {late[0]} is overdue"
         self.note(reason)
-        self.state = self.state._replace(replanning=True, tried=how_bad)
+        self.state = self.state._replace(
+            replanning=True, tried=how_bad, replan_from_s=self.now_s + REPLAN_PAUSE_S
+        )
         self.commands.append(Replan(reason))
 
     def _overdue(self) -> list[str]:

@@ -18,7 +18,7 @@ from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
 from vgrads.execmgr.core.completion import over, workflows_done
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
-from vgrads.execmgr.core.remainder import plan_remainder, progress_of
+from vgrads.execmgr.core.remainder import current_promise, plan_remainder, progress_of
 from vgrads.execmgr.core.states import (
     Cancelled,
     CancelReplica,
@@ -120,7 +120,7 @@ class World:
         )
 
     def replan(self, execution, state):
-        plan, reason = plan_remainder(execution, state, self.offers)
+        plan, reason = plan_remainder(execution, state, self.offers, effort=0.02)
         if plan is not None:
             self.executions.append(plan)
         return plan, reason
@@ -132,6 +132,7 @@ class World:
             clock=self.clock,
             journal=journal,
             replan=self.replan,
+            promise_now=current_promise,
             stop_requested=stop,
         )
 

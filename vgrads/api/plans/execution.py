@@ -35,6 +35,7 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, make_execution
 from vgrads.execmgr.core.journal import EventJournal, advance
+from vgrads.execmgr.core.remainder import current_promise
 from vgrads.execmgr.core.states import Cancelled, Event, RunState, SlotUpdate
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.submissions import no_submission_planner
@@ -321,6 +322,7 @@ def _surroundings(
         engine=engine,
         polling=polling,
         replan=replanner(grid, names, record.store_execution) if options.replan else no_replanner,
+        promise_now=current_promise if options.replan else None,
         plan_submissions=(
             submission_planner(grid, record.store_execution)
             if options.replan and not simulated

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from vgrads.api.config import planning_effort
 from vgrads.api.plans.planning import (
     GridSnapshot,
     QueueKey,
@@ -21,7 +23,9 @@ from vgrads.execmgr.core.states import RunState, SlotRecord
 from vgrads.execmgr.runner import Grower, Replanner
 from vgrads.planner.plan import SlotUse
 from vgrads.planner.replan import Offers
+from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.offers import OwnJobs
+from vgrads.vgrid.slot import Slot
 from vgrads.workflows.task import Task
 
 StorePlan = Callable[[int, ExecutionPlan], object]
@@ -29,14 +33,15 @@ StorePlan = Callable[[int, ExecutionPlan], object]
 
 
 def replanner(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> Replanner:
-    """Return the planner for the remainder, over new offers of the same sites; its execution plans
-    are stored before they become valid.
+    """Return the planner for the remainder, over new offers of the same sites, with the effort that
+    the environment states; its execution plans are stored before they become valid.
 
     Acquisitions of the run's own slots so far count as observations.
     """
 
     def again(execution: ExecutionPlan, state: RunState) -> tuple[ExecutionPlan | None, str]:
-        plan, reason = plan_remainder(execution, state, _offers(grid, names, execution, state))
+        offers = _offers(grid, names, execution, state)
+        plan, reason = plan_remainder(execution, state, offers, planning_effort())
         if plan is not None:
             store(state.version + 1, plan)
         return plan, reason
@@ -70,7 +75,28 @@ def _offers(
         observed=(*usable.observed, *acquisitions(execution, state)),
         own=own_jobs(execution.uses, state.slots, real),
     )
-    return lambda rest: take_slots(rest, wiser)
+    return lambda rest: within_capacity(take_slots(rest, wiser), usable.catalog, execution, state)
+
+
+def within_capacity(
+    slots: Sequence[Slot], catalog: Catalog, execution: ExecutionPlan, state: RunState
+) -> tuple[Slot, ...]:
+    """Return the offers without those that a site without queues would refuse because the run's own
+    open slots are in use there."""
+    used: Counter[tuple[str, str]] = Counter()
+    for slot_id, record in state.slots.items():
+        if record.state is not None and not record.state.ended:
+            own = execution.uses[slot_id].slot
+            used[own.site, own.queue] += own.procs
+    offered: Counter[tuple[str, str, str]] = Counter()
+    results = []
+    for slot in slots:
+        site, market = catalog.site(slot.site), (slot.site, slot.queue)
+        offered[*market, slot.node_type] += slot.procs
+        taken = offered[*market, slot.node_type] + used[market]
+        if site.kind == "batch" or not used[market] or taken <= site.procs:
+            results.append(slot)
+    return tuple(results)
 
 
 def own_jobs(

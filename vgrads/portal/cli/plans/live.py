@@ -20,6 +20,7 @@ from vgrads.execmgr.core.remainder import progress_of
 from vgrads.execmgr.core.states import (
     Cancelled,
     Event,
+    PromiseFallen,
     Replanned,
     ReplicaEnded,
     ReplicaState,
@@ -55,6 +56,8 @@ class RunReporter:
                 verb = "planned again" if event.version > self._version else "the planner ran"
                 self._version = event.version
                 self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
+            elif isinstance(event, PromiseFallen):
+                self._line(event.at_s, event.reason, "yellow")
             elif isinstance(event, SlotRequestedAgain):
                 self._line(event.at_s, f"slot {event.slot} {event.reason}", "yellow")
             elif isinstance(event, SiteSilent):

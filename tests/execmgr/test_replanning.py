@@ -1,0 +1,254 @@
+"""When the planner is called during a run, and what it decides: late slots, a promise that falls,
+running tasks, slots that are requested later."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from immutables import Map
+
+from tests.execmgr.test_execmgr import execution_for, ready, simulate
+from tests.planner.test_planner import chain, slot
+from vgrads.api.config import embedded_data
+from vgrads.api.plans.replanners import within_capacity
+from vgrads.drivers.api import SlotState
+from vgrads.execmgr.core.journal import event_from_json, event_to_json
+from vgrads.execmgr.core.promise_checks import PromiseChecks
+from vgrads.execmgr.core.remainder import current_promise, plan_remainder, progress_of
+from vgrads.execmgr.core.states import (
+    Cancelled,
+    PromiseFallen,
+    Replan,
+    Replanned,
+    SlotUpdate,
+    Tick,
+)
+from vgrads.execmgr.core.step import step
+from vgrads.kernel.clock import SimClock
+from vgrads.planner.make import Options
+from vgrads.planner.replan import promise_now, replan
+from vgrads.vgrid.catalog import load_catalog
+from vgrads.vgrid.slot import StartCurve
+
+SLOW = StartCurve(np.array([10.0, 50.0, 200.0]), np.array([0.4, 0.7, 0.9]))
+
+
+def replans(commands):
+    return [c.reason for c in commands if isinstance(c, Replan)]
+
+
+def late_run():
+    """A slot that is three times out of four ready after 50 s, and is not."""
+    execution = execution_for([chain("w", 700.0)], [slot("a", curve=SLOW)])
+    return execution, simulate(execution, Tick(at_s=0.0))[0]
+
+
+def test_a_slot_is_late_when_three_of_four_would_be_ready():
+    execution, state = late_run()
+    assert execution.overdue_s["a"] == pytest.approx(55.0)
+    assert state.due_s == pytest.approx(55.0)
+    state, commands = step(execution, state, Tick(at_s=54.0))
+    assert replans(commands) == []
+    _, commands = step(execution, state, Tick(at_s=55.0))
+    assert replans(commands) == ["slot a is overdue"]
+
+
+def test_the_planner_is_called_at_most_once_a_minute():
+    execution = execution_for(
+        [chain("w", 700.0), chain("v", 700.0)],
+        [slot("a", 1, curve=SLOW), slot("b", 1, curve=SLOW)],
+        needed=2,
+    )
+    state, _ = simulate(execution, Tick(at_s=0.0))
+    state, commands = step(execution, state, Tick(at_s=56.0))
+    assert len(replans(commands)) == 1
+    state, _ = step(execution, state, Replanned(at_s=56.0, version=0, reason="no better"))
+    assert state.due_s > 116.0
+    lost = SlotUpdate(at_s=70.0, slot="b", state=SlotState.FAILED, reason="node down")
+    state, commands = step(execution, state, lost)
+    assert replans(commands) == []
+    assert state.due_s == 116.0
+    state, commands = step(execution, state, Tick(at_s=116.0))
+    (reason,) = replans(commands)
+    assert "1 workflow is left, 2 are needed" in reason
+    assert state.due_s > 116.0
+
+
+def test_a_stopped_run_is_not_planned_again_later():
+    execution = execution_for([chain("w", 700.0)], [slot("a", curve=SLOW)])
+    state, _ = simulate(execution, Tick(at_s=0.0), Tick(at_s=56.0))
+    state, _ = step(execution, state, Replanned(at_s=56.0, version=0, reason="no better"))
+    lost = SlotUpdate(at_s=70.0, slot="a", state=SlotState.FAILED, reason="node down")
+    state, _ = step(execution, state, lost)
+    assert state.due_s == 116.0
+    state, _ = step(execution, state, Cancelled(at_s=71.0, reason="by its user"))
+    assert state.due_s == float("inf")
+    assert replans(step(execution, state, Tick(at_s=116.0))[1]) == []
+
+
+class Promises:
+    """Promises of a run at the instants of their checks; ``checked``: when."""
+
+    def __init__(self, *values):
+        self.values, self.checked = list(values), []
+
+    def __call__(self, execution, state):
+        self.checked.append(state.now_s)
+        return self.values.pop(0)
+
+
+def test_the_promise_is_compared_with_the_highest_since_the_last_plan():
+    execution, state = late_run()
+    assert execution.plan.promise.probability == pytest.approx(0.9, abs=0.03)
+    clock, promises = SimClock(), Promises(0.85, 0.97, 0.89, 0.86)
+    checks = PromiseChecks(promises, clock)
+    for at_s in (0.0, 59.0, 60.0, 120.0):
+        clock.advance_to(at_s)
+        assert checks.fallen(execution, state) == []
+    clock.advance_to(180.0)
+    (fallen,) = checks.fallen(execution, state)
+    assert fallen == PromiseFallen(at_s=180.0, reason="the promise has fallen from 0.970 to 0.860")
+    assert promises.checked == [0.0, 60.0, 120.0, 180.0]
+    state, commands = step(execution, state._replace(now_s=180.0), fallen)
+    assert replans(commands) == ["slot a is overdue"]
+
+
+def test_after_a_plan_the_promise_is_compared_with_the_new_one():
+    execution, state = late_run()
+    clock, promises = SimClock(), Promises(0.4, 0.35, 0.29)
+    checks = PromiseChecks(promises, clock)
+    clock.advance_to(60.0)
+    assert len(checks.fallen(execution, state)) == 1
+    state = state._replace(replans=1, replan_from_s=150.0)
+    clock.advance_to(120.0)
+    assert checks.fallen(execution, state) == []
+    assert (promises.checked, checks.again_s) == ([60.0], 150.0)
+    for at_s in (150.0, 210.0):
+        clock.advance_to(at_s)
+        assert checks.fallen(execution, state) == []
+    assert promises.checked == [60.0, 150.0, 210.0]
+
+
+def test_the_promise_is_checked_at_once_when_a_slot_fails():
+    execution = execution_for([chain("w", 700.0)], [slot("a", curve=SLOW)])
+    state, _ = simulate(execution, Tick(at_s=0.0))
+    clock, promises = SimClock(), Promises(0.9, 0.9)
+    checks = PromiseChecks(promises, clock)
+    assert checks.fallen(execution, state) == []
+    clock.advance_to(5.0)
+    for changed, checked in ((SlotState.QUEUED, [0.0]), (SlotState.FAILED, [0.0, 5.0])):
+        record = state.slots["a"]._replace(state=changed)
+        assert checks.fallen(execution, state._replace(slots=Map({"a": record}))) == []
+        assert promises.checked == checked
+
+
+def test_a_run_is_planned_again_when_its_promise_falls():
+    """Its slot may still start, too late, and is not overdue."""
+    late = StartCurve(np.array([400.0, 600.0]), np.array([0.5, 1.0]))
+    execution = execution_for([chain("w", 500.0)], [slot("a", curve=late)])
+    state, _ = simulate(execution, Tick(at_s=0.0))
+    assert current_promise(execution, state._replace(now_s=450.0)) == 0.0
+    fallen = PromiseFallen(at_s=450.0, reason="the promise has fallen")
+    state, commands = step(execution, state, fallen)
+    assert replans(commands) == ["the promise has fallen"]
+    assert event_from_json(event_to_json(fallen)) == fallen
+
+
+def test_a_new_plan_never_promises_less_than_the_present_one():
+    execution, state = late_run()
+    better, reason = plan_remainder(execution, state._replace(now_s=60.0), lambda _: ())
+    assert better is None
+    assert "the current plan continues" in reason
+
+
+def test_a_search_that_the_clock_ends_says_so():
+    execution, state = late_run()
+    state = state._replace(now_s=60.0)
+    arguments = execution.plan, execution.snapshot, progress_of(execution, state), lambda _: ()
+    _, reason = replan(*arguments, Options(within_s=0.0))
+    assert reason.count("; the search was ended after 0 s") == 1
+    _, reason = replan(*arguments, Options(effort=0.1))
+    assert "ended" not in reason
+
+
+def test_a_running_task_is_counted_where_it_runs():
+    """Its successor can be moved, it cannot: a faster slot does not end it earlier."""
+    execution = execution_for([chain("w", 600.0, 200.0)], [slot("a")])
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a", 150.0))
+    state, _ = step(execution, state, Tick(at_s=300.0))
+    fast = replace(slot("fast"), speed=10.0)
+    progress = progress_of(execution, state)
+    before = promise_now(execution.plan, execution.snapshot, progress)
+    assert before.end_s == pytest.approx(950.0)
+    better, reason = plan_remainder(execution, state, lambda _: (fast,))
+    assert better is None
+    assert "planned again 1.000" in reason
+
+
+def test_what_is_left_of_a_running_task_is_planned_only_where_it_runs():
+    """Elsewhere it would begin anew: a slot that is ready at once is no place for its rest."""
+    execution = execution_for([chain("w", 600.0)], [slot("a")])
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a", 0.0))
+    state, _ = step(execution, state, Tick(at_s=300.0))
+    offered = []
+
+    def offers(rest):
+        offered.append(rest.workflows[0].tasks["t0"].needs)
+        return (slot("b"),)
+
+    plan_remainder(execution, state, offers)
+    assert not slot("b").holds(offered[0])
+
+
+def test_no_running_task_is_placed_again():
+    execution = execution_for([chain("w", 600.0, 200.0)], [slot("a", up=0.5)])
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a", 0.0))
+    state, _ = step(execution, state, Tick(at_s=300.0))
+    better, reason = plan_remainder(execution, state, lambda _: (slot("b"),))
+    assert better is not None, reason
+    added = [key for key in better.placements if key not in execution.placements]
+    assert {key[:2] for key in added} == {("w", "t1")}
+
+
+def test_a_slot_that_is_not_requested_yet_may_be_requested_earlier():
+    execution = execution_for([chain("w", 700.0)], [slot("a")])
+    use = replace(execution.uses["a"], submit_s=350.0)
+    execution = replace(execution, plan=replace(execution.plan, uses=(use,)), uses={"a": use})
+    state, _ = simulate(execution, Tick(at_s=0.0))
+    assert [use.slot.id for use in progress_of(execution, state).coming] == ["a"]
+    better, reason = plan_remainder(execution, state._replace(now_s=20.0), lambda _: ())
+    assert better is not None, reason
+    assert better.uses.keys() == {"a"}
+    assert 20.0 <= better.uses["a"].submit_s <= 300.0
+
+
+@pytest.mark.parametrize(("lost_s", "again"), [(400.0, True), (1000.0, False)])
+def test_an_open_slot_is_planned_for_no_more_hours_than_are_paid(lost_s, again):
+    """What was lost elsewhere ends there before its first hour does, or after."""
+    execution = execution_for(
+        [chain("w", 3300.0, procs=2), chain("v", 3000.0)],
+        [slot("a", 3, price_usd_per_hour=1.0, end_s=7200.0), slot("b", 1, end_s=7200.0)],
+        needed=2,
+        deadline_s=7200.0,
+        budget_usd=1.0,
+    )
+    assert execution.slot_of(("v", "t0", 0)) == "b"
+    assert execution.uses["a"].cost_usd == 1.0
+    lost = SlotUpdate(at_s=lost_s, slot="b", state=SlotState.FAILED, reason="node down")
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a", 0.0), ready("b", 0.0), lost)
+    better, reason = plan_remainder(execution, state, lambda _: ())
+    assert (better is not None) == again, reason
+    assert better is None or better.slot_of(("v", "t0", 1)) == "a"
+
+
+def test_offers_leave_out_what_the_own_open_slots_occupy():
+    catalog = load_catalog(embedded_data() / "sites.toml")
+    cloud = replace(slot("utkeuca-1", 16), site="utkeuca", queue="")
+    queue = replace(slot("mercury-1", 16), site="mercury", queue="default")
+    execution = execution_for([chain("w", 100.0)], [cloud])
+    state, _ = simulate(execution, Tick(at_s=0.0))
+    again = (replace(cloud, id="utkeuca-1"), queue)
+    assert within_capacity(again, catalog, execution, state) == (queue,)
+    lost = SlotUpdate(at_s=5.0, slot="utkeuca-1", state=SlotState.FAILED, reason="no capacity")
+    ended_state, _ = step(execution, state, lost)
+    assert within_capacity(again, catalog, execution, ended_state) == again
