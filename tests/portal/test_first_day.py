@@ -96,7 +96,7 @@ def test_what_is_written_down_wrong_is_reported_once_and_not_learned(vgrads, clu
     shown = vgrads(
         "sites", "show", "cluster", "--sites", cluster().with_name("sites.toml"), "--json"
     ).json
-    assert [row["seen"]["asked"] for row in shown["learned"]] == [0]
+    assert [row["observed"]["requested"] for row in shown["learned"]] == [0]
 
 
 def test_a_pilot_that_never_reports_is_a_fault_of_the_entry(cluster, vgrads, monkeypatch):

@@ -128,7 +128,8 @@ def test_probability_is_a_number_and_compute_a_rule(vgrads):
     ).json
     assert existing["promise"]["requested"] == 0.5
     assert (
-        vgrads("plan", DATA / "lead.yaml", "-p", "95%", "--json").json["promise"]["asked"] == 0.95
+        vgrads("plan", DATA / "lead.yaml", "-p", "95%", "--json").json["promise"]["requested"]
+        == 0.95
     )
     rule = vgrads("plan", DATA / "lead.yaml", "--probability", "paper")
     assert (rule.code, "--promise-model paper" in rule.err) == (2, True)

@@ -86,7 +86,7 @@ def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(
     client, _ = served
     below = submit(client, UNLIKELY)
     promise = client.get(f"/v1/workflow-sets/{below}/plan").json()["promise"]
-    assert promise["probability"] < promise["asked"]
+    assert promise["probability"] < promise["requested"]
     page = open_all(client, below)
     assert "Below the request:" in page
     assert page.count(f'action="/sets/{below}/change"') >= 1

@@ -36,8 +36,6 @@ def plan_json(plan: Plan) -> Json:
             "cautious": plan.promise.cautious,
             "requested": plan.requested_probability,
             "meets_request": plan.meets_request,
-            "asked": plan.requested_probability,  # the names in 0.2
-            "as_asked": plan.meets_request,
             "by_workflow": dict(plan.promise.by_workflow),
         },
         "cost_usd": plan.cost_usd,
@@ -47,7 +45,6 @@ def plan_json(plan: Plan) -> Json:
             {
                 "name": phase.name,
                 "placed": phase.placed,
-                "seconds": phase.seconds,
                 "probability_before": phase.probability_before,
                 "probability_after": phase.probability_after,
                 "steps": [dict(step) for step in phase.steps],

@@ -26,7 +26,6 @@ def offer_json(offer: GridOffer) -> Json:
         "probability": offer.probability,
         "standard_error": offer.standard_error,
         "requested": request.probability,
-        "asked": request.probability,  # the name in 0.2
         "start_by_s": request.start_by_s,
         "deadline_s": request.deadline_s,
         "cost_usd": offer.cost_usd,

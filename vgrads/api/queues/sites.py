@@ -70,7 +70,6 @@ def _learned_row(site: Site, queue: str, acquisitions: Sequence[Acquisition]) ->
     return {
         "queue": queue or "on demand",
         "observed": {"requested": len(mine), **slots},
-        "seen": {"asked": len(mine), **slots},  # the names in 0.2
         "stated": {"acquire": site.slot_acquire, "up": site.slot_up, "boot_s": site.boot_s},
         "binding": {
             "p5_s": low,
