@@ -130,11 +130,15 @@ class Snapshot:
     def links_between(self, sites: Sequence[str]) -> NDArray[np.float64]:
         """Return latency in seconds and bandwidth in MiB/s, sites × sites: 0 and ``inf`` within a
         site."""
-        result = np.zeros((2, len(sites), len(sites)))
-        result[1] = np.inf
-        for number, other in permutations(range(len(sites)), 2):
-            link = self.links.get(frozenset((sites[number], sites[other])), _LINK)
-            result[:, number, other] = link.latency_s, link.bandwidth_mib_s
+        number = {site: n for n, site in enumerate(sites)}
+        result = np.empty((2, len(sites), len(sites)))
+        result[0], result[1] = _LINK.latency_s, _LINK.bandwidth_mib_s
+        for pair, link in self.links.items():
+            if len(pair) == 2 and pair <= number.keys():
+                for there, back in permutations(number[site] for site in pair):
+                    result[:, there, back] = link.latency_s, link.bandwidth_mib_s
+        np.fill_diagonal(result[0], 0.0)
+        np.fill_diagonal(result[1], np.inf)
         return result
 
     def moves_between(self, sites: Sequence[str]) -> NDArray[np.float64]:

@@ -353,7 +353,7 @@ USUAL = OfferSize()
 _PLANNING = 0.6  # share of the effort for the plan; the rest is for sufficient changes
 _OTHER_SIZES = (OfferSize(procs=2), OfferSize(count=4), OfferSize(procs=4))
 _MOST_NOTES = 5  # on closures of a site
-_MOST_SLOTS = 500  # requested from each site
+_USUAL_SLOTS = 500  # requested from each site
 
 
 def take_slots(
@@ -369,12 +369,12 @@ def take_slots(
 
 def _request(workflow_set: WorkflowSet, size: OfferSize) -> OfferRequest:
     """Request slots wide enough for the widest task and for a whole workflow within the deadline,
-    as many as hold all workflows twice, at least two for each."""
+    as many as hold all workflows twice, between a usual number and two for each workflow."""
     works_s = [_work_s(workflow_set, w) for w in workflow_set.workflows]
     procs = max(workflow_set.width, math.ceil(max(works_s) / workflow_set.deadline_s)) * size.procs
     twice = math.ceil(2 * sum(works_s) / (procs * workflow_set.deadline_s))
-    count = max(2 * len(workflow_set.workflows), min(twice, _MOST_SLOTS)) * size.count
-    return OfferRequest(procs=procs, count=count, until_s=workflow_set.deadline_s)
+    usual = sorted((2 * len(workflow_set.workflows), twice, _USUAL_SLOTS))[1]
+    return OfferRequest(procs=procs, count=usual * size.count, until_s=workflow_set.deadline_s)
 
 
 def _work_s(workflow_set: WorkflowSet, workflow: Workflow) -> float:
