@@ -24,7 +24,8 @@ class Options:
     """Options of planning: a planning policy and a probability rule, by name
     (:mod:`vgrads.planner.policies`); ``effort``: the work of planning, a multiple of the usual
     (:mod:`vgrads.planner.effort`); ``within_s``: seconds after which it ends earlier; ``relax``:
-    look for changes that suffice where the request cannot be met."""
+    look for changes that suffice where the request cannot be met, and for the evidence of
+    :mod:`vgrads.planner.evidence`."""
 
     policy: str = "vgrads"
     probability: str = "joint"
@@ -127,12 +128,12 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
     """
     workflow_set = snapshot.workflow_set
     plan, budget = _by_policy(snapshot, options, judged), workflow_set.most_usd
-    would_usd, left_usd = plan.cost_usd, budget
+    would_usd, left_usd, enough = plan.cost_usd, budget, plan.feasible
     while plan.cost_usd > budget + 1e-9 and left_usd > 0:
         left_usd = max(0.0, left_usd - max(plan.cost_usd - budget, 0.1 * budget))
         tighter = replace(snapshot, workflow_set=replace(workflow_set, budget_usd=left_usd))
         plan = _by_policy(tighter, options, judged)
-        if plan.scheduled < workflow_set.needed:
+        if enough and plan.scheduled < workflow_set.needed:
             plan = replace(plan, lacking=too_dear(plan, workflow_set, would_usd))
     return plan
 

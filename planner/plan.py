@@ -119,7 +119,8 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The decision for a whole set. ``lacking``: why a plan is not feasible; ``spare_workflows``:
+    """The decision for a whole set. ``lacking``: why a plan is not feasible, or its promise below
+    the request; ``dropped``: workflows that are not in it, with the reason; ``spare_workflows``:
     number of workflows beyond the needed that must be complete in ready slots before early release;
     ``places``: the quantile of run times that it was made for
     (:class:`vgrads.planner.snapshot.Snapshot`); ``run_times``: basis of the run times of each kind
@@ -145,6 +146,7 @@ class Plan:
     run_times: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     done: tuple[Done, ...] = ()
+    dropped: Mapping[str, str] = field(default_factory=dict)
     expected_usd: float = 0.0
     expected_hours: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)

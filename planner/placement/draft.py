@@ -43,7 +43,8 @@ class Draft:
         # workflows that were only placed whole: replica → scenarios where it is done
         self._whole: dict[str, dict[int, Bits]] = {}
         self.done: dict[str, Bits] = {}
-        self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
+        # workflows done in each scenario
+        self.counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
         self.work = 0  # of packing until now, in steps of profiles
         self.phase = ""  # the current phase, for the record
@@ -120,7 +121,7 @@ class Draft:
         """Update the scenarios in which the workflow is done, after replicas changed."""
         before = self.done.pop(workflow, None)
         if before is not None:
-            self._counts -= self.scenarios.unpack(before)
+            self.counts -= self.scenarios.unpack(before)
         if not self.replicas.get(workflow):
             return
         touched = self._touched.pop(workflow, set())
@@ -129,7 +130,7 @@ class Draft:
         else:
             done = self.outcome(workflow).recompute(self.replicas[workflow], touched)
         self.done[workflow] = done
-        self._counts += self.scenarios.unpack(done)
+        self.counts += self.scenarios.unpack(done)
 
     def mark(self) -> int:
         """Return a mark for :meth:`back_to`."""
@@ -182,7 +183,7 @@ class Draft:
     @property
     def promise(self) -> float:
         """Return P(at least the needed number of workflows is done)."""
-        return float((self._counts >= self.snapshot.workflow_set.needed).mean())
+        return float((self.counts >= self.snapshot.workflow_set.needed).mean())
 
     @property
     def standard_error(self) -> float:
@@ -196,7 +197,7 @@ class Draft:
     @property
     def expected_done(self) -> float:
         """Return the expected number of workflows done."""
-        return float(self._counts.mean())
+        return float(self.counts.mean())
 
     @property
     def scheduled(self) -> list[str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from vgrads.planner.placement.deadlines import deadline_order, latest_finishes
-from vgrads.planner.placement.draft import Draft, Reasons
+from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Placement
 from vgrads.planner.snapshot import TaskKey
 from vgrads.vgrid.slot import Slot, StartCurve
 
-_SHOWN = 4  # alternatives stored with a decision
 _EQUAL = 0.005  # closer probabilities count as equal: earlier end decides
 
 
@@ -122,43 +121,32 @@ def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     first."""
     workflow = draft.snapshot.workflow_by_name[name]
     latest = latest_finishes(workflow, draft.snapshot)
-    order = deadline_order(workflow, draft.snapshot)
-    for choose, rule in ((most_probable, "most probable"), (earliest, "earliest end")):
-        mark = draft.mark()
-        for task_id in order:
-            limit = (
-                latest[task_id]
-                if choose is most_probable
-                else draft.snapshot.workflow_set.deadline_s
-            )
-            options = list(candidates(draft, (name, task_id), slots, limit))
-            best = choose(options)
-            if best is None or best.probability <= 0:
-                break
-            draft.place(best.placement)
-            draft.note(best.placement, rule, _considered(options, best, limit))
-        else:
-            draft.settle(name)
-            return True
-        draft.back_to(mark)
-    return False
+    return _place_by(draft, name, slots, most_probable, latest) or place_early(draft, name, slots)
 
 
-def _considered(options: Sequence[Candidate], best: Candidate, limit_s: float) -> Reasons:
-    """Return the numbers that decided: the number of mappings, and the next best in other slots."""
-    others = [o for o in options if o.placement.slot != best.placement.slot]
-    others.sort(key=lambda o: (-o.probability, o.placement.end_s))
-    return {
-        "considered": len(options),
-        "latest_end_s": limit_s,
-        "probability": best.probability,
-        "others": [
-            {
-                "slot": o.placement.slot,
-                "start_s": o.placement.start_s,
-                "end_s": o.placement.end_s,
-                "probability": o.probability,
-            }
-            for o in others[:_SHOWN]
-        ],
-    }
+def place_early(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
+    """Place all tasks of a workflow, each where it ends first; False if one cannot end in time."""
+    return _place_by(draft, name, slots, earliest, {})
+
+
+def _place_by(
+    draft: Draft,
+    name: str,
+    slots: tuple[Slot, ...],
+    choose: Callable[[Iterable[Candidate]], Candidate | None],
+    latest_s: Mapping[str, float],
+) -> bool:
+    """``latest_s``: when tasks must end, by default by the deadline."""
+    workflow, mark = draft.snapshot.workflow_by_name[name], draft.mark()
+    for task_id in deadline_order(workflow, draft.snapshot):
+        limit_s = latest_s.get(task_id, draft.snapshot.workflow_set.deadline_s)
+        options = list(candidates(draft, (name, task_id), slots, limit_s))
+        best = choose(options)
+        if best is None or best.probability <= 0:
+            draft.back_to(mark)
+            return False
+        draft.place(best.placement)
+        rule = "earliest end" if choose is earliest else "most probable"
+        draft.note(best.placement, rule, {"considered": len(options)})
+    draft.settle(name)
+    return True

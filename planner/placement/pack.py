@@ -224,29 +224,32 @@ def _most_usd(window: Window) -> float:
 
 def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
     """Place the missing part of the minimum in paid windows, in free slots and in as few others as
-    hold it, within the budget."""
+    hold it, within the budget. The last step says what more money would place, if anything."""
     snapshot = draft.snapshot
     missing = snapshot.workflow_set.needed - len(draft.replicas)
     if missing <= 0 or not any(slot.paid for slot in slots):
         return []
     names = [name for name in snapshot.by_length if name not in draft.replicas]
     before_usd, budget_usd, steps = draft.cost_usd, snapshot.workflow_set.most_usd, Steps()
-    placed = pack_batch(draft, names, missing, slots, budget_usd - before_usd)
+    packing, whole = cheapest(draft, names, missing, slots, budget_usd - before_usd), Packing()
+    if len(packing.rows) < missing and budget_usd < math.inf:  # before it takes slots
+        whole = cheapest(draft, names, missing, slots, math.inf)
+    placed = put_whole(draft, packing)
     if placed:
         steps.append(
             {"packed": placed, "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)}
         )
-    if placed < missing and budget_usd < math.inf:
-        whole = cheapest(draft, names, missing, slots, math.inf)
-        if len(whole.rows) > placed:
-            steps.append(
-                {
-                    "refused": "budget",
-                    "budget_usd": budget_usd,
-                    "would_cost_usd": round(before_usd + whole.usd, 2),
-                    "would_promise": whole.sure,
-                }
-            )
+    if len(whole.rows) > placed:
+        steps.append(
+            {
+                "refused": "budget",
+                "budget_usd": budget_usd,
+                "would_cost_usd": round(before_usd + whole.usd, 2),
+                "would_promise": whole.sure,
+                "would_place": len(whole.rows),
+                "missing": missing,
+            }
+        )
     return steps
 
 

@@ -25,7 +25,7 @@ def add_replica(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement 
     best: tuple[float, float, Placement] | None = None
     tried = 0
     for slot in slots:
-        limit = _window_end(draft, key, slot.site)
+        limit = window_end(draft, key, slot.site)
         for option in candidates(draft, key, [slot], limit):
             after = draft.scenarios.share(done_bits | outcome.success(option.placement))
             tried += 1
@@ -35,8 +35,7 @@ def add_replica(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement 
     if best is None:
         return None
     draft.place(best[2])
-    numbers = {"considered": tried, "task_before": before, "task_after": best[0]}
-    draft.note(best[2], "replica that helps its task most", numbers)
+    draft.note(best[2], "replica that helps its task most", {"considered": tried})
     draft.settle(key[0])
     return best[2]
 
@@ -71,7 +70,7 @@ def _most_probable(
     """Return the replica that raises the task most; None if none does."""
     best: tuple[float, Placement | None] = (measure(draft, key, ()), None)
     for slot in slots:
-        for option in candidates(draft, key, [slot], _window_end(draft, key, slot.site)):
+        for option in candidates(draft, key, [slot], window_end(draft, key, slot.site)):
             after = measure(draft, key, (option.placement,))
             if after > best[0] + 1e-9:
                 best = (after, option.placement)
@@ -95,7 +94,8 @@ def by_paper(draft: Draft, key: TaskKey, more: Sequence[Placement] = ()) -> floa
     return paper_promise(workflow, [*placements, *more], draft.snapshot.slot_by_id)[key[1]]
 
 
-def _window_end(draft: Draft, key: TaskKey, site: str) -> float:
+def window_end(draft: Draft, key: TaskKey, site: str) -> float:
+    """Return when a replica at a site must end for every child's replica to have its data."""
     snapshot = draft.snapshot
     workflow = snapshot.workflow_by_name[key[0]]
     limits = [
@@ -121,7 +121,7 @@ def add_workflow_replica(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bo
         )
         if best is not None:
             draft.place(best.placement)
-            numbers = {"considered": len(options), "probability": best.probability}
+            numbers = {"considered": len(options)}
             draft.note(best.placement, "second replica of a whole workflow", numbers)
     draft.settle(name)
     if draft.scenarios.share(draft.done[name]) <= before:

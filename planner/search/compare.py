@@ -10,6 +10,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from vgrads.kernel.units import format_count
 from vgrads.planner.effort import Effort
 from vgrads.planner.plan import Plan
 from vgrads.planner.promise.probability import standard_error
@@ -144,21 +145,24 @@ def _with_fewer_hours(problem: NumberedSet, screened: Sequence[_Screened]) -> It
     surest = sorted(screened, key=lambda s: s.promise, reverse=True)[:_RELEASED]
     if not problem.single:
         for s in dict.fromkeys([*best, *surest]):
-            yield Start(s.rule, replace(s.candidate.orders, spare_workflows=0))
+            yield Start(f"{s.rule}, released early", replace(s.candidate.orders, spare_workflows=0))
         reserve = len(problem.workflows) - workflow_set.needed
         for s in best:
             for spare in range(1, min(reserve + 1, _SPARES)):
-                yield Start(s.rule, replace(s.candidate.orders, spare_workflows=spare))
+                rule = f"{s.rule}, released with {format_count(spare, 'spare workflow')}"
+                yield Start(rule, replace(s.candidate.orders, spare_workflows=spare))
     for s in best:
         orders = s.candidate.orders
         placements = problem.placements(orders, s.candidate.starts_s)
         uses = slot_uses(problem.snapshot, placements)
-        yield Start(s.rule, problem.orders_of(placements, uses, orders.spare_workflows))
+        late = problem.orders_of(placements, uses, orders.spare_workflows)
+        yield Start(f"{s.rule}, requested late", late)
     for s in dict.fromkeys([*best, *surest]):
         if problem.paid[s.candidate.used].any():
             spare_workflows = EVERYTHING if problem.single else 0
             late = _with_late_clouds(problem, s.candidate)
-            yield Start(s.rule, replace(late, spare_workflows=spare_workflows))
+            rule = f"{s.rule}, with late clouds"
+            yield Start(rule, replace(late, spare_workflows=spare_workflows))
 
 
 def _with_late_clouds(problem: NumberedSet, candidate: PlacedOrders) -> Orders:

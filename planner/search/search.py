@@ -14,18 +14,18 @@ from dataclasses import replace
 from typing import Any
 
 from vgrads.planner.effort import Effort
+from vgrads.planner.evidence import draft_of
 from vgrads.planner.obstacles import lacking_of
-from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import PhaseReport, Plan, SlotUse
 from vgrads.planner.promise.reported import REPORTED_SCENARIOS, with_promise
 from vgrads.planner.search.compare import ComparedPlan, compare, surely
 from vgrads.planner.search.moves import Moves
 from vgrads.planner.search.starts import OWN
-from vgrads.planner.search.versions import Simulator
+from vgrads.planner.search.versions import Simulator, Version
 from vgrads.planner.search.walk import Walk
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import Slot, StartCurve
 
+_MOST_SLOTS = 500  # that are searched
 _HOPELESS = 0.2  # a lower promise is hardly raised to what is required
 _LIMITS = (0.0, 0.5, 0.75, 0.9)  # of the cost, that are tried
 _CLIMBING, _CLOSELY = 0.55, 0.4  # shares of the effort
@@ -48,8 +48,9 @@ def search(
     ``others``: further plans to begin with, perhaps of another request. ``brief``: begin with these
     alone, make none cheaper, and state the promise in the scenarios of the choice, less a margin
     for its error."""
-    begin = time.perf_counter()
-    starts = compare(snapshot, [plan, *others], effort, brief)
+    begin, plans = time.perf_counter(), [plan, *others]
+    snapshot = _with_fewer_slots(snapshot, plans)
+    starts = compare(snapshot, plans, effort, brief)
     if not starts:
         return plan
     before = plan.promise.probability
@@ -59,11 +60,7 @@ def search(
         placed=0,
         probability_before=before,
         probability_after=before,
-        steps=tuple(
-            _step(f.rule, v.promise, (v.usd, v.hours), len(v.candidate.used))
-            for f in starts
-            for v in (f.version,)
-        ),
+        steps=tuple(_step_of(f.rule, f.version) for f in starts),
     )
     begin = time.perf_counter()
     reserve = effort.part(0.15)
@@ -72,16 +69,18 @@ def search(
     effort.take_back(reserve)
     if brief:
         return _unverified(plan, versions[-1], improvement.required)
-    chosen = _verified(snapshot, plan, versions, effort)
+    own = next((f for f in starts if f.rule == OWN), None)
+    chosen, result = _verified(snapshot, (plan, own), versions, effort)
     improved = PhaseReport(
         name="improving",
         seconds=time.perf_counter() - begin,
         placed=len(chosen.placements) - len(plan.placements),
         probability_before=before,
         probability_after=chosen.promise.probability,
-        steps=tuple(
-            _step(p.policy, p.promise.probability, (p.expected_usd, p.expected_hours), len(p.uses))
-            for p in (plan, chosen)
+        steps=(
+            _step_of_plan(plan),
+            _step_of_plan(chosen)
+            | ({} if result is None else {"compared": _step_of(result.rule, result.version)}),
         ),
     )
     return replace(
@@ -89,6 +88,18 @@ def search(
         phases=(*plan.phases, compared, improved),
         seconds={**plan.seconds, "comparing": compared.seconds, "improving": improved.seconds},
     )
+
+
+def _with_fewer_slots(snapshot: Snapshot, plans: Sequence[Plan]) -> Snapshot:
+    """Return the snapshot without the slots that are least likely to help, if there are very many;
+    those that plans use remain. Starting plans take time for each slot, whatever the effort."""
+    if len(snapshot.slots) <= _MOST_SLOTS:
+        return snapshot
+    chosen = {use.slot.id for plan in plans for use in plan.uses}
+    ranked = sorted(snapshot.slots, key=lambda s: (s.curve.reaches_s(0.5), -s.curve.best))
+    for paid in (False, True):
+        chosen.update([s.id for s in ranked if s.paid == paid][: _MOST_SLOTS // 2])
+    return replace(snapshot, slots=tuple(s for s in snapshot.slots if s.id in chosen))
 
 
 class _Improvement:
@@ -204,11 +215,15 @@ class _Improvement:
 
 
 def _verified(
-    snapshot: Snapshot, plan: Plan, versions: Sequence[ComparedPlan], effort: Effort
-) -> Plan:
+    snapshot: Snapshot,
+    own: tuple[Plan, ComparedPlan | None],
+    versions: Sequence[ComparedPlan],
+    effort: Effort,
+) -> tuple[Plan, ComparedPlan | None]:
     """Return the best version that still reaches the request in other scenarios, otherwise the most
-    probable of the best few; ``plan`` itself if none is better."""
-    best, least, budget_usd = plan, 0.0, snapshot.workflow_set.most_usd
+    probable of the best few; the first plan, ``own``, if none is better. Each with its results in
+    the scenarios of the choice, if they were simulated."""
+    (plan, _), best, least, budget_usd = own, own, 0.0, snapshot.workflow_set.most_usd
     left = list(versions)
     for number in range(_VERIFIED):
         if not left:
@@ -224,8 +239,8 @@ def _verified(
             continue
         lacking = lacking_of(snapshot, created)
         created = replace(created, feasible=not lacking, lacking=lacking)
-        if _rank(created, budget_usd) > _rank(best, budget_usd):
-            best = created
+        if _rank(created, budget_usd) > _rank(best[0], budget_usd):
+            best = created, result
         short = snapshot.workflow_set.probability - created.promise.probability
         least = result.version.promise + 0.8 * short
         if short <= 0:
@@ -248,10 +263,7 @@ def _as_plan(snapshot: Snapshot, plan: Plan, result: ComparedPlan) -> Plan:
     problem, orders = result.problem, result.version.orders
     placements = problem.placements(orders, result.version.candidate.starts_s)
     uses = tuple(_uses(result))
-    draft = Draft(_as_requested(problem.snapshot, uses))
-    for name in dict.fromkeys(p.workflow for p in placements):
-        draft.place_all([p for p in placements if p.workflow == name])
-        draft.settle(name)
+    draft = draft_of(problem.snapshot, placements, uses)
     probabilities = draft.probabilities()
     by_slot = {(p.task_key, p.slot): p.key for p in plan.placements}
     reasons = {}
@@ -305,17 +317,14 @@ def _uses(result: ComparedPlan) -> Iterator[SlotUse]:
         )
 
 
-def _as_requested(snapshot: Snapshot, uses: Sequence[SlotUse]) -> Snapshot:
-    """Return the snapshot with the curves of slots as they are if requested as planned."""
-    later_s = {use.slot.id: use.slot.zero_s(use.submit_s) for use in uses}
-    slots = tuple(_later(slot, later_s.get(slot.id, 0.0)) for slot in snapshot.slots)
-    return replace(snapshot, slots=slots)
+def _step_of(rule: str, version: Version) -> dict[str, Any]:
+    costs = version.usd, version.hours
+    return _step(rule, version.promise, costs, len(version.candidate.used))
 
 
-def _later(slot: Slot, by_s: float) -> Slot:
-    if by_s <= 0:
-        return slot
-    return replace(slot, curve=StartCurve(slot.curve.times_s + by_s, slot.curve.probabilities))
+def _step_of_plan(plan: Plan) -> dict[str, Any]:
+    costs = plan.expected_usd, plan.expected_hours
+    return _step(plan.policy, plan.promise.probability, costs, len(plan.uses))
 
 
 def _step(rule: str, promise: float, costs: tuple[float, float], slots: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Policies, relaxations, explanations, the exact model, what plans take into account."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -192,14 +193,14 @@ def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     message = vgrads("explain", path, "lead-1/wrf", "--json").json
-    first = next(c for c in message["copies"] if "others" in c["why"])
+    first = next(c for c in message["copies"] if c["why"]["others"])
     assert first["why"]["phase"] in ("minimal", "trade-off", "additional")
     assert first["why"]["considered"] >= 2
     assert all(
-        o["probability"] <= first["why"]["probability"] + 0.01 for o in first["why"]["others"]
+        o["probability"] <= first["probability"] or "changes" in o for o in first["why"]["others"]
     )
     text = vgrads("explain", path, "lead-1/wrf").out
-    assert "mappings were considered" in text
+    assert re.search(r"most probable, of \d+ mappings", text)
     assert "Not " in text
     for task, words in (("nothing", "no task 'nothing'"), ("lead-9/wrf", "no task")):
         answer = vgrads("explain", path, task)

@@ -252,7 +252,7 @@ def test_what_is_lacking_is_reported():
     for snapshot, words in (
         (wide, "needs 9 processors"),
         (long, "takes 30m"),
-        (unknown, "known probability"),
+        (unknown, "no slot on offer has a probability above 0"),
         (full, "room"),
     ):
         plan = make_plan(snapshot)

@@ -165,7 +165,10 @@ def test_explain_says_why_other_plans_were_not_taken():
     rivals = {rival["rule"]: rival["why"] for rival in payload["rivals"]}
     assert any(why.startswith("its promise is") for why in rivals.values())
     assert any(why.startswith("it costs $1.00 on average") for why in rivals.values())
-    assert "Other plans, and why they were not taken:" in explain_text(payload)
+    assert (
+        "Other plans, and why they were not taken, in the scenarios of the choice:"
+        in explain_text(payload)
+    )
 
 
 def test_wider_slots_are_requested_if_usual_ones_fall_short():

@@ -82,11 +82,12 @@ class TaskPlacement:
 class PlanResult:
     """The plan of a workflow set.
 
-    ``feasible``: a plan exists; else ``lacking`` says what is missing and ``relaxations`` what
-    would do. ``promise``: probability that ``needed`` workflows are done by ``deadline_s``, its
-    standard error, and the probability of each workflow. ``requested``: the probability that the
-    set asks for; ``meets_request``: the promise reaches it. ``scheduled``: workflows in the plan.
-    ``cost_usd``: at most. ``slots`` and ``placements``: the plan itself. ``notes``: warnings.
+    ``feasible``: a plan exists. ``lacking``: why none exists, or why its promise is below the
+    request; ``relaxations``: what would do. ``promise``: probability that ``needed`` workflows are
+    done by ``deadline_s``, its standard error, and the probability of each workflow. ``requested``:
+    the probability that the set asks for; ``meets_request``: the promise reaches it. ``scheduled``:
+    workflows in the plan. ``cost_usd``: at most. ``slots`` and ``placements``: the plan itself.
+    ``notes``: warnings.
     ``planned``: all that the plan was computed from.
     """
 

@@ -55,6 +55,7 @@ def plan_json(plan: Plan) -> Json:
         "run_times": [dict(entry) for entry in plan.run_times],
         "notes": list(plan.notes),
         "done": done_json(plan),
+        "dropped": [{"workflow": name, "why": why} for name, why in plan.dropped.items()],
         "relaxations": [asdict(r) for r in plan.relaxations],
         "slots": [_use_json(use) for use in plan.uses],
         "placements": [_placement_json(p) for p in plan.placements],

@@ -35,7 +35,9 @@ from vgrads.kernel.closures import WEEK_S
 from vgrads.kernel.progress import report_progress
 from vgrads.kernel.units import format_count
 from vgrads.planner.effort import Effort
+from vgrads.planner.evidence import with_evidence
 from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
+from vgrads.planner.obstacles import shortfall_of
 from vgrads.planner.placement.widths import widened
 from vgrads.planner.plan import Done, Plan
 from vgrads.planner.relax import relaxations
@@ -224,11 +226,13 @@ def plan_set(
         changes = relaxations(
             snapshot, plan, lambda changed: take_snapshot(changed, grid, seed), effort
         )
+        plan = replace(plan, relaxations=changes)
         question = unit_question(left, changes) if plan.lacking else ""
         reasons = "; ".join((plan.lacking, *refusals(grid.words))) if plan.lacking else ""
-        plan = replace(
-            plan, relaxations=changes, lacking=" ".join(filter(None, (question, reasons)))
-        )
+        lacking = " ".join(filter(None, (question, reasons))) or shortfall_of(snapshot, plan)
+        plan = replace(plan, lacking=lacking)
+    if options.relax:
+        plan = with_evidence(snapshot, plan)
     plan = replace(
         plan,
         seconds={"procure": procure_s, **plan.seconds},

@@ -71,10 +71,13 @@ def format_of(name: str) -> str:
 def reasons_of(plan: Json) -> dict[str, str]:
     """Return the reasons for the placement of each replica of a plan as JSON:
     ``workflow/task/copy`` → sentences."""
-    return {
-        f"{r['workflow']}/{r['task']}/{r['copy']}": "\n".join(why(r))
-        for r in plan.get("reasons", ())
-    }
+    replicas = {(p["workflow"], p["task"], p["copy"]): p for p in plan["placements"]}
+    results = {}
+    for r in plan.get("reasons", ()):
+        key = r["workflow"], r["task"], r["copy"]
+        if key in replicas:
+            results["{}/{}/{}".format(*key)] = "\n".join(why(r, replicas[key]))
+    return results
 
 
 def available() -> list[str]:

@@ -33,6 +33,8 @@ def print_plan(out: Console, plan: Plan) -> None:
         sentence = _phase_sentence(phase, plan.requested_probability)
         out.print(f"  {sentence}  ({phase.seconds * 1000:.0f} ms)")
     out.print(promise_sentence(plan), style="bold")
+    if plan.lacking:
+        out.print(f"Limit: {plan.lacking}.")
     if plan.relaxations:
         out.print(f"Sufficient changes: {'; '.join(map(relaxation_text, plan.relaxations))}.")
 
