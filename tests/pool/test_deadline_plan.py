@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from vgrads.pool.deadline.plan import Goal, plan_nodes
-from vgrads.pool.deadline.values import NodeSource, Work
+from vgrads.api.bags.deadline_plans import never_falling
+from vgrads.pool.deadline.plan import DeadlinePlan, Goal, PlannedNodes, plan_nodes
+from vgrads.pool.deadline.values import NodePlan, NodeSource, Work
 from vgrads.pool.spot.history import SpotHistory
 from vgrads.portal.web.bags.goal import goal_view
 
@@ -167,6 +168,31 @@ def test_size_plans_a_bag_on_sites(vgrads, bag, tmp_path):
     shown = vgrads("size", path, *sites, "--deadline", "10m", "-p", "0.99", "--budget", "1")
     assert "0.99 was requested" in shown.out and "Cost and promise by deadline" in shown.out
     assert shown.out.count("← chosen") == 1 and "did you mean" not in shown.out
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8), st.floats(0.1, 0.99))
+@settings(max_examples=examples(100))
+def test_a_later_deadline_is_never_promised_less_up_to_the_request(probabilities, requested):
+    plans = {1.0 + n: planned_with(p, requested) for n, p in enumerate(probabilities)}
+    results = dict(never_falling(plans.items(), requested))
+    promised = [min(plan.chosen.probability, requested) for plan in results.values()]
+    assert list(results) == list(plans)
+    assert promised == sorted(promised)
+    assert promised[-1] == min(max(probabilities), requested)
+
+
+def planned_with(probability, requested):
+    chosen = PlannedNodes(
+        plan=NodePlan(queues=(1,)),
+        cloud="",
+        probability=probability,
+        cost_usd=0.0,
+        cost_high_usd=0.0,
+        node_hours=1.0,
+        end_s=60.0,
+    )
+    enough = probability >= requested
+    return DeadlinePlan(chosen=chosen, promise=probability, enough=enough, front=(chosen,))
 
 
 def test_a_deadline_of_seconds_is_asked_for_its_unit_and_its_plan_is_in_the_table(

@@ -4,6 +4,7 @@ cost."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -106,23 +107,41 @@ def _answer(
         for factor in _FACTORS
         if factor != 1.0
     }
-    suffice = [f for f, plan in sorted(curve.items()) if plan.enough]
+    by_factor = dict(never_falling(sorted((curve | {1.0: chosen}).items()), goal.probability))
+    best = by_factor[1.0]
+    suffice = [f for f, plan in by_factor.items() if f != 1.0 and plan.enough]
     enough_s = suffice[0] * goal.deadline_s if suffice else None
     return {
         "work": text,
-        "question": "" if chosen.enough else question_of(deadline_text, enough_s),
+        "question": "" if best.enough else question_of(deadline_text, enough_s),
         "deadline_s": goal.deadline_s,
         "requested": goal.probability,
         "budget_usd": goal.budget_usd,
-        "enough": chosen.enough,
-        "promise": chosen.promise,
-        "chosen": _row(chosen.chosen, nodes),
+        "enough": best.enough,
+        "promise": best.promise,
+        "chosen": _row(best.chosen, nodes),
         "front": [_row(planned, nodes) for planned in chosen.front],
         "deadlines": [
             {"deadline_s": goal.deadline_s * factor} | _cost(plan, nodes)
-            for factor, plan in sorted((curve | {1.0: chosen}).items())
+            for factor, plan in by_factor.items()
         ],
     }
+
+
+def never_falling(
+    plans: Iterable[tuple[float, DeadlinePlan]], requested: float
+) -> Iterator[tuple[float, DeadlinePlan]]:
+    """Return plans of ever later deadlines, each at least as probable as those before it, up to the
+    requested probability: a plan also keeps a later deadline."""
+    best: DeadlinePlan | None = None
+    for factor, plan in plans:
+        if best is None or _worth(plan, requested) >= _worth(best, requested):
+            best = plan
+        yield factor, best
+
+
+def _worth(plan: DeadlinePlan, requested: float) -> tuple[bool, float]:
+    return plan.enough, min(plan.chosen.probability, requested)
 
 
 def _goal(document: BagDocument, where: str, overrides: GoalOverrides) -> BagGoal:
