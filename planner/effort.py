@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-UNIT = 6_000_000
-"""Work of effort 1: simulated replicas of tasks, about 1.5 s of processor time."""
+UNIT = 10_000_000
+"""Work of effort 1: simulated replicas of tasks, about 2.5 s of processor time."""
 
 
 class Effort:

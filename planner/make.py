@@ -49,6 +49,7 @@ SINGLE = Options(policy="no-replication")
 
 _MOST_AT_ALL_LEVELS = 1_500  # tasks
 _MOST_SEARCHED = 3_000  # tasks
+_MOST_ANEW = 600  # tasks up to which plans for other offers need no first plan
 _FEW_LEVELS = (QUANTILE_LEVELS[3], QUANTILE_LEVELS[-1])
 
 
@@ -101,6 +102,16 @@ def searched(
     from vgrads.planner.search.search import search  # noqa: PLC0415  # it takes time to load
 
     return search(snapshot, plan, effort, others)
+
+
+def plan_again(snapshot: Snapshot, like: Plan, options: Options, effort: Effort) -> Plan:
+    """Return a plan for other offers, with ``like`` among the starts of the search; large sets have
+    a first plan of their own."""
+    if snapshot.workflow_set.task_count > _MOST_ANEW:
+        return make_plan(snapshot, options, effort, [like])
+    from vgrads.planner.search.search import search_anew  # noqa: PLC0415  # as above
+
+    return search_anew(snapshot, like, effort, [like])
 
 
 def _nothing(workflow_set: WorkflowSet) -> Plan:

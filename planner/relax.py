@@ -17,9 +17,9 @@ from operator import itemgetter
 from vgrads.kernel.progress import progress_to, report_progress
 from vgrads.planner.effort import Effort
 from vgrads.planner.make import first_plan
-from vgrads.planner.plan import Plan, Promise, Relaxation
+from vgrads.planner.plan import Plan, Relaxation
 from vgrads.planner.promise.reported import with_promise
-from vgrads.planner.search.search import search
+from vgrads.planner.search.search import search_anew
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.sets import WorkflowSet
 
@@ -82,7 +82,7 @@ class _Probes:
         """Plan a changed set: briefly from the present plans, and from others if that falls short
         and plans of the changed set may look different."""
         if self._whole > 0 and changed.workflow_set.task_count <= _SMALL:
-            brief = search(changed, self._nothing(changed), effort, self._starts, brief=True)
+            brief = search_anew(changed, self._plan, effort, self._starts, brief=True)
             if brief.meets_request or not self.anew:
                 return brief
         return self._planned_anew(changed, effort)
@@ -90,22 +90,9 @@ class _Probes:
     def _planned_anew(self, changed: Snapshot, effort: Effort) -> Plan:
         """Plan a small set by a search, a large one by the four phases alone."""
         if self._whole > 0 and changed.workflow_set.task_count <= _SMALL:
-            return search(changed, self._nothing(changed), effort, self._starts)
+            return search_anew(changed, self._plan, effort, self._starts)
         effort.spend(min(effort.left, first_plan_work(changed)))
         return first_plan(changed)
-
-    def _nothing(self, changed: Snapshot) -> Plan:
-        """Return a plan of a changed set with no placements, for a search with other starts."""
-        return replace(
-            self._plan,
-            deadline_s=changed.workflow_set.deadline_s,
-            needed=changed.workflow_set.needed,
-            feasible=False,
-            promise=Promise(probability=0.0, standard_error=0.0, by_workflow={}),
-            placements=(),
-            uses=(),
-            phases=(),
-        )
 
     def least(
         self, change: Change, grid: Sequence[float], whole: bool = False

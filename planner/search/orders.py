@@ -138,6 +138,55 @@ def list_schedule(w: SetArrays, task: Ints, slot: Ints, begin_s: Floats, starts_
             starts_s[n] = np.inf
 
 
+@compiled
+def place_each_first(
+    w: SetArrays, task: Ints, first: Ints, slots: Ints, begin_s: Floats, chosen: Ints
+) -> None:
+    """Place the tasks of workflows in this order, each in the slot in which it ends first (HEFT);
+    tasks of workflow n from ``first[n]`` on. Fill the slot of each, -1 for a workflow of which a
+    task would end too late."""
+    c, starts_s = open_calendars(w, np.repeat(slots, len(task))), np.zeros(len(task))
+    for f in range(len(first) - 1):
+        for n in range(first[f], first[f + 1]):
+            chosen[n], starts_s[n] = ends_first(w, c, task[n], slots, begin_s)
+            t, m = task[n], chosen[n]
+            if m < 0:
+                for k in range(first[f], n):
+                    reserve(w, c, task[k], chosen[k], starts_s[k], -w.procs[task[k]])
+                    c.ends_s[task[k], w.site[chosen[k]]] = np.inf
+                chosen[first[f] : first[f + 1]] = -1
+                break
+            reserve(w, c, t, m, starts_s[n], w.procs[t])
+            c.ends_s[t, w.site[m]] = starts_s[n] + w.length_s[t] / w.speed[m]
+
+
+@compiled
+def ends_first(
+    w: SetArrays, c: Calendars, t: int, slots: Ints, begin_s: Floats
+) -> tuple[int, float]:
+    """Return the slot in which a task ends first, and its start; -1 if it ends too late in all."""
+    best, best_s, at_s = -1, np.inf, 0.0
+    for m in slots:
+        if w.holds[w.kind[t], m]:
+            length_s = w.length_s[t] / w.speed[m]
+            ready_s = max(begin_s[m], inputs_s(w, c, t, w.site[m]))
+            if ready_s + length_s < best_s:
+                mine = slice(c.rooms[m], c.rooms[m + 1])
+                steps = Steps(c.times_s[mine], c.used[mine], c.heads[m])
+                start_s = fit(steps, w.width[m], ready_s, length_s, w.procs[t], w.limit_s[m])
+                if start_s + length_s < best_s:
+                    best, best_s, at_s = m, start_s + length_s, start_s
+    return best, at_s
+
+
+@compiled
+def reserve(w: SetArrays, c: Calendars, t: int, m: int, start_s: float, procs: int) -> None:
+    """Use processors of a slot for a task; a negative number releases them."""
+    mine = slice(c.rooms[m], c.rooms[m + 1])
+    steps = Steps(c.times_s[mine], c.used[mine], c.heads[m])
+    use(steps, start_s, start_s + w.length_s[t] / w.speed[m], procs)
+
+
 class NumberedSet:
     """A snapshot as numbers. Tasks are numbered workflow by workflow, parents first; slots in the
     order of their offers. ``single``: no task may run twice, as programs outside release them."""

@@ -16,7 +16,7 @@ from typing import Any
 from vgrads.planner.effort import Effort
 from vgrads.planner.evidence import draft_of
 from vgrads.planner.obstacles import lacking_of
-from vgrads.planner.plan import PhaseReport, Plan, SlotUse
+from vgrads.planner.plan import PhaseReport, Plan, Promise, SlotUse
 from vgrads.planner.promise.reported import REPORTED_SCENARIOS, with_promise
 from vgrads.planner.search.compare import ComparedPlan, compare, surely
 from vgrads.planner.search.moves import Moves
@@ -32,6 +32,7 @@ _CLIMBING, _CLOSELY = 0.55, 0.4  # shares of the effort
 _ROUGHLY = 0.5  # share of the usual scenarios while much is changed
 _CHANGES = 3  # random ones between two climbs
 _CHEAPENED, _FIRST = 3, 0.25  # plans that are made cheaper, with which share of the effort each
+_FOR_HOURS = 0.4  # share of the effort where no money is to be saved
 _MUCH = 0.02  # by which a plan may fall short in other scenarios by chance
 _VERIFIED = 6  # versions that are simulated in other scenarios, the best first
 _LOSS = 0.001  # of the promise of a plan that falls short, for a lower cost
@@ -78,7 +79,7 @@ def search(
         probability_before=before,
         probability_after=chosen.promise.probability,
         steps=(
-            _step_of_plan(plan),
+            *((_step_of_plan(plan),) if plan.placements else ()),
             _step_of_plan(chosen)
             | ({} if result is None else {"compared": _step_of(result.rule, result.version)}),
         ),
@@ -88,6 +89,25 @@ def search(
         phases=(*plan.phases, compared, improved),
         seconds={**plan.seconds, "comparing": compared.seconds, "improving": improved.seconds},
     )
+
+
+def search_anew(
+    snapshot: Snapshot, like: Plan, effort: Effort, others: Iterable[Plan], brief: bool = False
+) -> Plan:
+    """Return the best plan that is found without a first plan, for offers or a request other than
+    those of ``like``; begin with ``others``. It has no placements if none is found."""
+    request = snapshot.workflow_set
+    nothing = replace(
+        like,
+        deadline_s=request.deadline_s,
+        needed=request.needed,
+        feasible=False,
+        promise=Promise(probability=0.0, standard_error=0.0, by_workflow={}),
+        placements=(),
+        uses=(),
+        phases=(),
+    )
+    return search(snapshot, nothing, effort, others, brief)
 
 
 def _with_fewer_slots(snapshot: Snapshot, plans: Sequence[Plan]) -> Snapshot:
@@ -119,15 +139,27 @@ class _Improvement:
         required = min(self.required, starts[0].version.promise - _LOSS)
         enough = [f for f in starts if f.version.promise >= max(required, _LOSS)][:_CHEAPENED]
         results = list(starts)
-        if enough and enough[0].version.usd > 0:
+        if enough:
+            results += self._all_cheapened(starts, enough, required)
+        return sorted(results, key=lambda f: f.version.rank(required))
+
+    def _all_cheapened(
+        self, starts: list[ComparedPlan], enough: list[ComparedPlan], required: float
+    ) -> list[ComparedPlan]:
+        """Make the plans that suffice cheaper, and the best of the results once more; with less
+        effort if one costs no money."""
+        whole, free = self.effort, enough[0].version.usd == 0
+        self.effort = whole.part(_FOR_HOURS if free else 1.0)
+        if not free:
             enough = [*self._for_less(starts, enough[0], required), *enough[1:]]
-        results += enough
+        results = list(enough)
         for start in enough:
             results += self._cheapened(start, _FIRST, required)
-        if enough:
-            best = max(results, key=lambda f: f.version.rank(required))
-            results += self._cheapened(best, 1.0, required)
-        return sorted(results, key=lambda f: f.version.rank(required))
+        best = max(results, key=lambda f: f.version.rank(required))
+        results += self._cheapened(best, 1.0, required)
+        whole.take_back(self.effort)
+        self.effort = whole
+        return results
 
     def _cheapened(self, start: ComparedPlan, share: float, required: float) -> list[ComparedPlan]:
         part = self.effort.part(share)

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from vgrads.kernel.units import format_count
-from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.heft import place_heft
 from vgrads.planner.plan import Plan
 from vgrads.planner.rules import EVERYTHING
-from vgrads.planner.search.orders import NumberedSet, Orders
+from vgrads.planner.search.orders import NumberedSet, Orders, place_each_first
 
 OWN = "the four phases"
+_PER_SLOT = 5  # steps of the plain form of HEFT
 _PRESUMED = (0.0, 0.5)  # shares of its probability with which a slot is ready
 _READY = (0.0, 0.25, 0.5, 0.75)
 _TWICE = 0.3  # share of tasks with two replicas in a random plan
@@ -55,7 +54,7 @@ def sure_plans(problem: NumberedSet, plan: Plan) -> Iterator[Start]:
 def _heft_plans(problem: NumberedSet, parts: Mapping[str, Sequence[int]]) -> Iterator[Start]:
     for rule in (*_WIDEST, "the cloud"):
         for share in _READY if rule in parts else ():
-            orders = _heft(problem, parts[rule], share)
+            orders = heft(problem, parts[rule], share)
             if orders is not None:
                 yield Start(f"HEFT in {rule}, ready with {share:g}", orders)
 
@@ -241,10 +240,14 @@ def _orders(problem: NumberedSet, tasks: Iterable[object], where: Iterable[objec
     )
 
 
-def _heft(problem: NumberedSet, slots: Sequence[int], share: float) -> Orders | None:
-    draft, offered = Draft(problem.snapshot), [problem.slots[n] for n in slots]
-    for name in problem.snapshot.by_length:
-        place_heft(draft, name, offered, share)
-    if not draft.placements:
-        return None
-    return problem.orders_of(draft.placements, (), EVERYTHING)
+def heft(problem: NumberedSet, every: Sequence[int], share: float) -> Orders | None:
+    """Return one replica of each task, where it ends first, if slots are ready with this share of
+    their probability; None if no workflow fits."""
+    mine = [problem.by_deadline[w] for w in _order(problem)]
+    task, first = np.concatenate(mine), np.cumsum([0, *map(len, mine)])
+    slots, where = np.array(_widest(problem, every)), np.full(len(task), -1)
+    begin_s = np.array([slot.curve.reaches_s(share) for slot in problem.slots])
+    act = place_each_first.after(_PER_SLOT * len(task) * len(slots))
+    act(problem.work, task, first, slots, begin_s, where)
+    chosen = where >= 0
+    return _orders(problem, [task[chosen]], [where[chosen]]) if chosen.any() else None

@@ -18,10 +18,13 @@ from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.planner.effort import Effort
 from vgrads.planner.explain import explain, explain_text
 from vgrads.planner.make import Options, first_plan, make_plan, searched
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.placement.heft import place_heft
 from vgrads.planner.plan import Plan
 from vgrads.planner.promise.rollout import rollout
 from vgrads.planner.search.moves import Moves
 from vgrads.planner.search.orders import NumberedSet
+from vgrads.planner.search.starts import heft
 from vgrads.planner.search.versions import Simulator
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
@@ -201,3 +204,28 @@ def test_wider_slots_are_requested_if_usual_ones_fall_short():
     assert planned.plan.meets_request
     assert planned.plan.uses[0].slot.procs >= 4
     planned.plan.check(planned.snapshot)
+
+
+@given(seed=st.integers(0, 10_000), share=st.sampled_from([0.0, 0.5]))
+@settings(max_examples=examples(40), deadline=None)
+def test_the_start_by_heft_is_that_of_the_policy_where_no_data_move(seed, share):
+    draws = random.Random(seed)
+    flows = [
+        chain(f"w{n}", *(draws.uniform(50.0, 400.0) for _ in range(draws.randint(1, 4))))
+        for n in range(draws.randint(1, 5))
+    ]
+    slots = tuple(
+        slot(f"s{n}", procs=draws.randint(1, 3), speed=draws.uniform(0.5, 2.0))
+        for n in range(draws.randint(1, 4))
+    )
+    snapshot = Snapshot(workflow_set=make_set(flows, deadline_s=900.0), slots=slots)
+    draft, problem = Draft(snapshot), NumberedSet(snapshot)
+    for name in snapshot.by_length:
+        place_heft(draft, name, slots, share)
+    orders = heft(problem, range(len(slots)), share)
+    placed = (
+        {} if orders is None else dict(zip(orders.task.tolist(), orders.slot.tolist(), strict=True))
+    )
+    assert {problem.tasks[t]: slots[n].id for t, n in placed.items()} == {
+        p.task_key: p.slot for p in draft.placements
+    }

@@ -36,7 +36,7 @@ from vgrads.kernel.progress import report_progress
 from vgrads.kernel.units import format_count
 from vgrads.planner.effort import Effort
 from vgrads.planner.evidence import with_evidence
-from vgrads.planner.make import STANDARD, Options, first_plan, make_plan, searched
+from vgrads.planner.make import STANDARD, Options, first_plan, plan_again, searched
 from vgrads.planner.obstacles import shortfall_of
 from vgrads.planner.placement.widths import widened
 from vgrads.planner.plan import Done, Plan
@@ -270,7 +270,7 @@ def _best_plan(
             break
         report_progress("planning with more and wider slots")
         part = effort.part(1.0 / (len(wider) - n))
-        plan = make_plan(other, options, part, [best[1]])
+        plan = plan_again(other, best[1], options, part)
         effort.take_back(part)
         if (plan.feasible, plan.promise.probability) > (
             best[1].feasible,
