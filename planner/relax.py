@@ -31,6 +31,7 @@ the last ones for deadlines in a mistaken unit."""
 _PROBE, _CHECK = 0.12, 0.4  # shares of the effort of a kind of change
 _LEAST = 100_000, 300
 """Effort of a plan, and for each replica, whatever is left: what suffices is found in a few."""
+_ANEW = 600_000  # effort of a plan with other starts, whatever is left
 _CLOSE = 0.04  # share of the change to which the least is narrowed down
 _NARROWINGS = 3  # at least
 _THOROUGH = 1_000_000  # effort of a plan after another has fallen short in other scenarios
@@ -85,6 +86,7 @@ class _Probes:
             brief = search_anew(changed, self._plan, effort, self._starts, brief=True)
             if brief.meets_request or not self.anew:
                 return brief
+            effort = Effort(max(effort.left, _ANEW))
         return self._planned_anew(changed, effort)
 
     def _planned_anew(self, changed: Snapshot, effort: Effort) -> Plan:

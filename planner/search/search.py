@@ -35,7 +35,8 @@ _CHEAPENED, _FIRST = 3, 0.25  # plans that are made cheaper, with which share of
 _FOR_HOURS = 0.4  # share of the effort where no money is to be saved
 _MUCH = 0.02  # by which a plan may fall short in other scenarios by chance
 _VERIFIED = 6  # versions that are simulated in other scenarios, the best first
-_LOSS = 0.001  # of the promise of a plan that falls short, for a lower cost
+_CHEAPER = 0.03  # of the money, else of the processor-hours: worth another verification
+_LOSS = 0.0025  # of the promise of a plan that falls short, for a lower cost
 
 
 def search(
@@ -256,8 +257,11 @@ def _verified(
     probable of the best few; the first plan, ``own``, if none is better. Each with its results in
     the scenarios of the choice, if they were simulated."""
     (plan, _), best, least, budget_usd = own, own, 0.0, snapshot.workflow_set.most_usd
-    left = list(versions)
+    left, requested = list(versions), snapshot.workflow_set.probability
     for number in range(_VERIFIED):
+        if best[0].meets_request and best is not own:  # others have less margin, but may suffice
+            left = [f for f in left if f.version.promise >= requested and _is_cheaper(f, best[0])]
+            least = 0.0
         if not left:
             break
         sure = [f for f in left if f.version.promise > least]
@@ -273,14 +277,19 @@ def _verified(
         created = replace(created, feasible=not lacking, lacking=lacking)
         if _rank(created, budget_usd) > _rank(best[0], budget_usd):
             best = created, result
-        short = snapshot.workflow_set.probability - created.promise.probability
+        short = requested - created.promise.probability
         least = result.version.promise + 0.8 * short
-        if short <= 0:
-            break
         if short > _MUCH:  # another start may be better in other scenarios
             left = [r for r in left if r.rule != result.rule]
             least = 0.0
     return best
+
+
+def _is_cheaper(result: ComparedPlan, plan: Plan) -> bool:
+    version, margin_usd = result.version, max(0.01, _CHEAPER * plan.expected_usd)
+    if abs(version.usd - plan.expected_usd) > margin_usd:
+        return version.usd < plan.expected_usd
+    return version.hours < (1.0 - _CHEAPER) * plan.expected_hours
 
 
 def _rank(plan: Plan, budget_usd: float) -> tuple[float, ...]:
