@@ -150,7 +150,7 @@ def alone_too_slow(workflow: Workflow, snapshot: Snapshot) -> str:
             f"after {takes}"
         )
     return (
-        f"time: '{workflow.name}' is done after {takes} at the earliest if it has all slots alone, "
+        f"time: '{workflow.name}' is done after {takes} if it has all slots alone, "
         f"the deadline is {away} away"
     )
 

@@ -129,7 +129,7 @@ def _screened(
     results = list(_screen(simulator, starting_plans(problem, plans), count))
     if all(s.promise < requested for s in results):
         results += _screen(simulator, sure_plans(problem, plans[0]), count)
-    if not results:
+    if all(s.promise <= 0 for s in results):
         lucky = random_plans(problem, random.Random(problem.snapshot.seed))
         results += islice(_screen(simulator, lucky, count), _VARIED)
     effort.take_back(first)
