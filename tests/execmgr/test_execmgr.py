@@ -365,7 +365,7 @@ def test_every_run_ends_in_bounded_time_and_is_the_fold_of_its_journal(
     slots = [slot(f"s{n}", 6, certain_from(10.0 * n, 0.9)) for n in range(count)]
     workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
     snapshot = Snapshot(workflow_set=make_set(workflows, 1), slots=tuple(slots), scenarios=64)
-    plan = make_plan(snapshot)
+    plan = make_plan(snapshot, Options(effort=0.05))
     if not plan.feasible:
         return
     execution = make_execution(plan, snapshot)

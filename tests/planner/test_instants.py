@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.execmgr.core.execution_plan import make_execution
-from vgrads.planner.make import make_plan
+from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import in_order
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot, certain_from
@@ -46,7 +46,7 @@ def test_a_child_stands_behind_its_parents_and_the_promise_is_what_the_phases_co
         name="x", workflows=(chain_of(names, lengths),), deadline_s=3600.0, needed=1
     )
     snapshot = Snapshot(workflow_set=workflow_set, slots=slots, links=LINKS, seed=0)
-    plan = make_plan(snapshot)
+    plan = make_plan(snapshot, Options(effort=0.1))
     plan.check(snapshot)
     assert plan.promise.probability == 1.0
     placed = [p.task for p in in_order(plan.placements, snapshot)]
