@@ -45,7 +45,7 @@ def test_a_token_for_one_queue_gets_its_answer_and_an_error_for_the_other(store)
             )
             for _ in range(5)
         )
-        assert any(one_of_many == alone for one_of_many, alone in pairs)
+        assert any(listed == single for listed, single in pairs)
         assert set(refused) == {*OTHER, "error"}
         missing = ask(client, head, QUESTION, MISSING).json()["forecasts"][1]
         assert refused["error"] == "site: no site 'mercury' (choose one of mayhem)"
