@@ -148,7 +148,7 @@ def pilots():
 def test_a_single_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_path):
     # tasks elsewhere wait for the cloud up to 20 s: copies that end first cancel those there
     cloud_began = (
-        f"for n in $(seq 100); do grep -q ^cloud {tmp_path}/where && break; sleep 0.2; done"
+        f"for n in $(seq 300); do grep -q ^cloud {tmp_path}/where && break; sleep 0.2; done"
     )
     path, sites = world(count=6, sleep=f"2; {cloud_began}"), tmp_path / "sites.toml"
     text = sites.read_text().replace('boot = "5s"', 'boot = "20s"')

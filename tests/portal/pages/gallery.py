@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 import uvicorn
 from sqlalchemy import delete, update
 from sqlmodel import Session, col
@@ -58,8 +59,10 @@ class Gallery:
         self.ids["received"] = self.add(STORM | {"name": "lead-received"})
         self.ids["planning"] = self._in_planning()
         self.ids["planned"] = self.planned(STORM | {"name": "lead-ready"})
-        self.ids["below"] = self.planned(BELOW)
-        self.ids["impossible"] = self.planned(IMPOSSIBLE)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("VGRADS_EFFORT", "1")  # that remedies are found
+            self.ids["below"] = self.planned(BELOW)
+            self.ids["impossible"] = self.planned(IMPOSSIBLE)
         self.ids["not-planned"] = self.add(SMALL | {"name": "unplanned"})
         self.sets.fail(self.ids["not-planned"], "the history of a queue cannot be read")
         self.ids["running"] = self._running(STORM, 0.55)
