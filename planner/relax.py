@@ -82,16 +82,19 @@ class _Probes:
     def _planned(self, changed: Snapshot, effort: Effort) -> Plan:
         """Plan a changed set: briefly from the present plans, and from others if that falls short
         and plans of the changed set may look different."""
-        if self._whole > 0 and changed.workflow_set.task_count <= _SMALL:
+        if self._searches(changed):
             brief = search_anew(changed, self._plan, effort, self._starts, brief=True)
             if brief.meets_request or not self.anew:
                 return brief
             effort = Effort(max(effort.left, _ANEW))
         return self._planned_anew(changed, effort)
 
+    def _searches(self, changed: Snapshot) -> bool:
+        return self._whole > 0 and changed.workflow_set.task_count <= _SMALL
+
     def _planned_anew(self, changed: Snapshot, effort: Effort) -> Plan:
         """Plan a small set by a search, a large one by the four phases alone."""
-        if self._whole > 0 and changed.workflow_set.task_count <= _SMALL:
+        if self._searches(changed):
             return search_anew(changed, self._plan, effort, self._starts)
         effort.spend(min(effort.left, first_plan_work(changed)))
         return first_plan(changed)

@@ -85,7 +85,7 @@ def surely(requested: float, count: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Screened:
-    """A starting plan with its results in ``count`` scenarios."""
+    """A starting plan with its results in few scenarios."""
 
     rule: str
     candidate: PlacedOrders
@@ -120,11 +120,11 @@ def _screened(
     problem: NumberedSet, plans: Sequence[Plan], effort: Effort, brief: bool
 ) -> list[_Screened]:
     """Return the starting plans, and variants of the best with fewer hours."""
-    requested, first = problem.snapshot.workflow_set.probability, effort.part(_RULES)
-    simulator = Simulator(problem, effort if brief else first)
     if brief:
-        effort.take_back(first)
-        return list(_screen(simulator, brief_starts(problem, plans), _SCREENS[0]))
+        starts = brief_starts(problem, plans)
+        return list(_screen(Simulator(problem, effort), starts, _SCREENS[0]))
+    requested, first = problem.snapshot.workflow_set.probability, effort.part(_RULES)
+    simulator = Simulator(problem, first)
     count = max(_SCREENS[0], min(_SCREENS[1], _SCREENED // len(problem.tasks)))
     results = list(_screen(simulator, starting_plans(problem, plans), count))
     if all(s.promise < requested for s in results):

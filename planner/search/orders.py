@@ -102,18 +102,38 @@ def inputs_s(w: SetArrays, c: Calendars, t: int, site: int) -> float:
 
 
 @compiled
+def calendar_of(c: Calendars, m: int) -> Steps:
+    """Return the calendar of a slot."""
+    mine = slice(c.rooms[m], c.rooms[m + 1])
+    return Steps(c.times_s[mine], c.used[mine], c.heads[m])
+
+
+@compiled
+def first_start_s(w: SetArrays, c: Calendars, t: int, m: int, ready_s: float) -> float:
+    """Return the earliest start of a task in a slot, ``inf`` if it would end too late."""
+    if not w.holds[w.kind[t], m]:
+        return np.inf
+    length_s = w.length_s[t] / w.speed[m]
+    steps = calendar_of(c, m)
+    return float(fit(steps, w.width[m], ready_s, length_s, w.procs[t], w.limit_s[m]))
+
+
+@compiled
+def reserve(w: SetArrays, c: Calendars, t: int, m: int, start_s: float, procs: int) -> None:
+    """Use processors of a slot for a task; a negative number releases them."""
+    use(calendar_of(c, m), start_s, start_s + w.length_s[t] / w.speed[m], procs)
+
+
+@compiled
 def put(w: SetArrays, c: Calendars, t: int, m: int, ready_s: float) -> float:
     """Place a task in a slot at its earliest; return its start, ``inf`` if it would end too
     late."""
-    if not w.holds[w.kind[t], m]:
-        return np.inf
-    length_s, mine = w.length_s[t] / w.speed[m], slice(c.rooms[m], c.rooms[m + 1])
-    steps = Steps(c.times_s[mine], c.used[mine], c.heads[m])
-    start_s = fit(steps, w.width[m], ready_s, length_s, w.procs[t], w.limit_s[m])
+    start_s = first_start_s(w, c, t, m, ready_s)
     if start_s < np.inf:
-        use(steps, start_s, start_s + length_s, w.procs[t])
-        c.ends_s[t, w.site[m]] = min(c.ends_s[t, w.site[m]], start_s + length_s)
-    return float(start_s)
+        reserve(w, c, t, m, start_s, w.procs[t])
+        end_s = start_s + w.length_s[t] / w.speed[m]
+        c.ends_s[t, w.site[m]] = min(c.ends_s[t, w.site[m]], end_s)
+    return start_s
 
 
 @compiled
@@ -171,20 +191,10 @@ def ends_first(
             length_s = w.length_s[t] / w.speed[m]
             ready_s = max(begin_s[m], inputs_s(w, c, t, w.site[m]))
             if ready_s + length_s < best_s:
-                mine = slice(c.rooms[m], c.rooms[m + 1])
-                steps = Steps(c.times_s[mine], c.used[mine], c.heads[m])
-                start_s = fit(steps, w.width[m], ready_s, length_s, w.procs[t], w.limit_s[m])
+                start_s = first_start_s(w, c, t, m, ready_s)
                 if start_s + length_s < best_s:
                     best, best_s, at_s = m, start_s + length_s, start_s
     return best, at_s
-
-
-@compiled
-def reserve(w: SetArrays, c: Calendars, t: int, m: int, start_s: float, procs: int) -> None:
-    """Use processors of a slot for a task; a negative number releases them."""
-    mine = slice(c.rooms[m], c.rooms[m + 1])
-    steps = Steps(c.times_s[mine], c.used[mine], c.heads[m])
-    use(steps, start_s, start_s + w.length_s[t] / w.speed[m], procs)
 
 
 class NumberedSet:
