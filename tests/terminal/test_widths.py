@@ -3,6 +3,7 @@ row is one line."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -76,6 +77,9 @@ SETTLED = [
     ("doctor",),
 ]
 """Commands whose output depends on nothing but their home."""
+MEASURED = [("doctor",)]
+"""Of these, commands that print figures of the machine, which change between two calls."""
+FIGURE = re.compile(r"\d+\.\d+")
 TIMED = [
     ("plan", DATA / "lead.yaml"),
     ("run", DATA / "lead-storm.yaml"),
@@ -103,6 +107,8 @@ def test_no_word_is_broken(arguments, columns):
     assert screen.code == whole.code
     assert screen.too_long(columns) == []
     broken = {word for word in screen.words - whole.words if "…" not in word}
+    if arguments in MEASURED:
+        broken = {word for word in broken if not FIGURE.fullmatch(word)}
     assert broken == set()
 
 
