@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10 -
 unexport PYTHONDONTWRITEBYTECODE
 
 # make pictures: docs/pictures, every page of the portal in every state
-.PHONY: pictures demo environments test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
+.PHONY: interfaces pictures demo environments test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -41,6 +41,11 @@ lint: .venv/developed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.interfaces --check
+
+# commands, functions, the client's methods and docs/reference.md, from vgrads/operations
+interfaces: .venv/developed
+	$(BIN)/python -m scripts.interfaces
 
 bench: .venv/developed
 	$(BIN)/python scripts/bench.py

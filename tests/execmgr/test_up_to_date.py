@@ -24,6 +24,7 @@ from tests.examples import examples
 from tests.portal.test_live import served
 from vgrads.execmgr.tasks.provenance import RECORDS, SiblingFiles, reads_of, sibling_files
 from vgrads.kernel.errors import InputError
+from vgrads.operations.plans.requests import PlanRequest
 from vgrads.portal.cli.plans import planning, running
 from vgrads.portal.main import main
 from vgrads.portal.records.access import AccessControl
@@ -521,7 +522,7 @@ def test_what_vanishes_between_plan_and_run_is_reported(bench):
     _, message = bench.run()
     bench.tasks["both"]["command"] += "; true"
     bench.write()
-    planned = planning.plan_file(bench.file, None, None, planning.HowToPlan())
+    planned = planning.plan_file(PlanRequest(set_file=bench.file))
     assert len(planned.plan.done) == 3
     shutil.rmtree(Path(os.environ["VGRADS_HOME"]) / "runs" / message["run"])
     how = running.RunChoices(speed=None, seed=0, gantt=None, folder=None, as_json=True)

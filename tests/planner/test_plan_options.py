@@ -276,7 +276,7 @@ def test_the_phases_come_close_to_the_best_plan():
 
 
 def test_the_exact_model_refuses_large_sets(vgrads):
-    answer = vgrads("plan", DATA / "lead-storm.yaml", "--optimise")
+    answer = vgrads("plan", DATA / "lead-storm.yaml", "--policy", "optimal")
     assert (answer.code, "too many for the policy 'optimal'" in answer.err) == (2, True)
 
 

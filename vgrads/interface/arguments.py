@@ -14,6 +14,7 @@ from typing import SupportsIndex
 
 from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.kernel.units import parse_duration, parse_instant
+from vgrads.operations.fields import describe_fields
 from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
 
 Duration = float | str | timedelta
@@ -61,13 +62,26 @@ def path_of(value: FileName) -> Path:
     return Path(value).expanduser()
 
 
+def deadline_text(value: Duration | datetime, name: str) -> str:
+    """A deadline as a set states it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    seconds = f"{seconds_of(value, name):.6f}".rstrip("0").rstrip(".")
+    return f"{seconds}s" if isinstance(value, timedelta) else seconds
+
+
 @contextmanager
-def named_arguments() -> Iterator[None]:
-    """Errors of the body name arguments (``walltime``) instead of options (``--walltime``)."""
+def named_arguments(*requests: type) -> Iterator[None]:
+    """Errors of the body name arguments (``walltime``) instead of options (``--walltime``), and
+    instead of the fields of ``requests`` (``walltime_s``)."""
     try:
         yield
     except VgradsError as error:
+        words = {field.name: field.word for of in requests for field in describe_fields(of)}
         error.where, error.fix = (_OPTION.sub(_argument, text) for text in (error.where, error.fix))
+        error.where = ", ".join(words.get(name, name) for name in error.where.split(", "))
         raise
 
 

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import planning_effort
 from vgrads.api.plans.answers import plan_json, planned_gantt
-from vgrads.api.plans.planning import Planned, open_grid, plan_set
+from vgrads.api.plans.planning import Planned
 from vgrads.api.plans.refusals import relaxation_text
 from vgrads.api.plans.runtimes import describe_basis
 from vgrads.api.plans.up_to_date import EarlierRun, up_to_date
 from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
 from vgrads.interface.arguments import (
-    Duration,
     FileName,
-    Instant,
-    instant_of,
     named_arguments,
     path_of,
 )
 from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.interface.gantt import gantt_html, gantt_png
-from vgrads.interface.sets import LoadedSet, read_set
+from vgrads.interface.sets import LoadedSet, read_changed
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_count, format_duration, format_usd, parse_probability
+from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.operations.plans.planning import (
+    PlanningContext,
+    plan_workflow_set,
+    planner_options,
+)
+from vgrads.operations.plans.requests import PlanningOptions, SetFileOptions, changed_options
 from vgrads.planner.explain import explain, explain_text
-from vgrads.planner.make import Options
 from vgrads.planner.plan import Promise, Relaxation
-from vgrads.planner.policies import make_pipeline
 from vgrads.portal.charts.exports import reasons_of, write_chart
 
 SetSource = LoadedSet | FileName | Mapping[str, Any]
@@ -165,61 +165,33 @@ def write_gantt(
     return file
 
 
-@named_arguments()
-def plan(  # noqa: PLR0913 the options of vgrads plan
+def plan_source(
     source: SetSource,
-    sites: Sites | None = None,
-    at: Instant | None = None,
-    seed: int = 0,
-    *,
-    probability: float | str | None = None,
-    policy: str = "vgrads",
-    effort: float | None = None,
-    deadline: Duration | datetime | None = None,
-    inputs: FileName | None = None,
-    earlier: Sequence[FileName] = (),
+    sites: Sites | None,
+    earlier: Sequence[FileName],
+    changes: SetFileOptions,
+    options: PlanningOptions,
 ) -> PlanResult:
-    """What can be promised for a workflow set?
-
-    ``source``: a set of :func:`vgrads.read_set`, or what that function reads, with ``deadline`` and
-    ``inputs``. ``sites``: a TOML file, a mapping with its fields, or ``"here"`` for this machine;
-    by default the file that the set names, else the sites that come with vgrads. ``at``: instant of
-    the histories, their end by default. ``seed``: of everything random. ``probability``: that the
-    promise must have, instead of that of the set. ``policy`` and ``effort``: as for ``vgrads
-    plan``. ``earlier``: folders of earlier runs; tasks that are up to date there are not planned.
-
-    A set that cannot be promised gives a result with ``feasible`` False.
-
-    >>> import vgrads
-    >>> from vgrads.api.config import embedded_data
-    >>> result = vgrads.plan(embedded_data() / "lead.yaml")
-    >>> result.feasible, result.needed, result.promise.probability > 0.9
-    (True, 1, True)
-    """
-    make_pipeline(policy)  # an unknown policy is refused before anything is read
-    loaded = _set_of(source, deadline, inputs)
-    workflow_set = loaded.workflow_set
-    if probability is not None:
-        level = parse_probability(probability, "probability")
-        workflow_set = replace(workflow_set, probability=level)
-    catalog, instant = catalog_of(sites, loaded.sites), instant_of(at)
+    """Plan a set; the arguments are those of :func:`vgrads.plan`."""
+    planner_options(options)  # an unknown policy is refused before anything is read
+    loaded = _set_of(source, changes)
+    catalog = catalog_of(sites, loaded.sites)
     runs = [EarlierRun(path_of(folder).name, path_of(folder).resolve()) for folder in earlier]
-    done = up_to_date(workflow_set, catalog, runs)
-    effort = planning_effort() if effort is None else effort
-    options = Options(policy=policy, effort=effort)
-    planned = plan_set(workflow_set, open_grid(catalog, instant), seed, options, done)
-    return plan_result(planned, seed, instant)
+    context = PlanningContext(
+        catalog=catalog, find_done=lambda chosen: up_to_date(chosen, catalog, runs)
+    )
+    planned = plan_workflow_set(loaded.workflow_set, options, context)
+    return plan_result(planned, options.seed, options.at)
 
 
-def _set_of(
-    source: SetSource, deadline: Duration | datetime | None, inputs: FileName | None
-) -> LoadedSet:
+def _set_of(source: SetSource, changes: SetFileOptions) -> LoadedSet:
     if not isinstance(source, LoadedSet):
-        return read_set(source, deadline, inputs)
-    if deadline is not None or inputs is not None:
+        return read_changed(source, changes)
+    changed = changed_options(changes, SetFileOptions)
+    if changed:
         raise InputError(
             "cannot change a set that is already read; give them to read_set",
-            where="deadline, inputs",
+            where=", ".join(changed),
         )
     return source
 

@@ -10,61 +10,49 @@ from vgrads.api.plans.refusals import infeasible
 from vgrads.api.plans.results_folder import exclusive
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.execmgr.tasks.folder import make_room
-from vgrads.interface.arguments import FileName, named_arguments, path_of
+from vgrads.interface.arguments import FileName, path_of
 from vgrads.interface.catalogs import Sites
-from vgrads.interface.plans import PlanResult, SetSource, plan
+from vgrads.interface.plans import PlanResult, SetSource, plan_source
 from vgrads.interface.run_journal import EventCallback, RunJournal
 from vgrads.interface.run_results import RunResult, run_result
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import parse_speed
+from vgrads.operations.plans.requests import (
+    ExecutionOptions,
+    PlanningOptions,
+    SetFileOptions,
+    changed_options,
+)
 
 
-@named_arguments()
-def run(
+def run_source(  # noqa: PLR0913 its requests, and what only Python has
     source: PlanResult | SetSource,
-    folder: FileName | None = None,
-    speed: float | str = "max",
+    folder: FileName | None,
+    sites: Sites | None,
+    on_event: EventCallback | None,
     *,
-    sites: Sites | None = None,
-    replan: bool = True,
-    on_event: EventCallback | None = None,
+    execution: ExecutionOptions,
+    changes: SetFileOptions,
+    options: PlanningOptions,
 ) -> RunResult:
-    """Run a plan, or plan a set and run it, to the end.
-
-    ``source``: a result of :func:`vgrads.plan`, or a set; ``sites``: of the set, as for
-    :func:`vgrads.plan`. ``folder``: for the files of the tasks; by default a new one in the data
-    folder of vgrads. ``speed``: of simulated sites: ``"max"``, or virtual seconds in one second.
-    ``replan``: plan the remainder again where too few workflows are left. ``on_event``: called with
-    each event as a mapping; an exception in it ends the run.
-
-    The run ends with this process: Ctrl-C or an exception releases its slots. A run that outlives
-    the process belongs to a service (:class:`vgrads.Client`). InfeasibleError where there is no
-    plan.
-
-    >>> import vgrads
-    >>> from vgrads.api.config import embedded_data
-    >>> result = vgrads.run(vgrads.plan(embedded_data() / "lead.yaml"))
-    >>> result.verdict, result.needed, result.in_time
-    ('kept', 1, 1)
-    """
-    planned = _plan_of(source, sites)
+    """Run a plan or set; the arguments are those of :func:`vgrads.run`."""
+    planned = _plan_of(source, sites, changes, options)
     _refuse(planned)
     run_id, chosen = f"run-{secrets.token_hex(5)}", None if folder is None else path_of(folder)
-    options = RunOptions(
+    setup = RunOptions(
         run_id=run_id,
         folder=(chosen or run_folder(run_id)).resolve(),
-        speed=parse_speed(speed, "speed"),
+        speed=execution.speed,
         seed=planned.seed,
         at=planned.at,
-        replan=replan,
+        replan=execution.replan,
         own=True,
     )
     journal = RunJournal(on_event)
     with exclusive(chosen, f"folder {chosen}"):
         if chosen is not None:
-            make_room(options.folder, planned.planned.snapshot.workflow_set.workflows)
-        outcome = _carry_out(planned, options, journal)
-    return run_result(options, outcome, journal)
+            make_room(setup.folder, planned.planned.snapshot.workflow_set.workflows)
+        outcome = _carry_out(planned, setup, journal)
+    return run_result(setup, outcome, journal)
 
 
 def _carry_out(planned: PlanResult, options: RunOptions, journal: RunJournal) -> RunOutcome:
@@ -76,12 +64,19 @@ def _carry_out(planned: PlanResult, options: RunOptions, journal: RunJournal) ->
         raise
 
 
-def _plan_of(source: PlanResult | SetSource, sites: Sites | None) -> PlanResult:
+def _plan_of(
+    source: PlanResult | SetSource,
+    sites: Sites | None,
+    changes: SetFileOptions,
+    options: PlanningOptions,
+) -> PlanResult:
     if not isinstance(source, PlanResult):
-        return plan(source, sites)
-    if sites is not None:
+        return plan_source(source, sites, (), changes, options)
+    changed = changed_options(changes, SetFileOptions) | changed_options(options, PlanningOptions)
+    names = [*changed, *([] if sites is None else ["sites"])]
+    if names:
         raise InputError(
-            "cannot change a plan that is already made; give them to plan", where="sites"
+            "cannot change a plan that is already made; give it to plan", where=", ".join(names)
         )
     return source
 

@@ -8,17 +8,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.plans.set_files import SetOverrides, load_entry, load_set
+from vgrads.api.plans.set_files import load_entry, load_set
 from vgrads.interface.arguments import (
     Duration,
     FileName,
+    deadline_text,
     named_arguments,
     path_of,
-    seconds_of,
 )
 from vgrads.interface.html import table_html
 from vgrads.kernel.documents import validate
 from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.operations.plans.planning import set_overrides
+from vgrads.operations.plans.requests import SetFileOptions
 from vgrads.workflows.sets import SetDocument, WorkflowSet, build_set
 
 
@@ -90,20 +92,20 @@ def read_set(
     LoadedSet 'lead-storm': 8 workflows, 48 tasks
       6 by 3h with probability 0.9, budget $60.00
     """
-    until = None if deadline is None else _deadline_text(deadline)
+    return read_changed(
+        source,
+        SetFileOptions(
+            deadline=None if deadline is None else deadline_text(deadline, "deadline"),
+            inputs=None if inputs is None else path_of(inputs),
+        ),
+    )
+
+
+def read_changed(source: FileName | Mapping[str, Any], changes: SetFileOptions) -> LoadedSet:
+    """The set of a file, or of the fields of a mapping, with these changes."""
     if isinstance(source, Mapping):
-        return _from_mapping(source, until)
-    overrides = SetOverrides(deadline=until, inputs=None if inputs is None else path_of(inputs))
-    return _loaded(*load_set(path_of(source), overrides=overrides))
-
-
-def _deadline_text(deadline: Duration | datetime) -> str:
-    if isinstance(deadline, str):
-        return deadline
-    if isinstance(deadline, datetime):
-        return deadline.isoformat()
-    seconds = f"{seconds_of(deadline, 'deadline'):.6f}".rstrip("0").rstrip(".")
-    return f"{seconds}s" if isinstance(deadline, timedelta) else seconds
+        return _from_mapping(source, changes.deadline)
+    return _loaded(*load_set(path_of(source), overrides=set_overrides(changes)))
 
 
 def _from_mapping(source: Mapping[str, Any], deadline: str | None) -> LoadedSet:

@@ -12,11 +12,14 @@ import dataclasses
 from dataclasses import MISSING, dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from vgrads.kernel.errors import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class About:
     """A field: ``help``, one or two sentences; ``unit`` (s, MiB, USD, processors); an ``example``;
-    bounds of a number, where ``above`` and ``below`` exclude their value."""
+    bounds of a number, where ``above`` and ``below`` exclude their value; the ``choices`` of a
+    text."""
 
     help: str
     unit: str = ""
@@ -25,6 +28,42 @@ class About:
     maximum: float | None = None
     above: float | None = None
     below: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+class TextForm(str):
+    """How people write a value that has another type inside: the name of a row in the tables of
+    the generator (``scripts/interfaces/forms.py``)."""
+
+
+DURATION = TextForm("duration")
+"""Seconds, written as 90s, 30m, 2h or 1d. The name of such a field ends in ``_s``."""
+SHARE = TextForm("share")
+"""A number between 0 and 1, also written as 95 %."""
+INSTANT = TextForm("instant")
+"""Seconds of a log's own clock, or a time with its zone (RFC 3339)."""
+DEADLINE = TextForm("deadline")
+"""A duration from now or a time with its zone, as text."""
+SPEED = TextForm("speed")
+"""Virtual seconds per second; None, written as max: as fast as possible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnCommandLine:
+    """What a command shows differently: ``flags`` instead of the field's name (``--probability
+    -p``), an ``argument`` without a flag, the word for its value (``metavar``), its default in
+    words, a function of ``vgrads.portal.cli.completion`` that completes it, and one of
+    ``vgrads.portal.cli.options`` that refuses a value before any work (``check``). ``is_global``:
+    such a function takes the value, the command does not."""
+
+    flags: str = ""
+    argument: bool = False
+    metavar: str = ""
+    default: str = ""
+    complete: str = ""
+    check: str = ""
+    hidden: bool = False
+    is_global: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,24 +74,44 @@ class FieldDescription:
     type: Any
     about: About
     default: Any
-    marks: tuple[Any, ...] = ()
+    form: TextForm | None = None
+    shown: OnCommandLine = OnCommandLine()
 
     @property
     def is_required(self) -> bool:
         """Return True where the field has no default."""
         return self.default is MISSING
 
+    @property
+    def word(self) -> str:
+        """The name where values have their unit: ``walltime`` for ``walltime_s``."""
+        is_duration = self.form == DURATION and self.name.endswith("_s")
+        return self.name.removesuffix("_s") if is_duration else self.name
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line: a flag, or the word for an argument."""
+        if self.shown.argument:
+            return self.shown.metavar or self.name.upper()
+        return (self.shown.flags or f"--{self.word.replace('_', '-')}").split()[0]
+
+
+_described: dict[type, tuple[FieldDescription, ...]] = {}
+
 
 def describe_fields(of: type) -> tuple[FieldDescription, ...]:
     """Return the fields of a request or answer. Raise TypeError for one without an
     :class:`About`."""
-    hints = get_type_hints(of, include_extras=True)
-    return tuple(_describe(of, entry, hints[entry.name]) for entry in dataclasses.fields(of))
+    if of not in _described:
+        hints = get_type_hints(of, include_extras=True)
+        entries = dataclasses.fields(of)
+        _described[of] = tuple(_describe(of, entry, hints[entry.name]) for entry in entries)
+    return _described[of]
 
 
-def _describe(of: type, entry: dataclasses.Field[Any], hint: Any) -> FieldDescription:
+def _describe(of: type, entry: dataclasses.Field[Any], hint: object) -> FieldDescription:
     marks: tuple[Any, ...] = ()
-    kind = hint
+    kind: Any = hint
     while get_origin(kind) is Annotated:
         kind, *more = get_args(kind)
         marks = (*more, *marks)
@@ -62,7 +121,48 @@ def _describe(of: type, entry: dataclasses.Field[Any], hint: Any) -> FieldDescri
     default = entry.default
     if entry.default_factory is not MISSING:
         default = entry.default_factory()
-    others = tuple(mark for mark in marks if not isinstance(mark, About))
     return FieldDescription(
-        name=entry.name, type=kind, about=abouts[-1], default=default, marks=others
+        name=entry.name,
+        type=kind,
+        about=abouts[-1],
+        default=default,
+        form=next((mark for mark in marks if isinstance(mark, TextForm)), None),
+        shown=next((m for m in reversed(marks) if isinstance(m, OnCommandLine)), OnCommandLine()),
     )
+
+
+class Request:
+    """A request: its values are within their ranges, whichever interface it comes from."""
+
+    def __post_init__(self) -> None:
+        """Raise InputError, with the name of the field, for a value out of its range or choices."""
+        for field in describe_fields(type(self)):
+            value = getattr(self, field.name)
+            if value is not None and field.about.choices:
+                _check_choice(field.name, value, field.about.choices)
+            if isinstance(value, int | float):
+                _check_range(field.name, value, field.about)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value in choices:
+        return
+    from vgrads.kernel.problems import suggestion  # noqa: PLC0415 late: for an error alone
+
+    raise InputError(
+        f"unknown value '{value}'{suggestion(value, choices, report=False)}",
+        where=name,
+        fix=f"choose one of {', '.join(choices)}",
+    )
+
+
+def _check_range(name: str, value: float, about: About) -> None:
+    limits = [
+        ("at least", about.minimum, about.minimum is None or value >= about.minimum),
+        ("at most", about.maximum, about.maximum is None or value <= about.maximum),
+        ("more than", about.above, about.above is None or value > about.above),
+        ("less than", about.below, about.below is None or value < about.below),
+    ]
+    for words, limit, holds in limits:
+        if not holds:
+            raise InputError(f"{value:g} must be {words} {limit:g}", where=name)

@@ -20,15 +20,16 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from vgrads.agent.tcp import connect_tcp
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.client_bags import BagCalls
 from vgrads.portal.client_forecasts import ForecastCalls
+from vgrads.portal.client_generated import OptionCalls
 from vgrads.portal.client_pools import PoolCalls
 from vgrads.portal.client_releases import ReleaseCalls
+from vgrads.portal.run_handle import RunHandle
 
 _LONG_POLL_S = 20.0
 _PLANNING_S = 0.5
@@ -69,15 +70,7 @@ class _SecureHandler(urllib.request.HTTPSHandler):
 _open_url = urllib.request.build_opener(_PlainHandler, _SecureHandler).open
 
 
-@dataclass(frozen=True, slots=True)
-class RunHandle:
-    """A run of a set."""
-
-    set_id: str
-    run_id: str
-
-
-class Client(BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
+class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
     """A connection to one service: with the calls for bags, queues, pools, and runs whose tasks are
     released one by one of the modules beside this one. Errors are InputError (the request is wrong)
     and SiteError (no answer)."""
@@ -91,11 +84,6 @@ class Client(BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
 
     def __exit__(self, *_: object) -> None:
         """Do nothing: no connection is held between calls."""
-
-    def submit(self, document: Mapping[str, Any], key: str = "") -> str:
-        """Submit a workflow set; return its id. With the same ``key`` it is submitted once, for any
-        number of calls."""
-        return str(self._ask("POST", "/v1/workflow-sets", document, _with_key(key))["id"])
 
     def read(self, set_id: str) -> dict[str, Any]:
         """Return a set as submitted, its state, its runs."""
@@ -127,23 +115,6 @@ class Client(BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
         """Return the promise with another ``deadline``, ``fraction``, ``probability`` or
         ``budget_usd``."""
         return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)
-
-    def run(
-        self,
-        set_id: str,
-        engine: str = "vgrads",
-        speed: float | None = None,
-        key: str = "",
-        rerun: bool = False,
-    ) -> RunHandle:
-        """Run a set, once it is planned; ``engine="outside"``: the caller runs the tasks
-        (:meth:`permit`, :meth:`end`). ``rerun``: also tasks done in an earlier run."""
-        how = {"engine": engine, "speed": speed, "rerun": "true" if rerun else None}
-        query = urllib.parse.urlencode({name: value for name, value in how.items() if value})
-        while self.read(set_id).get("state") == "planning":
-            time.sleep(_PLANNING_S)
-        answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?{query}", None, _with_key(key))
-        return RunHandle(set_id, str(answer["run"]))
 
     def cancel(self, set_id: str) -> None:
         """Cancel the run of a set."""
@@ -254,6 +225,29 @@ class Client(BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
             raise InputError(str(detail), where=f"{method} {path}") from None
         except (OSError, http.client.HTTPException) as error:  # its origin: 40 lines of urllib
             raise _unreachable(self._url, error) from None
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        options: Mapping[str, Any],
+        *,
+        document: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> dict[str, Any]:
+        """Send a request with options as parameters of its query; None is the
+        default of each."""
+        chosen = {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in options.items()
+            if value is not None
+        }
+        query = f"?{urllib.parse.urlencode(chosen)}" if chosen else ""
+        return self._ask(method, path + query, document, _with_key(key))
+
+    def _await_plan(self, set_id: str) -> None:
+        while self.read(set_id).get("state") == "planning":
+            time.sleep(_PLANNING_S)
 
     def _open(self, path: str) -> Any:
         """Open an answer for streaming."""

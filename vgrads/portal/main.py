@@ -24,7 +24,8 @@ from vgrads.kernel.errors import INTERNAL_ERROR, InputError, SiteError, VgradsEr
 from vgrads.portal.cli.options import app
 
 COMMANDS = {
-    "cli.plans.commands": ("plan", "run", "demo", "explain", "gantt", "study"),
+    "cli.generated.plans": ("plan", "run"),
+    "cli.plans.commands": ("demo", "explain", "gantt", "study"),
     "cli.plans.init_commands": ("init",),
     "cli.plans.run_commands": ("resume", "retry", "cancel", "status", "logs", "top"),
     "cli.plans.convert_commands": ("convert",),

@@ -10,16 +10,16 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data, planning_effort, run_folder, set_folder
+from vgrads.api.config import embedded_data, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
-from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
+from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.plans.set_bags import bag_workflow
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
@@ -27,9 +27,20 @@ from vgrads.execmgr.core.lease_errors import LeaseExpired, LeaseLost
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.kernel.progress import progress_to, report_progress
+from vgrads.kernel.progress import progress_to
 from vgrads.kernel.units import format_count
-from vgrads.planner.make import Options
+from vgrads.operations.plans.planning import (
+    PlanningContext,
+    open_sites,
+    plan_workflow_set,
+    planner_options,
+)
+from vgrads.operations.plans.requests import (
+    USUAL_OPTIONS,
+    PlanningOptions,
+    changed_options,
+    stored_options,
+)
 from vgrads.planner.plan import Done
 from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
@@ -52,7 +63,7 @@ from vgrads.workflows.sets import SetDocument, WorkflowDocument, WorkflowSet, bu
 
 _log = logging.getLogger("vgrads.work")
 _PAUSE_S = 0.5  # between looks whether another manager has ended
-_AT_A_GLANCE = Options(effort=0.3, relax=False)  # somebody waits for the points of a curve
+_AT_A_GLANCE = 0.3  # effort: somebody waits for the points of a curve
 FRESH_S = 300.0
 """Age in seconds at which a plan for real sites is recomputed before its run."""
 
@@ -104,11 +115,17 @@ class CheckedSet:
 
     name: str
     text: str
+    options: PlanningOptions = USUAL_OPTIONS
 
     @property
     def digest(self) -> str:
         """Return its digest."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return hashlib.sha256(f"{self.text}{self.stored_options}".encode()).hexdigest()
+
+    @property
+    def stored_options(self) -> str:
+        """Return the options that differ from their defaults, as JSON."""
+        return json.dumps(changed_options(self.options, PlanningOptions))
 
 
 def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
@@ -150,19 +167,31 @@ def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
     return load_workflow(embedded_data() / file, entry.runtimes)
 
 
-def _grid(store: Store, catalog: Catalog, owner: str) -> GridSnapshot:
-    """Return the grid from the histories; paths of files are written to the log, not shown to
-    users."""
+@contextmanager
+def _hiding_paths() -> Iterator[None]:
+    """Paths of histories that cannot be read are written to the log, not shown to users."""
     try:
-        run_times = RunTimeRecords(store.engine, owner).learned()
-        return open_grid(
-            catalog, notify=report_progress, observed=store.acquisitions(), run_times=run_times
-        )
+        yield
     except InputError as error:
         _log.exception("a history cannot be read")
         raise InputError(
             "the history of a queue cannot be read; see the log of the service", where="sites"
         ) from error
+
+
+def _context(
+    store: Store,
+    catalog: Catalog,
+    owner: str,
+    find_done: Callable[[WorkflowSet], tuple[Done, ...]] = lambda _: (),
+) -> PlanningContext:
+    return PlanningContext(
+        catalog=catalog,
+        acquisitions=store.acquisitions,
+        run_times=RunTimeRecords(store.engine, owner).learned,
+        find_done=find_done,
+        reading=_hiding_paths,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +213,15 @@ def plan_stored_set(
     it."""
     sets = Sets(store.engine)
     try:
-        done = _done_already(store, catalog, set_id, which)
+
+        def find_done(chosen: WorkflowSet) -> tuple[Done, ...]:
+            return _done_already(store, catalog, chosen, set_id, which)
+
+        context = _context(store, catalog, _owner(sets, set_id), find_done)
         with progress_to(ProgressRecorder(store.engine, set_id)):
-            grid = _grid(store, catalog, _owner(sets, set_id))
-            options = Options(effort=planning_effort())
-            planned = plan_set(_requested_set(sets, set_id), grid, options=options, done=done)
+            planned = plan_workflow_set(
+                _requested_set(sets, set_id), _requested_options(sets, set_id), context
+            )
     except DatabaseLost:  # not an error of the set
         raise
     except VgradsError as error:
@@ -203,16 +236,20 @@ def _requested_set(sets: Sets, set_id: str) -> WorkflowSet:
     return workflow_set_of(document, set_folder(set_id))
 
 
+def _requested_options(sets: Sets, set_id: str) -> PlanningOptions:
+    """Return how a set is planned, as requested when it was submitted."""
+    return stored_options(json.loads(sets.text(set_id, "options")))
+
+
 def _done_already(
-    store: Store, catalog: Catalog, set_id: str, which: TasksToRun
+    store: Store, catalog: Catalog, workflow_set: WorkflowSet, set_id: str, which: TasksToRun
 ) -> tuple[Done, ...]:
     """Return the tasks of a set that need not run again."""
     runs = [] if which.everything else runs_of_set(store, set_id)
     if not runs:
         return ()
-    sets = Sets(store.engine)
-    workflow_set = _requested_set(sets, set_id)
-    account = AccessControl(store.engine).account_of(_owner(sets, set_id))
+    owner = _owner(Sets(store.engine), set_id)
+    account = AccessControl(store.engine).account_of(owner)
     done = up_to_date(workflow_set, catalog, runs, account)
     return without_tasks(done, workflow_set, which.again)
 
@@ -289,7 +326,8 @@ def _begin(
         run_id=record.run_id,
         folder=run_folder(record.run_id),
         speed=how.get("speed"),
-        seed=how.get("seed", 0),
+        seed=_requested_options(sets, row.set_id).seed,
+        replan=how.get("replan", True),
         account=AccessControl(store.engine).account_of(head.owner) if head else 0,
     )
 
@@ -308,7 +346,9 @@ def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> 
     if _fresh(sets.head(set_id)):
         with suppress(InputError):  # written by another version of vgrads
             result = sets.archived(set_id)
-    if result is None or result[0].done != _done_already(store, catalog, set_id, which):
+    if result is None or result[0].done != _done_already(
+        store, catalog, _requested_set(sets, set_id), set_id, which
+    ):
         plan_stored_set(store, catalog, set_id, which)
         result = sets.archived(set_id)
     if result is None:
@@ -318,7 +358,8 @@ def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> 
         snapshot.workflow_set, directory=str(set_folder(set_id))
     )  # version 0.1 stored another one
     snapshot = replace(snapshot, workflow_set=workflow_set)
-    grid = _grid(store, catalog, _owner(sets, set_id))
+    context = _context(store, catalog, _owner(sets, set_id))
+    grid = open_sites(_requested_options(sets, set_id), context)
     return Planned(workflow_set=snapshot.workflow_set, grid=grid, snapshot=snapshot, plan=plan)
 
 
@@ -343,10 +384,12 @@ def what_if_in_child(
         changed["at_least"] = None
     workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
-        grid = _grid(store, catalog, owner)
+        options = _requested_options(Sets(store.engine), set_id)
+        grid = open_sites(options, _context(store, catalog, owner))
         archived = None
         with suppress(InputError):  # written by another version of vgrads
             archived = Sets(store.engine).archived(set_id)
     own = [archived[0]] if archived else []
-    planned = plan_set(workflow_set, grid, options=_AT_A_GLANCE, others=own)
+    briefly = replace(planner_options(options), effort=_AT_A_GLANCE, relax=False)
+    planned = plan_set(workflow_set, grid, options.seed, briefly, others=own)
     return summary_of(plan_json(planned.plan))

@@ -63,6 +63,7 @@ LOSSES = {
     "0013": "the numbers of accounts of users whose names have the same digest",
     "0014": "how much is known of the waits that score forecasts",
     "0015": "the views of queues in which forecasts were learned",
+    "0016": "with which options sets are planned again",
 }
 """Data lost when a step is reversed."""
 

@@ -93,16 +93,24 @@ class Sets:
             return [self._head(tuple(row)) for row in session.execute(query.limit(limit)).all()]
 
     def text(self, set_id: str, what: str) -> str:
-        """Return the document, the plan or the chart of a set, as JSON."""
+        """Return the document, the options, the plan or the chart of a set, as JSON."""
         with Session(self._engine) as session:
             name: str = session.execute(
                 select(getattr(SetRow, what)).where(SetRow.id == set_id)
             ).scalar_one()
         return name
 
-    def add(self, owner: str, name: str, document: str, real: bool, key: Key | None = None) -> Json:
-        """Store a set (as JSON) for planning, and queue the planning; return the answer for the
-        caller."""
+    def add(
+        self,
+        owner: str,
+        name: str,
+        document: str,
+        real: bool,
+        key: Key | None = None,
+        options: str = "{}",
+    ) -> Json:
+        """Store a set (as JSON) for planning with these options (as JSON), and queue the planning;
+        return the answer for the caller."""
 
         def make(session: Session) -> Json:
             row = SetRow(
@@ -113,6 +121,7 @@ class Sets:
                 real=real,
                 plan="{}",
                 document=document,
+                options=options,
                 gantt="{}",
                 state="planning",
                 revision=0,

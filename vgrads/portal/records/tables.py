@@ -18,7 +18,7 @@ class SetRow(SQLModel, table=True):
 
     ``state``: planning, planned or failed (``problem`` has the reason); ``revision`` counts its
     plans; ``summary``: of the newest one, for lists; ``real``: on sites that were opened for its
-    owner.
+    owner; ``options``: of planning, that differ from their defaults.
     """
 
     __tablename__ = "workflow_set"
@@ -26,6 +26,7 @@ class SetRow(SQLModel, table=True):
     name: str
     created: datetime
     document: str
+    options: str = "{}"
     plan: str
     gantt: str
     owner: str = Field(default=OPERATOR, index=True)

@@ -150,7 +150,9 @@ class Service:
     def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
         """Store a checked set, and queue it for planning."""
         real = usable(self.catalog, self.granted(principal.user))[1]
-        answer = self.sets.add(principal.user, checked.name, checked.text, real, key)
+        answer = self.sets.add(
+            principal.user, checked.name, checked.text, real, key, checked.stored_options
+        )
         self.supervisor.notify()
         return answer
 

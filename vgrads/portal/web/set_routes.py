@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Header, Query, Request, Response
@@ -17,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document, NotNegative
+from vgrads.operations.plans.requests import PlanningOptions, StoredRunOptions, changed_options
 from vgrads.portal.charts.exports import FORMATS, export
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
@@ -26,6 +28,7 @@ from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.checked_routes import kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.request_models import query_model
 from vgrads.portal.web.service import PLANNING_S, Service
 from vgrads.portal.web.sets.document import is_as_planned
 
@@ -63,12 +66,12 @@ class WhatIf(Document):
     budget_usd: NotNegative | None = None
 
 
-class RunRequest(BaseModel):
-    """Options of a run."""
-
-    engine: Literal["vgrads", "outside"] = "vgrads"
-    speed: Annotated[float | None, Field(ge=0.01, le=1e6)] = None
-    rerun: bool = False
+if TYPE_CHECKING:  # the models are made of the requests
+    PlanningFields: TypeAlias = Any
+    RunFields: TypeAlias = Any
+else:
+    PlanningFields = Annotated[query_model(PlanningOptions), Query()]
+    RunFields = Annotated[query_model(StoredRunOptions), Query()]
 
 
 def add_set_routes(app: FastAPI, service: Service) -> None:
@@ -85,6 +88,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         request: Request,
         response: Response,
         who: Submitter,
+        fields: PlanningFields,
         key: IdempotencyKey = None,
         prefer: Annotated[str, Header()] = "",
     ) -> Json:
@@ -97,11 +101,22 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         kind = kind_of(request.headers.get("content-type", ""))
         body = await request.body()
         async with turn_of(request):
-            checked = await service.read_set(body, kind)
+            read = await service.read_set(body, kind)
+        checked = replace(read, options=checked_options(fields))
         requested = key_of(who.user, key, [request.url.path, checked.digest])
         answer, head = await service.submit_set(checked, who, requested, _patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
         return answer | {"state": head.state if head else "failed"} | _state_json(head)
+
+
+def checked_options(fields: BaseModel) -> PlanningOptions:
+    """Return options of planning. Raise InputError for an unknown policy or model."""
+    options = PlanningOptions(**fields.model_dump())
+    # imported late: the service starts without the planner
+    from vgrads.operations.plans.planning import planner_options
+
+    planner_options(options)
+    return options
 
 
 def _state_json(head: Head | None) -> Json:
@@ -265,19 +280,13 @@ def _add_runs(app: FastAPI, service: Service) -> None:
     async def run_set(
         set_id: SetId,
         who: Submitter,
-        how: Annotated[RunRequest, Query()],
+        how: RunFields,
         key: IdempotencyKey = None,
         if_match: IfMatch = None,
     ) -> Json:
-        """Run the set in the background.
-
-        ``engine=outside``: the caller runs the tasks (start permits, completions). ``speed``:
-        virtual seconds per second at simulated sites; default: maximum speed. ``rerun``: also tasks
-        that an earlier run did, whose command, inputs and environment are unchanged and whose
-        outputs exist; without it those are omitted, and the rest is planned again. ``If-Match``:
-        only the plan with this ETag.
-        """
-        requested = how.model_dump(exclude=set() if how.rerun else {"rerun"})
+        """Run the set in the background. ``If-Match``: only the plan with this ETag."""
+        requested = changed_options(StoredRunOptions(**how.model_dump()), StoredRunOptions)
+        requested = {"engine": how.engine, **requested}
         return {"run": await begin_run(service, set_id, who, requested, key, if_match)}
 
 

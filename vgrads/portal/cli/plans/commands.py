@@ -8,198 +8,16 @@ from typing import Annotated
 
 import typer
 
-from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_speed
 from vgrads.portal.cli.options import (
     AsJson,
-    AsStated,
-    At,
-    ConfigValue,
-    Deadline,
-    Effort,
-    Gantt,
-    Inputs,
-    Keep,
-    OldRule,
-    Policy,
-    ProbabilityOption,
-    Rerun,
-    Rule,
     RunId,
     Seed,
-    SetFile,
-    Sites,
-    Target,
-    Webhook,
-    Wide,
     answer_with,
     app,
     chart_file,
-    instant_of,
     make_console,
 )
-
-Optimise = Annotated[
-    bool,
-    typer.Option("--optimise", help="Find the optimal plan by integer programming (small sets)."),
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict", help="Exit with code 3 also if the promise is below the requested probability."
-    ),
-]
-Calibrate = Annotated[
-    bool,
-    typer.Option(
-        "--calibrate",
-        help=(
-            "Also list the tasks to run first on small inputs, with the probability that each "
-            "would add to the promise."
-        ),
-    ),
-]
-RunPilots = Annotated[
-    bool,
-    typer.Option(
-        "--run-pilots",
-        help=(
-            "Run a task of each such kind as it is, at most a twentieth of the work, learn its run "
-            "time, and plan again."
-        ),
-    ),
-]
-
-
-@app.command(
-    epilog=(
-        "Examples: `vgrads plan lead.yaml --sites sites.toml --gantt plan.html` · `vgrads plan "
-        "Snakefile --deadline 4h`"
-    )
-)
-def plan(
-    set_file: SetFile,
-    deadline: Deadline = None,
-    inputs: Inputs = None,
-    target: Target = None,
-    config: ConfigValue = None,
-    sites: Sites = None,
-    at: At = None,
-    seed: Seed = 0,
-    as_stated: AsStated = False,
-    policy: Policy = "vgrads",
-    probability: ProbabilityOption = None,
-    promise_model: Rule = "joint",
-    reckon: OldRule = None,
-    effort: Effort = None,
-    rerun: Rerun = False,
-    optimise: Optimise = False,
-    gantt: Gantt = None,
-    strict: Strict = False,
-    calibrate: Calibrate = False,
-    run_pilots: RunPilots = False,
-    _wide: Wide = False,
-    as_json: AsJson = False,
-) -> None:
-    """Plan a workflow set: slots, placement of tasks, and the probability of the promise."""
-    from vgrads.portal.cli.plans import planning
-    from vgrads.portal.cli.plans.plan_now import PlanChoices, plan_now
-
-    chosen = "optimal" if optimise else policy
-    how = planning.HowToPlan(
-        seed=seed,
-        learned=not as_stated,
-        rerun=rerun,
-        probability=planning.level_of(probability),
-        options=planning.options_of(chosen, reckon or promise_model, effort),
-    )
-    choices = PlanChoices(
-        set_file=set_file,
-        sites=sites,
-        at=instant_of(at),
-        overrides=planning.overrides_of(deadline, inputs, target, config, sites),
-        how=how,
-        gantt=gantt,
-        strict=strict,
-        calibrate=calibrate,
-        run_pilots=run_pilots,
-        as_json=as_json,
-    )
-    raise typer.Exit(plan_now(choices))
-
-
-@app.command(epilog="Example: `vgrads run data/local/local.yaml --gantt run.html`")
-def run(
-    set_file: SetFile,
-    deadline: Deadline = None,
-    inputs: Inputs = None,
-    target: Target = None,
-    config: ConfigValue = None,
-    sites: Sites = None,
-    at: At = None,
-    seed: Seed = 0,
-    as_stated: AsStated = False,
-    policy: Policy = "vgrads",
-    probability: ProbabilityOption = None,
-    promise_model: Rule = "joint",
-    reckon: OldRule = None,
-    effort: Effort = None,
-    rerun: Rerun = False,
-    gantt: Gantt = None,
-    speed: Annotated[
-        str,
-        typer.Option("--speed", help="Virtual seconds per second at simulated sites, or 'max'."),
-    ] = "max",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder for the results of real tasks. Default: stored with the run.",
-        ),
-    ] = None,
-    replan: Annotated[
-        bool, typer.Option(help="Plan the rest again if too few workflows are left.")
-    ] = True,
-    keep: Keep = "all",
-    webhook: Webhook = "",
-    _wide: Wide = False,
-    as_json: AsJson = False,
-) -> None:
-    """Plan a set, then run it to the end."""
-    from vgrads.api.plans.refusals import infeasible
-    from vgrads.portal.cli.plans import planning, running
-
-    if keep not in ("all", "results", "final"):
-        raise InputError(f"unknown value '{keep}'; choose all, results or final", where="--keep")
-    pace = parse_speed(speed, "--speed")
-    planned = planning.plan_file(
-        set_file,
-        sites,
-        instant_of(at),
-        planning.HowToPlan(
-            seed=seed,
-            learned=not as_stated,
-            rerun=rerun,
-            probability=planning.level_of(probability),
-            options=planning.options_of(policy, reckon or promise_model, effort),
-        ),
-        planning.overrides_of(deadline, inputs, target, config, sites),
-    )
-    if not planned.plan.feasible:
-        raise infeasible(planned.plan, str(set_file))
-    how = running.RunChoices(
-        speed=pace,
-        seed=seed,
-        gantt=gantt,
-        folder=out,
-        as_json=as_json,
-        at=instant_of(at),
-        webhook=webhook,
-        keep=keep,
-        replan=replan,
-    )
-    raise typer.Exit(running.exit_code_of(running.run_here(planned, how)))
 
 
 @app.command(epilog="Example: `vgrads demo --seed 7`")
@@ -221,15 +39,19 @@ def demo(
     """Demonstrate vgrads on simulated sites: storm forecasts with a promised deadline, kept or
     not."""
     from vgrads.api.config import embedded_data
+    from vgrads.operations.plans.requests import PlanRequest
     from vgrads.portal.cli.plans import planning, running
 
     pace = parse_speed(speed, "--speed")
     for name in ("lead.yaml", "lead-storm.yaml"):
         make_console().rule(name)
-        how = planning.HowToPlan(seed=seed, learned=False)
-        planned = planning.plan_file(
-            embedded_data() / name, embedded_data() / "sites.toml", None, how
+        request = PlanRequest(
+            set_file=embedded_data() / name,
+            sites=embedded_data() / "sites.toml",
+            seed=seed,
+            as_stated=True,
         )
+        planned = planning.plan_file(request)
         chart = gantt.with_stem(f"{gantt.stem}-{planned.workflow_set.name}")
         running.run_here(
             planned,

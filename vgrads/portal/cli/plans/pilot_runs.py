@@ -10,8 +10,9 @@ from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.pilot_set import pilot_set
 from vgrads.api.plans.pilots import pilots_to_start
 from vgrads.api.plans.planning import Planned
-from vgrads.api.queues.history_files import Instant
 from vgrads.kernel.errors import InputError
+from vgrads.operations.plans.planning import planner_options
+from vgrads.operations.plans.requests import PlanningOptions
 from vgrads.portal.cli.plans import planning, running
 from vgrads.portal.cli.plans.plan_text import print_started
 from vgrads.portal.cli.terminal import console
@@ -20,15 +21,15 @@ Json = dict[str, Any]
 _SIMULATED = "all sites are simulated, so nothing would be learned"
 
 
-def run_pilots(planned: Planned, how: planning.HowToPlan, at: Instant, as_json: bool) -> Json:
+def run_pilots(planned: Planned, options: PlanningOptions, as_json: bool) -> Json:
     """Run the pilots of a set that can be started, as an ordinary run with its own folder, whose
     end adds their run times to the database. Failures are reported; what is interrupted ends the
     command.
 
     Return the pilots, each with its state, and the promise before.
     """
-    chosen, left = pilots_to_start(planned, how.seed, how.options)
-    states = _run(planned, chosen, how, at, as_json) if chosen else []
+    chosen, left = pilots_to_start(planned, options.seed, planner_options(options))
+    states = _run(planned, chosen, options, as_json) if chosen else []
     left = [item | {"state": "not started"} for item in left]
     if not as_json:
         print_started(console(), [*states, *left])
@@ -36,19 +37,23 @@ def run_pilots(planned: Planned, how: planning.HowToPlan, at: Instant, as_json: 
 
 
 def _run(
-    planned: Planned, chosen: list[Json], how: planning.HowToPlan, at: Instant, as_json: bool
+    planned: Planned, chosen: list[Json], options: PlanningOptions, as_json: bool
 ) -> list[Json]:
-    catalog, seed = planned.grid.catalog, how.seed
+    catalog, own = planned.grid.catalog, PlanningOptions(seed=options.seed, at=options.at)
     if all(site.driver == "simulated" for site in catalog.sites):
         return _with_state(chosen, "not started", _SIMULATED)
     try:
-        trial = planning.plan_here(
-            pilot_set(planned, chosen), catalog, None, at, planning.HowToPlan(seed=seed)
-        )
+        trial = planning.plan_here(pilot_set(planned, chosen), catalog, None, own)
         if not trial.plan.feasible:
             return _with_state(chosen, "not started", trial.plan.lacking)
         choices = running.RunChoices(
-            speed=None, seed=seed, gantt=None, folder=None, as_json=False, at=at, quiet=as_json
+            speed=None,
+            seed=own.seed,
+            gantt=None,
+            folder=None,
+            as_json=False,
+            at=own.at,
+            quiet=as_json,
         )
         outcome = running.run_here(trial, choices)
     except InputError as error:

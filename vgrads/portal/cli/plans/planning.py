@@ -5,27 +5,29 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import planning_effort
 from vgrads.api.plans.answers import plan_json, planned_gantt
-from vgrads.api.plans.planning import Planned, notes_of, open_grid, plan_set
-from vgrads.api.plans.runtimes import NOTHING
+from vgrads.api.plans.planning import Planned, notes_of
 from vgrads.api.plans.runtimes import describe_basis as guesses
-from vgrads.api.plans.set_files import NO_OVERRIDES, SetOverrides, load_set
+from vgrads.api.plans.set_files import load_set
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
-from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.log_queues import changed_defaults
 from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import parse_probability
+from vgrads.kernel.progress import progress_to
+from vgrads.operations.plans.planning import (
+    PlanningContext,
+    plan_workflow_set,
+    planner_options,
+    set_overrides,
+)
+from vgrads.operations.plans.requests import PlanningOptions, PlanRequest, RunRequest
 from vgrads.planner.explain import explain
-from vgrads.planner.make import Options
-from vgrads.planner.policies import check_rule, make_pipeline
+from vgrads.planner.plan import Done
 from vgrads.portal.cli.terminal import busy, console, print_notes, print_warnings
 from vgrads.portal.jobs.forecasts.plans import issue_plan
 from vgrads.portal.records.reading.earlier_runs import runs_of_name
@@ -36,97 +38,48 @@ from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.sets import WorkflowSet
 
 
-def options_of(policy: str = "vgrads", rule: str = "joint", effort: float | None = None) -> Options:
-    """Return the options of planning; ``effort``: as the environment states unless given."""
-    effort = planning_effort() if effort is None else effort
-    return Options(policy=policy, probability=rule, effort=effort)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HowToPlan:
-    """Options of a plan. ``learned``: correct the sites' descriptions by observations of earlier
-    runs; ``probability``: required probability of the promise, in place of the set's; ``rerun``:
-    plan also tasks that are already done; ``again``: plan these, and those that depend on them."""
-
-    seed: int = 0
-    learned: bool = True
-    options: Options = field(default_factory=options_of)
-    probability: float | None = None
-    rerun: bool = False
-    again: tuple[str, ...] = ()
-
-
-def level_of(text: str | None) -> float | None:
-    """Parse the required probability of a promise. Raise InputError for an invalid one."""
-    if text is None:
-        return None
-    if text in ("joint", "paper"):
-        raise InputError(
-            "must be a number",
-            where="--probability",
-            fix=f"to select the rule, use --promise-model {text}",
-        )
-    return parse_probability(text, "--probability")
-
-
-def overrides_of(
-    deadline: str | None,
-    inputs: Path | None,
-    targets: Sequence[str] | None,
-    config: Sequence[str] | None,
-    sites: Path | None,
-) -> SetOverrides:
-    """Return what options say in addition to a set's file. On this machine threads of Snakemake's
-    rules are limited to its cores, as ``snakemake --cores`` limits them."""
-    return SetOverrides(
-        deadline=deadline,
-        inputs=inputs,
-        targets=tuple(targets or ()),
-        config=tuple(config or ()),
-        cores=os.cpu_count() if is_this_machine(sites) else None,
-    )
-
-
-def plan_file(
-    set_file: Path,
-    sites: Path | None,
-    at: Instant,
-    how: HowToPlan,
-    overrides: SetOverrides = NO_OVERRIDES,
-) -> Planned:
+def plan_file(request: PlanRequest | RunRequest) -> Planned:
     """Plan the set in a file for the sites given, named by the set, of the database, or embedded.
 
-    ``overrides``: options that override the file; with a deadline the file may be a workflow's.
-
-    InputError for an unknown planning policy or rule is raised before any file is read.
+    InputError for an unknown planning policy or model is raised before any file is read. On this
+    machine threads of Snakemake's rules are limited to its cores, as ``snakemake --cores`` limits
+    them.
     """
-    make_pipeline(how.options.policy)
-    check_rule(how.options.probability)
-    with busy(console(stderr=True), f"reading {set_file}"):
-        workflow_set, named = load_set(set_file, overrides=overrides)
-    if how.probability is not None:
-        workflow_set = replace(workflow_set, probability=how.probability)
-    file = sites or (Path(named) if named else None)
-    return plan_here(workflow_set, choose_catalog(file), file, at, how)
+    planner_options(request)
+    cores = os.cpu_count() if is_this_machine(request.sites) else None
+    with busy(console(stderr=True), f"reading {request.set_file}"):
+        workflow_set, named = load_set(request.set_file, overrides=set_overrides(request, cores))
+    file = request.sites or (Path(named) if named else None)
+    return plan_here(workflow_set, choose_catalog(file), file, request, rerun=request.rerun)
 
 
 def plan_here(
-    workflow_set: WorkflowSet, catalog: Catalog, file: Path | None, at: Instant, how: HowToPlan
+    workflow_set: WorkflowSet,
+    catalog: Catalog,
+    file: Path | None,
+    options: PlanningOptions,
+    rerun: bool = False,
+    again: Sequence[str] = (),
 ) -> Planned:
-    """Plan a set, show progress, print warnings. ``file``: of the sites, for these warnings."""
+    """Plan a set, show progress, print warnings. ``file``: of the sites, for these warnings;
+    ``rerun``: plan also tasks that are already done; ``again``: plan these, and those that depend
+    on them."""
+
+    def find_done(chosen: WorkflowSet) -> tuple[Done, ...]:
+        done = () if rerun else up_to_date(chosen, catalog, runs_of_name(chosen.name))
+        return without_tasks(done, chosen, again)
+
     out = console(stderr=True)
-    with busy(out, "planning") as doing:
-        observed = past_acquisitions() if how.learned else ()
-        run_times = past_run_times() if how.learned else NOTHING
-        grid = open_grid(catalog, at, notify=doing, observed=observed, run_times=run_times)
-        doing("looking for tasks that are up to date")
-        done = (
-            () if how.rerun else up_to_date(workflow_set, catalog, runs_of_name(workflow_set.name))
-        )
-        done = without_tasks(done, workflow_set, how.again)
-        doing("planning")
-        planned = issue_plan(plan_set(workflow_set, grid, how.seed, how.options, done))
-        planned = with_learned_note(planned) if how.learned else planned
+    context = PlanningContext(
+        catalog=catalog,
+        acquisitions=past_acquisitions,
+        run_times=past_run_times,
+        find_done=find_done,
+    )
+    with busy(out, "planning") as show, progress_to(lambda progress: show(progress.phase)):
+        planned = issue_plan(plan_workflow_set(workflow_set, options, context))
+        planned = planned if options.as_stated else with_learned_note(planned)
+    grid = planned.grid
     print_warnings(out, dict.fromkeys(w for log in grid.logs.values() for w in log.warnings))
     print_warnings(out, changed_defaults(catalog))
     print_warnings(out, describe_priors(grid.words, file))

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from vgrads.api.plans.planning import Planned
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
-from vgrads.portal.cli.plans.planning import HowToPlan, plan_here
+from vgrads.operations.plans.requests import PlanningOptions
+from vgrads.portal.cli.plans.planning import plan_here
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
@@ -33,9 +34,8 @@ def plan_again(run_id: str, tasks: Sequence[str]) -> tuple[Planned, str]:
     assert row is not None  # a run refers to its set
     document = validate(SetDocument, json.loads(row.document), run_id)
     workflow_set = build_set(document, _no_file, run_id, directory=directory)
-    planned = plan_here(
-        workflow_set, setup.catalog, None, setup.options.at, HowToPlan(again=tuple(tasks))
-    )
+    options = PlanningOptions(at=setup.options.at)
+    planned = plan_here(workflow_set, setup.catalog, None, options, again=tasks)
     if not planned.snapshot.workflow_set.workflows:
         raise InputError(
             f"all tasks of run '{run_id}' are done",

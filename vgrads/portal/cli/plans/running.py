@@ -19,6 +19,7 @@ from vgrads.api.config import run_folder
 from vgrads.api.plans.answers import outcome_json, plan_json, run_gantt
 from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned
+from vgrads.api.plans.refusals import infeasible
 from vgrads.api.plans.results_folder import exclusive
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.queues.history_files import Instant
@@ -28,9 +29,12 @@ from vgrads.execmgr.core.states import Event, RunState
 from vgrads.execmgr.runner import Watcher
 from vgrads.execmgr.tasks.folder import make_room
 from vgrads.kernel.errors import InputError
+from vgrads.operations.plans.requests import RunRequest
 from vgrads.portal.charts.exports import reasons_of, write_chart
 from vgrads.portal.cli.plans.live import LiveLine, RunReporter, later
+from vgrads.portal.cli.plans.outputs import RunOutput
 from vgrads.portal.cli.plans.plan_text import outcome_sentence, print_plan
+from vgrads.portal.cli.plans.planning import plan_file
 from vgrads.portal.cli.plans.run_text import name_troubles, open_slots
 from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.runs import ask_to_stop, create_run, go_on, take_over, tidy, unended
@@ -60,6 +64,26 @@ class RunChoices:
     replan: bool = True
     quiet: bool = False
     set_id: str = ""
+
+
+def plan_and_run(request: RunRequest, output: RunOutput) -> int:
+    """Plan a set, run it to the end, return the exit code. Raise InfeasibleError where no plan is
+    possible."""
+    planned = plan_file(request)
+    if not planned.plan.feasible:
+        raise infeasible(planned.plan, str(request.set_file))
+    choices = RunChoices(
+        speed=request.speed,
+        seed=request.seed,
+        gantt=output.gantt,
+        folder=request.folder,
+        as_json=output.as_json,
+        at=request.at,
+        webhook=request.webhook,
+        keep=request.keep,
+        replan=request.replan,
+    )
+    return exit_code_of(run_here(planned, choices))
 
 
 def run_here(planned: Planned, how: RunChoices) -> RunOutcome:

@@ -20,7 +20,7 @@ from vgrads.api.config import home
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.user_files import open_user_file, protect_database
 
-HEAD = "0015"
+HEAD = "0016"
 """The newest step in ``portal/records/migrations/versions``."""
 BUSY_S = 10.0
 """How long SQLite waits for a lock, in seconds."""

@@ -1,0 +1,1 @@
+"""Functions, generated from the requests of ``vgrads.operations`` by scripts.interfaces."""

@@ -1,0 +1,1 @@
+"""Plans and runs of workflow sets: requests, and what carries them out."""

@@ -1,0 +1,1 @@
+"""Commands, generated from the requests of ``vgrads.operations`` by scripts.interfaces."""
