@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from vgrads.interface.bags import Bag as Bag
     from vgrads.interface.generated.plans import plan as plan
     from vgrads.interface.generated.plans import run as run
+    from vgrads.interface.generated.queues import bound as bound
+    from vgrads.interface.generated.queues import probability as probability
     from vgrads.interface.offers import OfferResult as OfferResult
     from vgrads.interface.offers import offers as offers
     from vgrads.interface.plans import PlanResult as PlanResult
     from vgrads.interface.queue_results import BoundResult as BoundResult
     from vgrads.interface.queue_results import ProbabilityResult as ProbabilityResult
     from vgrads.interface.queue_results import TrajectoryResult as TrajectoryResult
-    from vgrads.interface.queues import bound as bound
-    from vgrads.interface.queues import probability as probability
     from vgrads.interface.run_results import RunResult as RunResult
     from vgrads.interface.sets import LoadedSet as LoadedSet
     from vgrads.interface.sets import read_set as read_set
@@ -52,10 +52,10 @@ _MODULES = {
     "interface.bag_runs": ("BagResult",),
     "interface.bags": ("Bag",),
     "interface.offers": ("offers", "OfferResult"),
+    "interface.generated.queues": ("bound", "probability"),
     "interface.generated.plans": ("plan", "run"),
     "interface.plans": ("PlanResult",),
     "interface.queue_results": ("BoundResult", "ProbabilityResult", "TrajectoryResult"),
-    "interface.queues": ("bound", "probability"),
     "interface.run_results": ("RunResult",),
     "interface.sets": ("read_set", "LoadedSet"),
     "kernel.errors": ("VgradsError", "InputError", "InfeasibleError", "SiteError"),

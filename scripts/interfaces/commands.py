@@ -102,6 +102,7 @@ def _parameter(field: FieldDescription) -> str:
 def _kind(field: FieldDescription) -> str:
     written = ON_COMMAND_LINE.get(field.form or "")
     kind = written.kind if written else base_name(field)
+    kind = "str" if "str" in kind.split(" | ") else kind  # the command line has no alternatives
     if is_list(field.type):
         return f"list[{kind}]" if field.is_required else f"list[{kind}] | None"
     none = is_optional(field.type) and default_text(field) == "None"
@@ -110,6 +111,8 @@ def _kind(field: FieldDescription) -> str:
 
 def default_text(field: FieldDescription) -> str:
     """Return the default as the source of a command or function writes it."""
+    if field.is_required:
+        return ""
     if is_list(field.type):
         return "None"
     if field.form == "speed":
@@ -160,9 +163,13 @@ def _arguments(command: Command, of: type) -> str:
 
 
 def _value(field: FieldDescription) -> str:
-    if is_list(field.type):
-        return f"tuple({field.word} or ())"
     written = ON_COMMAND_LINE.get(field.form or "")
+    if is_list(field.type):
+        items = f"tuple({field.word} or ())"
+        if written is not None:
+            item = written.convert.format("item", field.flag)
+            items = f"tuple({item} for item in {field.word} or ())"
+        return items if field.is_required or not field.default else f"{items} or {field.default}"
     if written is None or not written.convert:
         return field.word
     text = written.convert.format(field.word, field.flag)

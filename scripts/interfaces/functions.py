@@ -80,7 +80,7 @@ def _parameter(field: FieldDescription) -> str:
     kind = written.kind if written else base_name(field)
     default = default_text(field)
     if is_list(field.type):
-        kind, default = f"Sequence[{kind}]", "()"
+        kind, default = f"Sequence[{kind}]", repr(field.default)
     elif is_optional(field.type) and default == "None":
         kind = f"{kind} | None"
     if field.form == "share" and field.default is not None:
@@ -91,7 +91,9 @@ def _parameter(field: FieldDescription) -> str:
 def _value(field: FieldDescription) -> str:
     written = _written(field)
     if is_list(field.type):
-        return f"tuple({field.word})"
+        if written is None or not written.convert:
+            return f"tuple({field.word})"
+        return f"tuple({written.convert.format('item', field.word)} for item in {field.word})"
     if written is None or not written.convert:
         return field.word
     text = written.convert.format(field.word, field.word)

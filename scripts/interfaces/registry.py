@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from vgrads.operations import questions
 from vgrads.operations.plans import requests as plans
 from vgrads.portal.cli.plans.outputs import PlanOutput, RunOutput
+from vgrads.portal.cli.queues.backtest_now import BacktestOutput
+from vgrads.portal.cli.requests import CommandOutput, TableOutput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,7 @@ class Command:
         return self.words.replace(" ", "_").replace("-", "_")
 
 
+_JOB_FIRST = ("history", "within_s", "start_by_s", "procs", "walltime_s", "probability")
 _SET_FIRST = ("set_file", "deadline", "inputs", "targets", "config", "sites", "at", "seed")
 COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
     "plans": (
@@ -55,6 +59,74 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             run="vgrads.portal.cli.plans.running:plan_and_run",
             examples=("run data/local/local.yaml --gantt run.html",),
             first=_SET_FIRST,
+        ),
+    ),
+    "queues": (
+        Command(
+            words="forecast",
+            request=questions.ForecastRequest,
+            output=CommandOutput,
+            run="vgrads.portal.cli.queues.asking:forecast_now",
+            examples=(
+                "forecast KTH-SP2.swf.gz --procs 16 --walltime 2h",
+                "forecast mercury/normal -n 64 -w 4h --start-by 6h",
+            ),
+            first=("history", "procs", "walltime_s", "start_by_s", "probability", "within_s"),
+        ),
+        Command(
+            words="bound",
+            request=questions.BoundRequest,
+            output=CommandOutput,
+            run="vgrads.portal.cli.queues.asking:bound_now",
+            examples=("bound KTH-SP2.swf.gz --procs 16 --walltime 2h --probability .95",),
+            first=_JOB_FIRST,
+            hidden=True,
+        ),
+        Command(
+            words="probability",
+            request=questions.ProbabilityRequest,
+            output=CommandOutput,
+            run="vgrads.portal.cli.queues.asking:probability_now",
+            examples=("probability KTH-SP2.swf.gz --procs 16 --walltime 2h --within 30m",),
+            first=_JOB_FIRST,
+            hidden=True,
+        ),
+        Command(
+            words="trajectory",
+            request=questions.TrajectoryRequest,
+            output=CommandOutput,
+            run="vgrads.portal.cli.queues.asking:trajectory_now",
+            examples=(
+                "trajectory KTH-SP2.swf.gz --procs 16 --walltime 2h --start-by 6h --probability .9",
+            ),
+            first=_JOB_FIRST,
+            hidden=True,
+        ),
+        Command(
+            words="backtest",
+            request=questions.BacktestRequest,
+            output=BacktestOutput,
+            run="vgrads.portal.cli.queues.backtest_now:backtest_now",
+            examples=("backtest logs/*.swf.gz --by queue --report backtest.html",),
+            first=("histories", "by", "probability", "confidence", "method"),
+            without=("queue",),
+        ),
+    ),
+    "rankings": (
+        Command(
+            words="where",
+            request=questions.RankingRequest,
+            output=TableOutput,
+            run="vgrads.portal.cli.queues.ranking_now:rank_now",
+            examples=("where --procs 64 --walltime 4h --sites sites.toml",),
+            hidden=True,
+        ),
+        Command(
+            words="score",
+            request=questions.ScoreRequest,
+            output=TableOutput,
+            run="vgrads.portal.cli.queues.score_now:score_now",
+            examples=("score", "score SITE/QUEUE"),
         ),
     ),
 }
@@ -80,7 +152,70 @@ class Function:
     needs: tuple[str, ...] = field(default=())
 
 
+_LOG_EXAMPLE = (
+    ">>> import vgrads\n"
+    ">>> from vgrads.api.config import embedded_data\n"
+    '>>> log = embedded_data() / "histories" / "mayhem.swf.gz"\n'
+)
+_QUEUE_NEEDS = (
+    "vgrads.interface.arguments:FileName",
+    "vgrads.interface.catalogs:Sites",
+    "vgrads.interface.queue_results:BoundResult",
+    "vgrads.interface.queue_results:ProbabilityResult",
+)
+_HISTORY = (
+    "history: FileName",
+    "a queue log (SWF, GWF, ``sacct -P``, PBS or Grid Engine accounting; plain, .gz or .xz); with "
+    "``sites``: ``SITE`` or ``SITE/QUEUE`` of these",
+)
+_QUEUE_SITES = (
+    "sites: Sites | None = None",
+    'a TOML file, a mapping with its fields, or ``"here"``: where ``history`` names a queue',
+)
 FUNCTION_MODULES: dict[str, tuple[Function, ...]] = {
+    "queues": (
+        Function(
+            name="bound",
+            requests={"reading": questions.ReadingFields, "options": questions.BoundOptions},
+            result="BoundResult",
+            run="vgrads.interface.queues:bound_of",
+            doc="How long does a job wait at most? (GETBOUND)",
+            leading=(_HISTORY,),
+            positional=("procs", "walltime_s", "probability", "confidence"),
+            trailing=(_QUEUE_SITES,),
+            example=_LOG_EXAMPLE
+            + (
+                '>>> result = vgrads.bound(log, procs=16, walltime="2h", method="qbets")\n'
+                ">>> result\n"
+                "BoundResult: 16 processors for 2h wait at most 2h 16m with probability 0.95\n"
+                "  confidence 0.95, method qbets, 311 similar jobs since 2008-11-01T01:42:51Z\n"
+                '>>> result.trajectory(start_by="6h", probability=0.9).submit_in_s\n'
+                "17490.0"
+            ),
+            needs=_QUEUE_NEEDS,
+        ),
+        Function(
+            name="probability",
+            requests={
+                "reading": questions.ReadingFields,
+                "options": questions.ProbabilityOptions,
+            },
+            result="ProbabilityResult",
+            run="vgrads.interface.queues:probability_of",
+            doc="With which probability does a job start within a time? (GETPROB)",
+            leading=(_HISTORY,),
+            positional=("procs", "walltime_s"),
+            trailing=(_QUEUE_SITES,),
+            example=_LOG_EXAMPLE
+            + (
+                '>>> vgrads.probability(log, procs=16, walltime="2h", within="30m", '
+                'method="qbets")\n'
+                "ProbabilityResult: starts within 30m with probability 0.822\n"
+                "  confidence 0.95, method qbets, 311 similar jobs"
+            ),
+            needs=_QUEUE_NEEDS,
+        ),
+    ),
     "plans": (
         Function(
             name="plan",

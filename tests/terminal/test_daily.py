@@ -61,9 +61,17 @@ def commands_of(text, heading):
 def test_the_help_has_groups_with_the_five_daily_commands_first():
     text = in_terminal(80, "--help").text
     assert headings(text) == ["Options", *GROUPS]
-    assert commands_of(text, "Every day") == ["run", "status", "logs", "plan", "bound"]
+    assert commands_of(text, "Every day") == ["run", "status", "logs", "plan", "forecast"]
     for heading, names in GROUPS.items():
         assert commands_of(text, heading) == list(names)
+    assert sum(map(len, GROUPS.values())) <= 25
+
+
+def test_without_arguments_ten_lines_say_what_to_do_first():
+    screen = in_terminal(80)
+    assert screen.code == 0
+    assert len(screen.text.strip().splitlines()) == 10
+    assert screen.too_long(80) == []
 
 
 def test_the_help_of_a_command_is_whole_and_the_list_has_its_first_sentence():

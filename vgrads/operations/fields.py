@@ -9,8 +9,10 @@ starts.
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import sys
 from dataclasses import MISSING, dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin
 
 from vgrads.kernel.errors import InputError
 
@@ -100,13 +102,23 @@ _described: dict[type, tuple[FieldDescription, ...]] = {}
 
 
 def describe_fields(of: type) -> tuple[FieldDescription, ...]:
-    """Return the fields of a request or answer. Raise TypeError for one without an
-    :class:`About`."""
+    """Return the fields of a request or answer, without those of classes that are not
+    ``DESCRIBED``. Raise TypeError for one without an :class:`About`."""
     if of not in _described:
-        hints = get_type_hints(of, include_extras=True)
-        entries = dataclasses.fields(of)
+        hints: dict[str, Any] = {}
+        for base in reversed(of.__mro__):
+            if vars(base).get("DESCRIBED", True):
+                names = vars(sys.modules[base.__module__])
+                own = inspect.get_annotations(base)
+                hints |= {k: _evaluated(value, names) for k, value in own.items()}
+        entries = [entry for entry in dataclasses.fields(of) if entry.name in hints]
         _described[of] = tuple(_describe(of, entry, hints[entry.name]) for entry in entries)
     return _described[of]
+
+
+def _evaluated(annotation: object, names: dict[str, Any]) -> object:
+    """Return an annotation, which is text where the module defers them (PEP 563)."""
+    return eval(annotation, names) if isinstance(annotation, str) else annotation
 
 
 def _describe(of: type, entry: dataclasses.Field[Any], hint: object) -> FieldDescription:
@@ -137,11 +149,12 @@ class Request:
     def __post_init__(self) -> None:
         """Raise InputError, with the name of the field, for a value out of its range or choices."""
         for field in describe_fields(type(self)):
-            value = getattr(self, field.name)
-            if value is not None and field.about.choices:
-                _check_choice(field.name, value, field.about.choices)
-            if isinstance(value, int | float):
-                _check_range(field.name, value, field.about)
+            entry = getattr(self, field.name)
+            for value in entry if isinstance(entry, tuple) else (entry,):
+                if value is not None and field.about.choices:
+                    _check_choice(field.name, value, field.about.choices)
+                if isinstance(value, int | float):
+                    _check_range(field.name, value, field.about)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -16,7 +16,8 @@ from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.compiled import use_stored
 from vgrads.kernel.documents import Document, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.operations.questions import JobQuestion, Procs, Seconds, Share
+from vgrads.operations.forecasts import QueueAnswer
+from vgrads.operations.questions import ForecastQuestion, JobQuestion
 from vgrads.operations.queue_questions import (
     ForecastContext,
     OpenQueue,
@@ -37,6 +38,9 @@ _INSTANTS = 48  # of submission that are tried
 _LONGEST_S = 31 * 86400.0
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Procs = Annotated[int, Field(ge=1, le=10**9)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Question(Document):
@@ -84,36 +88,15 @@ class _Asker:
 
     def __init__(self, context: ForecastContext, how: HowToAnswer) -> None:
         self._context, self._how = context, how
-        self._levels = tuple(sorted({*how.quantiles, *LEVELS}))
         self._queues: dict[tuple[str, str], OpenQueue | VgradsError] = {}
         self.issued: list[IssuedForecast] = []
 
     def answer(self, question: Question) -> Json:
         """Return the answer. Raise InputError where there is none."""
         opened = self._open(question.site, question.queue)
-        shape, how = (question.procs, question.walltime_s), self._how
-        opened.limits.check(*shape)
-        query, forecast = opened.query, opened.query.forecast
-        bounds = dict(stated_bounds(query, *shape, self._levels))
-        curve = query.starts.probability(*shape, how.within_s, forecast.settings.confidence)
-        points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
-        stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
-        self.issued.append(issue(query, opened.target, how.kind, shape, stated))
-        method, jobs, reason = _basis(query, shape, max(how.quantiles))
-        best = None if question.start_by_s is None else _best(opened, question)
-        return {
-            **_named(question),
-            "method": method,
-            "bounds": [{"quantile": q, "bound_s": bounds[q]} for q in how.quantiles],
-            "curve": [{"within_s": s, "probability": p} for s, p in points],
-            "best_submission": best,
-            "jobs": jobs,
-            "since": query.since,
-            "reason": reason or opened.reason,
-            "closure": closure_of(query, shape, _EXPECTED),
-            "warning": opened.record.warning,
-            "queue_view": opened.view.as_json(),
-        }
+        answer, issued = answer_in_full(opened, question, self._how)
+        self.issued.append(issued)
+        return {**_named(question), **answer}
 
     def _open(self, site: str, queue: str) -> OpenQueue:
         key = (site, queue)
@@ -129,6 +112,59 @@ class _Asker:
         if isinstance(entry, VgradsError):
             raise entry
         return entry
+
+
+def answer_in_full(
+    opened: OpenQueue, question: Question | ForecastQuestion, how: HowToAnswer
+) -> tuple[Json, IssuedForecast]:
+    """Return bounds, probabilities and, where it is requested, the best submission of a job, and
+    what was issued. Raise InputError for a job that can never start."""
+    shape = (question.procs, question.walltime_s)
+    opened.limits.check(*shape)
+    query, forecast = opened.query, opened.query.forecast
+    bounds = dict(stated_bounds(query, *shape, tuple(sorted({*how.quantiles, *LEVELS}))))
+    curve = query.starts.probability(*shape, how.within_s, forecast.settings.confidence)
+    points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
+    stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
+    method, jobs, reason = _basis(query, shape, max(how.quantiles))
+    best = None if question.start_by_s is None else _best(opened, question)
+    answer = {
+        "method": method,
+        "bounds": [{"quantile": q, "bound_s": bounds[q]} for q in how.quantiles],
+        "curve": [{"within_s": s, "probability": p} for s, p in points],
+        "best_submission": best,
+        "jobs": jobs,
+        "since": query.since,
+        "reason": reason or opened.reason,
+        "closure": closure_of(query, shape, _EXPECTED),
+        "warning": opened.record.warning,
+        "queue_view": opened.view.as_json(),
+    }
+    return answer, issue(query, opened.target, how.kind, shape, stated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullAnswer(QueueAnswer):
+    """Bounds, probabilities and the best submission of one job."""
+
+    question: ForecastQuestion
+    answer: Json
+
+    def as_json(self) -> Json:
+        """Return ``vgrads forecast --json``: as in ``POST /v1/forecasts``."""
+        return {**_named(self.question), **self.answer, **self.queue_json()}
+
+
+def ask_forecast(question: ForecastQuestion, context: ForecastContext) -> FullAnswer:
+    """Return all that is forecast about a job."""
+    opened = open_queue(question, context)
+    opened = replace(opened, query=opened.query.separate())
+    how = HowToAnswer(quantiles=question.quantiles, within_s=question.within_s or WITHIN_S)
+    answer, issued = answer_in_full(opened, question, how)
+    closure = answer["closure"]
+    return FullAnswer(
+        open_queue=opened, issued=issued, closure=closure, question=question, answer=answer
+    )
 
 
 def _basis(
@@ -147,7 +183,7 @@ def prepare(forecast: AnyForecast) -> None:
     replace(forecast).bounds(1, 3600.0, LEVELS)
 
 
-def _named(question: Question) -> Json:
+def _named(question: Question | ForecastQuestion) -> Json:
     return {
         "site": question.site,
         "queue": question.queue,
@@ -156,7 +192,7 @@ def _named(question: Question) -> Json:
     }
 
 
-def _best(opened: OpenQueue, question: Question) -> Json:
+def _best(opened: OpenQueue, question: Question | ForecastQuestion) -> Json:
     """Return the latest instant to submit a job with the requested probability, else the best."""
     by_s = question.start_by_s or 0.0
     reservation = Reservation(

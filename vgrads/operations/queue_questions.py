@@ -25,7 +25,7 @@ from vgrads.api.queues.site_snapshots import SiteSnapshot, refresh_snapshot
 from vgrads.api.wiring import is_real
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration
-from vgrads.operations.questions import JobQuestion
+from vgrads.operations.questions import QuestionAtPlace
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import ALL_QUEUES
@@ -47,7 +47,7 @@ Record = Callable[[str, str], QueueRecord]
 """Returns how the answers about a queue, by site and name, have scored."""
 
 
-def settings_of(question: JobQuestion, quantile: float, view: str) -> Settings:
+def settings_of(question: QuestionAtPlace, quantile: float, view: str) -> Settings:
     """Return how the queue of a question is learned."""
     settings = Settings(
         method=question.method,
@@ -169,7 +169,7 @@ def find_queue(catalog: Catalog, site_name: str, name: str) -> tuple[Site, Queue
 
 
 def open_queue(
-    question: JobQuestion, context: ForecastContext, quantile: float = 0.95
+    question: QuestionAtPlace, context: ForecastContext, quantile: float = 0.95
 ) -> OpenQueue:
     """Return what answers a question. Raise InputError where there is no such queue, or its job can
     never start there."""
@@ -226,7 +226,7 @@ def _learned_unix_s(query: QueueQuery) -> float:
 def _availability(
     site: Site,
     queue: Queue,
-    question: JobQuestion,
+    question: QuestionAtPlace,
     query: QueueQuery,
     snapshot: SiteSnapshot | None,
 ) -> Availability:
@@ -248,7 +248,7 @@ def closure_of(query: QueueQuery, shape: tuple[int, float], probability: float) 
 
 
 def _open_file(
-    question: JobQuestion, source: HistorySource, context: ForecastContext, quantile: float
+    question: QuestionAtPlace, source: HistorySource, context: ForecastContext, quantile: float
 ) -> OpenQueue:
     source = replace(source, user=question.user, reading=question.reading or DETECTED)
     query, _ = context.learn(source, question.at, settings_of(question, quantile, BEST))

@@ -15,7 +15,7 @@ from vgrads.operations.forecast_lists import (
     Question,
     forecast_many,
 )
-from vgrads.operations.questions import RankingQuestion
+from vgrads.operations.questions import RankingOptions
 from vgrads.operations.queue_questions import ForecastContext
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
 
@@ -25,7 +25,7 @@ QUANTILES = (0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 def rank_queues(
-    question: RankingQuestion,
+    question: RankingOptions,
     catalog: Catalog,
     context: ForecastContext,
 ) -> tuple[Json, Forecasts]:

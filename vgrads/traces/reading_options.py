@@ -30,13 +30,13 @@ def parse_reading_options(
     format_name: str | None,
     columns: str | Sequence[str] | None,
     zone: str | None,
-    taken_at: str | float | None,
+    taken_at: str | float | datetime | None,
     force: bool,
 ) -> ReadingOptions:
     """Return the options that a user states; ``columns``: names, or a text with commas between
-    them; ``taken_at``: seconds since 1970, or RFC 3339."""
+    them; ``taken_at``: seconds since 1970, or RFC 3339, as text."""
     names = parse_columns(columns) if isinstance(columns, str) else columns
-    taken = None if taken_at is None else parse_instant(taken_at, "--taken-at")
+    taken = parse_instant(taken_at, "--taken-at") if isinstance(taken_at, str) else taken_at
     return ReadingOptions(
         format=format_name,
         columns=None if names is None else tuple(names),

@@ -8,33 +8,51 @@ from typing import Any
 from typer.core import TyperGroup
 
 GROUPS = {
-    "Every day": ("run", "status", "logs", "plan", "bound"),
-    "Plan and run": (
-        *("init", "demo", "top", "resume", "retry", "cancel", "explain", "gantt", "convert"),
-        "runtimes",
-    ),
-    "Queues and sites": (
-        *("probability", "trajectory", "where", "score", "backtest", "sites", "offers"),
-    ),
-    "Bags and matrices": ("bags", "allpairs", "wavefront", "matrix", "size", "pool", "slurm"),
-    "Service": ("serve", "config", "token", "db", "doctor"),
-    "Studies": ("study",),
+    "Every day": ("run", "status", "logs", "plan", "forecast"),
+    "Runs, bags and pools": ("resume", "retry", "cancel", "explain", "top"),
+    "Sets and bags": ("init", "demo", "bags", "size", "pool", "slurm", "runtimes"),
+    "Queues and sites": ("score", "backtest", "sites", "offers"),
+    "Service": ("serve", "token", "db", "doctor"),
 }
-"""Names of commands by group, in the order of the help."""
-_OTHERS = "Other commands"
+"""Names of commands by group, in the order of the help. All others are hidden: they do what one of
+these does too, or are for few."""
 _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 _ORDER = list(_GROUP_OF)
 
 
 class GroupedHelp(TyperGroup):
-    """The application with its commands in groups; commands of no group are last."""
+    """The application with its commands in groups; without arguments, the commands of every day."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = dict(sorted(self.commands.items(), key=lambda item: _position(item[0])))
         for name, command in self.commands.items():
-            vars(command)["rich_help_panel"] = _GROUP_OF.get(name, _OTHERS)
+            vars(command)["rich_help_panel"] = _GROUP_OF.get(name)
+            command.hidden = command.hidden or name not in _GROUP_OF
             command.short_help = first_sentence(command.help or "")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print ten lines and end where there are no arguments."""
+        if not args:
+            import click  # noqa: PLC0415 loaded by then
+
+            click.echo(FIRST_LINES)
+            ctx.exit(0)
+        return super().parse_args(ctx, args)
+
+
+FIRST_LINES = """\
+Promise a deadline on machines you do not own.
+
+  vgrads demo                          see a promise made and kept, on simulated sites
+  vgrads init                          write a first set: what is to be run, where, by when
+  vgrads plan SET                      slots, tasks, and the probability of the promise
+  vgrads run SET                       plan, then run to the end; status, logs, cancel, resume
+  vgrads forecast LOG -n 16 -w 2h      how long a queue makes such a job wait
+  vgrads bags run BAG                  many short tasks
+  vgrads serve                         all of it in a browser, and over REST
+  vgrads --help                        all commands; vgrads COMMAND --help for examples"""
+"""Printed by ``vgrads`` alone."""
 
 
 def _position(name: str) -> int:

@@ -27,8 +27,11 @@ app = typer.Typer(
     name="vgrads",
     cls=GroupedHelp,
     help="Promise a deadline on machines you do not own.",
-    epilog="Start with 'vgrads demo', or 'vgrads COMMAND --help' for examples.",
-    no_args_is_help=True,
+    epilog=(
+        "Start with 'vgrads demo', or 'vgrads COMMAND --help' for examples. Studies of the papers: "
+        "'vgrads study'."
+    ),
+    no_args_is_help=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},

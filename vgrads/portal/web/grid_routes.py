@@ -13,11 +13,13 @@ from pydantic import BaseModel
 
 from vgrads.kernel.errors import InputError
 from vgrads.operations.questions import (
+    NOT_QUERIED,
+    BoundOptions,
     BoundQuestion,
-    JobQuestion,
+    ProbabilityOptions,
     ProbabilityQuestion,
+    TrajectoryOptions,
     TrajectoryQuestion,
-    query_model,
 )
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
@@ -29,6 +31,7 @@ from vgrads.portal.web.embedding.forecast_access import (
 )
 from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import Forecaster, Reader, Submitter
+from vgrads.portal.web.request_models import query_model
 from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.request import RequestDocument, request_from
@@ -40,9 +43,9 @@ if TYPE_CHECKING:  # the models are made of the questions
     ProbabilityFields: TypeAlias = Any
     TrajectoryFields: TypeAlias = Any
 else:
-    BoundFields = Annotated[query_model(BoundQuestion), Query()]
-    ProbabilityFields = Annotated[query_model(ProbabilityQuestion), Query()]
-    TrajectoryFields = Annotated[query_model(TrajectoryQuestion), Query()]
+    BoundFields = Annotated[query_model(BoundOptions, NOT_QUERIED), Query()]
+    ProbabilityFields = Annotated[query_model(ProbabilityOptions, NOT_QUERIED), Query()]
+    TrajectoryFields = Annotated[query_model(TrajectoryOptions, NOT_QUERIED), Query()]
 _EXAMPLE = {
     "name": "storm",
     "duration": "2h",
@@ -137,7 +140,12 @@ def _of(site: str, queue: str, fields: BaseModel) -> Json:
     return {"site": site, "queue": queue, **fields.model_dump()}
 
 
-def _answer(service: Service, who: Principal, operation: str, question: JobQuestion) -> Json:
+def _answer(
+    service: Service,
+    who: Principal,
+    operation: str,
+    question: BoundQuestion | ProbabilityQuestion | TrajectoryQuestion,
+) -> Json:
     """Return the answer of an operation as far as the user may read it, and record it; 404 where
     there is no such queue or no history."""
     # imported late: the service starts without forecasts

@@ -109,7 +109,7 @@ def run(
     raise typer.Exit(run_bags(files, how))
 
 
-@bags_app.command("resume", epilog="Example: `vgrads bags resume BAG`")
+@bags_app.command("resume", hidden=True, epilog="Example: `vgrads bags resume BAG`")
 def resume(
     bag: BagId,
     sites: Sites = None,
@@ -136,7 +136,9 @@ def resume(
     raise typer.Exit(resume_bags(bag, how))
 
 
-@bags_app.command("retry", epilog="Examples: `vgrads bags retry BAG` · `vgrads bags retry BAG 7 9`")
+@bags_app.command(
+    "retry", hidden=True, epilog="Examples: `vgrads bags retry BAG` · `vgrads bags retry BAG 7 9`"
+)
 def retry(
     bag: BagId,
     tasks: Annotated[
@@ -192,7 +194,7 @@ def results(
     answer_with(as_json, payload, lambda: f"Results: {payload['results']}")
 
 
-@bags_app.command("cancel", epilog="Example: `vgrads bags cancel BAG`")
+@bags_app.command("cancel", hidden=True, epilog="Example: `vgrads bags cancel BAG`")
 def cancel(bag: BagId, sites: Sites = None) -> None:
     """Cancel the remaining tasks of a bag, and release its nodes."""
     from vgrads.portal.cli.bags.run import HowToWork, cancel_bag
@@ -201,7 +203,7 @@ def cancel(bag: BagId, sites: Sites = None) -> None:
 
 
 @bags_app.command(
-    "status", epilog="Examples: `vgrads bags status` · `vgrads bags status BAG --json`"
+    "status", hidden=True, epilog="Examples: `vgrads bags status` · `vgrads bags status BAG --json`"
 )
 def status(
     bag: Annotated[
@@ -222,7 +224,9 @@ def status(
 
 
 @bags_app.command(
-    "logs", epilog="Examples: `vgrads bags logs BAG --failed` · `vgrads bags logs BAG --task 7`"
+    "logs",
+    hidden=True,
+    epilog="Examples: `vgrads bags logs BAG --failed` · `vgrads bags logs BAG --task 7`",
 )
 def logs(
     bag: BagId,
@@ -273,6 +277,7 @@ def invite(
 
 @bags_app.command(
     "explain",
+    hidden=True,
     epilog="Examples: `vgrads bags explain BAG` · `vgrads bags explain BAG 7 --host node3`",
 )
 def explain(

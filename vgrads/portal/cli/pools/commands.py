@@ -44,7 +44,9 @@ def run(
     raise typer.Exit(run_pool(file, sites, service, as_json))
 
 
-@pool_app.command("status", epilog="Examples: `vgrads pool status` · `vgrads pool status --json`")
+@pool_app.command(
+    "status", hidden=True, epilog="Examples: `vgrads pool status` · `vgrads pool status --json`"
+)
 def status(
     pool: Annotated[
         str | None,
@@ -86,7 +88,9 @@ def decide(file: PoolFile, service: Service = None, as_json: AsJson = False) -> 
 
 
 @pool_app.command(
-    "explain", epilog="Examples: `vgrads pool explain` · `vgrads pool explain POOL --json`"
+    "explain",
+    hidden=True,
+    epilog="Examples: `vgrads pool explain` · `vgrads pool explain POOL --json`",
 )
 def explain(pool: PoolName = None, service: Service = None, as_json: AsJson = False) -> None:
     """Explain the last decision of a running pool, with its numbers."""

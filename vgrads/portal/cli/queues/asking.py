@@ -1,80 +1,117 @@
-"""Questions about queues at the command line: options as fields of a question, its answer recorded
-as issued."""
+"""Questions about queues at the command line: answered, printed, and recorded as issued."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from vgrads.api.queues.issued import IssuedForecast
 from vgrads.api.queues.queries import HistorySource
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.kernel.units import parse_duration, parse_probability
-from vgrads.operations.forecasts import QueueAnswer
-from vgrads.operations.questions import JobQuestion
+from vgrads.operations.fields import describe_fields
+from vgrads.operations.forecast_lists import FullAnswer, ask_forecast
+from vgrads.operations.forecasts import (
+    BoundAnswer,
+    ProbabilityAnswer,
+    QueueAnswer,
+    TrajectoryAnswer,
+    ask_bound,
+    ask_probability,
+    ask_trajectory,
+)
+from vgrads.operations.questions import (
+    BoundQuestion,
+    BoundRequest,
+    ForecastQuestion,
+    ForecastRequest,
+    HistoryFields,
+    ProbabilityQuestion,
+    ProbabilityRequest,
+    QuestionAtPlace,
+    TrajectoryQuestion,
+    TrajectoryRequest,
+)
 from vgrads.operations.queue_questions import ForecastContext
-from vgrads.portal.cli.options import instant_of
+from vgrads.portal.cli.options import answer_with
+from vgrads.portal.cli.queues import text as queue_text
+from vgrads.portal.cli.requests import CommandOutput
 from vgrads.portal.cli.terminal import busy, console, print_reading
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.reading.forecast_scores import stored_record
 from vgrads.portal.records.reading.sites import stored_catalog, stored_queue
+from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
 
-Fields = dict[str, Any]
-Question = TypeVar("Question", bound=JobQuestion)
-Answer = TypeVar("Answer", bound=QueueAnswer)
-_OPTIONS = {
-    "procs": "--procs",
-    "walltime_s": "--walltime",
-    "procs, walltime_s": "--procs, --walltime",
+Question = TypeVar("Question", bound=QuestionAtPlace)
+Answer = TypeVar("Answer", BoundAnswer, ProbabilityAnswer, TrajectoryAnswer, FullAnswer)
+_KINDS: dict[type, type] = {
+    BoundRequest: BoundQuestion,
+    ProbabilityRequest: ProbabilityQuestion,
+    TrajectoryRequest: TrajectoryQuestion,
+    ForecastRequest: ForecastQuestion,
 }
 
 
-def job_fields(
-    history: Path, queue: str | None, shape: tuple[int, str], how: tuple[str, str, bool]
-) -> Fields:
-    """Return the fields of a job (processors, requested time), of its queue (HISTORY and
-    ``--queue``), and of ``how`` it is forecast (method, confidence, arrays)."""
-    (procs, walltime), (method, confidence, arrays) = shape, how
-    return {
-        **_place(history, queue),
-        "procs": procs,
-        "walltime_s": parse_duration(walltime, "--walltime"),
-        "method": method,
-        "confidence": parse_probability(confidence, "--confidence"),
-        "arrays": arrays,
-    }
+def bound_now(request: BoundRequest, output: CommandOutput) -> int:
+    """``vgrads bound``."""
+    return _answer(request, output, ask_bound, queue_text.bound_text)
 
 
-def history_fields(at: str | None, user: str | None, live: bool) -> Fields:
-    """Return the instant and the user of a question, and whether the present queue counts."""
-    return {"at": instant_of(at), "user": user, "live": live}
+def probability_now(request: ProbabilityRequest, output: CommandOutput) -> int:
+    """``vgrads probability``."""
+    return _answer(request, output, ask_probability, queue_text.probability_text)
 
 
-def _place(history: Path, queue: str | None) -> Fields:
-    """Return the file of HISTORY, or the queue of the database that it names, where there is no
-    such file."""
-    named = stored_queue(history, queue)
+def trajectory_now(request: TrajectoryRequest, output: CommandOutput) -> int:
+    """``vgrads trajectory``."""
+    return _answer(request, output, ask_trajectory, queue_text.trajectory_text)
+
+
+def forecast_now(request: ForecastRequest, output: CommandOutput) -> int:
+    """``vgrads forecast``."""
+    return _answer(request, output, ask_forecast, queue_text.forecast_text)
+
+
+def _answer(
+    request: HistoryFields,
+    output: CommandOutput,
+    operation: Callable[[Question, ForecastContext], Answer],
+    text: Callable[[Answer], Any],
+) -> int:
+    """Answer a question, print and record it; what the history's file holds is printed to standard
+    error."""
+    question: Question = _question(request)
+    what = "states of the queue" if question.method == "state" else "past waits"
+    with busy(console(stderr=True), f"learning from {what}"):
+        answer = operation(question, ForecastContext(catalog=stored_catalog, record=stored_record))
+    print_reading(console(stderr=True), request.history.name, answer.query.log)
+    record_issued([answer.issued])
+    answer_with(output.as_json, answer.as_json(), lambda: text(answer))
+    _take_estimate(answer)
+    return 0
+
+
+def _question(request: HistoryFields) -> Any:
+    """Return the question of a request: about its file, or about the queue of the database that
+    HISTORY names, where there is no such file."""
+    kind = _KINDS[type(request)]
+    fields = {field.name: getattr(request, field.name) for field in describe_fields(kind)}
+    queue = None if request.queue is None else str(request.queue)
+    named = stored_queue(request.history, queue)
     if named is None:
-        return {"history": HistorySource(file=history, queue=queue)}
+        source = HistorySource(file=request.history, queue=queue)
+        return kind(**fields, history=source, reading=reading_of(request))
     site, chosen = named
     if queue not in (None, chosen.name):
-        raise InputError(f"HISTORY names the queue '{chosen.name}' already", where="--queue")
-    return {"site": site.name, "queue": chosen.name}
+        raise InputError(f"HISTORY names the queue '{chosen.name}' already", where="queue")
+    return kind(**fields, site=site.name, queue=chosen.name, reading=reading_of(request))
 
 
-def answer_question(
-    operation: Callable[[Question, ForecastContext], Answer], question: Question, name: str
-) -> Answer:
-    """Answer a question and record it; what the history's file holds is printed to standard error,
-    by its ``name``."""
-    what = "states of the queue" if question.method == "state" else "past waits"
-    with busy(console(stderr=True), f"learning from {what}"), option_names():
-        answer = operation(question, ForecastContext(catalog=stored_catalog, record=stored_record))
-    print_reading(console(stderr=True), name, answer.query.log)
-    record_issued([answer.issued])
-    return answer
+def reading_of(request: Any) -> ReadingOptions:
+    """Return how the histories of a request are read."""
+    return parse_reading_options(
+        request.format, request.columns, request.zone, request.taken_at, request.force
+    )
 
 
 def record_issued(forecasts: Sequence[IssuedForecast]) -> None:
@@ -83,20 +120,10 @@ def record_issued(forecasts: Sequence[IssuedForecast]) -> None:
         ForecastJournal().append(forecasts)
 
 
-def take_estimate(answer: QueueAnswer) -> None:
+def _take_estimate(answer: QueueAnswer) -> None:
     """Store the own estimate of a Slurm site for the job of an answer about its present queue; the
     answer is printed already."""
     if answer.open_queue.view.source == "site":
         from vgrads.portal.cli.queues import estimate_now  # noqa: PLC0415 late: needs the database
 
         estimate_now.take_estimate(answer.issued)
-
-
-@contextmanager
-def option_names() -> Iterator[None]:
-    """Errors of the block name options (``--walltime``) instead of fields (``walltime_s``)."""
-    try:
-        yield
-    except InputError as error:
-        error.where = _OPTIONS.get(error.where, error.where)
-        raise

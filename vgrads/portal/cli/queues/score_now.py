@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
+from vgrads.operations.questions import ScoreRequest
+from vgrads.portal.cli.options import answer_with
+from vgrads.portal.cli.queues.ranking_text import score_text, scores_table
+from vgrads.portal.cli.requests import CommandOutput
 from vgrads.portal.cli.terminal import busy, console
 from vgrads.portal.jobs.forecasts.scoring import ForecastScorer
 from vgrads.portal.records.reading import forecast_scores
@@ -16,6 +20,17 @@ from vgrads.vgrid.catalog import Catalog, Site, choose_queue, split_queue_name
 Json = dict[str, Any]
 _WHOLE = "*"
 """Instead of a queue: all jobs of a file."""
+
+
+def score_now(request: ScoreRequest, output: CommandOutput) -> int:
+    """``vgrads score``."""
+    if request.site is None:
+        document = score_all(request.sites)
+        answer_with(output.as_json, document, lambda: scores_table(document))
+    else:
+        document = score_queue(request.site, request.queue, request.sites)
+        answer_with(output.as_json, document, lambda: score_text(document))
+    return 0
 
 
 def score_all(sites: Path | None) -> Json:

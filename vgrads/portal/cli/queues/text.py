@@ -9,6 +9,7 @@ from typing import Any
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count, format_duration, format_share
+from vgrads.operations.forecast_lists import FullAnswer
 from vgrads.operations.forecasts import (
     BoundAnswer,
     ProbabilityAnswer,
@@ -102,6 +103,49 @@ def _downtime_text(query: QueueQuery) -> str:
     return (
         f"\nThe queue may be down: no job has started since {query.instant(stall.since_s)}, "
         f"{format_count(stall.submissions, 'job', 'were')} submitted."
+    )
+
+
+def forecast_text(answer: FullAnswer) -> list[TextTable | str]:
+    """Return bounds and probabilities as tables, the best submission, and what they rest on."""
+    payload, question = answer.answer, answer.question
+    bounds = tuple(
+        Row((f"{entry['quantile']:.0%}", _bound_text(entry["bound_s"])))
+        for entry in payload["bounds"]
+    )
+    curve = tuple(
+        Row((format_duration(entry["within_s"]), f"{entry['probability']:.3f}"))
+        for entry in payload["curve"]
+    )
+    job = f"{format_count(question.procs, 'processor')} for {format_duration(question.walltime_s)}"
+    lines: list[TextTable | str] = [
+        f"{job}: from {format_count(payload['jobs'], 'job')} since {payload['since']}, method "
+        f"{payload['method']}.",
+        TextTable((Column("of such jobs"), Column("wait at most", right=True)), bounds),
+        TextTable((Column("starts within"), Column("probability", right=True)), curve),
+    ]
+    if payload["reason"]:
+        lines.append(f"Note: {payload['reason']}.")
+    if payload["best_submission"] is not None:
+        lines.append(_submission_text(payload["best_submission"], question.start_by_s or 0.0))
+    more = _merged_text(answer.query) + _downtime_text(answer.query) + _view_text(answer)
+    return [*lines, *([more.strip()] if more else [])]
+
+
+def _bound_text(bound_s: float | None) -> str:
+    return "unknown" if bound_s is None else format_duration(bound_s)
+
+
+def _submission_text(best: Mapping[str, Any], start_by_s: float) -> str:
+    """Return when to submit a job that must run by an instant."""
+    begin = (
+        "Submit" if best["meets_request"] else "No submission has the requested probability: the"
+    )
+    begin += "" if best["meets_request"] else " best is to submit"
+    return (
+        f"{begin} {_from_now(best['submit_in_s'])} and request "
+        f"{format_duration(best['walltime_s'])}: it runs {format_duration(start_by_s)} from now "
+        f"with probability {best['probability']:.3f}."
     )
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document
-from vgrads.operations.questions import RankingQuestion, query_model
+from vgrads.operations.questions import RankingOptions
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading import forecast_scores
 from vgrads.portal.web.embedding.forecast_access import (
@@ -23,6 +23,7 @@ from vgrads.portal.web.embedding.forecast_access import (
 )
 from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import READ, Forecaster, Reader
+from vgrads.portal.web.request_models import query_model
 from vgrads.portal.web.service import Service
 
 Json = dict[str, Any]
@@ -30,12 +31,12 @@ MOST_QUESTIONS = 1000
 if TYPE_CHECKING:  # the model is made of the question
     JobFields: TypeAlias = Any
 else:
-    JobFields = Annotated[query_model(RankingQuestion), Query()]
+    JobFields = Annotated[query_model(RankingOptions), Query()]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Within = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
-class ForecastRequest(Document):
+class ForecastQuestions(Document):
     """Questions, as `{"site": …, "queue": …, "procs": 64, "walltime_s": 14400}`; with
     `start_by_s` (and `probability`) an answer also has the best instant to submit the job.
 
@@ -56,7 +57,7 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
     """Add the routes."""
 
     @app.post(FORECASTS)
-    def forecasts(document: ForecastRequest, who: Forecaster) -> Json:
+    def forecasts(document: ForecastQuestions, who: Forecaster) -> Json:
         """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
         in its place; 422 where all are wrong."""
         return {"forecasts": answer_many(service, who, document)}
@@ -68,7 +69,7 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
         from vgrads.operations.ranking import rank_queues
 
         context = service.queues.context(owner=who.user)
-        question = RankingQuestion(**job.model_dump())
+        question = RankingOptions(**job.model_dump())
         answer, result = rank_queues(question, service.catalog, context)
         record(service, who, result.issued)
         return answer
@@ -100,7 +101,7 @@ def score_of(service: Service, site: str, queue: str) -> Json:
     return result
 
 
-def answer_many(service: Service, who: Principal, document: ForecastRequest) -> list[Json]:
+def answer_many(service: Service, who: Principal, document: ForecastQuestions) -> list[Json]:
     """Answer questions as far as the user may ask them, and record the answers. Raise InputError
     where every question is wrong."""
     # imported late: the service starts without forecasts
