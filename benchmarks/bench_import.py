@@ -41,7 +41,7 @@ def milliseconds(statement: str, times: int) -> list[float]:
 
 _PLAN = """
 import sys, time
-from vgrads.kernel.compiled import announced
+from vgrads.kernel.compile_state import announced
 from vgrads.portal.main import main
 spans = []
 def note(begins):

@@ -25,7 +25,7 @@ import numpy as np
 from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import GridSnapshot, open_grid, plan_set, take_snapshot
 from vgrads.api.plans.set_files import load_set
-from vgrads.kernel.compiled import working_time_s
+from vgrads.kernel.compile_state import working_time_s
 from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan

@@ -26,7 +26,7 @@ from benchmarks.planning.random_sets import (
     tight_snapshot,
 )
 from vgrads.api.plans.planning import GridSnapshot, plan_set, take_snapshot
-from vgrads.kernel.compiled import working_time_s
+from vgrads.kernel.compile_state import working_time_s
 from vgrads.planner.make import Options
 from vgrads.planner.plan import Plan, Relaxation
 from vgrads.planner.snapshot import Snapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.kernel.compiled import working_time_s
+from vgrads.kernel.compile_state import working_time_s
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.promise.rollout import rollout

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import DATA
 from tests.terminal.pseudo_terminal import in_terminal, terminal_of
 from tests.waiting import until
-from vgrads.kernel.compiled import compilation
+from vgrads.kernel.compile_state import compilation
 from vgrads.portal.cli import terminal
 from vgrads.portal.cli.groups import GROUPS
 from vgrads.portal.cli.plans.top import activity_text, watch

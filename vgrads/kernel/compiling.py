@@ -22,7 +22,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
-from vgrads.kernel.compiled import compilation, preparation
+from vgrads.kernel.compile_state import compilation, preparation
 
 
 class _Hidden(MetaPathFinder):

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from rich.segment import Segment
 from rich.text import Text
 
-from vgrads.kernel.compiled import announced
+from vgrads.kernel.compile_state import announced
 from vgrads.kernel.text_table import REORDERING, TextTable, layout, wrap
 from vgrads.portal.cli.wide import WIDE
 
