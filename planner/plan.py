@@ -11,10 +11,11 @@ import numpy as np
 
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.stored import stored_as, stored_under
-from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.snapshot import QUANTILE_LEVELS, ReplicaKey, Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot
 
+EVERYTHING = 2**30
+"""``spare_workflows`` of a plan without early release before enough is done."""
 _TOLERANCE_S = 1e-6
 
 

@@ -13,16 +13,12 @@ these do not need.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from vgrads.kernel.arrays import Bools, Floats
 from vgrads.kernel.compiled import compiled
 from vgrads.kernel.heap import pop, push
-
-if TYPE_CHECKING:
-    from vgrads.planner.promise.schedule import Schedule
+from vgrads.planner.schedule import Schedule
 
 ATTEMPTS = 2
 """Attempts of one replica if no other replica of its task is left."""
@@ -31,8 +27,6 @@ SLACK_S = 1.0
 not prevent a start."""
 LOOK_AHEAD = 16
 """Number of waiting replicas of a slot that are examined, from the first on."""
-EVERYTHING = 2**30
-"""``spare_workflows`` of a plan without early release before enough is done."""
 
 
 @compiled

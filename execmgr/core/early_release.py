@@ -12,8 +12,8 @@ from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import LIVE, Delivery, ReplicaRecord, SlotRecord
 from vgrads.kernel.arrays import Bools
 from vgrads.kernel.units import format_count
-from vgrads.planner.plan import in_order
-from vgrads.planner.rules import EVERYTHING, superfluous
+from vgrads.planner.plan import EVERYTHING, in_order
+from vgrads.planner.rules import superfluous
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 

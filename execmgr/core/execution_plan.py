@@ -11,7 +11,7 @@ from vgrads.execmgr.engines.base import Pilot
 from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.stored import stored_as
 from vgrads.planner.plan import Placement, Plan, SlotUse, in_order
-from vgrads.planner.promise.schedule import Schedule, make_schedule
+from vgrads.planner.schedule import Schedule, make_schedule
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
 from vgrads.workflows.dag import Workflow
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
-from vgrads.planner.promise.schedule import Schedule
 from vgrads.planner.promise.simulation import UNREQUESTED, WAITS, Run, simulate, touch
 from vgrads.planner.rules import ATTEMPTS
+from vgrads.planner.schedule import Schedule
 
 
 @compiled

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.kernel.streams import stream
-from vgrads.planner.promise.schedule import Schedule
 from vgrads.planner.rules import ATTEMPTS
+from vgrads.planner.schedule import Schedule
 from vgrads.planner.snapshot import ReplicaKey, Snapshot
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import repetitions

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.planner.plan import Placement, SlotUse
+from vgrads.planner.plan import EVERYTHING, Placement, SlotUse
 from vgrads.planner.promise.executions import simulate_all
 from vgrads.planner.promise.lengths import Lengths, make_lengths
-from vgrads.planner.promise.schedule import Schedule, make_schedule
-from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.schedule import Schedule, make_schedule
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import Slot

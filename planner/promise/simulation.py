@@ -14,8 +14,8 @@ import numpy as np
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled, compiled_in_place
 from vgrads.kernel.heap import pop, push
-from vgrads.planner.promise.schedule import Schedule
 from vgrads.planner.rules import ATTEMPTS, LOOK_AHEAD, SLACK_S, may_backfill, superfluous
+from vgrads.planner.schedule import Schedule
 
 WAITS, _RUNS, _ENDED = 0, 1, 2  # copies
 UNREQUESTED, _REQUESTED, _READY, _CLOSED = 0, 1, 2, 3  # slots

@@ -12,9 +12,8 @@ import numpy as np
 
 from vgrads.kernel.units import format_count
 from vgrads.planner.effort import Effort
-from vgrads.planner.plan import Plan
+from vgrads.planner.plan import EVERYTHING, Plan
 from vgrads.planner.promise.probability import standard_error
-from vgrads.planner.rules import EVERYTHING
 from vgrads.planner.search.orders import NumberedSet, Orders
 from vgrads.planner.search.starts import (
     Start,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vgrads.kernel.arrays import Floats, Ints
-from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.plan import EVERYTHING
 from vgrads.planner.search.orders import NumberedSet, Orders
 from vgrads.planner.search.versions import PlacedOrders
 

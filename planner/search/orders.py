@@ -15,7 +15,7 @@ from vgrads.kernel.arrays import Bools, Floats, Ints
 from vgrads.kernel.compiled import compiled
 from vgrads.kernel.profile import Steps, fit, use
 from vgrads.planner.plan import Placement, SlotUse
-from vgrads.planner.promise.schedule import number_tasks
+from vgrads.planner.schedule import number_tasks
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.needs import Needs
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vgrads.kernel.units import format_count
-from vgrads.planner.plan import Plan
-from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.plan import EVERYTHING, Plan
 from vgrads.planner.search.orders import NumberedSet, Orders, place_each_first
 
 OWN = "the four phases"

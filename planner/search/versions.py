@@ -11,7 +11,7 @@ from vgrads.kernel.arrays import Bools, Floats, Ints
 from vgrads.planner.effort import Effort
 from vgrads.planner.promise.lengths import Lengths, make_lengths
 from vgrads.planner.promise.rollout import sample_fates, simulate_some
-from vgrads.planner.promise.schedule import ReplicaRows, Schedule, arrange
+from vgrads.planner.schedule import ReplicaRows, Schedule, arrange
 from vgrads.planner.search.orders import NumberedSet, Orders
 from vgrads.vgrid.slot import Slot
 

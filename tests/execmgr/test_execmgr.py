@@ -33,8 +33,7 @@ from vgrads.execmgr.engines.simulated import SimulatedEngine
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
 from vgrads.planner.make import Options, make_plan
-from vgrads.planner.plan import Placement
-from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.plan import EVERYTHING, Placement
 from vgrads.planner.snapshot import Snapshot
 from vgrads.planner.uses import slot_uses
 from vgrads.simulator.cloud import CloudRegion

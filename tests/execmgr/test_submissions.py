@@ -23,7 +23,7 @@ from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.core.submissions import CHECK_S, plan_submissions
 from vgrads.execmgr.runner import Runner
 from vgrads.planner.make import Options, make_plan
-from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.plan import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
 from vgrads.planner.uses import slot_uses
 from vgrads.traces.swf import write_swf

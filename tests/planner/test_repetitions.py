@@ -13,7 +13,7 @@ from tests.planner.test_planner import make_set, slot
 from vgrads.api.plans.runtimes import MEMORY, learned, with_run_times
 from vgrads.planner.make import STANDARD, make_plan
 from vgrads.planner.promise.lengths import drawn_factor, make_lengths
-from vgrads.planner.promise.schedule import make_schedule
+from vgrads.planner.schedule import make_schedule
 from vgrads.planner.snapshot import Snapshot
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord

@@ -28,11 +28,11 @@ from vgrads.execmgr.core.states import (
 )
 from vgrads.execmgr.core.step import begin, step
 from vgrads.planner.make import Options, make_plan
+from vgrads.planner.plan import EVERYTHING
 from vgrads.planner.promise.executions import simulate_all
 from vgrads.planner.promise.lengths import make_lengths
 from vgrads.planner.promise.rollout import _fails, rollout, sample_fates
-from vgrads.planner.promise.schedule import make_schedule
-from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.schedule import make_schedule
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import StartCurve, certain_from

@@ -23,7 +23,7 @@ from vgrads.kernel.compile_state import preparation
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
 
-_CACHE = 4
+_CACHE = 5
 """Part of the names of numba's cache files. Raise it when a class that a compiled signature names
 is renamed or moved: numba pickles such classes and fails to read an older file."""
 # what the compiled form costs before its first call, in steps of plain loops, about 1 µs each

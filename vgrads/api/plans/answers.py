@@ -10,8 +10,7 @@ import numpy as np
 from vgrads.api.plans.planning import Planned
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaState, RunState
-from vgrads.planner.plan import Placement, Plan, SlotUse
-from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.plan import EVERYTHING, Placement, Plan, SlotUse
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot
 
