@@ -31,10 +31,10 @@ from tests.security.recorded_messages import (
 from vgrads.agent.answers import parse_answer
 from vgrads.api.pools.ledger_entries import ManagerEntry, PoolEntry
 from vgrads.dispatch.core.events import AgentJoined, BagAdded, SlotChanged
-from vgrads.dispatch.core.protocol import AgentReply
+from vgrads.dispatch.core.protocol import AgentReply, Files
 from vgrads.dispatch.core.records import AttemptsEnded, TasksAssigned, pack, unpack
 from vgrads.dispatch.document import BagDocument, build_bag, with_written_parameters
-from vgrads.dispatch.server.messages import Files, write
+from vgrads.dispatch.server.messages import write
 from vgrads.drivers.api import SlotState
 from vgrads.exchange.messages import read
 from vgrads.exchange.values import AttemptEnd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgrads.exchange.values import Triple
@@ -20,6 +21,14 @@ class AgentReply:
 
     def __bool__(self) -> bool:
         return bool(self.give or self.evict or self.cancel or self.drain or self.stop)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a task: input name → digest, names of outputs."""
+
+    inputs: Mapping[str, str]
+    outputs: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)

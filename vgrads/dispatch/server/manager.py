@@ -16,14 +16,14 @@ from dataclasses import replace
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.faults import BagFault
-from vgrads.dispatch.core.protocol import AgentReply
+from vgrads.dispatch.core.protocol import AgentReply, Files
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.server.agent_access import AgentAccess
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.group import GroupWriter, StoredEnd
-from vgrads.dispatch.server.messages import Files, write
+from vgrads.dispatch.server.messages import write
 from vgrads.dispatch.server.phase_change import PhaseChange
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.block_files import judged

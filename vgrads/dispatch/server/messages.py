@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.faults import serving
-from vgrads.dispatch.core.protocol import AgentReply
+from vgrads.dispatch.core.protocol import AgentReply, Files
 from vgrads.dispatch.core.state import State
 from vgrads.exchange.messages import HEARTBEAT_S
 from vgrads.exchange.values import Message
@@ -30,14 +29,6 @@ def check_tasks(message: Message, state: State) -> None:
             agent = state.agents[number]
             if agent.assigned.get((bag, task)) == attempt and agent.id != message.agent:
                 raise InputError(f"reports task {task} of bag {bag}, which another agent has")
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files of a task: input name → digest, names of outputs."""
-
-    inputs: Mapping[str, str]
-    outputs: Sequence[str]
 
 
 def write(

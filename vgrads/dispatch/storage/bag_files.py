@@ -17,8 +17,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from vgrads.bags.bag import BagSpec
+from vgrads.dispatch.core.protocol import Files
 from vgrads.dispatch.core.tasks import DONE, ENDED
-from vgrads.dispatch.server.messages import Files
 from vgrads.dispatch.storage.file_records import FileRecords
 from vgrads.dispatch.storage.outputs import Outputs
 from vgrads.dispatch.storage.retries import AttemptRounds

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 from vgrads.bags.bag import TASK, BagSpec
 from vgrads.dispatch.core.faults import BagFault, fault_in, serving
+from vgrads.dispatch.core.protocol import Files
 from vgrads.dispatch.core.tasks import DONE, ENDED
-from vgrads.dispatch.server.messages import Files
 from vgrads.dispatch.storage.bag_files import BagFiles, InputFile
 from vgrads.dispatch.storage.matrix_store import MatrixStore, joined, parted
 from vgrads.exchange.values import UNSENT, AttemptEnd, Message

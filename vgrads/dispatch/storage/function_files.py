@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vgrads.dispatch.server.messages import Files
+from vgrads.dispatch.core.protocol import Files
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.exchange.function_file import function_digest, function_file
 from vgrads.kernel.errors import InputError
