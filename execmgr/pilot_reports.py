@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vgrads.drivers.api import SlotState, SlotStatus
 from vgrads.execmgr.core.states import SlotUpdate
-from vgrads.execmgr.engines.base import SitePolling
+from vgrads.execmgr.pilots import SitePolling
 from vgrads.kernel.clock import Clock
 
 _ENDS_WITHIN_S = 10.0

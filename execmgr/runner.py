@@ -34,11 +34,13 @@ from vgrads.execmgr.core.submissions import (
     SubmissionPlanner,
     no_submission_planner,
 )
-from vgrads.execmgr.engines.base import Engine, SitePolling, TaskOrder
+from vgrads.execmgr.engines.base import Engine
 from vgrads.execmgr.mailbox import Mailbox, ReleaseMailbox, TaskUpdate, added_to
 from vgrads.execmgr.overhead import ManagerOverhead
+from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.sites import Sites
 from vgrads.execmgr.task_orders import task_order
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError
 from vgrads.planner.snapshot import ReplicaKey

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from vgrads.drivers.api import Driver, SlotSpec, SlotState, SlotStatus
 from vgrads.execmgr.core.states import Event, SlotUpdate
-from vgrads.execmgr.engines.base import Pilot, SitePolling
 from vgrads.execmgr.pilot_reports import PilotReports
+from vgrads.execmgr.pilots import Pilot, SitePolling
 from vgrads.execmgr.site_backoff import SiteBackoff
 from vgrads.execmgr.slot_names import SlotNames
 from vgrads.kernel.clock import Clock

@@ -7,7 +7,7 @@ from dataclasses import replace
 from vgrads.execmgr.core.escalation import escalation
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import RunState
-from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.planner.snapshot import ReplicaKey
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import TaskEnvironment, with_env

@@ -33,9 +33,10 @@ from vgrads.drivers.api import SlotSpec
 from vgrads.drivers.local import LocalDriver
 from vgrads.exchange.agent_file import pilot_command
 from vgrads.execmgr.engines.agents import AgentEngine
-from vgrads.execmgr.engines.base import Engine, TaskOrder
+from vgrads.execmgr.engines.base import Engine
 from vgrads.execmgr.engines.processes import ProcessEngine
 from vgrads.execmgr.tasks.folder import AWAY, TaskFolder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import WallClock
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store

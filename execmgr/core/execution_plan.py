@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from vgrads.drivers.api import SlotSpec
-from vgrads.execmgr.engines.base import Pilot
+from vgrads.execmgr.pilots import Pilot
 from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.stored import stored_as
 from vgrads.planner.plan import Placement, Plan, SlotUse, in_order

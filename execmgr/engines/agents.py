@@ -19,14 +19,14 @@ from pathlib import Path
 from vgrads.exchange.keys import key_of
 from vgrads.exchange.values import AttemptEnd, Triple
 from vgrads.execmgr.engines.agent_server import AgentServer
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.completion_queue import Completions
 from vgrads.execmgr.engines.folder import FolderEngine
 from vgrads.execmgr.engines.slot_agents import SlotAgents
-from vgrads.execmgr.engines.slot_orders import SlotOrder
+from vgrads.execmgr.engines.slot_order import SlotOrder
 from vgrads.execmgr.tasks.agent_orders import AgentOrders
 from vgrads.execmgr.tasks.agent_results import append_output, store_output, times_of, verdict_of
 from vgrads.execmgr.tasks.folder import AGENTS, TaskFolder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.process import AttemptVerdict
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError

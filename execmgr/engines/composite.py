@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from vgrads.execmgr.engines.base import Engine, TaskOrder
+from vgrads.execmgr.engines.base import Engine
 from vgrads.execmgr.engines.completion_queue import CompletionQueue, Completions
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.planner.snapshot import ReplicaKey
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.core.times import Times
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.completion_queue import CompletionQueue, Completions
 from vgrads.execmgr.tasks.commit import Committer, is_committed
 from vgrads.execmgr.tasks.folder import TaskFolder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.process import AttemptVerdict
 from vgrads.execmgr.tasks.provenance_recorder import ProvenanceRecorder
 from vgrads.kernel.clock import Clock

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vgrads.agent.processes import kill_marked
-from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.process import LOOK_S, TaskProcess
 from vgrads.planner.snapshot import ReplicaKey
 

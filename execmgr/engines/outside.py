@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from vgrads.execmgr.core.states import ReplicaEnded
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.completion_queue import CompletionQueue, Completions
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import Clock
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 

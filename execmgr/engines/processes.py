@@ -19,12 +19,12 @@ from queue import SimpleQueue
 from vgrads.agent.descriptors import NO_DESCRIPTORS, explain_limit
 from vgrads.agent.processes import kill_marked, memory_of_sessions
 from vgrads.agent.spawner import Spawner
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.cleaner import Cleaner
 from vgrads.execmgr.engines.completion_queue import Completions
 from vgrads.execmgr.engines.folder import FolderEngine
 from vgrads.execmgr.engines.live_replicas import LiveReplica, LiveReplicas
 from vgrads.execmgr.tasks.folder import TaskFolder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.process import (
     DESCRIPTORS,
     IDLE_S,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgrads.execmgr.core.states import ReplicaEnded
-from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.events import EventQueue
 from vgrads.kernel.streams import stream

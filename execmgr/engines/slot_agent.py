@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from vgrads.exchange.messages import HEARTBEAT_S
 from vgrads.exchange.values import Hello, Triple
-from vgrads.execmgr.engines.slot_orders import ExpectedOrders, SlotOrder
+from vgrads.execmgr.engines.slot_order import SlotOrder
 
 _LIVE_BEAT_S = 2.0  # between reports of what tasks print
 
@@ -90,12 +90,13 @@ class SlotAgent:
         self.orders.clear()
         return unsent, sent
 
-    def compare(self, reported: Iterable[Triple], expected: ExpectedOrders) -> None:
+    def compare(self, reported: Iterable[Triple], take_expected: Callable[[Triple], int]) -> None:
         """Compare lists after a new connection: take over orders of an earlier manager, send lost
-        ones again, cancel those that nobody needs."""
+        ones again, cancel those that nobody needs. ``take_expected``: returns the processors of an
+        order that an earlier manager sent, 0 for others, and expects it no more."""
         present = set(reported)
         for key in present - self.assigned.keys():
-            procs = expected.take(key)
+            procs = take_expected(key)
             if procs:
                 self.assigned[key] = procs
             else:

@@ -18,7 +18,8 @@ from vgrads.exchange.messages import HEARTBEAT_S, ReceivedMessage
 from vgrads.exchange.port import AgentPort
 from vgrads.exchange.values import AttemptEnd, Message, Triple
 from vgrads.execmgr.engines.slot_agent import SlotAgent, introduced
-from vgrads.execmgr.engines.slot_orders import ExpectedOrders, SlotOrder, WaitingOrders
+from vgrads.execmgr.engines.slot_order import SlotOrder
+from vgrads.execmgr.engines.slot_orders import ExpectedOrders, WaitingOrders
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError
 
@@ -194,7 +195,7 @@ class SlotAgents:
             if (key := (more.bag, more.task, more.attempt)) in agent.assigned:
                 self._listener.on_printed(key, more.out, more.err)
         if message.hello is not None:
-            agent.compare(message.hello.assigned, self._expected)
+            agent.compare(message.hello.assigned, self._expected.take)
         for key in message.returned:
             order = agent.orders.get(key)
             if self._drop(agent, key):

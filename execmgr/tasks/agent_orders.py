@@ -16,10 +16,10 @@ from typing import Any
 
 from vgrads.agent.programs import staging, workdirs
 from vgrads.exchange.digests import FileDigests
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.command_line import TaskFolders, command_text, joined, variable
 from vgrads.execmgr.tasks.environment import environment_for
 from vgrads.execmgr.tasks.folder import TaskFolder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.output import MAX_STORED, STDERR, STDOUT
 from vgrads.kernel.files import write_whole
 from vgrads.workflows.task_environment import with_env

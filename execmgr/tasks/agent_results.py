@@ -7,8 +7,8 @@ from pathlib import Path
 
 from vgrads.exchange.values import COULD_NOT, UNSENT, AttemptEnd
 from vgrads.execmgr.core.times import Times
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.folder import TaskFolder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.output import STDERR, STDOUT, put_first
 from vgrads.execmgr.tasks.process import AttemptVerdict
 

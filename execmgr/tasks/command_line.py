@@ -14,7 +14,7 @@ from vgrads.agent.commands import SHELL, shell_words
 from vgrads.agent.containers import CONTAINER
 from vgrads.agent.processes import MARK
 from vgrads.agent.programs import staging
-from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.workflows.task_environment import Container, TaskEnvironment
 
 PASSED_VARIABLES = (

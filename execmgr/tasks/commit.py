@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.folder import CLAIMS, TaskFolder, file_name
 from vgrads.execmgr.tasks.helper_thread import HelperThread
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import boot_id
 
 _GATHERED = ".out"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.order import TaskOrder
 
 
 def environment_for(

@@ -22,10 +22,10 @@ from vgrads.agent.environment import pass_environment, refusal, withheld
 from vgrads.agent.processes import MARK, kill_marked
 from vgrads.agent.programs.staging import LIST
 from vgrads.agent.programs.workdirs import fetch_from_workdir, note_workdir
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.command_line import TaskFolders, command_text
 from vgrads.execmgr.tasks.environment import environment_for
 from vgrads.execmgr.tasks.inputs import Inputs
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.output import keep_output, put_first
 from vgrads.execmgr.tasks.process import NOTES, AttemptVerdict, TaskProcess, explain
 from vgrads.kernel.user_files import copy_user_file

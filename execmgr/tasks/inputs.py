@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.provenance import SiblingFiles, reads_of, sibling_files
 from vgrads.kernel.user_files import open_user_file
 

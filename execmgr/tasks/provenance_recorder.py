@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.file_reader import RunFilesReader
 from vgrads.execmgr.tasks.folder import TaskFolder
 from vgrads.execmgr.tasks.helper_thread import HelperThread
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.provenance import (
     RECORDS,
     CompletedTask,

@@ -15,7 +15,7 @@ from tests.planner.test_planner import chain, slot
 from tests.waiting import until
 from vgrads.drivers.api import SlotState
 from vgrads.drivers.ledger import LedgerDriver
-from vgrads.execmgr.engines.base import SitePolling
+from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import SimClock
 

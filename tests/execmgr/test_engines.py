@@ -22,10 +22,11 @@ from vgrads.drivers.api import SlotSpec, SlotState
 from vgrads.drivers.local import LocalDriver
 from vgrads.exchange.agent_file import pilot_command
 from vgrads.execmgr.engines.agents import AgentEngine
-from vgrads.execmgr.engines.base import Pilot, TaskOrder
 from vgrads.execmgr.engines.completion_queue import CompletionQueue
 from vgrads.execmgr.engines.processes import ProcessEngine
+from vgrads.execmgr.pilots import Pilot
 from vgrads.execmgr.tasks.folder import AWAY, TaskFolder
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.process import NOTES, alive, noted_code
 from vgrads.kernel.clock import WallClock
 

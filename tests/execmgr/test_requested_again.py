@@ -16,8 +16,8 @@ from vgrads.drivers.simulated import SiteBehaviour
 from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.journal import MemoryJournal, fold
 from vgrads.execmgr.core.states import SiteSilent, SlotRequestedAgain
-from vgrads.execmgr.engines.base import SitePolling
 from vgrads.execmgr.pilot_reports import PilotReports
+from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.runner import Runner
 from vgrads.execmgr.sites import Sites
 from vgrads.execmgr.slot_names import spec_id

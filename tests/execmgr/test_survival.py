@@ -30,8 +30,8 @@ from vgrads.execmgr.core.states import (
     Tick,
 )
 from vgrads.execmgr.core.step import step
-from vgrads.execmgr.engines.base import SitePolling
 from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
+from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.execmgr.sites import Sites
 from vgrads.execmgr.slot_names import spec_id

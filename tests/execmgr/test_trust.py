@@ -21,10 +21,10 @@ from vgrads.agent.processes import marked
 from vgrads.execmgr.core.lease_errors import LeaseLost
 from vgrads.execmgr.core.states import Cancelled
 from vgrads.execmgr.engines.agents import AgentEngine
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.processes import ProcessEngine
 from vgrads.execmgr.tasks.commit import commit, is_committed
 from vgrads.execmgr.tasks.folder import AWAY, TaskFolder, file_name
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.documents import parse_mapping
 from vgrads.kernel.errors import InputError, SiteError

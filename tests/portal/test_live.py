@@ -18,8 +18,8 @@ from tests.portal.serving import LEAD
 from tests.ports import free_ports
 from tests.waiting import until
 from vgrads.execmgr.core.states import ReplicaEnded, RunState, Tick
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.outside import OutsideEngine
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.client import Client, RunHandle

@@ -18,7 +18,7 @@ from vgrads.exchange.http import Connection
 from vgrads.exchange.keys import key_of
 from vgrads.exchange.port import AgentPort
 from vgrads.execmgr.engines.slot_agents import SlotAgents
-from vgrads.execmgr.engines.slot_orders import SlotOrder
+from vgrads.execmgr.engines.slot_order import SlotOrder
 from vgrads.execmgr.tasks.agent_orders import AgentOrder
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError

@@ -9,8 +9,8 @@ import yaml
 from tests.execmgr.test_engines import Bench
 from tests.waiting import runs, until
 from vgrads.agent.containers import container_name, ending
-from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.command_line import TaskFolders, command_text, variable
+from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.archive import pack, unpack

@@ -21,7 +21,8 @@ from vgrads.api.config import home, make_home
 from vgrads.drivers.api import Driver
 from vgrads.drivers.local import LocalDriver
 from vgrads.exchange import agent_file
-from vgrads.execmgr.engines.base import Engine, Pilot, SitePolling
+from vgrads.execmgr.engines.base import Engine
+from vgrads.execmgr.pilots import Pilot, SitePolling
 from vgrads.kernel.clock import Clock, SimClock, WallClock
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.vgrid.catalog import Catalog, Site

@@ -35,7 +35,7 @@ from vgrads.dispatch.storage.folder import StoredBag, keep_bag, list_bags
 from vgrads.dispatch.storage.status import read_status
 from vgrads.exchange.keys import Keys, key_of, keys_of, store_port, stored_port
 from vgrads.exchange.values import AttemptEnd
-from vgrads.execmgr.engines.base import Pilot, SitePolling
+from vgrads.execmgr.pilots import Pilot, SitePolling
 from vgrads.execmgr.sites import Sites
 from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import Moment, WallClock

@@ -40,9 +40,10 @@ from vgrads.execmgr.core.states import Cancelled, Event, RunState, SlotUpdate
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.submissions import no_submission_planner
 from vgrads.execmgr.core.times import Times
-from vgrads.execmgr.engines.base import Engine, SitePolling
+from vgrads.execmgr.engines.base import Engine
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.execmgr.mailbox import Mailbox
+from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.runner import (
     POLL_S,
     Runner,

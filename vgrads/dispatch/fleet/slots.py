@@ -11,7 +11,7 @@ from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteInventory
 from vgrads.drivers.api import SlotSpec
-from vgrads.execmgr.engines.base import Pilot
+from vgrads.execmgr.pilots import Pilot
 from vgrads.execmgr.slot_names import spec_id
 from vgrads.pool.view import RequestView
 

@@ -27,8 +27,8 @@ from vgrads.portal.web.service import Service
 from vgrads.portal.web.sets.planned_tasks import PlannedTasks
 
 if TYPE_CHECKING:
-    from vgrads.execmgr.engines.base import TaskOrder
     from vgrads.execmgr.engines.outside import OutsideEngine
+    from vgrads.execmgr.tasks.order import TaskOrder
     from vgrads.planner.snapshot import TaskKey
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$")]
