@@ -5,8 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from vgrads.agent.attempts import AgentTask
-from vgrads.agent.bags import BagSettings
-from vgrads.agent.functions.interpreters import Environment
+from vgrads.agent.settings import BagSettings, Environment
 from vgrads.agent.transfers import Transfers
 
 PROGRAM, SETUP = "a" * 64, "b" * 64

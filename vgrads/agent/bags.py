@@ -1,4 +1,4 @@
-"""An agent's records of bags: the settings common to all tasks of a bag, and their environment.
+"""An agent's records of bags: which settings their tasks have, by what their manager states.
 
 Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
@@ -9,47 +9,9 @@ import os
 import sys
 from typing import Any, Mapping, NamedTuple, Sequence
 
-from .containers import CONTAINER, container_name
 from .environment import pass_environment, withheld
-from .functions.interpreters import Environment
 from .launcher import account_folder, as_bytes
-from .processes import MARK
-
-
-class BagSettings(NamedTuple):
-    """Settings of a task, or common to all tasks of a bag; ``limit_s``, ``memory_mib``: 0 is no
-    limit; ``container``: the engine of its container; ``executable``: inputs that are programs;
-    ``live``: report what it prints while it runs; ``account``: the account that its processes run
-    under, 0 for the agent's own; ``interpreter``: of its functions, None for commands."""
-
-    procs: int
-    memory_mib: float
-    limit_s: float
-    output_bytes: int
-    environment: dict[bytes, bytes]
-    refused: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ()
-    container: str = ""
-    executable: tuple[str, ...] = ()
-    live: bool = False
-    account: int = 0
-    interpreter: Environment | None = None
-
-    def environment_for(
-        self, mark: str, key: tuple[int, int, int] | None, folder: str
-    ) -> dict[bytes, bytes]:
-        """Return the environment of a task. ``mark``: of its processes; ``key``: bag, task and
-        attempt, where it belongs to a bag; ``folder``: its own, if it has one."""
-        environment = dict(self.environment)
-        if key is not None:
-            environment[b"VGRADS_TASK"] = b"%d" % key[1]
-            environment[b"VGRADS_ATTEMPT"] = b"%d" % key[2]
-        environment[MARK.encode()] = mark.encode()
-        if self.container:
-            environment[CONTAINER.encode()] = container_name(mark).encode()
-        if folder:
-            environment[b"PWD"] = environment[b"VGRADS_FOLDER"] = os.fsencode(folder)
-        return environment
+from .settings import BagSettings, Environment
 
 
 class Visible(NamedTuple):

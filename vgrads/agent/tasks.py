@@ -12,10 +12,11 @@ import time
 from collections import deque
 from typing import Any, Callable, Collection, Iterable
 
-from .attempts import AgentTask, AttemptOutcome, Key, TaskLimits, could_not_run
+from .attempts import AgentTask, AttemptOutcome, Key, could_not_run
 from .descriptors import explain_limit
 from .environment import refusal
 from .functions.calls import FunctionCalls
+from .limits import TaskLimits
 from .marks import Marks
 from .spawner import ExitedChild, Spawner, TaskStarts
 from .streams import Streams, cut, read_lines, take_tail

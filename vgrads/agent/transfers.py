@@ -18,7 +18,7 @@ from .store import FetchFailed, FileCache, is_digest
 from .tasks import TaskQueue
 
 if TYPE_CHECKING:
-    from .functions.interpreters import Environment
+    from .settings import Environment
 
 _CHECK_S = 1.0  # between checks that the files of interpreters are here
 _UNSENT = -1000  # in place of exit code 0: not all outputs were written and sent

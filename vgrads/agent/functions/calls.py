@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Iterator
 from ..attempts import AgentTask, AttemptOutcome, could_not_run
 from ..launcher import account_folder
 from ..streams import Streams, take_tail
-from .interpreters import Environment, Interpreter, InterpreterPool, InterpreterStarter
+from .interpreters import Interpreter, InterpreterPool, InterpreterStarter
 from .packing import LONGEST
 
 if TYPE_CHECKING:
     from ..marks import Marks
+    from ..settings import Environment
     from ..spawner import ExitedChild, Spawner
 
 _IDLE_S = 60.0

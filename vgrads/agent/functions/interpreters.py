@@ -13,7 +13,7 @@ import json
 import mmap
 import os
 import socket
-from typing import TYPE_CHECKING, Any, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..launcher import make_account_folder
 from ..processes import MARK
@@ -22,6 +22,7 @@ from .packing import CURRENT, LONGEST
 if TYPE_CHECKING:
     from ..attempts import AgentTask
     from ..marks import Marks
+    from ..settings import Environment
     from ..spawner import Spawner
     from ..streams import Streams
 
@@ -29,19 +30,6 @@ _LOW = 10  # descriptors above those that a program expects
 _AHEAD_S, _MOST_AHEAD = 0.02, 100  # work queued beyond the running calls, so that none waits for us
 _WEIGHT = 0.1
 _LOST_S = 1.0
-
-
-class Environment(NamedTuple):
-    """Where calls of a bag run. ``command``: of a shell, ends in a Python; ``program``: digest of
-    the program that it runs; ``setup``: digest of what it does first, may be empty; ``key``: the
-    same for equal environments."""
-
-    command: str
-    program: str
-    setup: str
-    account: int
-    variables: Mapping[bytes, bytes]
-    key: str
 
 
 class Interpreter:
