@@ -23,7 +23,7 @@ from vgrads.portal.doctor.settings import (
     judge_sites,
     required_extras,
 )
-from vgrads.portal.records.reading.reader import HEAD
+from vgrads.portal.records.reader import HEAD
 
 FILE, ME, OTHER, DAY = Path("/h/vgrads.db"), 1000, 1001, 86400.0
 NOTHING = Unavailable("no result within 5 s")

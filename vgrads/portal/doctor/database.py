@@ -19,7 +19,7 @@ from sqlalchemy import inspect, make_url, text
 from vgrads.portal.doctor.checks import Check, Unavailable, describe
 from vgrads.portal.doctor.machine import UsedSite
 from vgrads.portal.records.database import open_engine, sqlite_file
-from vgrads.portal.records.reading.reader import HEAD
+from vgrads.portal.records.reader import HEAD
 
 QUICK_CHECK_S = 20.0
 """Longest integrity check of one file."""

@@ -19,7 +19,7 @@ from vgrads.portal.doctor.checks import Check, Unavailable
 from vgrads.portal.doctor.database import stored_sites
 from vgrads.portal.doctor.files import PRIVATE, WRITABLE, FileFacts, file_facts
 from vgrads.portal.doctor.machine import UsedSite
-from vgrads.portal.records.reading.reader import database_url
+from vgrads.portal.records.reader import database_url
 from vgrads.vgrid.catalog import load_catalog
 
 OLDEST_PYTHON = (3, 11)

@@ -15,8 +15,8 @@ from vgrads.kernel.errors import InputError, VgradsError
 from vgrads.portal.jobs.bags import Crew, Submission, submit
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.bags import BagStore
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.bags import BagEntry
-from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog

@@ -30,8 +30,8 @@ from vgrads.dispatch.storage.status import exclusive, is_worked_on, read_status
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.bags import BagStore, PlainStore, new_bag
 from vgrads.portal.records.heartbeat import LEASE_S
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry
-from vgrads.portal.records.reading.reader import new_id
 from vgrads.vgrid.catalog import Catalog
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from vgrads.kernel.errors import SiteError, VgradsError
-from vgrads.portal.records.reading.reader import RecordReader
+from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.sites import stored_histories, stored_sites, with_uploads
 from vgrads.vgrid.catalog import Catalog
 

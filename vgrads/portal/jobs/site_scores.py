@@ -17,7 +17,7 @@ from vgrads.api.wiring import all_simulated
 from vgrads.kernel.errors import InfeasibleError, SiteError, VgradsError
 from vgrads.kernel.user_files import read_user_file
 from vgrads.portal.jobs.runs import create_run
-from vgrads.portal.records.reading.reader import new_id
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
 from vgrads.runtimes.machines import Scores

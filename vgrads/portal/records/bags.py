@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.retry_requests import has_request
+from vgrads.portal.records.reader import RecordWriter, database_url, open_current
 from vgrads.portal.records.reading.bags import (
     ENDED,
     BagEntry,
@@ -23,7 +24,6 @@ from vgrads.portal.records.reading.bags import (
     newest_bags,
     unended_dispatchers,
 )
-from vgrads.portal.records.reading.reader import RecordWriter, database_url, open_current
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine as SqlEngine
@@ -146,7 +146,7 @@ class BagStore:
 
 
 def _reader(engine: SqlEngine) -> RecordWriter:
-    from vgrads.portal.records.reading.engine_reader import EngineReader
+    from vgrads.portal.records.engine_reader import EngineReader
 
     return EngineReader(engine)
 

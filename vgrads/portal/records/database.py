@@ -21,7 +21,7 @@ from vgrads.api.config import home, make_home
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.extras import require
 from vgrads.kernel.user_files import Identity, identity_of, protect_database
-from vgrads.portal.records.reading.reader import (
+from vgrads.portal.records.reader import (
     BUSY_S,
     damage_error,
     database_error,

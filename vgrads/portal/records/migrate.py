@@ -12,7 +12,7 @@ from sqlmodel import SQLModel
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records import tables
-from vgrads.portal.records.reading.reader import HEAD
+from vgrads.portal.records.reader import HEAD
 
 if TYPE_CHECKING:
     from alembic.config import Config

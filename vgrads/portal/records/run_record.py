@@ -16,8 +16,8 @@ from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import event_to_json
 from vgrads.execmgr.core.states import Event
 from vgrads.portal.records.archive import pack
+from vgrads.portal.records.engine_reader import EngineReader
 from vgrads.portal.records.mailbox import MessageBox
-from vgrads.portal.records.reading.engine_reader import EngineReader
 from vgrads.portal.records.reading.runs import SETUP, RunReader
 from vgrads.portal.records.run_lease import RunLease
 from vgrads.portal.records.tables import ArchiveRow, EventRow, RunRow

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.idempotency import Key, once
-from vgrads.portal.records.reading.reader import new_id
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.run_rows import GOES_ON, active_run
 from vgrads.portal.records.store import new_run, summary_of
 from vgrads.portal.records.tables import KeyRow, PlanRow, RunRow, SetRow, WorkRow

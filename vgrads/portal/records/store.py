@@ -14,11 +14,11 @@ from sqlalchemy import delete, func, text
 from sqlmodel import Session, SQLModel, col, select
 
 from vgrads.kernel.errors import InputError
+from vgrads.portal.records.acquisitions import newest_acquisitions
 from vgrads.portal.records.database import OpenedFile, open_engine
+from vgrads.portal.records.engine_reader import EngineReader
 from vgrads.portal.records.migrate import prepare
-from vgrads.portal.records.reading.engine_reader import EngineReader
-from vgrads.portal.records.reading.reader import database_url, new_id
-from vgrads.portal.records.reading.sites import newest_acquisitions
+from vgrads.portal.records.reader import database_url, new_id
 from vgrads.portal.records.tables import (
     OPERATOR,
     AcquisitionRow,

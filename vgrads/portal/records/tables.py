@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index
 from sqlmodel import Field, SQLModel
 
-from vgrads.portal.records.reading import reader
+from vgrads.portal.records import reader
 
 OPERATOR = reader.OPERATOR
 """Owner of what is done at the command line."""

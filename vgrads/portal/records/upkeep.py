@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import protect_database
 from vgrads.portal.records.database import refuse_empty, sqlite_file
-from vgrads.portal.records.reading.reader import database_url
+from vgrads.portal.records.reader import database_url
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
 

@@ -13,9 +13,9 @@ from sqlalchemy import update
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.progress import PhaseProgress
+from vgrads.portal.records.engine_reader import EngineReader
 from vgrads.portal.records.heartbeat import Watch, is_dead
 from vgrads.portal.records.lease import heartbeat_of, make_heartbeat
-from vgrads.portal.records.reading.engine_reader import EngineReader
 from vgrads.portal.records.reading.run_rows import is_queued
 from vgrads.portal.records.tables import WorkRow
 

@@ -18,7 +18,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.kernel.rate_limiter import parse_rate
 from vgrads.kernel.units import parse_duration
-from vgrads.portal.records.reading.reader import database_url
+from vgrads.portal.records.reader import database_url
 from vgrads.portal.web.embedding.forecast_access import checked_origin, checked_queue
 from vgrads.portal.web.embedding.wait_gauges import MOST_GAUGES, WaitGauge
 

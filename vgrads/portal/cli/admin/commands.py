@@ -138,7 +138,7 @@ def upgrade(
     needed."""
     from vgrads.portal.records.database import open_engine
     from vgrads.portal.records.migrate import current, losses, move
-    from vgrads.portal.records.reading.reader import HEAD
+    from vgrads.portal.records.reader import HEAD
     from vgrads.portal.records.upkeep import back_up_before_upgrade
 
     engine = open_engine(db)

@@ -216,7 +216,7 @@ def status(
     """Show the status of bags."""
     from vgrads.portal.cli.bags.status_text import bags_table, status_json
     from vgrads.portal.records.reading.bags import get_bag, newest_bags
-    from vgrads.portal.records.reading.reader import open_reader
+    from vgrads.portal.records.reading.opening import open_reader
 
     with open_reader() as reader:
         rows = newest_bags(reader) if bag is None else [get_bag(reader, bag)]
@@ -266,7 +266,7 @@ def invite(
     from vgrads.api.bags.ad_hoc_agents import invitation
     from vgrads.api.config import dispatcher_folder
     from vgrads.portal.records.reading.bags import get_bag
-    from vgrads.portal.records.reading.reader import open_reader
+    from vgrads.portal.records.reading.opening import open_reader
 
     with open_reader() as reader:
         row = get_bag(reader, bag)

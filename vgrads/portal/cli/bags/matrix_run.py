@@ -37,8 +37,8 @@ from vgrads.portal.cli.bags.run import HowToWork, cancel_bag, work_on
 from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.bags import resumable, submit
 from vgrads.portal.records.bags import BagStore
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
-from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog

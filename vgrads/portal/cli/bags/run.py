@@ -32,8 +32,8 @@ from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.terminal import console, table_text
 from vgrads.portal.jobs.bags import Crew, Submission, cancel, resumable, retry, submit
 from vgrads.portal.records.bags import BagStore, PlainStore, open_store
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry
-from vgrads.portal.records.reading.reader import new_id
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.vgrid.catalog import Catalog
 

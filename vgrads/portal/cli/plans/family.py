@@ -10,7 +10,7 @@ import typer
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.options import answer_with
-from vgrads.portal.records.reading.reader import open_reader
+from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import NamedWork, named, refuse_inapplicable
 
 OfWork = Callable[[str], None]

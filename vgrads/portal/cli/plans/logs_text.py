@@ -9,7 +9,7 @@ from rich.text import Text
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration
 from vgrads.portal.records.reading.attempts import attempts_at
-from vgrads.portal.records.reading.reader import open_reader
+from vgrads.portal.records.reading.opening import open_reader
 
 Json = dict[str, Any]
 

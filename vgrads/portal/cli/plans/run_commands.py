@@ -104,7 +104,7 @@ def status(
     """Show the status or the result of runs, or of one run, bag or pool."""
     from vgrads.portal.cli.plans import family
     from vgrads.portal.cli.plans.status_text import print_run, print_runs
-    from vgrads.portal.records.reading.reader import open_reader
+    from vgrads.portal.records.reading.opening import open_reader
     from vgrads.portal.records.reading.run_rows import count_runs, run_rows
 
     if run_id is not None:

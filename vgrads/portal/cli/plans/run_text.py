@@ -16,7 +16,7 @@ from vgrads.execmgr.core.journal import fold
 from vgrads.execmgr.core.remainder import progress_of
 from vgrads.kernel.units import format_count
 from vgrads.planner.replan import promise_now
-from vgrads.portal.records.reading.reader import RecordReader
+from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.reading.runs import RunReader
 

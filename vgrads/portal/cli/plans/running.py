@@ -40,7 +40,7 @@ from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.runs import ask_to_stop, create_run, go_on, take_over, tidy, unended
 from vgrads.portal.jobs.webhook import Webhook
 from vgrads.portal.records.earlier import refuse_unfinished
-from vgrads.portal.records.reading.reader import new_id
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.workflows.sets import WorkflowSet

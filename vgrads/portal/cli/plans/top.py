@@ -17,7 +17,7 @@ from vgrads.portal.cli.bags.status_text import status_json
 from vgrads.portal.cli.plans.run_text import details_of
 from vgrads.portal.cli.terminal import printable
 from vgrads.portal.records.reading.bags import ENDED, newest_bags
-from vgrads.portal.records.reading.reader import open_reader
+from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import run_rows
 
 Json = dict[str, Any]

@@ -24,7 +24,7 @@ from vgrads.kernel.files import write_whole
 from vgrads.portal.cli.pools.ledger import ledger_of
 from vgrads.portal.cli.pools.text import pool_line, pool_table
 from vgrads.portal.cli.terminal import console, table_text
-from vgrads.portal.records.reading.reader import new_id
+from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.sites import choose_catalog
 
 

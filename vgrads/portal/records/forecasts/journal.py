@@ -19,7 +19,7 @@ from typing import Any
 
 from vgrads.api.config import home, make_home
 from vgrads.api.queues.issued import IssuedForecast
-from vgrads.portal.records.reading.reader import database_url
+from vgrads.portal.records.reader import database_url
 
 Json = dict[str, Any]
 _MOST_BYTES = 512 * 2**20

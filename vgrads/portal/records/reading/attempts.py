@@ -9,7 +9,8 @@ from typing import Any
 from vgrads.api.plans.attempts import about, attempts_json, attempts_of
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.reading.reader import RecordReader, open_reader
+from vgrads.portal.records.reader import RecordReader
+from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.runs import RunReader
 
 Json = dict[str, Any]

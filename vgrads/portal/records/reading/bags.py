@@ -10,7 +10,7 @@ from typing import Any
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import read_status
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.reading.reader import RecordReader, as_instant
+from vgrads.portal.records.reader import RecordReader, as_instant
 
 HERE = ""
 """The owner of bags of the command line: they are managed by the user who runs the command."""

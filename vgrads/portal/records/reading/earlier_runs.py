@@ -10,7 +10,8 @@ from vgrads.api.config import run_folder
 from vgrads.api.plans.up_to_date import EarlierRun
 from vgrads.execmgr.tasks.provenance import RECORDS
 from vgrads.kernel.errors import SiteError
-from vgrads.portal.records.reading.reader import OPERATOR, open_reader
+from vgrads.portal.records.reader import OPERATOR
+from vgrads.portal.records.reading.opening import open_reader
 
 MOST = 50  # many may have been simulated, or are gone
 _MOST_SEARCHED = 10

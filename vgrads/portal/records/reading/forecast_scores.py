@@ -22,7 +22,8 @@ from vgrads.api.queues.forecast_scores import (
     watch,
 )
 from vgrads.kernel.errors import VgradsError
-from vgrads.portal.records.reading.reader import RecordReader, is_missing, open_reader
+from vgrads.portal.records.reader import RecordReader, is_missing
+from vgrads.portal.records.reading.opening import open_reader
 
 Json = dict[str, Any]
 QueueKey = tuple[str, str]

@@ -11,7 +11,8 @@ from vgrads.api.plans.planning import Planned
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count, format_share
 from vgrads.planner.plan import Plan
-from vgrads.portal.records.reading.reader import OPERATOR, RecordReader, open_reader
+from vgrads.portal.records.reader import OPERATOR, RecordReader
+from vgrads.portal.records.reading.opening import open_reader
 
 
 def with_learned_note(planned: Planned) -> Planned:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.heartbeat import Heartbeat, is_dead
-from vgrads.portal.records.reading.reader import RecordReader, as_instant
+from vgrads.portal.records.reader import RecordReader, as_instant
 
 Json = dict[str, Any]
 GOES_ON = ("running", "interrupted")

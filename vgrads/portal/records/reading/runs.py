@@ -12,7 +12,7 @@ from vgrads.execmgr.core.journal import event_from_json
 from vgrads.execmgr.core.states import Event
 from vgrads.kernel.errors import InputError, brief
 from vgrads.portal.records.archive import unpack
-from vgrads.portal.records.reading.reader import RecordReader
+from vgrads.portal.records.reader import RecordReader
 
 SETUP = "setup"
 READ_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.kernel.errors import SiteError
-from vgrads.portal.records.reading.reader import RecordReader, open_reader
+from vgrads.portal.records.reader import RecordReader
+from vgrads.portal.records.reading.opening import open_reader
 
 _TABLES = ("task_record", "machine_score", "learned")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from vgrads.api.config import THIS_MACHINE, embedded_data, home, make_home
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_whole
-from vgrads.portal.records.reading.reader import RecordReader, open_reader
+from vgrads.portal.records.acquisitions import newest_acquisitions
+from vgrads.portal.records.reader import RecordReader
+from vgrads.portal.records.reading.opening import open_reader
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import (
     Catalog,
@@ -170,16 +172,6 @@ def _lay_out(file: str, body: bytes, folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, body)
     return name
-
-
-def newest_acquisitions(reader: RecordReader, limit: int = 1000) -> list[Acquisition]:
-    """Return the newest slots of all sites."""
-    names = [field.name for field in fields(Acquisition)]
-    query = f"SELECT {', '.join(names)} FROM acquisition ORDER BY id DESC LIMIT :most"
-    stored = reader.rows(query, most=limit)
-    slots = [Acquisition(**dict(zip(names, row, strict=True))) for row in stored]
-    # SQLite has no truth values
-    return [replace(s, refused=bool(s.refused), broken=bool(s.broken)) for s in slots]
 
 
 def past_acquisitions() -> Sequence[Acquisition]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from vgrads.portal.records.reading.reader import RecordReader
+from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.web.sets.display import (
     DisplayState,

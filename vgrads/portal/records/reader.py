@@ -124,19 +124,6 @@ def _is_copy(path: Path, file: Path) -> bool:
 
 
 @contextmanager
-def open_reader(url: str | None = None) -> Iterator[RecordReader]:
-    """Open the records for reading."""
-    with open_current(url) as reader:
-        if reader is not None:
-            yield reader
-            return
-    from vgrads.portal.records.store import Store
-
-    with Store(url) as store:
-        yield store.reader
-
-
-@contextmanager
 def open_current(url: str | None = None) -> Iterator[SqliteReader | None]:
     """Open an SQLite file of this version with Python's own module; None for every other
     database, also for one that does not exist yet."""
