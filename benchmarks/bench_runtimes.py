@@ -17,7 +17,7 @@ import numpy as np
 
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
-from vgrads.research.runtimes import study
+from vgrads.research.runtimes import recorded_tasks, study
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord
@@ -42,8 +42,12 @@ def each_ms(
 
 def speed(folder: Path, workflow: str) -> str:
     """Fit and prediction of one workflow, learned from everything on the local node."""
-    frames, payload = study.traces(folder, workflow), study.scores(folder)
-    records = study.records(study.training(frames[study.LOCAL], "all"), study.LOCAL, study.SIZES[0])
+    frames, payload = recorded_tasks.traces(folder, workflow), recorded_tasks.scores(folder)
+    records = recorded_tasks.records(
+        study.training(frames[recorded_tasks.LOCAL], "all"),
+        recorded_tasks.LOCAL,
+        recorded_tasks.SIZES[0],
+    )
     history = learn(TaskHistory(), records)
     begun = time.perf_counter()
     model = fit(history, payload)
@@ -104,7 +108,7 @@ def main(arguments: list[str]) -> None:
             )
     for left in own:
         print(f"{left.family}: {left.ratio:.2f} x the mean of earlier runs (at most {RATIO})")
-    for workflow in study.workflows(nextflow):
+    for workflow in recorded_tasks.workflows(nextflow):
         print(speed(nextflow, workflow))
 
 

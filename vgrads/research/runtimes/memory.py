@@ -11,7 +11,7 @@ import numpy as np
 
 from vgrads.api.plans.runtimes import MEMORY
 from vgrads.research.report import text_table
-from vgrads.research.runtimes.study import SIZES, records, scores, traces, workflows
+from vgrads.research.runtimes.recorded_tasks import SIZES, records, scores, traces, workflows
 from vgrads.runtimes.model import fit
 from vgrads.runtimes.task_history import TaskHistory, learn
 

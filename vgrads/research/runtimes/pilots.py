@@ -23,7 +23,7 @@ from vgrads.api.plans.pilot_choice import SHARE, choose_pilots, count_kinds, dis
 from vgrads.api.plans.runtimes import MIB, NOTHING, RunTimes, kind_of, learned, with_run_times
 from vgrads.kernel.streams import stream
 from vgrads.research.report import text_table
-from vgrads.research.runtimes.study import (
+from vgrads.research.runtimes.recorded_tasks import (
     LOCAL,
     SIZES,
     records,

@@ -37,7 +37,7 @@ from vgrads.planner.promise.rollout import SimulatedPlan, rollout
 from vgrads.planner.snapshot import Snapshot, TaskKey
 from vgrads.research.report import as_json, html_table, study_parser, text_table, write_page
 from vgrads.research.runtimes.recorded_sets import LeftOutRuns, SampledSet, targets
-from vgrads.research.runtimes.study import single_site
+from vgrads.research.runtimes.recorded_tasks import single_site
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import EXACT
 from vgrads.workflows.task import Task

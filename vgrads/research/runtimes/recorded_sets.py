@@ -18,7 +18,7 @@ from numpy.random import Generator
 from vgrads.api.plans.runtimes import MIB, RunTimes, learned
 from vgrads.kernel.errors import InputError
 from vgrads.planner.snapshot import TaskKey
-from vgrads.research.runtimes.study import SIZES, records, scores, traces, workflows
+from vgrads.research.runtimes.recorded_tasks import SIZES, records, scores, traces, workflows
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_files import read_task_records
 from vgrads.traces.task_record import TaskRecord

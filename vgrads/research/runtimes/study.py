@@ -8,8 +8,6 @@ left out: every node's trace, and runs recorded as WfFormat.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,28 +18,31 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from vgrads.kernel.documents import validate
-from vgrads.kernel.errors import InputError
 from vgrads.research.report import as_json, study_parser, text_table
+from vgrads.research.runtimes import memory as requests
+from vgrads.research.runtimes import pilots, unseen
 from vgrads.research.runtimes.jobs import jobs_left_out
 from vgrads.research.runtimes.jobs import text as jobs_text
+from vgrads.research.runtimes.recorded_tasks import (
+    LOCAL,
+    SIZES,
+    records,
+    scores,
+    traces,
+    wfformat,
+    workflows,
+)
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.runtimes.tools import shipped
 from vgrads.traces.task_record import TaskRecord
-from vgrads.vgrid.catalog import Catalog, build_catalog
-from vgrads.vgrid.documents import SitesDocument
 
-WORKFLOWS = ("atacseq", "chipseq", "bacass")
-"""The last one is for testing only: no choices were based on it."""
-LOCAL = "local"
 FAMILIES = ("montage", "bwa", "epigenomics")
 LEVELS = (0.5, 0.8, 0.9)
 TRAINED = ("all", "six", "first")
 """Rows learned from: all shrunken inputs; of each task and label the six smallest; the first six in
 file order, which Lotaru's own program uses."""
-SIZES = ("taskinputsize", "taskinputsizeuncompressed")
 Array = NDArray[np.float64]
 
 
@@ -88,52 +89,6 @@ class Compared:
     rival: Array
     ours: Array
     deviates: Array
-
-
-def scores(folder: Path) -> dict[str, Scores]:
-    """Read the benchmark scores of every node."""
-    rows = pd.read_csv(_file(folder / "node-benchmarks.csv")).itertuples()
-    return {str(row.node): Scores(float(row.cpu_score), float(row.io_score)) for row in rows}  # type: ignore[arg-type]
-
-
-def traces(folder: Path, workflow: str) -> dict[str, pd.DataFrame]:
-    """Read the trace of every node on which a workflow ran."""
-    names = sorted(folder.glob(f"{workflow}-*.csv.gz"))
-    if not names:
-        raise InputError("contains no trace of this workflow", where=f"{folder}: {workflow}")
-    return {path.name.split("-", 1)[1].removesuffix(".csv.gz"): pd.read_csv(path) for path in names}
-
-
-def workflows(folder: Path) -> tuple[str, ...]:
-    """Return the workflows with local traces, the named ones first."""
-    here = {path.name.split("-")[0] for path in folder.glob(f"*-{LOCAL}.csv.gz")}
-    return (*(name for name in WORKFLOWS if name in here), *sorted(here - set(WORKFLOWS)))
-
-
-def records(frame: pd.DataFrame, node: str, size: str) -> list[TaskRecord]:
-    """Return rows of a trace as records; those of one label and workflow input are one run."""
-    return [
-        TaskRecord(
-            kind=row["task"],
-            seconds=row["realtime"] / 1000,
-            workflow=row["workflow"],
-            run=f"{node}/{row['label']}/{row['workflowinputsize']}",
-            machine=node,
-            procs=int(row["cpus"]),
-            cpu_seconds=_busy(row["%cpu"]) * row["realtime"] / 1000,
-            input_bytes=float(row[size]),
-            memory_bytes=float(row["peak_rss"]),
-        )
-        for row in frame.to_dict("records")
-    ]
-
-
-def _busy(percent: object) -> float:
-    """Return the number of busy processors; 0 where it is not recorded."""
-    try:
-        return float(str(percent)) / 100
-    except ValueError:
-        return 0.0
 
 
 def training(local: pd.DataFrame, trained: str) -> pd.DataFrame:
@@ -248,44 +203,6 @@ def _leave(family: str, runs: Sequence[list[TaskRecord]], payload: dict[str, Sco
     return LeftOut(family, len(runs), len(ours), _median(rival), _median(ours), covered(deviates))
 
 
-def wfformat_runs(folder: Path) -> list[Path]:
-    """Return the files of the runs that are recorded as WfFormat."""
-    return sorted((folder / "workflows" / "wfformat").glob("*.json*"))
-
-
-def single_site(node: str, procs: int) -> Catalog:
-    """Return a catalogue of one machine."""
-    site = {"name": node, "kind": "local", "procs": procs, "driver": "simulated"}
-    return build_catalog(validate(SitesDocument, {"site": [site]}, node), Path(), node)
-
-
-def wfformat(path: Path) -> list[TaskRecord]:
-    """Read the tasks of a run recorded as WfFormat 1.5; the program is the kind."""
-    whole = path.read_bytes()
-    document: dict[str, Any] = json.loads(
-        gzip.decompress(whole) if path.suffix == ".gz" else whole
-    )["workflow"]
-    message = document["specification"]
-    sizes = {file["id"]: float(file["sizeInBytes"]) for file in message["files"]}
-    reads = {
-        task["id"]: sum(sizes.get(name, 0.0) for name in task.get("inputFiles", ()))
-        for task in message["tasks"]
-    }
-    return [
-        TaskRecord(
-            kind=str(task.get("command", {}).get("program") or task["id"].rsplit("_", 1)[0]),
-            seconds=float(task["runtimeInSeconds"]),
-            workflow=path.name.split("-")[0],
-            run=path.name,
-            task=task["id"],
-            machine=next(iter(task.get("machines", ())), ""),
-            input_bytes=reads.get(task["id"]) or None,
-            memory_bytes=task.get("memoryInBytes"),
-        )
-        for task in document["execution"]["tasks"]
-    ]
-
-
 def text(accuracies: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
     """Return both tables."""
     head = (
@@ -356,9 +273,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
     dumps = [jobs_left_out(path) for path in sorted((options.folder / "sacct").glob("*.gz"))]
-    from vgrads.research.runtimes import memory as requests  # noqa: PLC0415 late: they use
-    from vgrads.research.runtimes import pilots, unseen  # noqa: PLC0415 this module
-
     gains, alone = pilots.pilot_gains(options.folder), unseen.unseen(options.folder, shipped())
     memory = requests.memory_left_out(options.folder / "nextflow")
     if options.json:
@@ -381,12 +295,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _median(values: Array) -> float:
     return float(np.median(values))
-
-
-def _file(path: Path) -> Path:
-    if not path.is_file():
-        raise InputError("no such file", where=str(path))
-    return path
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.research.report import text_table
-from vgrads.research.runtimes.study import SIZES, WORKFLOWS, records, traces, wfformat_runs
+from vgrads.research.runtimes.recorded_tasks import SIZES, WORKFLOWS, records, traces, wfformat_runs
 from vgrads.runtimes.common import tools_of
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.prediction import Prediction
