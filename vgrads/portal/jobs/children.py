@@ -6,19 +6,14 @@ processes are forked from one that has all of it loaded (:mod:`vgrads.portal.job
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from multiprocessing import connection, parent_process
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.problems import problems_of
-from vgrads.portal.jobs.forkserver import clean_environment
+from vgrads.portal.jobs.forkserver import be_a_child
 from vgrads.portal.records.store import Store
 
 if TYPE_CHECKING:
@@ -27,29 +22,10 @@ if TYPE_CHECKING:
     from vgrads.planner.snapshot import Snapshot
     from vgrads.portal.jobs.worker import CheckedSet
     from vgrads.portal.records.reading.bags import BagEntry
-    from vgrads.qbets.state_forecast import AnyForecast
     from vgrads.traces.log_queue import LogQueue
     from vgrads.vgrid.catalog import Catalog
 
 Json = dict[str, Any]
-_BACKGROUND = 10  # added to the nice value
-
-
-def be_a_child() -> None:
-    """Set up a process of the service: leave Ctrl-C to the service, end with it, and let its
-    answers go before: what is planned, run and dispatched here has a lower priority."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    clean_environment()
-    os.nice(_BACKGROUND)
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # wakes without preempting
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(1)
 
 
 def warm(catalog: Catalog) -> None:
@@ -81,13 +57,6 @@ def run_bags(url: str, catalog: Catalog, dispatcher: str) -> None:
     from vgrads.portal.jobs import bag_worker
 
     bag_worker.bags_in_child(url, catalog, dispatcher)
-
-
-def learn(path: str, log_queue: LogQueue, view: str) -> AnyForecast:
-    """Learn the states of a history in a view."""
-    from vgrads.api.queues.histories import AS_QUESTION, cached_forecast
-
-    return cached_forecast(path, log_queue, None, replace(AS_QUESTION, view=view))
 
 
 def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import end_pool
-from vgrads.portal.jobs import children
-from vgrads.portal.jobs.forkserver import processes
+from vgrads.portal.jobs.forkserver import be_a_child, processes
 from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import LogQueue
 
@@ -38,6 +38,14 @@ def _changed_ns(path: str) -> int:
     with suppress(OSError):
         return Path(path).stat().st_mtime_ns
     return 0
+
+
+def learn(path: str, log_queue: LogQueue, view: str) -> AnyForecast:
+    """Learn the states of a history in a view; in a process of the service."""
+    # imported late: the service starts without histories
+    from vgrads.api.queues.histories import AS_QUESTION, cached_forecast
+
+    return cached_forecast(path, log_queue, None, replace(AS_QUESTION, view=view))
 
 
 class LearnedStates:
@@ -99,9 +107,9 @@ class LearnedStates:
         killed, whatever it was learning."""
         if self._pool is not None:
             with suppress(BrokenExecutor):
-                return self._pool.submit(children.learn, key[0], *key[2:])
-        self._pool = ProcessPoolExecutor(1, mp_context=processes, initializer=children.be_a_child)
-        return self._pool.submit(children.learn, key[0], *key[2:])
+                return self._pool.submit(learn, key[0], *key[2:])
+        self._pool = ProcessPoolExecutor(1, mp_context=processes, initializer=be_a_child)
+        return self._pool.submit(learn, key[0], *key[2:])
 
     def close(self) -> None:
         """Stop learning."""

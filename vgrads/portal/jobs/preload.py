@@ -9,9 +9,9 @@ import gc
 
 gc.disable()  # nothing that an import creates is garbage: collections took a tenth of the time
 
-from vgrads.portal.jobs import children, worker  # noqa: E402
+from vgrads.portal.jobs import children, learned_states, worker  # noqa: E402
 
-__all__ = ["children", "worker"]
+__all__ = ["children", "learned_states", "worker"]
 
 gc.freeze()  # collections in forked processes would copy the memory that they share
 gc.enable()

@@ -104,7 +104,7 @@ class _Crew:
                 self.pool = ProcessPoolExecutor(
                     self.places.planners,
                     mp_context=forkserver.processes,
-                    initializer=children.be_a_child,
+                    initializer=forkserver.be_a_child,
                 )
             return self.pool
 
