@@ -8,8 +8,8 @@ from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.reading.run_rows import run_rows
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
-from vgrads.portal.web.sets.display import MET
-from vgrads.portal.web.sets.overview import Overview
+from vgrads.portal.web.set_display import MET
+from vgrads.portal.web.set_overview import Overview
 
 SET = """
 name: {name}

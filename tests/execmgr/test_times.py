@@ -8,7 +8,8 @@ from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.core.times import Times
 from vgrads.portal.records.reading.forecast_scores import all_scores
 from vgrads.portal.records.store import Store
-from vgrads.portal.web.figures import Meters, ServiceMetrics
+from vgrads.portal.web.figures import ServiceMetrics
+from vgrads.portal.web.meters import Meters
 
 SET = """
 name: timed

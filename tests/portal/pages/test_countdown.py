@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from vgrads.portal.web.set_display import MET, PromiseSummary
+from vgrads.portal.web.set_overview import NewestRun, SetEntry
 from vgrads.portal.web.sets.answer import _of_run
 from vgrads.portal.web.sets.dashboard import _due_text
-from vgrads.portal.web.sets.display import MET, PromiseSummary
-from vgrads.portal.web.sets.overview import NewestRun, SetEntry
 
 
 def status_of(ago_s, now_s):

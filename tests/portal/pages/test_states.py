@@ -19,14 +19,14 @@ from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.work import PLAN, ProgressRecorder, Works
 from vgrads.portal.web.app import make_app
-from vgrads.portal.web.sets.display import (
+from vgrads.portal.web.set_display import (
     AT_RISK,
     BELOW,
     ON_TRACK,
     PromiseSummary,
     display_state,
 )
-from vgrads.portal.web.sets.document import changed_document
+from vgrads.portal.web.set_document import changed_document
 from vgrads.portal.web.sets.remedies import remedies, rounded_up
 from vgrads.workflows.sets import SetDocument
 

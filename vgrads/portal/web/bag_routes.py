@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.status import agent_names, is_worked_on, read_latest, read_status
+from vgrads.dispatch.storage.status import agent_names, read_latest, read_status
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import is_database
 from vgrads.portal.charts.rates import rate_chart
@@ -24,8 +24,9 @@ from vgrads.portal.jobs import children
 from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
-from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry, bag_status
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
+from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.bags.goal import goal_view
 from vgrads.portal.web.bags.liveness import note_client_of, while_connected
 from vgrads.portal.web.bags.news import NewsOfEnds
@@ -38,7 +39,6 @@ from vgrads.portal.web.service import Service
 if TYPE_CHECKING:
     from vgrads.api.bags.answers import Results
 
-BagId = Annotated[str, PathParameter(pattern=r"^bag-[0-9a-f]{10}$", examples=["bag-0123456789"])]
 Json = dict[str, Any]
 _EXAMPLE = {
     "name": "sweep",
@@ -78,18 +78,6 @@ def add_bag_routes(app: FastAPI, service: Service) -> None:
     _add_reading(app, service)
     _add_following(app, service)
     _add_pages(app, service)
-
-
-def visible_bag(service: Service, bag_id: str, who: Principal) -> BagEntry:
-    """Return a bag that the user may see; 404 where there is none, or it belongs to another
-    user."""
-    try:
-        row = BagStore(service.store.engine).get(bag_id)
-    except InputError as error:
-        raise HTTPException(404, error.what) from error
-    if not (who.operator or row.owner == who.user):
-        raise HTTPException(404, f"no bag '{bag_id}'")
-    return row
 
 
 def _add_submission(app: FastAPI, service: Service) -> None:
@@ -158,17 +146,6 @@ def cancel_row(service: Service, row: BagEntry, who: Principal) -> Json:
     BagStore(service.store.engine).ask_to_stop(row.id, f"cancelled by {who.user}")
     service.supervisor.notify()
     return {"id": row.id, **message("asked its dispatcher to cancel it")}
-
-
-def refuse_unattended(row: BagEntry, verb: str) -> None:
-    """Raise 409 for a terminal bag, or one of the command line whose dispatcher is gone: no service
-    replaces that."""
-    if row.state in ENDED:
-        raise HTTPException(409, f"bag '{row.id}' has ended: {row.state}")
-    if row.owner == HERE and not is_worked_on(dispatcher_folder(row.dispatcher)):
-        raise HTTPException(
-            409, f"no dispatcher is running for bag '{row.id}'; see vgrads bags {verb}"
-        )
 
 
 _OF_ITS_ROW = ("number", "name", "owner", "state")  # missing where a dispatcher cannot read the bag

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: counted requests, and values read from the database on request."""
+"""Metrics for Prometheus: values read from the database on request."""
 
 from __future__ import annotations
 
@@ -6,60 +6,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.store import Store
-from vgrads.portal.records.tables import RunRow
 from vgrads.portal.records.work import Works
 from vgrads.portal.web.forecasts.metrics import forecast_families
+from vgrads.portal.web.meters import RUNS, Meters
 from vgrads.vgrid.acquisition import Acquisition
 
 Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 _WAITS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0)
 _MOST_SLOTS = 100_000
-_RUNS = 100  # whose bounds are evaluated
-
-
-class Meters:
-    """Number and duration of requests, by route."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "vgrads_http_requests",
-            "Requests",
-            ["method", "route", "status"],
-            registry=self.registry,
-        )
-        self.seconds = Histogram(
-            "vgrads_http_seconds",
-            "Duration of requests in seconds",
-            ["method", "route"],
-            registry=self.registry,
-        )
-        self._bounds: dict[str, dict[tuple[str, str], int]] = {}
-
-    def bounds_of(self, run: RunRow) -> dict[tuple[str, str], int]:
-        """Return the results of an ended run's wait bounds; read once."""
-        if run.id not in self._bounds:
-            if len(self._bounds) > 10 * _RUNS:
-                self._bounds.clear()
-            self._bounds[run.id] = _slots_by_state(json.loads(run.gantt))
-        return self._bounds[run.id]
-
-
-def _slots_by_state(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """Return (site, yes or no) → slots of a run's chart that had a bound and were requested."""
-    counts: dict[tuple[str, str], int] = {}
-    for slot in chart.get("slots", ()):
-        actual, bound_s = slot.get("actual"), slot.get("ready_p95_s")
-        if actual and bound_s is not None:
-            ready_s = actual["ready_s"]
-            key = slot["site"], "yes" if ready_s is not None and ready_s <= bound_s else "no"
-            counts[key] = counts.get(key, 0) + 1
-    return counts
 
 
 class ServiceMetrics:
@@ -103,7 +61,7 @@ class ServiceMetrics:
             labels=["site", "held"],
         )
         counts: dict[tuple[str, str], int] = {}
-        for run in self._store.list_runs(limit=_RUNS):
+        for run in self._store.list_runs(limit=RUNS):
             if run.state in ("kept", "broken"):
                 for key, count in self._meters.bounds_of(run).items():
                     counts[key] = counts.get(key, 0) + count
@@ -120,7 +78,7 @@ class ServiceMetrics:
             labels=["of", "part"],
         )
         spent: dict[tuple[str, str], float] = {}
-        for run in self._store.list_runs(limit=_RUNS):
+        for run in self._store.list_runs(limit=RUNS):
             for name, seconds in (json.loads(run.outcome).get("times") or {}).items():
                 if name.endswith("_s"):
                     spent["runs", name[:-2]] = spent.get(("runs", name[:-2]), 0.0) + seconds

@@ -34,7 +34,7 @@ from vgrads.portal.web.embedding.forecast_access import (
     ForecastAccess,
     may_open,
 )
-from vgrads.portal.web.figures import Meters
+from vgrads.portal.web.meters import Meters
 
 COOKIE = "vgrads_session"
 _ENTRANCE = ("/login", "/login/form", "/logout")

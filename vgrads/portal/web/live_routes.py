@@ -22,9 +22,9 @@ from vgrads.portal.records.run_lease import store_stop_request
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.figures import ServiceMetrics
 from vgrads.portal.web.guard import Reader, Submitter, needs
+from vgrads.portal.web.planned_tasks import PlannedTasks
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.planned_tasks import PlannedTasks
 
 if TYPE_CHECKING:
     from vgrads.execmgr.engines.outside import OutsideEngine

@@ -21,8 +21,8 @@ from vgrads.portal.web.checked_routes import body_of, checked_body
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.joint_submissions import JointSubmissions
 from vgrads.portal.web.live_routes import RunId
+from vgrads.portal.web.planned_tasks import PlannedTasks
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.planned_tasks import PlannedTasks
 
 if TYPE_CHECKING:
     from vgrads.portal.jobs.release_documents import MailDocument

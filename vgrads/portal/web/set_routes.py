@@ -30,7 +30,7 @@ from vgrads.portal.web.checked_routes import kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.request_models import query_model
 from vgrads.portal.web.service import PLANNING_S, Service
-from vgrads.portal.web.sets.document import is_as_planned
+from vgrads.portal.web.set_document import is_as_planned
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$", examples=["set-0123456789"])]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]

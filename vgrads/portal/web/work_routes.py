@@ -25,14 +25,8 @@ from vgrads.portal.records.reading.run_rows import (
     named,
     refuse_inapplicable,
 )
-from vgrads.portal.web.bag_routes import (
-    NDJSON,
-    cancel_row,
-    explain_bag_task,
-    refuse_unattended,
-    result_lines,
-    visible_bag,
-)
+from vgrads.portal.web.bag_routes import NDJSON, cancel_row, explain_bag_task, result_lines
+from vgrads.portal.web.bags.access import refuse_unattended, visible_bag
 from vgrads.portal.web.bags.retries import retry_row
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.live_routes import cancel_run

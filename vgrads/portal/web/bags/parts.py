@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.reading.bags import ENDED
-from vgrads.portal.web.bag_routes import BagId, visible_bag
+from vgrads.portal.web.bags.access import BagId, visible_bag
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.service import Service
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import is_worked_on
 from vgrads.portal.records.reading.bags import HERE, BagEntry
-from vgrads.portal.web.bag_routes import BagId, refuse_unattended, visible_bag
+from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service

@@ -16,8 +16,7 @@ from vgrads.portal.records.tables import RunRow
 from vgrads.portal.records.work import PlanningProgress
 from vgrads.portal.web.run_routes import current_status
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.set_routes import summary
-from vgrads.portal.web.sets.display import (
+from vgrads.portal.web.set_display import (
     BELOW,
     IMPOSSIBLE,
     MISSED,
@@ -27,7 +26,8 @@ from vgrads.portal.web.sets.display import (
     read_summary,
     seconds_left,
 )
-from vgrads.portal.web.sets.document import request_in_words
+from vgrads.portal.web.set_document import request_in_words
+from vgrads.portal.web.set_routes import summary
 from vgrads.portal.web.sets.remedies import remedies
 
 Json = dict[str, Any]

@@ -20,8 +20,8 @@ from vgrads.kernel.units import format_duration
 from vgrads.portal.charts.sparkline import sparkline
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.display import AT_RISK, INTERRUPTED, STATES, seconds_left
-from vgrads.portal.web.sets.overview import Overview, SetEntry
+from vgrads.portal.web.set_display import AT_RISK, INTERRUPTED, STATES, seconds_left
+from vgrads.portal.web.set_overview import Overview, SetEntry
 
 Json = dict[str, Any]
 Order = Literal["attention", "newest", "due", "name", "owner", "probability"]

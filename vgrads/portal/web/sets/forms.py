@@ -20,6 +20,8 @@ from vgrads.portal.web.live_routes import cancel_run
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.run_routes import retry_run
 from vgrads.portal.web.service import Service
+from vgrads.portal.web.set_display import read_summary
+from vgrads.portal.web.set_document import changed_document
 from vgrads.portal.web.set_routes import (
     SetId,
     WhatIf,
@@ -28,8 +30,6 @@ from vgrads.portal.web.set_routes import (
     summary,
     whole_document,
 )
-from vgrads.portal.web.sets.display import read_summary
-from vgrads.portal.web.sets.document import changed_document
 
 Json = dict[str, Any]
 FormKey = Annotated[str, Form(max_length=200)]

@@ -19,6 +19,8 @@ from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.run_routes import Name, set_logs
 from vgrads.portal.web.service import Service
+from vgrads.portal.web.set_display import read_summary
+from vgrads.portal.web.set_document import workflow_count
 from vgrads.portal.web.set_routes import (
     SetId,
     changed_promise,
@@ -27,8 +29,6 @@ from vgrads.portal.web.set_routes import (
     whole_document,
 )
 from vgrads.portal.web.sets.answer import answer_parts
-from vgrads.portal.web.sets.display import read_summary
-from vgrads.portal.web.sets.document import workflow_count
 from vgrads.portal.web.sets.forms import OtherValues, what_if_of
 from vgrads.portal.web.sets.graph_part import WorkflowName, graph_parts
 from vgrads.portal.web.sets.task_table import retry_key, task_parts

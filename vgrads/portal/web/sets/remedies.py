@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgrads.kernel.units import format_duration, format_usd
-from vgrads.portal.web.sets.display import PromiseSummary
+from vgrads.portal.web.set_display import PromiseSummary
 
 Json = dict[str, Any]
 _COARSE_S = 600.0  # deadlines above this are rounded up to minutes

@@ -11,7 +11,7 @@ from typing import Any
 
 from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.web.sets.display import (
+from vgrads.portal.web.set_display import (
     DisplayState,
     PromiseSummary,
     display_state,

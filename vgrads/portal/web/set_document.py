@@ -18,7 +18,7 @@ from vgrads.kernel.units import (
     parse_fraction,
 )
 from vgrads.portal.charts.pages import share
-from vgrads.portal.web.sets.display import read_summary
+from vgrads.portal.web.set_display import read_summary
 
 Json = dict[str, Any]
 _SAME_S = 1.0  # deadlines of a slider are whole seconds
