@@ -61,10 +61,12 @@ def _render(command: Command) -> str:
     parameters = ",\n    ".join(_parameter(field) for field in fields_of(command))
     request, output = address(command.request).split(":"), address(command.output).split(":")
     _, function = command.run.split(":")
+    called = function if function != command.function else f"{function}_now"
+    renamed = "" if called == function else f" as {called}"
     of_request = _arguments(command, command.request)
     of_output = _arguments(command, command.output)
     imports = "\n    ".join(
-        import_lines([":".join(request), ":".join(output), command.run]).split("\n")
+        import_lines([":".join(request), ":".join(output), command.run + renamed]).split("\n")
     )
     docstring = command.help or (command.request.__doc__ or "").strip()
     decorator = f"{command.app}.command({_decoration(command)})"
@@ -76,7 +78,7 @@ def _render(command: Command) -> str:
         f"    with naming_options({request[1]}):\n"
         f"        request = {request[1]}({of_request})\n"
         f"        output = {output[1]}({of_output})\n"
-        f"        raise typer.Exit({function}(request, output))"
+        f"        raise typer.Exit({called}(request, output))"
     )
 
 
@@ -123,6 +125,8 @@ def default_text(field: FieldDescription) -> str:
         return f'"{format_duration(field.default)}"'
     if field.form == "share":
         return f'"{field.default:g}"'
+    if has_path(field):
+        return f'Path("{field.default}")'
     return repr(field.default)
 
 

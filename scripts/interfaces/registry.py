@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from vgrads.operations import questions
 from vgrads.operations.plans import requests as plans
-from vgrads.portal.cli.plans.outputs import PlanOutput, RunOutput
+from vgrads.operations.runs import requests as runs
+from vgrads.portal.cli.plans.outputs import ChartOutput, PlanOutput, RunOutput
 from vgrads.portal.cli.queues.backtest_now import BacktestOutput
-from vgrads.portal.cli.requests import CommandOutput, TableOutput
+from vgrads.portal.cli.requests import CommandOutput, NoOutput, TableOutput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class Command:
         return self.words.replace(" ", "_").replace("-", "_")
 
 
+_VERBS = "vgrads.portal.cli.plans.run_commands"
 _JOB_FIRST = ("history", "within_s", "start_by_s", "procs", "walltime_s", "probability")
 _SET_FIRST = ("set_file", "deadline", "inputs", "targets", "config", "sites", "at", "seed")
 COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
@@ -59,6 +61,65 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             run="vgrads.portal.cli.plans.running:plan_and_run",
             examples=("run data/local/local.yaml --gantt run.html",),
             first=_SET_FIRST,
+        ),
+    ),
+    "runs": (
+        Command(
+            words="resume",
+            request=runs.ResumeRequest,
+            output=ChartOutput,
+            run=f"{_VERBS}:resume",
+            examples=("resume run-0123456789",),
+        ),
+        Command(
+            words="retry",
+            request=runs.RetryRunRequest,
+            output=ChartOutput,
+            run=f"{_VERBS}:retry",
+            examples=("retry RUN", "retry RUN storm-1/wrf", "retry BAG 7"),
+        ),
+        Command(
+            words="cancel",
+            request=runs.CancelRunRequest,
+            output=CommandOutput,
+            run=f"{_VERBS}:cancel",
+            examples=("cancel run-0123456789",),
+        ),
+        Command(
+            words="status",
+            request=runs.StatusRequest,
+            output=TableOutput,
+            run=f"{_VERBS}:status",
+            examples=("status", "status run-0123456789"),
+        ),
+        Command(
+            words="top",
+            request=runs.TopRequest,
+            output=TableOutput,
+            run=f"{_VERBS}:top",
+            examples=("top", "top --interval 10s"),
+        ),
+        Command(
+            words="logs",
+            request=runs.LogsRequest,
+            output=TableOutput,
+            run=f"{_VERBS}:logs",
+            examples=("logs run-0123456789 wrf", "logs RUN -f"),
+        ),
+        Command(
+            words="explain",
+            request=runs.ExplainRequest,
+            output=CommandOutput,
+            run=f"{_VERBS}:explain",
+            examples=("plan lead.yaml --json > p.json; vgrads explain p.json lead-1/wrf",),
+        ),
+        Command(
+            words="gantt",
+            request=runs.GanttRequest,
+            output=NoOutput,
+            run=f"{_VERBS}:draw",
+            examples=("gantt run-0123456789 -o run.html",),
+            hidden=True,
         ),
     ),
     "queues": (
@@ -314,7 +375,8 @@ FUNCTION_MODULES: dict[str, tuple[Function, ...]] = {
 @dataclass(frozen=True, kw_only=True)
 class ClientMethod:
     """A method of the client that sends the fields of a request as parameters of a query.
-    ``more``: its parameters that are sent otherwise; ``before``: a statement; ``value``: what of
+    ``more``: its parameters that are sent otherwise; ``without``: fields that a service does not
+    take; ``before``: a statement; ``value``: what of
     the ``answer`` is returned."""
 
     name: str
@@ -324,6 +386,7 @@ class ClientMethod:
     doc: str
     leading: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
+    without: frozenset[str] = frozenset()
     before: str = ""
     result: str = "dict[str, Any]"
     value: str = "answer"
@@ -354,5 +417,39 @@ CLIENT_METHODS = (
         before="self._await_plan(set_id)",
         result="RunHandle",
         value='RunHandle(set_id, str(answer["run"]))',
+    ),
+    ClientMethod(
+        name="bound",
+        request=questions.BoundOptions,
+        verb="GET",
+        path="{queue_path(site, queue)}/bound",
+        doc="Return an upper bound on the wait of a job: the JSON of ``vgrads bound``.",
+        leading=("site: str", "queue: str"),
+        without=questions.NOT_QUERIED,
+    ),
+    ClientMethod(
+        name="probability",
+        request=questions.ProbabilityOptions,
+        verb="GET",
+        path="{queue_path(site, queue)}/probability",
+        doc="Return the probability that a job starts within a time.",
+        leading=("site: str", "queue: str"),
+        without=questions.NOT_QUERIED,
+    ),
+    ClientMethod(
+        name="trajectory",
+        request=questions.TrajectoryOptions,
+        verb="GET",
+        path="{queue_path(site, queue)}/trajectory",
+        doc="Return when a job must be submitted that must run in ``start_by_s``.",
+        leading=("site: str", "queue: str"),
+        without=questions.NOT_QUERIED,
+    ),
+    ClientMethod(
+        name="where",
+        request=questions.RankingOptions,
+        verb="GET",
+        path="/v1/where",
+        doc="Return all queues by the expected start of a job, and the cheapest cloud.",
     ),
 )

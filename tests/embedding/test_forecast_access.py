@@ -152,8 +152,8 @@ def test_a_token_for_one_queue_finds_no_other(store):
     with client_of(store) as client:
         head = bearer(store, "ood", "forecast:mayhem/default")
         assert client.get(BOUND, headers=head).status_code == 200
-        for name in ("bound", "probability", "trajectory"):
-            more = "&within_s=60&start_by_s=60"
+        more_of = {"bound": "", "probability": "&within_s=60", "trajectory": "&start_by_s=60"}
+        for name, more in more_of.items():
             path = BOUND.replace("bound", name) + more
             other = client.get(path.replace("mayhem", "mercury"), headers=head)
             missing = client.get(path.replace("mayhem", "atlantis"), headers=head)

@@ -84,9 +84,10 @@ def test_quantiles_of_readers_of_forecasts_alone_have_two_decimals(store, quanti
 def test_requests_without_a_token_leave_no_record(store):
     with client_of(store, public=[PUBLIC]) as client:
         assert "error" not in ask(client, {}, QUESTION).json()["forecasts"][0]
-        more = "&within_s=60&start_by_s=60"
-        for name in ("bound", "probability", "trajectory", "score"):
+        more_of = {"bound": "", "probability": "&within_s=60", "trajectory": "&start_by_s=60"}
+        for name, more in more_of.items():
             assert client.get(BOUND.replace("bound", name) + more).status_code == 200
+        assert client.get(BOUND.replace("bound", "score").partition("?")[0]).status_code == 200
         assert client.app.state.service.forecasts.journal.is_empty
         assert records_of(client, store) == 0
         assert ask(client, bearer(store, "ood", "forecast"), QUESTION).status_code == 200

@@ -368,7 +368,7 @@ def test_a_cut_off_workflow_file_is_named_with_its_line(vgrads, write):
         (("bound", "LOG", "--probability", "1.5"), "--probability"),
         (("bound", "LOG", "--walltime", "soon"), "--walltime"),
         (("bound", "LOG", "--queue", "weekend"), "it has: default"),
-        (("bound", "LOG", "--method", "magic"), "known: bmbp, qbets"),
+        (("bound", "LOG", "--method", "magic"), "choose one of state, qbets, bmbp"),
         (("bound", "LOG", "--at", "noon"), "--at"),
         (("bound", "LOG", "--format", "xls"), "known: swf"),
         (("backtest", "LOG", "--by", "moon"), "--by"),

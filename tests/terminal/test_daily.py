@@ -171,7 +171,7 @@ def test_progress_says_when_functions_are_compiled(shown):
 @pytest.mark.parametrize(
     ("arguments", "step"),
     [
-        (("plan", DATA / "lead.yaml"), "planning"),
+        (("plan", DATA / "lead.yaml"), "placing workflows"),
         (("where", "--procs", 4), "learning from the history"),
         (("sites", "check"), "connecting to all sites"),
         (("sites", "sweep"), "querying all sites"),

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 import sys
 from dataclasses import MISSING, dataclass
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, SupportsIndex, get_args, get_origin
 
 from vgrads.kernel.errors import InputError
 
@@ -150,11 +151,21 @@ class Request:
         """Raise InputError, with the name of the field, for a value out of its range or choices."""
         for field in describe_fields(type(self)):
             entry = getattr(self, field.name)
+            if field.type is int:
+                entry = _whole_number(field.name, entry)
+                object.__setattr__(self, field.name, entry)
             for value in entry if isinstance(entry, tuple) else (entry,):
                 if value is not None and field.about.choices:
                     _check_choice(field.name, value, field.about.choices)
                 if isinstance(value, int | float):
                     _check_range(field.name, value, field.about)
+
+
+def _whole_number(name: str, value: SupportsIndex) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"'{value}' is not a whole number", where=name) from None
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -178,4 +189,4 @@ def _check_range(name: str, value: float, about: About) -> None:
     ]
     for words, limit, holds in limits:
         if not holds:
-            raise InputError(f"{value:g} must be {words} {limit:g}", where=name)
+            raise InputError(f"'{value:g}' must be {words} {limit:g}", where=name)

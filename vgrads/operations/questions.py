@@ -26,7 +26,7 @@ _LONGEST_S = 31 * 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobShape(Request):
+class RequestedJob(Request):
     """What a job requests."""
 
     procs: Annotated[
@@ -56,7 +56,7 @@ class LiveOption(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions(LiveOption, JobShape):
+class JobOptions(LiveOption, RequestedJob):
     """A job, and how its wait is forecast."""
 
     confidence: Annotated[
@@ -181,7 +181,7 @@ class ForecastOptions(JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingOptions(LiveOption, JobShape):
+class RankingOptions(LiveOption, RequestedJob):
     """Rank all queues by the expected start of a job, with intervals, and name the cheapest
     cloud."""
 

@@ -27,9 +27,9 @@ from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.client_bags import BagCalls
 from vgrads.portal.client_forecasts import ForecastCalls
 from vgrads.portal.client_generated import OptionCalls
+from vgrads.portal.client_names import RunHandle
 from vgrads.portal.client_pools import PoolCalls
 from vgrads.portal.client_releases import ReleaseCalls
-from vgrads.portal.run_handle import RunHandle
 
 _LONG_POLL_S = 20.0
 _PLANNING_S = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vgrads.portal.run_handle import RunHandle
+from vgrads.portal.client_names import RunHandle, queue_path
 
 
 class OptionCalls:
@@ -90,3 +90,125 @@ class OptionCalls:
         options = {"speed": speed, "replan": replan, "engine": engine, "rerun": rerun}
         answer = self._send("POST", f"/v1/workflow-sets/{set_id}/run", options, key=key)
         return RunHandle(set_id, str(answer["run"]))
+
+    def bound(
+        self,
+        site: str,
+        queue: str,
+        *,
+        procs: int = 1,
+        walltime_s: float = 3600.0,
+        live: bool = True,
+        confidence: float = 0.95,
+        method: str = "state",
+        probability: float = 0.95,
+        explain: bool = False,
+    ) -> dict[str, Any]:
+        """Return an upper bound on the wait of a job: the JSON of ``vgrads bound``.
+
+        :param procs: Processors of the job.
+        :param walltime_s: Requested time of the job, e.g. 2h.
+        :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the
+            history alone.
+        :param confidence: Confidence level of the bound.
+        :param method: Prediction method: state (the current state of the queue, or QBETS where
+            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
+        :param probability: Share of jobs that wait no longer than the bound.
+        :param explain: Show which features of the queue state changed the bound.
+        """
+        options = {
+            "procs": procs,
+            "walltime_s": walltime_s,
+            "live": live,
+            "confidence": confidence,
+            "method": method,
+            "probability": probability,
+            "explain": explain,
+        }
+        return self._send("GET", f"{queue_path(site, queue)}/bound", options)
+
+    def probability(
+        self,
+        site: str,
+        queue: str,
+        *,
+        procs: int = 1,
+        walltime_s: float = 3600.0,
+        live: bool = True,
+        confidence: float = 0.95,
+        method: str = "state",
+        within_s: float,
+    ) -> dict[str, Any]:
+        """Return the probability that a job starts within a time.
+
+        :param procs: Processors of the job.
+        :param walltime_s: Requested time of the job, e.g. 2h.
+        :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the
+            history alone.
+        :param confidence: Confidence level of the bound.
+        :param method: Prediction method: state (the current state of the queue, or QBETS where
+            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
+        :param within_s: How long the job may wait, e.g. 30m.
+        """
+        options = {
+            "procs": procs,
+            "walltime_s": walltime_s,
+            "live": live,
+            "confidence": confidence,
+            "method": method,
+            "within_s": within_s,
+        }
+        return self._send("GET", f"{queue_path(site, queue)}/probability", options)
+
+    def trajectory(
+        self,
+        site: str,
+        queue: str,
+        *,
+        procs: int = 1,
+        walltime_s: float = 3600.0,
+        live: bool = True,
+        confidence: float = 0.95,
+        method: str = "state",
+        start_by_s: float,
+        probability: float = 0.9,
+    ) -> dict[str, Any]:
+        """Return when a job must be submitted that must run in ``start_by_s``.
+
+        :param procs: Processors of the job.
+        :param walltime_s: Requested time of the job, e.g. 2h.
+        :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the
+            history alone.
+        :param confidence: Confidence level of the bound.
+        :param method: Prediction method: state (the current state of the queue, or QBETS where
+            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
+        :param start_by_s: Time by which the job must be running, e.g. 6h from now.
+        :param probability: Probability with which the job must be running.
+        """
+        options = {
+            "procs": procs,
+            "walltime_s": walltime_s,
+            "live": live,
+            "confidence": confidence,
+            "method": method,
+            "start_by_s": start_by_s,
+            "probability": probability,
+        }
+        return self._send("GET", f"{queue_path(site, queue)}/trajectory", options)
+
+    def where(
+        self,
+        *,
+        procs: int = 1,
+        walltime_s: float = 3600.0,
+        live: bool = True,
+    ) -> dict[str, Any]:
+        """Return all queues by the expected start of a job, and the cheapest cloud.
+
+        :param procs: Processors of the job.
+        :param walltime_s: Requested time of the job, e.g. 2h.
+        :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the
+            history alone.
+        """
+        options = {"procs": procs, "walltime_s": walltime_s, "live": live}
+        return self._send("GET", "/v1/where", options)

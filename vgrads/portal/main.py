@@ -25,9 +25,11 @@ from vgrads.portal.cli.options import app
 
 COMMANDS = {
     "cli.generated.plans": ("plan", "run"),
-    "cli.plans.commands": ("demo", "explain", "gantt", "study"),
+    "cli.plans.commands": ("demo", "study"),
     "cli.plans.init_commands": ("init",),
-    "cli.plans.run_commands": ("resume", "retry", "cancel", "status", "logs", "top"),
+    "cli.generated.runs": (
+        *("resume", "retry", "cancel", "status", "logs", "top", "explain", "gantt"),
+    ),
     "cli.plans.convert_commands": ("convert",),
     "cli.pools.commands": ("pool",),
     "cli.slurm.commands": ("slurm",),

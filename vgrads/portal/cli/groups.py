@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 GROUPS = {
     "Every day": ("run", "status", "logs", "plan", "forecast"),
-    "Runs, bags and pools": ("resume", "retry", "cancel", "explain", "top"),
+    "Runs and bags": ("resume", "retry", "cancel", "explain", "top"),
     "Sets and bags": ("init", "demo", "bags", "size", "pool", "slurm", "runtimes"),
     "Queues and sites": ("score", "backtest", "sites", "offers"),
     "Service": ("serve", "token", "db", "doctor"),
@@ -44,14 +44,14 @@ class GroupedHelp(TyperGroup):
 FIRST_LINES = """\
 Promise a deadline on machines you do not own.
 
-  vgrads demo                          see a promise made and kept, on simulated sites
-  vgrads init                          write a first set: what is to be run, where, by when
-  vgrads plan SET                      slots, tasks, and the probability of the promise
-  vgrads run SET                       plan, then run to the end; status, logs, cancel, resume
-  vgrads forecast LOG -n 16 -w 2h      how long a queue makes such a job wait
-  vgrads bags run BAG                  many short tasks
-  vgrads serve                         all of it in a browser, and over REST
-  vgrads --help                        all commands; vgrads COMMAND --help for examples"""
+  vgrads demo                      see a promise made and kept, simulated
+  vgrads init                      write a first set: what, where, by when
+  vgrads plan SET                  slots, tasks, probability of the promise
+  vgrads run SET                   plan, then run: status, logs, cancel
+  vgrads forecast LOG -n 16 -w 2h  how long a queue makes such a job wait
+  vgrads bags run BAG              many short tasks
+  vgrads serve                     all of it in a browser, and over REST
+  vgrads --help                    all commands, with examples in COMMAND --help"""
 """Printed by ``vgrads`` alone."""
 
 

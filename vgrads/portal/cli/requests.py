@@ -23,6 +23,11 @@ class CommandOutput:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoOutput:
+    """Of commands that write files or texts, and print no result."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableOutput(CommandOutput):
     """The same, with tables."""
 

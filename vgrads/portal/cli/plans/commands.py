@@ -10,10 +10,7 @@ import typer
 
 from vgrads.kernel.units import parse_speed
 from vgrads.portal.cli.options import (
-    AsJson,
-    RunId,
     Seed,
-    answer_with,
     app,
     chart_file,
     make_console,
@@ -57,64 +54,6 @@ def demo(
             planned,
             running.RunChoices(speed=pace, seed=seed, gantt=chart, folder=None, as_json=False),
         )
-
-
-@app.command(
-    epilog="Example: `vgrads plan lead.yaml --json > p.json; vgrads explain p.json lead-1/wrf`"
-)
-def explain(
-    plan: Annotated[
-        str,
-        typer.Argument(
-            metavar="PLAN",
-            help="Output of `vgrads plan --json`, or the id or name of a set, run, bag or pool.",
-            show_default=False,
-        ),
-    ],
-    task: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TASK]",
-            help="WORKFLOW/TASK, or TASK; of a bag its number, or nothing; of a pool nothing.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Explain the placement of a task, or the decisions about a pool's or a bag's nodes, with the
-    numbers that decided."""
-    from vgrads.planner.explain import explain_text
-    from vgrads.portal.cli.plans import family, planning
-
-    if not Path(plan).is_file():
-        plan = family.plan_of(
-            plan,
-            lambda bag: family.explain_of_bag(bag, task, as_json),
-            lambda pool: family.explain_of_pool(pool, as_json),
-        )
-    payload = planning.explain_task(plan, family.stated(task))
-    answer_with(as_json, payload, lambda: explain_text(payload))
-
-
-@app.command(epilog="Example: `vgrads gantt run-0123456789 -o run.html`")
-def gantt(
-    run_id: RunId,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="FILE.html, .svg, .png, .pdf, or .json for Perfetto.",
-            callback=chart_file,
-        ),
-    ] = Path("gantt.html"),
-) -> None:
-    """Draw a run stored in the database."""
-    from vgrads.portal.cli.plans import planning
-
-    planning.draw_run(run_id, out)
-    make_console().print(f"wrote {out}", highlight=False)
 
 
 @app.command(

@@ -1,121 +1,95 @@
-"""Commands for runs that exist: resume, retry, cancel, status, logs."""
+"""What commands do with a run that exists, or with whatever else an id names. Few imports: listing
+runs must be fast."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Any
 
 import typer
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.cli.completion import complete_runs
-from vgrads.portal.cli.options import (
-    AsJson,
-    Gantt,
-    RunId,
-    Wide,
-    answer_with,
-    app,
-    make_console,
+from vgrads.operations.runs.requests import (
+    CancelRunRequest,
+    ExplainRequest,
+    GanttRequest,
+    LogsRequest,
+    ResumeRequest,
+    RetryRunRequest,
+    StatusRequest,
+    TopRequest,
 )
+from vgrads.portal.cli.options import answer_with, make_console
+from vgrads.portal.cli.plans import family
+from vgrads.portal.cli.plans.outputs import ChartOutput
+from vgrads.portal.cli.requests import CommandOutput, NoOutput
+from vgrads.portal.records.reading.opening import open_reader
+from vgrads.portal.records.reading.run_rows import count_runs, run_rows
 
 
-@app.command(epilog="Example: `vgrads resume run-0123456789`")
-def resume(
-    run_id: RunId,
-    gantt: Gantt = None,
-    until: Annotated[
-        int | None,
-        typer.Option(
-            "--from",
-            metavar="EVENT",
-            min=0,
-            help="Use only the events of the journal before this one.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Resume a run or bag that was interrupted or whose process was killed; tasks that still run
-    are found again."""
-    from vgrads.portal.cli.plans import family, running
-
-    run_id = family.run_of(run_id, "resume", lambda bag: family.resume_bag(bag, as_json))
-    how = running.RunChoices(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
-    raise typer.Exit(running.exit_code_of(running.resume_here(run_id, how, until=until)))
-
-
-@app.command(
-    epilog="Examples: `vgrads retry RUN` · `vgrads retry RUN storm-1/wrf` · `vgrads retry BAG 7`"
-)
-def retry(
-    run_id: RunId,
-    tasks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TASK]...", help="Run these again, done or not.", show_default=False
-        ),
-    ] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Run what failed or was not run. The default.")
-    ] = False,
-    gantt: Gantt = None,
-    _wide: Wide = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run tasks of an ended run again, with those that depend on them, as a new run of the same set
-    and sites; those of a bag in the same bag. What is done is not repeated."""
-    from vgrads.portal.cli.plans import family, retrying, running
-
-    if failed and tasks:
-        raise InputError("cannot be combined with names of tasks", where="--failed")
-    run_id = family.run_of(run_id, "retry", lambda bag: family.retry_bag(bag, tasks or (), as_json))
-    planned, set_id = retrying.plan_again(run_id, tasks or ())
-    how = running.RunChoices(
-        speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json, set_id=set_id
+def resume(request: ResumeRequest, output: ChartOutput) -> int:
+    """``vgrads resume``."""
+    run_id = family.run_of(
+        request.run, "resume", lambda bag: family.resume_bag(bag, output.as_json)
     )
-    raise typer.Exit(running.exit_code_of(running.run_here(planned, how)))
+    from vgrads.portal.cli.plans import running
+
+    how = _choices(output)
+    return running.exit_code_of(running.resume_here(run_id, how, until=request.before))
 
 
-@app.command(epilog="Example: `vgrads cancel run-0123456789`")
-def cancel(
-    run_id: RunId,
-    as_json: AsJson = False,
-) -> None:
-    """Cancel a run or bag and release everything that it holds."""
-    from vgrads.portal.cli.plans import family, running
+def retry(request: RetryRunRequest, output: ChartOutput) -> int:
+    """``vgrads retry``."""
+    if request.failed and request.tasks:
+        raise InputError("cannot be combined with names of tasks", where="failed")
+    run_id = family.run_of(
+        request.run, "retry", lambda bag: family.retry_bag(bag, request.tasks, output.as_json)
+    )
+    from vgrads.portal.cli.plans import retrying, running
 
-    run_id = family.run_of(run_id, "cancel", lambda bag: family.cancel_bag(bag, as_json))
-    how = running.RunChoices(speed=None, seed=0, gantt=None, folder=None, as_json=False)
-    text = running.cancel_run(run_id, how)
-    answer_with(as_json, {"run": run_id, "message": text, "told": text}, lambda: text)
+    planned, set_id = retrying.plan_again(run_id, request.tasks)
+    return running.exit_code_of(running.run_here(planned, _choices(output, set_id)))
 
 
-@app.command(epilog="Example: `vgrads status`")
-def status(
-    run_id: Annotated[
-        str | None,
-        typer.Argument(metavar="[RUN]", show_default=False, autocompletion=complete_runs),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="Largest number of runs to list.")
-    ] = 50,
-    _wide: Wide = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the status or the result of runs, or of one run, bag or pool."""
-    from vgrads.portal.cli.plans import family
+def cancel(request: CancelRunRequest, output: CommandOutput) -> int:
+    """``vgrads cancel``."""
+    run_id = family.run_of(
+        request.run, "cancel", lambda bag: family.cancel_bag(bag, output.as_json)
+    )
+    from vgrads.portal.cli.plans import running
+
+    text = running.cancel_run(run_id, _choices(ChartOutput()))
+    answer_with(output.as_json, {"run": run_id, "message": text}, lambda: text)
+    return 0
+
+
+def _choices(output: ChartOutput, set_id: str = "") -> Any:
+    from vgrads.portal.cli.plans.running import RunChoices
+
+    return RunChoices(
+        speed=None,
+        seed=0,
+        gantt=output.gantt,
+        folder=None,
+        as_json=output.as_json,
+        set_id=set_id,
+    )
+
+
+def status(request: StatusRequest, output: CommandOutput) -> int:
+    """``vgrads status``."""
     from vgrads.portal.cli.plans.status_text import print_run, print_runs
-    from vgrads.portal.records.reading.opening import open_reader
-    from vgrads.portal.records.reading.run_rows import count_runs, run_rows
 
+    run_id = request.run
     if run_id is not None:
         run_id = family.run_of(
             run_id,
             "status",
-            lambda bag: family.status_of_bag(bag, as_json),
-            lambda pool: family.status_of_pool(pool, as_json),
+            lambda bag: family.status_of_bag(bag, output.as_json),
+            lambda pool: family.status_of_pool(pool, output.as_json),
         )
     with open_reader() as reader:
-        rows = run_rows(reader, run_id, limit)
+        rows = run_rows(reader, run_id, request.limit)
         total = count_runs(reader)
         if run_id is not None:
             from vgrads.portal.cli.plans.run_text import details_of
@@ -126,67 +100,68 @@ def status(
         if run_id is None
         else (lambda: print_run(make_console(), rows[0]))
     )
-    answer_with(as_json, {"runs": rows, "total": total}, show)
+    answer_with(output.as_json, {"runs": rows, "total": total}, show)
+    return 0
 
 
-@app.command(epilog="Examples: `vgrads top` · `vgrads top --interval 10s`")
-def top(
-    interval: Annotated[
-        str, typer.Option("--interval", help="Time between two readings, e.g. 10s.")
-    ] = "2s",
-    _wide: Wide = False,
-    as_json: AsJson = False,
-) -> None:
-    """Watch active runs and bags: due time, current promise, progress. Ctrl-C ends it. Without a
-    terminal the current state is printed once."""
-    from vgrads.kernel.units import parse_duration
+def top(request: TopRequest, output: CommandOutput) -> int:
+    """``vgrads top``."""
     from vgrads.portal.cli.plans.top import activity, activity_text, watch
 
-    interval_s, out = parse_duration(interval, "--interval"), make_console()
-    if out.is_terminal and not out.is_dumb_terminal and not as_json:
-        watch(out, interval_s)
-        return
+    out = make_console()
+    if out.is_terminal and not out.is_dumb_terminal and not output.as_json:
+        watch(out, request.interval_s)
+        return 0
     payload = activity()
-    answer_with(as_json, payload, lambda: activity_text(payload))
+    answer_with(output.as_json, payload, lambda: activity_text(payload))
+    return 0
 
 
-@app.command(epilog="Example: `vgrads logs run-0123456789 wrf`; continuously: `vgrads logs RUN -f`")
-def logs(
-    run_id: RunId,
-    task: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TASK]",
-            help="WORKFLOW/TASK, or TASK in every workflow; of a bag its number.",
-            show_default=False,
-        ),
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Print the output as it is written, until the run ends."
-        ),
-    ] = False,
-    _wide: Wide = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show every attempt at the tasks of a run or bag: state, exit code, seconds, slot; for one
-    task also its output."""
-    from vgrads.portal.cli.plans import family
+def logs(request: LogsRequest, output: CommandOutput) -> int:
+    """``vgrads logs``."""
     from vgrads.portal.cli.plans.logs_text import logs_of, logs_text
 
     run_id = family.run_of(
-        run_id, "logs", lambda bag: family.logs_of_bag(bag, task, follow, as_json)
+        request.run,
+        "logs",
+        lambda bag: family.logs_of_bag(bag, request.task, request.follow, output.as_json),
     )
-    if follow:
-        if as_json:
-            raise InputError(
-                "prints the current state once; it cannot be combined with --follow", where="--json"
-            )
-        from vgrads.portal.cli.plans import log_follow
+    if not request.follow:
+        answer = logs_of(run_id, request.task)
+        answer_with(output.as_json, answer, lambda: logs_text(answer, request.task is not None))
+        return 0
+    if output.as_json:
+        raise InputError(
+            "prints the current state once; it cannot be combined with --follow", where="--json"
+        )
+    from vgrads.portal.cli.plans import log_follow
 
-        for line in log_follow.follow(run_id, task):
-            typer.echo(line)
-        return
-    answer = logs_of(run_id, task)
-    answer_with(as_json, answer, lambda: logs_text(answer, task is not None))
+    for line in log_follow.follow(run_id, request.task):
+        typer.echo(line)
+    return 0
+
+
+def explain(request: ExplainRequest, output: CommandOutput) -> int:
+    """``vgrads explain``."""
+    from vgrads.planner.explain import explain_text
+    from vgrads.portal.cli.plans import planning
+
+    plan = request.plan
+    if not Path(plan).is_file():
+        plan = family.plan_of(
+            plan,
+            lambda bag: family.explain_of_bag(bag, request.task, output.as_json),
+            lambda pool: family.explain_of_pool(pool, output.as_json),
+        )
+    payload = planning.explain_task(plan, family.stated(request.task))
+    answer_with(output.as_json, payload, lambda: explain_text(payload))
+    return 0
+
+
+def draw(request: GanttRequest, _: NoOutput) -> int:
+    """``vgrads gantt``."""
+    from vgrads.portal.cli.plans import planning
+
+    planning.draw_run(request.run, request.out)
+    make_console().print(f"wrote {request.out}", highlight=False)
+    return 0

@@ -1,0 +1,1 @@
+"""Runs, bags and pools that exist: requests with their ids."""
