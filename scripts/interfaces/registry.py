@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from vgrads.operations import questions
+from vgrads.operations.bags import matrix_requests as matrices
+from vgrads.operations.bags import requests as bags
 from vgrads.operations.plans import requests as plans
+from vgrads.operations.pools import requests as pools
 from vgrads.operations.runs import requests as runs
 from vgrads.portal.cli.plans.outputs import ChartOutput, PlanOutput, RunOutput
 from vgrads.portal.cli.queues.backtest_now import BacktestOutput
-from vgrads.portal.cli.requests import CommandOutput, NoOutput, TableOutput
+from vgrads.portal.cli.requests import CommandOutput, LinesOutput, NoOutput, TableOutput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,9 @@ class Command:
         return self.words.replace(" ", "_").replace("-", "_")
 
 
+_BAGS = "vgrads.portal.cli.bags.commands"
+_POOLS = "vgrads.portal.cli.pools.commands"
+_MATRICES = "vgrads.portal.cli.bags.matrix_commands"
 _VERBS = "vgrads.portal.cli.plans.run_commands"
 _JOB_FIRST = ("history", "within_s", "start_by_s", "procs", "walltime_s", "probability")
 _SET_FIRST = ("set_file", "deadline", "inputs", "targets", "config", "sites", "at", "seed")
@@ -119,6 +125,196 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             output=NoOutput,
             run=f"{_VERBS}:draw",
             examples=("gantt run-0123456789 -o run.html",),
+            hidden=True,
+        ),
+    ),
+    "matrices": (
+        Command(
+            words="allpairs",
+            request=matrices.AllPairsRequest,
+            output=CommandOutput,
+            run=f"{_MATRICES}:compute_matrix",
+            examples=(
+                "allpairs images/ images/ ./compare --symmetric -o results.txt",
+                "allpairs a.list b.list --python compare.py:distance",
+            ),
+            first=("a", "b", "function"),
+            hidden=True,
+        ),
+        Command(
+            words="wavefront",
+            request=matrices.WavefrontRequest,
+            output=CommandOutput,
+            run=f"{_MATRICES}:compute_matrix",
+            examples=(
+                "wavefront edges/ ./cell -o results.txt",
+                "wavefront edges.txt -X 15 -Y 20 -W 5 -H 5 ./cell",
+            ),
+            first=("edges", "function"),
+            hidden=True,
+        ),
+        Command(
+            words="matrix",
+            request=matrices.ShowMatrixRequest,
+            output=CommandOutput,
+            run=f"{_MATRICES}:show_matrix",
+            examples=("matrix allpairs.matrix > results.txt",),
+            hidden=True,
+        ),
+    ),
+    "bags": (
+        Command(
+            words="bags run",
+            request=bags.RunBagsRequest,
+            output=CommandOutput,
+            run=f"{_BAGS}:run",
+            examples=(
+                "bags run data/bag.yaml",
+                "bags run A.yaml B.yaml --sites sites.toml",
+            ),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+        ),
+        Command(
+            words="bags resume",
+            request=bags.ResumeBagRequest,
+            output=CommandOutput,
+            run=f"{_BAGS}:resume",
+            examples=("bags resume BAG",),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+            hidden=True,
+        ),
+        Command(
+            words="bags retry",
+            request=bags.RetryBagRequest,
+            output=CommandOutput,
+            run=f"{_BAGS}:retry",
+            examples=(
+                "bags retry BAG",
+                "bags retry BAG 7 9",
+            ),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+            hidden=True,
+        ),
+        Command(
+            words="bags results",
+            request=bags.BagResultsRequest,
+            output=CommandOutput,
+            run=f"{_BAGS}:results",
+            examples=(
+                "bags results BAG --out DIR",
+                "bags results BAG --out T.csv",
+            ),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+        ),
+        Command(
+            words="bags cancel",
+            request=bags.CancelBagRequest,
+            output=CommandOutput,
+            run=f"{_BAGS}:cancel",
+            examples=("bags cancel BAG",),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+            hidden=True,
+        ),
+        Command(
+            words="bags status",
+            request=bags.BagStatusRequest,
+            output=TableOutput,
+            run=f"{_BAGS}:status",
+            examples=(
+                "bags status",
+                "bags status BAG --json",
+            ),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+            hidden=True,
+        ),
+        Command(
+            words="bags logs",
+            request=bags.BagLogsRequest,
+            output=LinesOutput,
+            run=f"{_BAGS}:logs",
+            examples=(
+                "bags logs BAG --failed",
+                "bags logs BAG --task 7",
+            ),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+            hidden=True,
+        ),
+        Command(
+            words="bags invite",
+            request=bags.InviteRequest,
+            output=NoOutput,
+            run=f"{_BAGS}:invite",
+            examples=("bags invite BAG --contact 192.0.2.7 > join.sh",),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+        ),
+        Command(
+            words="bags explain",
+            request=bags.ExplainBagRequest,
+            output=CommandOutput,
+            run=f"{_BAGS}:explain",
+            examples=(
+                "bags explain BAG",
+                "bags explain BAG 7 --host node3",
+            ),
+            app="bags_app",
+            module_of_app="vgrads.portal.cli.bags.group",
+            hidden=True,
+        ),
+    ),
+    "pools": (
+        Command(
+            words="pool run",
+            request=pools.RunPoolRequest,
+            output=CommandOutput,
+            run=f"{_POOLS}:run",
+            examples=(
+                "pool run data/pool.yaml",
+                "pool run POOL.yaml --sites sites.toml --service https://vgrads.example",
+            ),
+            app="pool_app",
+            module_of_app="vgrads.portal.cli.pools.group",
+        ),
+        Command(
+            words="pool status",
+            request=pools.PoolStatusRequest,
+            output=TableOutput,
+            run=f"{_POOLS}:status",
+            examples=(
+                "pool status",
+                "pool status --json",
+            ),
+            app="pool_app",
+            module_of_app="vgrads.portal.cli.pools.group",
+            hidden=True,
+        ),
+        Command(
+            words="pool decide",
+            request=pools.DecidePoolRequest,
+            output=CommandOutput,
+            run=f"{_POOLS}:decide",
+            examples=("pool decide data/pool.yaml",),
+            app="pool_app",
+            module_of_app="vgrads.portal.cli.pools.group",
+        ),
+        Command(
+            words="pool explain",
+            request=pools.ExplainPoolRequest,
+            output=CommandOutput,
+            run=f"{_POOLS}:explain",
+            examples=(
+                "pool explain",
+                "pool explain POOL --json",
+            ),
+            app="pool_app",
+            module_of_app="vgrads.portal.cli.pools.group",
             hidden=True,
         ),
     ),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -17,18 +17,22 @@ from typing import Any, TextIO
 import numpy as np
 
 from vgrads.api.bags.answers import exit_text
+from vgrads.api.bags.matrices import lines_of
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.records import END
 from vgrads.dispatch.core.tasks import DONE, WORDS
+from vgrads.dispatch.storage.block_files import Blocks, is_of_blocks
 from vgrads.dispatch.storage.carried import DoneTasks, done_tasks
 from vgrads.dispatch.storage.folder import StoredBag, open_bag
 from vgrads.dispatch.storage.journal import look, read_ends
+from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.dispatch.storage.outputs import OutputReader
 from vgrads.exchange.values import COULD_NOT
 from vgrads.execmgr.tasks.provenance import link_file
 from vgrads.kernel.errors import InputError
 
 TABLE, OUT, ERR, SEPARATE = "results.csv", "stdout.txt", "stderr.txt", "printed"
+CELLS = "cells.txt"
 _BUNDLE = 10_000
 MOST_BY_ITSELF = 10_000
 """Tasks up to which a bag's own folder of results gets a table without a request."""
@@ -87,10 +91,19 @@ def write_results(folder: Path, number: int, target: Path, separate: bool = Fals
         results.link_outputs(target)
         results.write_table(target / TABLE)
         results.write_printed(target, separate)
+        place = folder / "bags" / f"{number:04d}"
+        if is_of_blocks(place):
+            _write_cells(place, target / CELLS)
     except OSError as error:
         raise InputError(
             f"the results cannot be written: {error.strerror}", where=str(target)
         ) from error
+
+
+def _write_cells(place: Path, target: Path) -> None:
+    """Write the computed cells of a matrix, a line for each."""
+    with closing(MatrixStore(Path(Blocks.read(place).matrix))) as store, target.open("w") as file:
+        file.writelines(lines_of(store))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,15 @@ class CommandOutput:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinesOutput:
+    """Of commands that print many records."""
+
+    as_json: Annotated[
+        bool, About("Print one JSON document per line."), OnCommandLine(flags="--json")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoOutput:
     """Of commands that write files or texts, and print no result."""
 

@@ -9,7 +9,16 @@ from typing import NoReturn
 import typer
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.cli.options import answer_with
+from vgrads.operations.bags.requests import (
+    BagLogsRequest,
+    BagStatusRequest,
+    CancelBagRequest,
+    ExplainBagRequest,
+    ResumeBagRequest,
+    RetryBagRequest,
+)
+from vgrads.operations.pools.requests import ExplainPoolRequest, PoolStatusRequest
+from vgrads.portal.cli.requests import CommandOutput, LinesOutput
 from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import NamedWork, named, refuse_inapplicable
 
@@ -51,14 +60,14 @@ def status_of_bag(bag: str, as_json: bool) -> None:
     """Show the status of a bag."""
     from vgrads.portal.cli.bags import commands
 
-    commands.status(bag, as_json=as_json)
+    commands.status(BagStatusRequest(bag=bag), CommandOutput(as_json=as_json))
 
 
 def status_of_pool(pool: str, as_json: bool) -> None:
     """Show the status of a pool."""
     from vgrads.portal.cli.pools import commands as pool_commands
 
-    pool_commands.status(pool, as_json=as_json)
+    pool_commands.status(PoolStatusRequest(pool=pool), CommandOutput(as_json=as_json))
 
 
 def logs_of_bag(bag: str, task: str | None, follow: bool, as_json: bool) -> None:
@@ -67,43 +76,46 @@ def logs_of_bag(bag: str, task: str | None, follow: bool, as_json: bool) -> None
 
     if follow:
         raise InputError("follows runs, not bags", where="--follow")
-    commands.logs(bag, None if task is None else [_number(task)], False, as_json)
+    tasks = () if task is None else (_number(task),)
+    commands.logs(BagLogsRequest(bag=bag, tasks=tasks), LinesOutput(as_json=as_json))
 
 
 def cancel_bag(bag: str, as_json: bool) -> None:
     """Cancel a bag."""
-    from vgrads.portal.cli.bags import run
+    from vgrads.portal.cli.bags import commands
 
-    text = run.cancel_bag(bag, run.HowToWork(sites=None))
-    answer_with(as_json, {"bag": bag, "message": text}, lambda: text)
+    commands.cancel(CancelBagRequest(bag=bag), CommandOutput(as_json=as_json))
 
 
 def resume_bag(bag: str, as_json: bool) -> None:
     """Resume a bag; ends with its exit code."""
     from vgrads.portal.cli.bags import commands
 
-    commands.resume(bag, as_json=as_json)
+    request = ResumeBagRequest(bag=bag)
+    raise typer.Exit(commands.resume(request, CommandOutput(as_json=as_json)))
 
 
 def retry_bag(bag: str, tasks: Sequence[str], as_json: bool) -> None:
     """Do tasks of a bag again; ends with its exit code."""
     from vgrads.portal.cli.bags import commands
 
-    commands.retry(bag, [_number(task) for task in tasks], as_json=as_json)
+    request = RetryBagRequest(bag=bag, tasks=tuple(map(_number, tasks)))
+    raise typer.Exit(commands.retry(request, CommandOutput(as_json=as_json)))
 
 
 def explain_of_bag(bag: str, task: str | None, as_json: bool) -> None:
     """Explain the state of a bag's task, or without one the decisions about its nodes."""
     from vgrads.portal.cli.bags import commands
 
-    commands.explain(bag, None if task is None else _number(task), "", as_json)
+    number = None if task is None else _number(task)
+    commands.explain(ExplainBagRequest(bag=bag, task=number), CommandOutput(as_json=as_json))
 
 
 def explain_of_pool(pool: str, as_json: bool) -> None:
     """Explain the last decision of a pool."""
     from vgrads.portal.cli.pools import commands as pool_commands
 
-    pool_commands.explain(pool, None, as_json)
+    pool_commands.explain(ExplainPoolRequest(pool=pool), CommandOutput(as_json=as_json))
 
 
 def stated(task: str | None) -> str:

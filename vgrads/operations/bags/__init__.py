@@ -1,0 +1,1 @@
+"""Bags of tasks and matrices: requests."""

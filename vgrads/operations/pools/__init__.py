@@ -1,0 +1,1 @@
+"""Pools of agents that managers share: requests."""
