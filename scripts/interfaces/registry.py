@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from vgrads.operations import questions
 from vgrads.operations.bags import matrix_requests as matrices
 from vgrads.operations.bags import requests as bags
+from vgrads.operations.offers import OffersRequest
 from vgrads.operations.plans import requests as plans
 from vgrads.operations.pools import requests as pools
 from vgrads.operations.runs import requests as runs
+from vgrads.operations.sizes import SizeRequest
 from vgrads.portal.cli.plans.outputs import ChartOutput, PlanOutput, RunOutput
+from vgrads.portal.cli.plans.size_commands import SizeOutput
 from vgrads.portal.cli.queues.backtest_now import BacktestOutput
 from vgrads.portal.cli.requests import CommandOutput, LinesOutput, NoOutput, TableOutput
 
@@ -126,6 +129,26 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             run=f"{_VERBS}:draw",
             examples=("gantt run-0123456789 -o run.html",),
             hidden=True,
+        ),
+    ),
+    "sizes": (
+        Command(
+            words="size",
+            request=SizeRequest,
+            output=SizeOutput,
+            run="vgrads.portal.cli.plans.size_commands:size_now",
+            examples=(
+                "size data/lead.yaml --price 0.1 --billing 1h",
+                "size --wavefront 1000 --cell 1s --dispatch 5s",
+                "size bag.yaml --sites sites.toml --deadline 8h -p 0.95",
+            ),
+        ),
+        Command(
+            words="offers",
+            request=OffersRequest,
+            output=ChartOutput,
+            run="vgrads.portal.cli.sites.offer_text:offer_now",
+            examples=("offers data/storm.grid --gantt offers.html",),
         ),
     ),
     "matrices": (

@@ -16,6 +16,7 @@ from dataclasses import MISSING, dataclass
 from typing import Annotated, Any, SupportsIndex, get_args, get_origin
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class Request:
                 if value is not None and field.about.choices:
                     _check_choice(field.name, value, field.about.choices)
                 if isinstance(value, int | float):
-                    _check_range(field.name, value, field.about)
+                    _check_range(field, value)
 
 
 def _whole_number(name: str, value: SupportsIndex) -> int:
@@ -180,7 +181,8 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     )
 
 
-def _check_range(name: str, value: float, about: About) -> None:
+def _check_range(field: FieldDescription, value: float) -> None:
+    about = field.about
     limits = [
         ("at least", about.minimum, about.minimum is None or value >= about.minimum),
         ("at most", about.maximum, about.maximum is None or value <= about.maximum),
@@ -188,5 +190,10 @@ def _check_range(name: str, value: float, about: About) -> None:
         ("less than", about.below, about.below is None or value < about.below),
     ]
     for words, limit, holds in limits:
-        if not holds:
-            raise InputError(f"'{value:g}' must be {words} {limit:g}", where=name)
+        if limit is not None and not holds:
+            value_text, limit_text = (_shown(field, number) for number in (value, limit))
+            raise InputError(f"'{value_text}' must be {words} {limit_text}", where=field.name)
+
+
+def _shown(field: FieldDescription, value: float) -> str:
+    return format_duration(value) if field.form == DURATION else f"{value:.12g}"

@@ -15,9 +15,6 @@ import typer
 
 from vgrads.kernel.units import parse_instant
 from vgrads.portal.cli.completion import (
-    complete_policies,
-    complete_runs,
-    complete_sets,
     complete_sites,
 )
 from vgrads.portal.cli.groups import GroupedHelp
@@ -87,76 +84,6 @@ Config = Annotated[
         show_default=False,
     ),
 ]
-Service = Annotated[
-    str | None,
-    typer.Option(
-        "--service",
-        metavar="URL",
-        help=(
-            "Service through which pools and managers find each other; it is accessed with "
-            "VGRADS_TOKEN. Default: this machine's database."
-        ),
-        show_default=False,
-    ),
-]
-History = Annotated[
-    Path,
-    typer.Argument(
-        metavar="HISTORY",
-        help=(
-            "A queue log (SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or "
-            ".xz), or SITE or SITE/QUEUE of the database."
-        ),
-        show_default=False,
-    ),
-]
-Live = Annotated[
-    bool,
-    typer.Option(
-        "--live/--no-live",
-        help=(
-            "Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history "
-            "alone."
-        ),
-    ),
-]
-Queue = Annotated[
-    str | None,
-    typer.Option("--queue", "-q", help="Queue of the log, by name or number. Default: all jobs."),
-]
-Procs = Annotated[int, typer.Option("--procs", "-n", min=1, help="Processors of the job.")]
-Walltime = Annotated[
-    str, typer.Option("--walltime", "-w", help="Requested time of the job, e.g. 2h.")
-]
-Confidence = Annotated[str, typer.Option("--confidence", help="Confidence level of the bound.")]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        help=(
-            "Prediction method: state (the current state of the queue, or QBETS where that has "
-            "been better), qbets (past waits of similar jobs) or bmbp (all past waits)."
-        ),
-    ),
-]
-ByArrays = Annotated[
-    bool,
-    typer.Option("--arrays/--no-arrays", help="Count an array of equal jobs as one observation."),
-]
-User = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        "-u",
-        help=(
-            "User of the job, as named in the log: the user's jobs in the queue and past waits "
-            "are then taken into account."
-        ),
-    ),
-]
-Format = Annotated[
-    str | None, typer.Option("--format", help="Format of the history. Default: detected.")
-]
 Columns = Annotated[
     str | None,
     typer.Option(
@@ -166,36 +93,9 @@ Columns = Annotated[
         show_default=False,
     ),
 ]
-Zone = Annotated[
-    str | None,
-    typer.Option(
-        "--zone",
-        help="Time zone of local times in the history, e.g. Europe/Paris. Default: UTC.",
-        show_default=False,
-    ),
-]
-TakenAt = Annotated[
-    str | None,
-    typer.Option(
-        "--taken-at",
-        metavar="INSTANT",
-        help="When the history was taken: its waiting jobs are the queue then. Default: at its "
-        "newest event.",
-        show_default=False,
-    ),
-]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Use the rest of a file whose records are mostly unusable."),
-]
-SetFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SET",
-        help="A workflow set (YAML or JSON), or with --deadline a workflow file.",
-        show_default=False,
-        autocompletion=complete_sets,
-    ),
 ]
 Deadline = Annotated[
     str | None,
@@ -218,45 +118,6 @@ Inputs = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--target",
-        metavar="NAME",
-        help="File or rule of a Snakefile to make instead of its first rule; may be repeated.",
-        show_default=False,
-    ),
-]
-ConfigValue = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config",
-        metavar="NAME=VALUE",
-        help="Value of a Snakefile's configuration; may be repeated.",
-        show_default=False,
-    ),
-]
-Keep = Annotated[
-    str,
-    typer.Option(
-        "--keep",
-        help=(
-            "Files of finished workflows to keep: all, results (no scratch), or final (no "
-            "intermediate results)."
-        ),
-    ),
-]
-Webhook = Annotated[
-    str,
-    typer.Option(
-        "--webhook",
-        metavar="URL",
-        help="URL to which events are posted, signed with VGRADS_WEBHOOK_SECRET.",
-    ),
-]
-RunId = Annotated[
-    str, typer.Argument(metavar="RUN", show_default=False, autocompletion=complete_runs)
-]
 SiteName = Annotated[str, typer.Argument(metavar="SITE", autocompletion=complete_sites)]
 Sites = Annotated[
     Path | None,
@@ -277,84 +138,6 @@ AsStated = Annotated[
             "Use the boot times and rates of the site description, not those observed in earlier "
             "runs."
         ),
-    ),
-]
-Policy = Annotated[
-    str,
-    typer.Option(
-        "--policy",
-        help="Planning policy: vgrads, no-replication, heft, or optimal (small sets).",
-        autocompletion=complete_policies,
-    ),
-]
-Rule = Annotated[
-    str,
-    typer.Option(
-        "--promise-model",
-        help="Model of the promise: joint, or the paper's rule (paper).",
-    ),
-]
-OldRule = Annotated[str | None, typer.Option("--reckon", hidden=True)]
-"""The name of ``--promise-model`` in 0.2."""
-Effort = Annotated[
-    float | None,
-    typer.Option(
-        "--effort",
-        metavar="N",
-        min=0.0,
-        max=1000.0,
-        help="Work of planning, from the offers to sufficient changes: 4 is four times the usual; "
-        "0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.",
-    ),
-]
-Rerun = Annotated[
-    bool,
-    typer.Option(
-        "--rerun",
-        help=(
-            "Run all tasks again. Default: skip tasks whose command, inputs and environment are "
-            "unchanged and whose outputs exist."
-        ),
-    ),
-]
-GoalDeadline = Annotated[
-    str | None,
-    typer.Option(
-        "--deadline",
-        help=(
-            "Time from now, e.g. 4h, or an instant with its zone, by which all is to be done: "
-            "nodes are planned for it (docs/deadlines.md)."
-        ),
-        show_default=False,
-    ),
-]
-GoalProbability = Annotated[
-    float | None,
-    typer.Option(
-        "--probability",
-        "-p",
-        min=0.01,
-        max=0.9999,
-        help="With --deadline: with which it is to be kept. Default: 0.95.",
-        show_default=False,
-    ),
-]
-GoalBudget = Annotated[
-    float | None,
-    typer.Option(
-        "--budget",
-        min=0.0,
-        help="With --deadline: the most that the nodes may cost, in dollars.",
-        show_default=False,
-    ),
-]
-ProbabilityOption = Annotated[
-    str | None,
-    typer.Option(
-        "--probability",
-        "-p",
-        metavar="P",
-        help="Requested probability of the promise, e.g. 0.95. Default: that of the set, else 0.9.",
     ),
 ]
 

@@ -1,215 +1,110 @@
-"""The command ``vgrads size``: the number of nodes for a piece of work."""
+"""``vgrads size``: the number of nodes for a piece of work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from vgrads.kernel.errors import InputError
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count
-from vgrads.portal.cli.options import AsJson, Wide, answer_with, app, diagram_file
-
-_Set = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="SET", help="A workflow set, or a bag with runtime_s.", show_default=False
-    ),
-]
-_Picture = Annotated[
-    Path | None,
-    typer.Option(
-        "--picture",
-        "-o",
-        metavar="FILE.svg",
-        help="Write a diagram of time and cost against the number of nodes (.svg, .png or .pdf).",
-        callback=diagram_file,
-        show_default=False,
-    ),
-]
+from vgrads.operations.fields import About, OnCommandLine
+from vgrads.operations.sizes import SizeRequest
+from vgrads.portal.cli.options import answer_with
+from vgrads.portal.cli.requests import TableOutput
 
 
-@app.command(
-    "size",
-    epilog=(
-        "Examples: `vgrads size data/lead-set.yaml --price 0.1 --billing 1h` · `vgrads size "
-        "--wavefront 1000 --cell 1s --dispatch 5s` · `vgrads size bag.yaml --sites sites.toml "
-        "--deadline 8h -p 0.95`"
-    ),
-)
-def size(
-    work: _Set = None,
-    wavefront: Annotated[
-        str | None,
-        typer.Option(
-            "--wavefront",
-            metavar="N[xM]",
-            help="Instead of SET: a Wavefront with this number of cells.",
-            show_default=False,
-        ),
-    ] = None,
-    allpairs: Annotated[
-        str | None,
-        typer.Option(
-            "--allpairs",
-            metavar="N[xM]",
-            help="Instead of SET: All-Pairs with this number of items.",
-            show_default=False,
-        ),
-    ] = None,
-    cell: Annotated[str, typer.Option("--cell", help="Run time of a cell.")] = "1s",
-    procs: Annotated[
-        int, typer.Option("--procs", min=1, max=100_000, help="Processors of a node.")
-    ] = 1,
-    most: Annotated[
-        int, typer.Option("--most", min=1, max=100_000, help="Largest number of nodes to consider.")
-    ] = 256,
-    price: Annotated[
-        float, typer.Option("--price", min=0.0, help="Price of a node, in dollars per hour.")
-    ] = 0.0,
-    billing: Annotated[
-        str,
-        typer.Option(
-            "--billing",
-            help="Billing period; a started period is charged in full. 0s: billing by the second.",
-        ),
-    ] = "0s",
-    wait: Annotated[str, typer.Option("--wait", help="Time until the nodes are available.")] = "0s",
-    dispatch: Annotated[
-        str, typer.Option("--dispatch", help="Time until a task starts on an available node.")
-    ] = "0s",
-    capacity: Annotated[
-        float | None,
-        typer.Option(
-            "--capacity",
-            min=0.01,
-            help="Processors that the manager can keep busy (shown by vgrads pool status).",
-            show_default=False,
-        ),
-    ] = None,
-    deadline: Annotated[
-        str | None,
-        typer.Option(
-            "--deadline", help="Deadline of the work. Default: that of the set.", show_default=False
-        ),
-    ] = None,
-    sites: Annotated[
+@dataclass(frozen=True, kw_only=True)
+class SizeOutput(TableOutput):
+    """``vgrads size``."""
+
+    picture: Annotated[
         Path | None,
-        typer.Option(
-            "--sites",
-            metavar="SITES.toml",
-            help=(
-                "Plan a bag or a matrix with a deadline on these sites: which nodes, with which "
-                "probability, at which cost."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    probability: Annotated[
-        float | None,
-        typer.Option(
-            "--probability",
-            "-p",
-            min=0.01,
-            max=0.9999,
-            help=(
-                "With --sites: with which the deadline is to be kept. Default: that of the bag, or "
-                "0.95."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            "--budget",
-            min=0.0,
-            help="With --sites: the most that the nodes may cost, in dollars.",
-            show_default=False,
-        ),
-    ] = None,
-    picture: _Picture = None,
-    _wide: Wide = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show time and cost of work by the number of nodes, and recommend a number."""
-    from vgrads.api.bags.sizes import SizeQuestion, matrix_work, size, work_of
-    from vgrads.kernel.deadline import parse_deadline
-    from vgrads.kernel.errors import InputError
-    from vgrads.kernel.units import parse_duration
-    from vgrads.pool.models import Resources
-    from vgrads.pool.size import AgentPrice
-    from vgrads.portal.cli.terminal import busy, console
-
-    def seconds(text: str, where: str) -> float:
-        return parse_duration(text, where)
-
-    if sum(item is not None for item in (work, wavefront, allpairs)) != 1:
-        raise InputError("give one of SET, --wavefront and --allpairs", where="size")
-    kind, grid = ("wavefront", wavefront) if wavefront is not None else ("allpairs", allpairs)
-    if sites is not None:
-        what = work or (kind, str(grid), seconds(cell, "--cell"))
-        _with_sites(what, sites, deadline, (probability, budget), picture, as_json)
-        return
-    wait_s = seconds(dispatch, "--dispatch")
-    question = SizeQuestion(
-        procs=procs,
-        most=most,
-        price=AgentPrice(usd_per_hour=price, billing_s=seconds(billing, "--billing")),
-        dispatch_s=wait_s,
-        wait_s=seconds(wait, "--wait"),
-        capacity=capacity,
-        deadline_s=None if deadline is None else parse_deadline(deadline, None, "--deadline"),
-        deadline_text=deadline or "",
-    )
-    if work is not None:
-        result = work_of(work, wait_s)
-    else:
-        machines = Resources(here=procs, nodes=most, cores=procs, dispatch_s=wait_s)
-        result = matrix_work(kind, str(grid), seconds(cell, "--cell"), machines)
-    with busy(console(stderr=True), "comparing numbers of nodes"):
-        payload = size(result, question)
-    if picture is not None:
-        _draw(payload, picture)
-    answer_with(as_json, payload, lambda: _table(payload))
+        About("Write a diagram of time and cost against the number of nodes (.svg, .png or .pdf)."),
+        OnCommandLine(flags="--picture -o", metavar="FILE.svg", check="diagram_file"),
+    ] = None
 
 
-def _with_sites(
-    work: Path | tuple[str, str, float],
-    sites: Path,
-    deadline: str | None,
-    wishes: tuple[float | None, float | None],
-    picture: Path | None,
-    as_json: bool,
-) -> None:
-    from vgrads.api.bags.deadline_plans import GoalOverrides, deadline_plan, matrix_plan
-    from vgrads.api.bags.sizes import matrix_sides
-    from vgrads.kernel.deadline import parse_deadline
+def size_now(request: SizeRequest, output: SizeOutput) -> int:
+    """Compare numbers of nodes, or with sites plans for the deadline; print and draw the answer."""
     from vgrads.portal.cli.plans.deadline_text import deadline_table
     from vgrads.portal.cli.terminal import busy, console
+
+    if sum(item is not None for item in (request.work, request.wavefront, request.allpairs)) != 1:
+        raise InputError("give one of SET, --wavefront and --allpairs", where="size")
+    planned = request.sites is not None
+    what = "comparing plans" if planned else "comparing numbers of nodes"
+    with busy(console(stderr=True), what):
+        payload = _plan(request) if planned else _compare(request)
+    if output.picture is not None:
+        _draw(payload, output.picture)
+    table = deadline_table if planned else _table
+    answer_with(output.as_json, payload, lambda: table(payload))
+    return 0
+
+
+def _matrix_of(request: SizeRequest) -> tuple[str, str, float]:
+    if request.wavefront is not None:
+        return "wavefront", request.wavefront, request.cell_s
+    return "allpairs", str(request.allpairs), request.cell_s
+
+
+def _compare(request: SizeRequest) -> dict[str, Any]:
+    from vgrads.api.bags.sizes import SizeQuestion, matrix_work, size, work_of
+    from vgrads.pool.models import Resources
+    from vgrads.pool.size import AgentPrice
+
+    question = SizeQuestion(
+        procs=request.procs,
+        most=request.most,
+        price=AgentPrice(usd_per_hour=request.price_usd_per_hour, billing_s=request.billing_s),
+        dispatch_s=request.dispatch_s,
+        wait_s=request.wait_s,
+        capacity=request.capacity,
+        deadline_s=_deadline_s(request),
+        deadline_text=request.deadline or "",
+    )
+    if request.work is not None:
+        return size(work_of(request.work, request.dispatch_s), question)
+    machines = Resources(
+        here=request.procs,
+        nodes=request.most,
+        cores=request.procs,
+        dispatch_s=request.dispatch_s,
+    )
+    return size(matrix_work(*_matrix_of(request), machines), question)
+
+
+def _deadline_s(request: SizeRequest) -> float | None:
+    from vgrads.kernel.deadline import parse_deadline
+
+    if request.deadline is None:
+        return None
+    return parse_deadline(request.deadline, None, "--deadline")
+
+
+def _plan(request: SizeRequest) -> dict[str, Any]:
+    from vgrads.api.bags.deadline_plans import GoalOverrides, deadline_plan, matrix_plan
+    from vgrads.api.bags.sizes import matrix_sides
     from vgrads.vgrid.catalog import load_catalog
 
     overrides = GoalOverrides(
-        deadline_s=None if deadline is None else parse_deadline(deadline, None, "--deadline"),
-        deadline_text=deadline or "",
-        probability=wishes[0],
-        budget_usd=wishes[1],
+        deadline_s=_deadline_s(request),
+        deadline_text=request.deadline or "",
+        probability=request.probability,
+        budget_usd=request.budget_usd,
     )
-    with busy(console(stderr=True), "comparing plans"):
-        if isinstance(work, Path):
-            payload = deadline_plan(work, load_catalog(sites), overrides)
-        else:
-            sides = matrix_sides(*work)
-            payload = matrix_plan(work[0], sides, work[2], load_catalog(sites), overrides)
-    if picture is not None:
-        _draw(payload, picture)
-    answer_with(as_json, payload, lambda: deadline_table(payload))
+    assert request.sites is not None  # otherwise numbers of nodes are compared
+    catalog = load_catalog(request.sites)
+    if request.work is not None:
+        return deadline_plan(request.work, catalog, overrides)
+    kind, sides, cell_s = _matrix_of(request)
+    return matrix_plan(kind, matrix_sides(kind, sides, cell_s), cell_s, catalog, overrides)
 
 
 def _draw(payload: Mapping[str, Any], path: Path) -> None:
-    from vgrads.kernel.errors import InputError
     from vgrads.portal.charts.size_chart import write_deadline_chart, write_size_chart
 
     if path.suffix not in (".svg", ".png", ".pdf"):

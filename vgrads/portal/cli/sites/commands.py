@@ -10,16 +10,11 @@ import typer
 from vgrads.kernel.units import format_count
 from vgrads.portal.cli.options import (
     AsJson,
-    AsStated,
-    At,
-    Gantt,
-    Seed,
     SiteName,
     Sites,
     Wide,
     answer_with,
     app,
-    instant_of,
     make_console,
 )
 
@@ -250,33 +245,3 @@ def collect(
     with progress_bar(f"collecting from {site}") as callback:
         result = site_care.collect(site, parse_duration(since, "--since"), callback)
     answer_with(as_json, result, lambda: collected_text(result))
-
-
-@app.command(epilog="Example: `vgrads offers data/storm.grid --gantt offers.html`")
-def offers(
-    request: Annotated[
-        Path,
-        typer.Argument(
-            metavar="REQUEST",
-            help="Requested nodes: YAML, JSON, or the text form described in docs/requests.md.",
-            show_default=False,
-        ),
-    ],
-    sites: Sites = None,
-    at: At = None,
-    seed: Seed = 0,
-    as_stated: AsStated = False,
-    gantt: Gantt = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show available nodes, their start, probability and cost. Exit 3 where the requested
-    probability is not reached."""
-    from vgrads.api.queues.offers import offer_json, refuse
-    from vgrads.portal.cli.sites import offer_text
-
-    offer = offer_text.ask(request, sites, instant_of(at), seed, learned=not as_stated)
-    if gantt:
-        offer_text.draw(gantt, offer)
-    answer_with(as_json, offer_json(offer), lambda: offer_text.offer_text(offer))
-    if not offer.enough:
-        refuse(offer, request)

@@ -8,11 +8,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from vgrads.api.plans.planning import open_grid
-from vgrads.api.queues.history_files import Instant
-from vgrads.api.queues.offers import offer_gantt, offer_sentence
+from vgrads.api.queues.offers import offer_gantt, offer_json, offer_sentence, refuse
 from vgrads.kernel.files import write_text
 from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.operations.offers import OffersRequest
 from vgrads.portal.charts.gantt import render_html, render_svg, standalone_svg
+from vgrads.portal.cli.options import answer_with
+from vgrads.portal.cli.plans.outputs import ChartOutput
 from vgrads.portal.cli.terminal import busy, console
 from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
 from vgrads.vgrid.procure import GridOffer, procure
@@ -21,13 +23,19 @@ from vgrads.vgrid.slot import NOW_S
 from vgrads.vgrid.tree import GridNode, grid_tree
 
 
-def ask(request: Path, sites: Path | None, at: Instant, seed: int, learned: bool) -> GridOffer:
-    """Return the sites' offers for the request in a file."""
-    required = load_request(request)
+def offer_now(request: OffersRequest, output: ChartOutput) -> int:
+    """``vgrads offers``. Raise InfeasibleError where the requested probability is not reached."""
+    required = load_request(request.file)
     with busy(console(stderr=True), "querying all sites") as doing:
-        observed = past_acquisitions() if learned else ()
-        grid = open_grid(choose_catalog(sites), at, notify=doing, observed=observed)
-        return procure(grid.catalog, grid.knowledge, required, seed)
+        observed = () if request.as_stated else past_acquisitions()
+        grid = open_grid(choose_catalog(request.sites), request.at, notify=doing, observed=observed)
+        offer = procure(grid.catalog, grid.knowledge, required, request.seed)
+    if output.gantt:
+        _draw(output.gantt, offer)
+    answer_with(output.as_json, offer_json(offer), lambda: offer_text(offer))
+    if not offer.enough:
+        refuse(offer, request.file)
+    return 0
 
 
 def offer_text(offer: GridOffer) -> list[Tree | str]:
@@ -74,7 +82,7 @@ def _when(at_s: float | None) -> str:
     return "about now" if at_s < NOW_S else f"in {format_duration(at_s)}"
 
 
-def draw(path: Path, offer: GridOffer) -> None:
+def _draw(path: Path, offer: GridOffer) -> None:
     """Draw the offered slots as a Gantt chart: a page, or with the extension ``.svg`` the chart
     alone."""
     gantt = offer_gantt(offer)
