@@ -88,7 +88,8 @@ snakemake: .venv/snakemake/ready
 	  -e . -e plugins/snakemake-executor-plugin-vgrads snakemake pytest
 	touch $@
 
-# programs that show forecasts, for the tests of deploy/: their pinned versions differ too
+# programs that show forecasts, for the tests of deploy/, and those that read the description of the
+# service: their pinned versions differ too
 .venv/portals/ready: .venv/bin/python constraints-portals.txt
 	$(PYTHON) -m venv .venv/portals
 	.venv/portals/bin/python -m pip install --quiet --disable-pip-version-check -r constraints-portals.txt

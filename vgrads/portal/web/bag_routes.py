@@ -25,6 +25,7 @@ from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
+from vgrads.portal.web.answers import answers, events_of, files_of, lines_of, list_of
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.bags.goal import goal_view
@@ -75,13 +76,24 @@ _UNMEASURED: Json = dict.fromkeys(_COUNTS, 0) | {
 def add_bag_routes(app: FastAPI, service: Service) -> None:
     """Add routes to submit, add, read, follow and cancel; two pages."""
     _add_submission(app, service)
+    _add_changes(app, service)
     _add_reading(app, service)
     _add_following(app, service)
     _add_pages(app, service)
 
 
 def _add_submission(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/bags", status_code=201, openapi_extra={"requestBody": _BODY})
+    @app.post(
+        "/v1/bags",
+        status_code=201,
+        **answers(
+            "bags.SubmittedBag",
+            operation="submit_bag",
+            tag="bags",
+            errors=(409, 503),
+            extra={"requestBody": _BODY},
+        ),
+    )
     async def receive_bag(
         request: Request, response: Response, who: Submitter, reuse: bool = False
     ) -> Json:
@@ -111,7 +123,19 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         response.headers["Location"] = f"/v1/bags/{row.id}"
         return {"id": row.id, "tasks": row.tasks, "state": row.state}
 
-    @app.post("/v1/bags/{bag_id}/tasks", status_code=202, openapi_extra={"requestBody": _TASKS})
+
+def _add_changes(app: FastAPI, service: Service) -> None:
+    @app.post(
+        "/v1/bags/{bag_id}/tasks",
+        status_code=202,
+        **answers(
+            "bags.StoredTasks",
+            operation="add_tasks",
+            tag="bags",
+            errors=(404, 409, 507),
+            extra={"requestBody": _TASKS},
+        ),
+    )
     async def add_tasks(bag_id: BagId, request: Request, who: Submitter) -> Json:
         """Add commands to an open bag: a JSON string on each line, any number, streamed.
 
@@ -122,7 +146,11 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         await run_in_threadpool(note_client_of, row)
         return {"id": row.id, "taken": await take_tasks(row, request)}
 
-    @app.post("/v1/bags/{bag_id}/close", status_code=202)
+    @app.post(
+        "/v1/bags/{bag_id}/close",
+        status_code=202,
+        **answers("bags.BagRequestSent", operation="close_bag", tag="bags", errors=(404, 409)),
+    )
     def close(bag_id: BagId, who: Submitter) -> Json:
         """Close an open bag: no more tasks can be added, and it ends when its tasks have ended."""
         # imported late, as for a submission
@@ -134,7 +162,11 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         close_bag(dispatcher_folder(row.dispatcher), row.number)
         return {"id": row.id, **message("the bag is closed: it accepts no more tasks")}
 
-    @app.delete("/v1/bags/{bag_id}", status_code=202)
+    @app.delete(
+        "/v1/bags/{bag_id}",
+        status_code=202,
+        **answers("bags.BagRequestSent", operation="cancel_bag", tag="bags", errors=(404, 409)),
+    )
     def cancel_bag(bag_id: BagId, who: Submitter) -> Json:
         """Cancel the remaining tasks of a bag; running ones are killed."""
         return cancel_row(service, visible_bag(service, bag_id, who), who)
@@ -188,13 +220,16 @@ def _hosts_of(row: BagEntry) -> Json:
 
 
 def _add_reading(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/bags")
+    @app.get("/v1/bags", **answers(list_of("bags.BagSummary"), operation="list_bags", tag="bags"))
     def list_bags(who: Reader, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> list[Json]:
         """List your bags (an operator: all), newest first."""
         rows = BagStore(service.store.engine).newest(None if who.operator else who.user, limit)
         return [status_of(row) for row in rows]
 
-    @app.get("/v1/bags/{bag_id}")
+    @app.get(
+        "/v1/bags/{bag_id}",
+        **answers("bags.BagDetails", operation="read_bag", tag="bags", errors=(404,)),
+    )
     def read_bag(bag_id: BagId, who: Reader) -> Json:
         """Read the status of a bag: tasks waiting, running, done and failed, ends per second,
         agents and why they joined and left."""
@@ -202,7 +237,10 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         note_client_of(row)
         return status_of(row) | {"dispatcher": _hosts_of(row)}
 
-    @app.get("/v1/bags/{bag_id}/tasks/{task}")
+    @app.get(
+        "/v1/bags/{bag_id}/tasks/{task}",
+        **answers("bags.TaskExplanation", operation="explain_task", tag="bags", errors=(404,)),
+    )
     def explain_task(
         bag_id: BagId,
         task: Annotated[int, PathParameter(ge=0, le=10**9)],
@@ -213,7 +251,13 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         expression, values."""
         return explain_bag_task(visible_bag(service, bag_id, who), task, host)
 
-    @app.get("/v1/bags/{bag_id}/outputs/{name:path}", response_class=FileResponse)
+    @app.get(
+        "/v1/bags/{bag_id}/outputs/{name:path}",
+        response_class=FileResponse,
+        **answers(
+            files_of("application/octet-stream"), operation="read_output", tag="bags", errors=(404,)
+        ),
+    )
     def read_output(
         bag_id: BagId, name: Annotated[str, PathParameter(max_length=1000)], who: Reader
     ) -> FileResponse:
@@ -239,7 +283,13 @@ def explain_bag_task(row: BagEntry, task: int, host: str = "") -> Json:
 
 
 def _add_following(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/bags/{bag_id}/results", response_class=StreamingResponse)
+    @app.get(
+        "/v1/bags/{bag_id}/results",
+        response_class=StreamingResponse,
+        **answers(
+            lines_of("bags.BagTaskResult"), operation="read_results", tag="bags", errors=(404,)
+        ),
+    )
     def bag_results(
         bag_id: BagId,
         who: Reader,
@@ -259,7 +309,11 @@ def _add_following(app: FastAPI, service: Service) -> None:
     def open_bag_row(bag_id: BagId, who: Reader) -> BagEntry:
         return visible_bag(service, bag_id, who)
 
-    @app.get("/v1/bags/{bag_id}/events", response_class=EventSourceResponse)
+    @app.get(
+        "/v1/bags/{bag_id}/events",
+        response_class=EventSourceResponse,
+        **answers(events_of("bags.BagSummary"), operation="follow_bag", tag="bags", errors=(404,)),
+    )
     async def bag_events(row: BagEntry = Depends(open_bag_row)) -> AsyncIterator[ServerSentEvent]:  # noqa: B008
         """Stream the status of the bag as server-sent events at each change; the last one is
         ``end``."""

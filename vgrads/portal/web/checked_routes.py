@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, TypeVar
@@ -25,8 +25,10 @@ from starlette.routing import compile_path, get_name
 from starlette.types import Message
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.problems import suggestion
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
+from vgrads.portal.web.answers import DECLARED, DeclaredAnswer
 
 MOST_PARSED = 2**20
 """Bytes of a body that the framework parses on the event loop."""
@@ -67,6 +69,27 @@ def required_scopes(dependant: Dependant) -> set[str]:
     return own.union(*map(required_scopes, dependant.dependencies))
 
 
+def query_names(dependant: Dependant) -> list[str]:
+    """Return the names of a route's query parameters."""
+    names = []
+    for field in dependant.query_params:
+        model = field.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            names += [entry.alias or name for name, entry in model.model_fields.items()]
+        else:
+            names.append(field.alias)
+    return names + [name for part in dependant.dependencies for name in query_names(part)]
+
+
+def refuse_unknown_parameters(request: Request, names: Sequence[str]) -> None:
+    """Raise InputError for a query parameter that a route does not have: a wrong name would change
+    the answer in silence."""
+    for name in request.query_params:
+        if name not in names:
+            what = f"unknown query parameter{suggestion(name, names)}"
+            raise InputError(what, where=name[:60])
+
+
 def turn_of(request: Request) -> AbstractAsyncContextManager[None]:
     """Return the context in which a short request of its user is worked on."""
     turn: asyncio.Semaphore | None = request.scope["state"].get("turn")
@@ -91,6 +114,9 @@ class CheckedRoute(APIRoute):
         self.methods = {method.upper() for method in methods or ["GET"]}
         self.path_regex, self.path_format, self.param_convertors = compile_path(path)
         self._options: dict[str, Any] = {"name": name, "methods": methods, **options}
+        extra = dict(self._options.get("openapi_extra") or {})
+        self.declared_answer: DeclaredAnswer | None = extra.pop(DECLARED, None)
+        self._options["openapi_extra"] = extra or None
 
     def __getattr__(self, attribute: str) -> object:
         """Derive the other attributes, which are not there yet."""
@@ -101,12 +127,15 @@ class CheckedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle, scopes = super().get_route_handler(), sorted(required_scopes(self.dependant))
+        parameters = query_names(self.dependant) if self.path.startswith("/v1/") else None
         most = MOST_PARSED if self.body_field is not None else None
         is_short = not iscoroutinefunction(self.endpoint) and not isasyncgenfunction(self.endpoint)
 
         async def checked(request: Request) -> Response:
             for scope in scopes:
                 authorise(request, scope)
+            if parameters is not None:
+                refuse_unknown_parameters(request, parameters)
             if most is not None:
                 request = Request(request.scope, bounded(request.receive, most))
                 await request.body()  # a slow client takes no turn

@@ -24,6 +24,7 @@ from vgrads.operations.questions import (
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import GridRow
+from vgrads.portal.web.answers import answers, list_of
 from vgrads.portal.web.embedding.forecast_access import (
     public_answer,
     refuse_details,
@@ -62,7 +63,16 @@ def add_grid_routes(app: FastAPI, service: Service) -> None:
 
 
 def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
-    @app.post("/v1/virtual-grids", status_code=201)
+    @app.post(
+        "/v1/virtual-grids",
+        status_code=201,
+        **answers(
+            "grids.VirtualGrid",
+            operation="request_virtual_grid",
+            tag="virtual grids",
+            errors=(409, 503),
+        ),
+    )
     def ask(
         document: Annotated[RequestDocument, Body(examples=[_EXAMPLE])],
         response: Response,
@@ -82,12 +92,25 @@ def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalo
         response.headers["Location"] = f"/v1/virtual-grids/{grid_id}"
         return {"id": grid_id, **answer}
 
-    @app.get("/v1/virtual-grids/{grid_id}")
+    @app.get(
+        "/v1/virtual-grids/{grid_id}",
+        **answers(
+            "grids.VirtualGrid", operation="read_virtual_grid", tag="virtual grids", errors=(404,)
+        ),
+    )
     def read(grid_id: GridId, who: Reader) -> JSONResponse:
         """Read a stored offer."""
         return JSONResponse({"id": grid_id, **json.loads(_grid(store, grid_id, who).offer)})
 
-    @app.get("/v1/virtual-grids/{grid_id}/gantt")
+    @app.get(
+        "/v1/virtual-grids/{grid_id}/gantt",
+        **answers(
+            "grids.GridChart",
+            operation="read_virtual_grid_chart",
+            tag="virtual grids",
+            errors=(404,),
+        ),
+    )
     def gantt(grid_id: GridId, who: Reader) -> JSONResponse:
         """Read the Gantt chart of an offer."""
         return JSONResponse(json.loads(_grid(store, grid_id, who).gantt))
@@ -101,7 +124,10 @@ def _grid(store: Store, grid_id: str, who: Principal) -> GridRow:
 
 
 def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
-    @app.get("/v1/sites")
+    @app.get(
+        "/v1/sites",
+        **answers(list_of("sites.SiteDescription"), operation="list_sites", tag="sites"),
+    )
     def sites(_: Reader) -> list[dict[str, Any]]:
         """List all sites with their queues, prices, and the observations of runs."""
         # imported late, as for offers
@@ -114,13 +140,26 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
 def _add_question_routes(app: FastAPI, service: Service) -> None:
     """Add a route for each question about one queue, with the fields of its operation."""
 
-    @app.get("/v1/sites/{site}/queues/{queue}/bound")
+    @app.get(
+        "/v1/sites/{site}/queues/{queue}/bound",
+        **answers(
+            "forecasts.WaitBound", operation="read_wait_bound", tag="forecasts", errors=(404, 503)
+        ),
+    )
     def bound(site: str, queue: str, who: Forecaster, fields: BoundFields) -> Json:
         """Query an upper bound on a job's wait, as ``vgrads bound --json``."""
         refuse_details(who, fields.probability, fields.confidence, fields.explain)
         return _answer(service, who, "ask_bound", BoundQuestion(**_of(site, queue, fields)))
 
-    @app.get("/v1/sites/{site}/queues/{queue}/probability")
+    @app.get(
+        "/v1/sites/{site}/queues/{queue}/probability",
+        **answers(
+            "forecasts.StartProbability",
+            operation="read_start_probability",
+            tag="forecasts",
+            errors=(404, 503),
+        ),
+    )
     def probability(site: str, queue: str, who: Forecaster, fields: ProbabilityFields) -> Json:
         """Query the probability that a job starts within a time, as ``vgrads probability
         --json``."""
@@ -128,7 +167,15 @@ def _add_question_routes(app: FastAPI, service: Service) -> None:
         question = ProbabilityQuestion(**_of(site, queue, fields))
         return _answer(service, who, "ask_probability", question)
 
-    @app.get("/v1/sites/{site}/queues/{queue}/trajectory")
+    @app.get(
+        "/v1/sites/{site}/queues/{queue}/trajectory",
+        **answers(
+            "forecasts.SubmissionTrajectory",
+            operation="read_submission_trajectory",
+            tag="forecasts",
+            errors=(404, 503),
+        ),
+    )
     def path(site: str, queue: str, who: Forecaster, fields: TrajectoryFields) -> Json:
         """Query when a job must be submitted to run by a given time, as ``vgrads trajectory
         --json``."""

@@ -23,6 +23,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.tables import HistoryRow
+from vgrads.portal.web.answers import answers
 from vgrads.portal.web.guard import Operator
 from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog, Queue
@@ -31,6 +32,15 @@ if TYPE_CHECKING:
     from vgrads.traces.records import JobLog
 
 _CHUNK = 1 << 20
+_BINARY = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": _BINARY}}
+_LOG = {
+    "required": True,
+    "content": {
+        "application/octet-stream": {"schema": _BINARY},
+        "multipart/form-data": {"schema": _FORM},
+    },
+}
 _ENDINGS = {b"\x1f\x8b": ".gz", b"\xfd7": ".xz"}
 
 
@@ -40,12 +50,13 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
     @app.post(
         "/v1/sites/{site}/history",
         status_code=201,
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/octet-stream": {}, "multipart/form-data": {}},
-            }
-        },
+        **answers(
+            "sites.HistoryUploaded",
+            operation="upload_history",
+            tag="sites",
+            errors=(404,),
+            extra={"requestBody": _LOG},
+        ),
     )
     async def upload(
         site: str,

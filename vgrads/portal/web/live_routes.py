@@ -20,6 +20,7 @@ from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import store_stop_request
 from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.answers import answers, events_of
 from vgrads.portal.web.figures import ServiceMetrics
 from vgrads.portal.web.guard import Reader, Submitter, needs
 from vgrads.portal.web.planned_tasks import PlannedTasks
@@ -60,7 +61,16 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
     _add_events(app, service)
     _add_permits(app, service)
 
-    @app.delete("/v1/workflow-sets/{set_id}", status_code=202)
+    @app.delete(
+        "/v1/workflow-sets/{set_id}",
+        status_code=202,
+        **answers(
+            "runs.RunRequestSent",
+            operation="cancel_workflow_set",
+            tag="workflow sets",
+            errors=(404, 409),
+        ),
+    )
     def cancel(set_id: SetId, who: Submitter) -> dict[str, Any]:
         """Cancel the run of a set and release everything that it holds."""
         return cancel_run(service, set_id, who)
@@ -105,7 +115,11 @@ def _add_events(app: FastAPI, service: Service) -> None:
     ) -> RunRow | None:  # before the stream starts: the request may be rejected
         return _newest(service, set_id, who)
 
-    @app.get("/v1/workflow-sets/{set_id}/events", response_class=EventSourceResponse)
+    @app.get(
+        "/v1/workflow-sets/{set_id}/events",
+        response_class=EventSourceResponse,
+        **answers(events_of("runs.RunEvent"), operation="follow_run", tag="runs", errors=(404,)),
+    )
     async def events(
         last_event_id: Annotated[str | None, Header()] = None,
         run: RunRow | None = Depends(newest),  # noqa: B008  # a local name cannot stand in an annotation
@@ -156,8 +170,17 @@ def _add_permits(app: FastAPI, service: Service) -> None:
         await planned_tasks.require(await run_in_threadpool(service.store.get_run, run_id), [task])
         return engine
 
-    @app.post("/v1/runs/{run_id}/turns/{workflow}/{task}", deprecated=True)
-    @app.post("/v1/runs/{run_id}/permits/{workflow}/{task}")
+    @app.post(
+        "/v1/runs/{run_id}/turns/{workflow}/{task}",
+        deprecated=True,
+        **answers("runs.StartPermits", operation="request_turn", tag="runs", errors=(404, 409)),
+    )
+    @app.post(
+        "/v1/runs/{run_id}/permits/{workflow}/{task}",
+        **answers(
+            "runs.StartPermits", operation="request_start_permit", tag="runs", errors=(404, 409)
+        ),
+    )
     async def announce(
         run_id: RunId,
         workflow: Name,
@@ -169,25 +192,35 @@ def _add_permits(app: FastAPI, service: Service) -> None:
         ``wait_s``)."""
         key = (workflow, task)
         orders = await _announced(await engine_of(run_id, who, key), key, wait_s)
-        permits = [
-            {
-                "copy": o.key[2],
-                "attempt": o.attempt,
-                "site": o.site,
-                "slot": o.slot,
-                "procs": o.procs,
-            }
-            for o in orders
-        ]
+        permits = [_permit_json(order) for order in orders]
         return {"permits": permits, "turns": permits}  # 0.2: turns
 
-    @app.post("/v1/runs/{run_id}/ends", deprecated=True)
-    @app.post("/v1/runs/{run_id}/completions")
+    @app.post(
+        "/v1/runs/{run_id}/ends",
+        deprecated=True,
+        **answers("runs.CompletionCounted", operation="report_end", tag="runs", errors=(404, 409)),
+    )
+    @app.post(
+        "/v1/runs/{run_id}/completions",
+        **answers(
+            "runs.CompletionCounted", operation="report_completion", tag="runs", errors=(404, 409)
+        ),
+    )
     async def report(run_id: RunId, end: EndReport, who: Submitter) -> dict[str, Any]:
         """Report the result of a replica. ``counted`` is false where it was no longer needed."""
         key = (end.workflow, end.task, end.copy_)
         engine = await engine_of(run_id, who, key[:2])
         return {"counted": await run_in_threadpool(engine.report, key, end.ok, end.reason)}
+
+
+def _permit_json(order: TaskOrder) -> dict[str, Any]:
+    return {
+        "copy": order.key[2],
+        "attempt": order.attempt,
+        "site": order.site,
+        "slot": order.slot,
+        "procs": order.procs,
+    }
 
 
 async def _announced(engine: OutsideEngine, task: TaskKey, wait_s: float) -> list[TaskOrder]:

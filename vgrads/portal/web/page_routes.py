@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.documents import Document
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
+from vgrads.portal.web.answers import answers
 from vgrads.portal.web.guard import COOKIE, Reader
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
@@ -47,13 +48,16 @@ def add_page_routes(app: FastAPI, service: Service) -> None:
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz")
+    @app.get("/healthz", **answers("work.ServiceState", operation="read_health", tag="service"))
     async def healthz() -> dict[str, str]:
         """Report whether the service runs, and its database (at most one second old)."""
         await service.database_answers()
         return {"status": "ok"}
 
-    @app.get("/readyz")
+    @app.get(
+        "/readyz",
+        **answers("work.ServiceState", operation="read_readiness", tag="service", errors=(503,)),
+    )
     def readyz() -> dict[str, str]:
         """Report whether it accepts work. 503 while it starts or stops, where nothing can be
         written, where the database's file was deleted or replaced, and where bags are not
@@ -69,7 +73,15 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
 
 def _add_asking(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/workflow-sets/{set_id}/explain")
+    @app.get(
+        "/v1/workflow-sets/{set_id}/explain",
+        **answers(
+            "sets.PlacementExplanation",
+            operation="explain_placement",
+            tag="workflow sets",
+            errors=(404, 409),
+        ),
+    )
     def why(set_id: SetId, who: Reader, task: Annotated[str, Query(max_length=500)]) -> Json:
         """Explain the placement of a task (``workflow/task``), as ``vgrads explain --json``."""
         return explain_placement(service, set_id, who, task)
@@ -77,7 +89,12 @@ def _add_asking(app: FastAPI, service: Service) -> None:
     computed: OrderedDict[tuple[str, int], list[Json]] = OrderedDict()
     # by run and length of its journal: it takes seconds, and every page of an ended run reads it
 
-    @app.get("/v1/workflow-sets/{set_id}/promise")
+    @app.get(
+        "/v1/workflow-sets/{set_id}/promise",
+        **answers(
+            "runs.PromiseHistory", operation="read_promise_history", tag="runs", errors=(404,)
+        ),
+    )
     async def promise(set_id: SetId, who: Reader) -> Json:
         """Return the probability of the promise over the newest run."""
         service.visible(set_id, who)
@@ -169,7 +186,9 @@ def _add_entrance(app: FastAPI, service: Service) -> None:
             raise HTTPException(401, "token: unknown or expired")
         return let_in(service, principal, request, JSONResponse({"user": principal.user}))
 
-    @app.get("/v1/token")
+    @app.get(
+        "/v1/token", **answers("work.TokenDescription", operation="describe_token", tag="tokens")
+    )
     def describe_token(request: Request) -> Json:
         """Describe the token of this request: its user, its scopes, and `expires_s` (Unix time;
         null: it does not expire)."""

@@ -14,6 +14,7 @@ from vgrads.api.pools.ledger_entries import ManagerEntry, PoolEntry
 from vgrads.portal.charts.pool_chart import pool_chart
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.pools import PoolLedger
+from vgrads.portal.web.answers import NOTHING, answers, list_of
 from vgrads.portal.web.guard import Lender, Reader
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
@@ -36,14 +37,21 @@ def ledger_for(service: Service, who: Principal) -> PoolLedger:
 
 
 def _add_managers(app: FastAPI, service: Service) -> None:
-    @app.put("/v1/managers/{name}")
+    @app.put(
+        "/v1/managers/{name}",
+        **answers(
+            "pools.ManagerPublished", operation="publish_manager", tag="pools", errors=(404,)
+        ),
+    )
     def publish_manager(name: Name, entry: ManagerEntry, who: Lender) -> Json:
         """Publish the state of a manager; the answer has the pools' decisions for it."""
         ledger = PoolLedger(service.store.engine, who.user)
         status = ledger.publish_manager(name, entry.model_dump(mode="json", by_alias=True))
         return {"pools": list(status.pools)}
 
-    @app.get("/v1/managers")
+    @app.get(
+        "/v1/managers", **answers(list_of("pools.Manager"), operation="list_managers", tag="pools")
+    )
     def list_managers(who: Reader) -> list[Json]:
         """List the managers that lease nodes of pools. Their contact addresses are shown only with
         scope ``pool``."""
@@ -51,25 +59,36 @@ def _add_managers(app: FastAPI, service: Service) -> None:
         hidden = () if who.may("pool") else _SECRET
         return [_entry_json(entry, hidden) for entry in result]
 
-    @app.delete("/v1/managers/{name}", status_code=204)
+    @app.delete(
+        "/v1/managers/{name}",
+        status_code=204,
+        **answers(NOTHING, operation="withdraw_manager", tag="pools", errors=(404,)),
+    )
     def withdraw_manager(name: Name, who: Lender) -> None:
         """Remove a manager that has ended: its nodes are reassigned at once."""
         ledger_for(service, who).withdraw("manager", name)
 
 
 def _add_pools(app: FastAPI, service: Service) -> None:
-    @app.put("/v1/pools/{name}", status_code=204)
+    @app.put(
+        "/v1/pools/{name}",
+        status_code=204,
+        **answers(NOTHING, operation="publish_pool", tag="pools", errors=(404,)),
+    )
     def publish_pool(name: Name, entry: PoolEntry, who: Lender) -> None:
         """Publish a pool's decision, and its reasons."""
         ledger = PoolLedger(service.store.engine, who.user)
         ledger.publish_pool(name, entry.model_dump(mode="json", by_alias=True))
 
-    @app.get("/v1/pools")
+    @app.get("/v1/pools", **answers(list_of("pools.Pool"), operation="list_pools", tag="pools"))
     def list_pools(who: Reader) -> list[Json]:
         """List the pools: decisions for each manager, running workers, and the reasons."""
         return [_entry_json(entry) for entry in ledger_for(service, who).entries("pool")]
 
-    @app.get("/v1/pools/{name}")
+    @app.get(
+        "/v1/pools/{name}",
+        **answers("pools.PoolDetails", operation="read_pool", tag="pools", errors=(404,)),
+    )
     def read_pool(name: Name, who: Reader) -> Json:
         """Read a pool, with its decided and running workers, and its managers' capacity, over
         time."""
@@ -78,7 +97,11 @@ def _add_pools(app: FastAPI, service: Service) -> None:
             "moments": [{"at_s": at_s, **moment} for at_s, moment in ledger.moments(name)]
         }
 
-    @app.delete("/v1/pools/{name}", status_code=204)
+    @app.delete(
+        "/v1/pools/{name}",
+        status_code=204,
+        **answers(NOTHING, operation="withdraw_pool", tag="pools", errors=(404,)),
+    )
     def withdraw_pool(name: Name, who: Lender) -> None:
         """Remove a pool that has ended."""
         ledger_for(service, who).withdraw("pool", name)

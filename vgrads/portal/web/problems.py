@@ -26,6 +26,29 @@ _STATUS: dict[type[VgradsError], tuple[int, str]] = {
     InfeasibleError: (409, "No plan can meet the requirement"),
     SiteError: (503, "A site or service cannot be reached"),
 }
+PROBLEM_TYPES = {
+    400: "/problems/bad-request",
+    401: "/problems/token-needed",
+    403: "/problems/forbidden",
+    404: "/problems/not-found",
+    405: "/problems/method-not-allowed",
+    408: "/problems/body-timeout",
+    409: "/problems/conflict",
+    412: "/problems/plan-changed",
+    413: "/problems/too-large",
+    422: "/problems/invalid-request",
+    429: "/problems/too-many-requests",
+    500: "/problems/internal-error",
+    501: "/problems/not-installed",
+    503: "/problems/unreachable",
+    507: "/problems/no-room",
+}
+"""``type`` of a problem by its status: programs rely on them (docs/portal.md)."""
+_OWN_TYPES: dict[type[VgradsError], str] = {
+    AmbiguousNameError: "/problems/ambiguous-name",
+    InapplicableError: "/problems/does-not-apply",
+    InfeasibleError: "/problems/infeasible",
+}
 _NAMED = {
     "set_id": "workflow set",
     "run_id": "run",
@@ -38,8 +61,9 @@ _NAMED = {
 
 
 def problem(status: int, title: str, detail: str, **more: object) -> JSONResponse:
-    """Create a problem document."""
-    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+    """Create a problem document; its ``type`` is that of the status unless stated."""
+    kind = PROBLEM_TYPES.get(status, "about:blank")
+    body = {"type": kind, "title": title, "status": status, "detail": detail, **more}
     return JSONResponse(body, status_code=status, media_type="application/problem+json")
 
 
@@ -114,7 +138,9 @@ def install_problem_handlers(app: FastAPI) -> None:
             (s for kind, s in _STATUS.items() if isinstance(error, kind)), (500, "Error")
         )
         name = "ids" if isinstance(error, AmbiguousNameError | InapplicableError) else "errors"
-        more = {name: list(error.parts)} if error.parts else {}
+        more: dict[str, object] = {name: list(error.parts)} if error.parts else {}
+        if own := next((t for kind, t in _OWN_TYPES.items() if isinstance(error, kind)), None):
+            more["type"] = own
         return refusal(request.scope, status, title, str(error), field=error.where or None, **more)
 
     @app.exception_handler(RequestValidationError)

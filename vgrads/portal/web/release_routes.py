@@ -17,6 +17,7 @@ from vgrads.portal.records.access import Principal
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.answers import answers, events_of
 from vgrads.portal.web.checked_routes import body_of, checked_body
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.joint_submissions import JointSubmissions
@@ -32,13 +33,26 @@ Gathered = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 
 def add_release_routes(app: FastAPI, service: Service) -> None:
-    """Add releases and answers."""
+    """Add releases and answers, and joint submissions."""
+    _add_releases(app, service)
+    _add_joint_submissions(app, service)
+    _add_following(app, service)
+
+
+def _add_releases(app: FastAPI, service: Service) -> None:
     planned_tasks = PlannedTasks(service)
 
-    def run_of(run_id: RunId, who: Reader) -> RunRow:
-        return _released_run(service, run_id, who)
-
-    @app.post("/v1/runs/{run_id}/releases", status_code=202, openapi_extra=body_of("MailDocument"))
+    @app.post(
+        "/v1/runs/{run_id}/releases",
+        status_code=202,
+        **answers(
+            "runs.ReleasesStored",
+            operation="release_tasks",
+            tag="runs",
+            errors=(404, 409),
+            extra=body_of("MailDocument"),
+        ),
+    )
     async def release(run_id: RunId, request: Request, who: Submitter) -> dict[str, Any]:
         """Release tasks of a set that is ``released``: each starts in its turn, in its slot, with
         this command.
@@ -56,12 +70,34 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
         return {"run": run_id, "after": after}
 
-    joint_submissions = JointSubmissions(service)
 
+def _add_joint_submissions(app: FastAPI, service: Service) -> None:
+    joint_submissions = JointSubmissions(service)
     described = body_of("JointSubmissionDocument")
 
-    @app.post("/v1/gatherings/{name}", status_code=202, deprecated=True, openapi_extra=described)
-    @app.post("/v1/joint-submissions/{name}", status_code=202, openapi_extra=described)
+    @app.post(
+        "/v1/gatherings/{name}",
+        status_code=202,
+        deprecated=True,
+        **answers(
+            "runs.JointSubmissionState",
+            operation="join_gathering",
+            tag="joint submissions",
+            errors=(404, 409),
+            extra=described,
+        ),
+    )
+    @app.post(
+        "/v1/joint-submissions/{name}",
+        status_code=202,
+        **answers(
+            "runs.JointSubmissionState",
+            operation="join_submission",
+            tag="joint submissions",
+            errors=(404, 409),
+            extra=described,
+        ),
+    )
     async def join(name: Gathered, request: Request, who: Submitter) -> dict[str, Any]:
         """Add a workflow to a joint submission of several callers; its tasks are released one by
         one."""
@@ -71,15 +107,46 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         document = await checked_body(JointSubmissionDocument, request, service.supervisor.think)
         return joint_submissions.join(name, document, who)
 
-    @app.get("/v1/gatherings/{name}/{ticket}", deprecated=True)
-    @app.get("/v1/joint-submissions/{name}/{ticket}")
+    @app.get(
+        "/v1/gatherings/{name}/{ticket}",
+        deprecated=True,
+        **answers(
+            "runs.JointSubmissionState",
+            operation="read_gathering",
+            tag="joint submissions",
+            errors=(404,),
+        ),
+    )
+    @app.get(
+        "/v1/joint-submissions/{name}/{ticket}",
+        **answers(
+            "runs.JointSubmissionState",
+            operation="read_joint_submission",
+            tag="joint submissions",
+            errors=(404,),
+        ),
+    )
     async def look(name: Gathered, ticket: Gathered, who: Reader) -> dict[str, Any]:
         """Read the state of that set: waiting, begun (with the names of set, run and workflow) or
         failed."""
         return joint_submissions.look(name, ticket, who)
 
-    @app.get("/v1/runs/{run_id}/answers", response_class=EventSourceResponse)
-    async def answers(
+
+def _add_following(app: FastAPI, service: Service) -> None:
+    def run_of(run_id: RunId, who: Reader) -> RunRow:
+        return _released_run(service, run_id, who)
+
+    @app.get(
+        "/v1/runs/{run_id}/answers",
+        response_class=EventSourceResponse,
+        **answers(
+            events_of("runs.ReleasedTaskState"),
+            operation="follow_released_tasks",
+            tag="runs",
+            errors=(404, 409),
+        ),
+    )
+    async def follow_tasks(
         last_event_id: Annotated[str | None, Header()] = None,
         run: RunRow = Depends(run_of),  # noqa: B008  # a local name cannot stand in an annotation
     ) -> AsyncIterator[ServerSentEvent]:

@@ -18,6 +18,7 @@ from vgrads.portal.records.idempotency import answered, key_of
 from vgrads.portal.records.reading.run_rows import GOES_ON, active_run
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.answers import answers
 from vgrads.portal.web.guard import Reader
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId, begin_run
@@ -29,8 +30,15 @@ Name = Annotated[str, PathParameter(max_length=200)]
 def add_run_routes(app: FastAPI, service: Service) -> None:
     """Add status, tasks, logs."""
 
-    @app.get("/v1/workflow-sets/{set_id}/standing", deprecated=True)
-    @app.get("/v1/workflow-sets/{set_id}/status")
+    @app.get(
+        "/v1/workflow-sets/{set_id}/standing",
+        deprecated=True,
+        **answers("runs.RunStatus", operation="read_standing", tag="runs", errors=(404,)),
+    )
+    @app.get(
+        "/v1/workflow-sets/{set_id}/status",
+        **answers("runs.RunStatus", operation="read_run_status", tag="runs", errors=(404,)),
+    )
     async def status(set_id: SetId, who: Reader) -> Json:
         """Read the status of the newest run: tasks and workflows done, the current promise,
         deadline and expected completion, cost.
@@ -42,7 +50,10 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
         run = await run_in_threadpool(service.newest_run, set_id)
         return await current_status(service, head, run)
 
-    @app.get("/v1/workflow-sets/{set_id}/tasks")
+    @app.get(
+        "/v1/workflow-sets/{set_id}/tasks",
+        **answers("runs.AttemptsOfRun", operation="list_attempts", tag="runs", errors=(404,)),
+    )
     async def tasks(set_id: SetId, who: Reader) -> Json:
         """Read every attempt of the newest run at every task: state, exit code, seconds, slot. As
         ``vgrads logs --json``."""
@@ -52,7 +63,10 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
             return {"run": None, "attempts": []}
         return {"run": run.id, "attempts": await attempts_in(service, run.id)}
 
-    @app.get("/v1/workflow-sets/{set_id}/tasks/{workflow}/{task}")
+    @app.get(
+        "/v1/workflow-sets/{set_id}/tasks/{workflow}/{task}",
+        **answers("runs.TaskAttempts", operation="read_task_output", tag="runs", errors=(404,)),
+    )
     def logs(set_id: SetId, workflow: Name, task: Name, who: Reader) -> Json:
         """Read the attempts at one task, with the end of each output."""
         service.visible(set_id, who)

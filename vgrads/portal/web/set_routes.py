@@ -26,6 +26,7 @@ from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.answers import answers, files_of, json_of, list_of
 from vgrads.portal.web.checked_routes import kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.request_models import query_model
@@ -50,6 +51,7 @@ SET_BODY = {
         for kind in ("application/json", "application/yaml")
     },
 }
+_PICTURES = files_of(*(f.media.partition(";")[0] for f in FORMATS.values()))
 _WAIT = re.compile(r"\bwait=(\d{1,4})\b")
 
 
@@ -78,12 +80,23 @@ def add_set_routes(app: FastAPI, service: Service) -> None:
     """Add routes to submit, read, run, query."""
     _add_submission(app, service)
     _add_reading(app, service)
+    _add_chart(app, service)
     _add_plans(app, service)
     _add_runs(app, service)
 
 
 def _add_submission(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/workflow-sets", status_code=201, openapi_extra={"requestBody": SET_BODY})
+    @app.post(
+        "/v1/workflow-sets",
+        status_code=201,
+        **answers(
+            "sets.SubmittedSet",
+            operation="submit_workflow_set",
+            tag="workflow sets",
+            errors=(409, 503),
+            extra={"requestBody": SET_BODY},
+        ),
+    )
     async def submit(
         request: Request,
         response: Response,
@@ -135,7 +148,10 @@ def _patience(prefer: str) -> float:
 
 
 def _add_reading(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/workflow-sets")
+    @app.get(
+        "/v1/workflow-sets",
+        **answers(list_of("sets.SetSummary"), operation="list_workflow_sets", tag="workflow sets"),
+    )
     def list_sets(
         response: Response,
         who: Reader,
@@ -151,16 +167,33 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             response.headers["Link"] = f'</v1/workflow-sets?{query}>; rel="next"'
         return [summary(service, head) for head in heads[:limit]]
 
-    @app.get("/v1/workflow-sets/{set_id}")
+    @app.get(
+        "/v1/workflow-sets/{set_id}",
+        **answers(
+            "sets.SetDetails",
+            operation="read_workflow_set",
+            tag="workflow sets",
+            errors=(404,),
+            unchanged=True,
+        ),
+    )
     def read_set(set_id: SetId, request: Request, who: Reader) -> Response:
         """Read a set as submitted, its state, and its runs."""
         head = service.visible(set_id, who)
         document = {"document": json.loads(service.sets.text(set_id, "document"))}
         return _tagged(request, summary(service, head) | document)
 
+
+def _add_chart(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/workflow-sets/{set_id}/gantt",
-        responses={200: {"content": {f.media.partition(";")[0]: {} for f in FORMATS.values()}}},
+        **answers(
+            _PICTURES | json_of("sets.GanttChart"),
+            operation="read_gantt_chart",
+            tag="workflow sets",
+            errors=(404, 409, 501),
+            unchanged=True,
+        ),
     )
     def read_gantt(
         set_id: SetId,
@@ -220,7 +253,16 @@ def run_start(run: RunRow) -> datetime:
 
 
 def _add_plans(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/workflow-sets/{set_id}/plan")
+    @app.get(
+        "/v1/workflow-sets/{set_id}/plan",
+        **answers(
+            "sets.PlanAnswer",
+            operation="read_plan",
+            tag="workflow sets",
+            errors=(404, 409),
+            unchanged=True,
+        ),
+    )
     async def read_plan(set_id: SetId, request: Request, who: Reader) -> Response:
         """Read the plan: the same document as ``vgrads plan --json``; waits for it up to half a
         minute."""
@@ -238,13 +280,30 @@ def _add_plans(app: FastAPI, service: Service) -> None:
         text = await _apart(service.sets.text, set_id, "plan")
         return Response(text, media_type="application/json", headers={"ETag": head.etag})
 
-    @app.post("/v1/workflow-sets/{set_id}/plan", status_code=202)
+    @app.post(
+        "/v1/workflow-sets/{set_id}/plan",
+        status_code=202,
+        **answers(
+            "sets.PlanningStarted",
+            operation="plan_again",
+            tag="workflow sets",
+            errors=(404, 409, 412),
+        ),
+    )
     def plan_again(set_id: SetId, who: Submitter, if_match: IfMatch = None) -> Json:
         """Plan the set again with current data of the sites; the plan gets a new revision."""
         request_plan(service, set_id, who, if_match)
         return {"id": set_id, "state": "planning"}
 
-    @app.post("/v1/workflow-sets/{set_id}/what-if")
+    @app.post(
+        "/v1/workflow-sets/{set_id}/what-if",
+        **answers(
+            "sets.PlanSummary",
+            operation="try_other_options",
+            tag="workflow sets",
+            errors=(404, 409, 503),
+        ),
+    )
     async def what_if(set_id: SetId, wishes: WhatIf, who: Reader) -> Json:
         """Query the promise with another deadline, fraction or budget; planned briefly, unless they
         are those of the set. Nothing is stored."""
@@ -276,7 +335,13 @@ async def changed_promise(service: Service, head: Head, wishes: WhatIf) -> Json:
 
 
 def _add_runs(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/workflow-sets/{set_id}/run", status_code=202)
+    @app.post(
+        "/v1/workflow-sets/{set_id}/run",
+        status_code=202,
+        **answers(
+            "runs.RunStarted", operation="run_workflow_set", tag="runs", errors=(404, 409, 412, 503)
+        ),
+    )
     async def run_set(
         set_id: SetId,
         who: Submitter,

@@ -25,6 +25,7 @@ from vgrads.portal.records.reading.run_rows import (
     named,
     refuse_inapplicable,
 )
+from vgrads.portal.web.answers import answers, json_of, lines_of
 from vgrads.portal.web.bag_routes import NDJSON, cancel_row, explain_bag_task, result_lines
 from vgrads.portal.web.bags.access import refuse_unattended, visible_bag
 from vgrads.portal.web.bags.retries import retry_row
@@ -88,7 +89,10 @@ def _run_of(work: NamedWork) -> str:
 
 
 def _add_reading(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/work/{name}")
+    @app.get(
+        "/v1/work/{name}",
+        **answers("work.WorkDescription", operation="read_work", tag="work", errors=(404, 409)),
+    )
     def read_work(name: WorkName, who: Reader) -> Json:
         """Read what an id or a name means: its kind, its state, and its own resource."""
         return _described(service, _find(service, name, who, "status"), who)
@@ -96,7 +100,12 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/work/{name}/logs",
         response_model=None,
-        responses={200: {"content": {"application/json": {}, NDJSON: {}}}},
+        **answers(
+            json_of("runs.AttemptsOfRun") | lines_of("bags.BagTaskResult"),
+            operation="read_work_logs",
+            tag="work",
+            errors=(404, 409),
+        ),
     )
     async def work_logs(name: WorkName, who: Reader, task: TaskName = "") -> Response:
         """Read every attempt of a run, as JSON (of a set: of its newest run), or of a bag, one JSON
@@ -114,7 +123,15 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         )
         return JSONResponse({"run": run_id, "attempts": attempts})
 
-    @app.get("/v1/work/{name}/explain")
+    @app.get(
+        "/v1/work/{name}/explain",
+        **answers(
+            json_of("sets.PlacementExplanation", "bags.TaskExplanation", "pools.Pool"),
+            operation="explain_work",
+            tag="work",
+            errors=(404, 409),
+        ),
+    )
     def explain_work(name: WorkName, who: Reader, task: TaskName = "") -> Json:
         """Explain the placement of a set's task, the state of a bag's task, or the last decision of
         a pool (without ``task``)."""
@@ -166,7 +183,11 @@ def _described(service: Service, work: NamedWork, who: Principal) -> Json:
 
 
 def _add_actions(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/work/{name}/cancel", status_code=202)
+    @app.post(
+        "/v1/work/{name}/cancel",
+        status_code=202,
+        **answers("work.WorkRequestSent", operation="cancel_work", tag="work", errors=(404, 409)),
+    )
     def cancel_work(name: WorkName, who: Submitter) -> Json:
         """Cancel a run (of a set: its newest), or the remaining tasks of a bag."""
         work = _find(service, name, who, "cancel")
@@ -174,7 +195,11 @@ def _add_actions(app: FastAPI, service: Service) -> None:
             return cancel_row(service, visible_bag(service, work.id, who), who)
         return cancel_run(service, work.set_id, who, _run_of(work))
 
-    @app.post("/v1/work/{name}/resume", status_code=202)
+    @app.post(
+        "/v1/work/{name}/resume",
+        status_code=202,
+        **answers("work.WorkRequestSent", operation="resume_work", tag="work", errors=(404, 409)),
+    )
     def resume_work(name: WorkName, who: Submitter) -> Json:
         """Resume a run or bag that has not ended. Those of the service resume by themselves, unless
         a command has taken a run over and died."""
@@ -185,7 +210,11 @@ def _add_actions(app: FastAPI, service: Service) -> None:
             return {"id": work.id, **message("its dispatcher runs it")}
         return {"run": work.run_id, **message(_resume_run(service, work.set_id, _run_of(work)))}
 
-    @app.post("/v1/work/{name}/retry", status_code=202)
+    @app.post(
+        "/v1/work/{name}/retry",
+        status_code=202,
+        **answers("work.WorkRetried", operation="retry_work", tag="work", errors=(404, 409, 503)),
+    )
     async def retry_work(
         name: WorkName,
         who: Submitter,

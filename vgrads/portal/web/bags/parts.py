@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.reading.bags import ENDED
+from vgrads.portal.web.answers import answers
 from vgrads.portal.web.bags.access import BagId, visible_bag
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.service import Service
@@ -32,7 +33,15 @@ def add_part_routes(app: FastAPI, service: Service) -> None:
     """Add the route that receives a part."""
 
     @app.put(
-        "/v1/bags/{bag_id}/parts/{digest}", status_code=201, openapi_extra={"requestBody": _PART}
+        "/v1/bags/{bag_id}/parts/{digest}",
+        status_code=201,
+        **answers(
+            "bags.StoredPart",
+            operation="store_part",
+            tag="bags",
+            errors=(404, 409, 507),
+            extra={"requestBody": _PART},
+        ),
     )
     async def put_part(
         bag_id: BagId, digest: Digest, request: Request, who: Submitter

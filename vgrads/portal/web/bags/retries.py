@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import is_worked_on
 from vgrads.portal.records.reading.bags import HERE, BagEntry
+from vgrads.portal.web.answers import answers
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.problems import message
@@ -42,14 +43,21 @@ class BagDrop(BaseModel):
 def add_bag_retries(app: FastAPI, service: Service) -> None:
     """Add the route and the form."""
 
-    @app.post("/v1/bags/{bag_id}/retry", status_code=202)
+    @app.post(
+        "/v1/bags/{bag_id}/retry",
+        status_code=202,
+        **answers("bags.RetriedTasks", operation="retry_bag", tag="bags", errors=(404, 409)),
+    )
     def retry_bag(bag_id: BagId, who: Submitter, request: BagRetry | None = None) -> Json:
         """Do tasks of a bag again: these ``tasks``, done or not, or without a body all that failed
         or were not run. The bag works again; what is done is not repeated."""
         row = visible_bag(service, bag_id, who)
         return retry_row(service, row, request.tasks if request else ())
 
-    @app.post("/v1/bags/{bag_id}/drop")
+    @app.post(
+        "/v1/bags/{bag_id}/drop",
+        **answers("bags.DroppedTasks", operation="drop_tasks", tag="bags", errors=(404, 409, 503)),
+    )
     def drop_tasks(bag_id: BagId, who: Submitter, request: BagDrop) -> Json:
         """Drop those of these ``tasks`` that no agent has; the answer has the numbers of the tasks
         that were dropped."""

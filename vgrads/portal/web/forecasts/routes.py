@@ -12,6 +12,7 @@ from vgrads.kernel.documents import Document
 from vgrads.operations.questions import RankingOptions
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading import forecast_scores
+from vgrads.portal.web.answers import answers
 from vgrads.portal.web.embedding.forecast_access import (
     FORECASTS,
     public_answers,
@@ -56,13 +57,23 @@ class ForecastQuestions(Document):
 def add_forecast_routes(app: FastAPI, service: Service) -> None:
     """Add the routes."""
 
-    @app.post(FORECASTS)
+    @app.post(
+        FORECASTS,
+        **answers(
+            "forecasts.ForecastAnswers", operation="forecast_waits", tag="forecasts", errors=(503,)
+        ),
+    )
     def forecasts(document: ForecastQuestions, who: Forecaster) -> Json:
         """Answer up to 1,000 questions about waits, in their order. A wrong question has an `error`
         in its place; 422 where all are wrong."""
         return {"forecasts": answer_many(service, who, document)}
 
-    @app.get("/v1/where")
+    @app.get(
+        "/v1/where",
+        **answers(
+            "forecasts.QueueRanking", operation="rank_queues", tag="forecasts", errors=(503,)
+        ),
+    )
     def where(who: Reader, job: JobFields) -> Json:
         """Rank all queues by the expected start of a job, as `vgrads where --json`."""
         # imported late: the service starts without forecasts
@@ -74,13 +85,22 @@ def add_forecast_routes(app: FastAPI, service: Service) -> None:
         record(service, who, result.issued)
         return answer
 
-    @app.get("/v1/scores", dependencies=[READ])
+    @app.get(
+        "/v1/scores",
+        dependencies=[READ],
+        **answers("forecasts.AllScores", operation="read_scores", tag="forecasts"),
+    )
     def scores() -> Json:
         """Return the scores of all issued forecasts by queue, and of the promises, as `vgrads score
         --json`."""
         return service.forecasts.scores()
 
-    @app.get("/v1/sites/{site}/queues/{queue}/score")
+    @app.get(
+        "/v1/sites/{site}/queues/{queue}/score",
+        **answers(
+            "forecasts.QueueScore", operation="read_queue_score", tag="forecasts", errors=(404,)
+        ),
+    )
     def score(site: str, queue: str, who: Forecaster) -> Json:
         """Return the score of the forecasts that were issued about a queue, as `vgrads score SITE
         QUEUE --json`."""
