@@ -119,7 +119,9 @@ def test_answers_about_sets_and_runs(working):
     assert working("POST", f"/v1/work/{run_id}/retry", {"tasks": ["w-1/a"]})["run"] != run_id
     working.ended(f"{path}/status", run_states)
     working("POST", f"{path}/plan")
-    working("GET", "/v1/workflow-sets")
+    for filters in ("", "?state=planned&name=small", "?limit=1"):
+        working("GET", f"/v1/workflow-sets{filters}")
+    assert [run["name"] for run in working("GET", "/v1/runs?state=kept")] == ["small"] * 2
     assert working.wrong == []
 
 

@@ -99,6 +99,7 @@ ROUTES = {
         GET /v1/workflow-sets/{set_id}/tasks/{workflow}/{task}
         GET /v1/workflow-sets/{set_id}/explain
         GET /v1/workflow-sets/{set_id}/promise
+        GET /v1/runs
         GET /v1/sites
         GET /v1/scores
         GET /v1/where

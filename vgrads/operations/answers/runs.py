@@ -45,6 +45,19 @@ class ResultOfRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """A run with the set that it is of."""
+
+    id: Annotated[str, About("Id of the run.", example="run-0123456789")]
+    set: Annotated[str, About("Id of its set.", example="set-0123456789")]
+    name: Annotated[str, About("Name of its set.", example="lead")]
+    owner: Annotated[str, About("Who submitted the set.", example="ann")]
+    state: Annotated[str, About("State of the run.", example="kept")]
+    started: Annotated[datetime, About("Start.")]
+    outcome: Annotated[ResultOfRun, About("Result; empty while it runs.")]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunStarted:
     """A run that was queued."""
 

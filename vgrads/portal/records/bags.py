@@ -71,9 +71,17 @@ class BagStore:
         """Return one bag. Raise InputError if there is none."""
         return get_bag(self._records, bag_id)
 
-    def newest(self, owner: str | None = None, most: int = 200) -> list[BagEntry]:
-        """Return bags, newest first; of one owner, or of all."""
-        return newest_bags(self._records, owner, most)
+    def newest(
+        self,
+        owner: str | None = None,
+        most: int = 200,
+        after: str = "",
+        name: str = "",
+        state: str | None = None,
+    ) -> list[BagEntry]:
+        """Return bags, newest first; of one owner, or of all; of a name, in a state, after the bag
+        with this id."""
+        return newest_bags(self._records, owner, most, after, name, state)
 
     def same_name(self, name: str, owner: str) -> list[BagEntry]:
         """Return the bags of an owner with this name, newest first."""

@@ -79,12 +79,23 @@ class Sets:
             row = session.execute(select(*_columns()).where(SetRow.id == set_id)).first()
         return self._head(tuple(row)) if row is not None else None
 
-    def heads(self, owner: str | None = None, limit: int = 50, after: str = "") -> list[Head]:
-        """Return sets, newest first, of one owner or of all; ``after``: those after the head with
-        this cursor."""
+    def heads(
+        self,
+        owner: str | None = None,
+        limit: int = 50,
+        after: str = "",
+        name: str = "",
+        state: str | None = None,
+    ) -> list[Head]:
+        """Return sets, newest first, of one owner or of all, of a name, in a state; ``after``:
+        those after the head with this cursor."""
         query = select(*_columns()).order_by(col(SetRow.created).desc(), col(SetRow.id).desc())
         if owner is not None:
             query = query.where(SetRow.owner == owner)
+        if name:
+            query = query.where(SetRow.name == name)
+        if state:
+            query = query.where(SetRow.state == state)
         if after:
             created, set_id = _read_cursor(after)
             earlier = and_(SetRow.created == created, SetRow.id < set_id)  # type: ignore[arg-type]

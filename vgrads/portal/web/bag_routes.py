@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
@@ -34,12 +34,14 @@ from vgrads.portal.web.bags.news import NewsOfEnds
 from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
+from vgrads.portal.web.paging import NameFilter, Page
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
 
 if TYPE_CHECKING:
     from vgrads.api.bags.answers import Results
 
+BagState = Literal["waiting", "running", "done", "failed", "cancelled"]
 Json = dict[str, Any]
 _EXAMPLE = {
     "name": "sweep",
@@ -221,10 +223,15 @@ def _hosts_of(row: BagEntry) -> Json:
 
 def _add_reading(app: FastAPI, service: Service) -> None:
     @app.get("/v1/bags", **answers(list_of("bags.BagSummary"), operation="list_bags", tag="bags"))
-    def list_bags(who: Reader, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> list[Json]:
-        """List your bags (an operator: all), newest first."""
-        rows = BagStore(service.store.engine).newest(None if who.operator else who.user, limit)
-        return [status_of(row) for row in rows]
+    def list_bags(
+        who: Reader, paging: Page, name: NameFilter = "", state: BagState | None = None
+    ) -> list[Json]:
+        """List your bags (an operator: all), newest first; the header ``Link`` has the next
+        page."""
+        owner = None if who.operator else who.user
+        bags = BagStore(service.store.engine)
+        rows = bags.newest(owner, paging.limit + 1, paging.after, name, state)
+        return [status_of(row) for row in paging.page(rows, lambda row: row.id)]
 
     @app.get(
         "/v1/bags/{bag_id}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from fastapi import Body, FastAPI, HTTPException, Query, Response
@@ -32,6 +33,7 @@ from vgrads.portal.web.embedding.forecast_access import (
 )
 from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import Forecaster, Reader, Submitter
+from vgrads.portal.web.paging import ShortPage
 from vgrads.portal.web.request_models import query_model
 from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog
@@ -128,12 +130,14 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
         "/v1/sites",
         **answers(list_of("sites.SiteDescription"), operation="list_sites", tag="sites"),
     )
-    def sites(_: Reader) -> list[dict[str, Any]]:
+    def sites(_: Reader, paging: ShortPage) -> list[dict[str, Any]]:
         """List all sites with their queues, prices, and the observations of runs."""
         # imported late, as for offers
         from vgrads.api.queues import sites as site_rows
 
-        rows = site_rows.describe(catalog(), store.acquisitions())
+        present = catalog()
+        page = paging.page_of_all(present.sites, lambda site: site.name)
+        rows = site_rows.describe(replace(present, sites=tuple(page)), store.acquisitions())
         return [_without_paths(row) for row in rows]
 
 

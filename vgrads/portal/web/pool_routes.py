@@ -17,6 +17,7 @@ from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.web.answers import NOTHING, answers, list_of
 from vgrads.portal.web.guard import Lender, Reader
 from vgrads.portal.web.page_context import page_of, reader_of
+from vgrads.portal.web.paging import ShortPage
 from vgrads.portal.web.service import Service
 
 Json = dict[str, Any]
@@ -52,10 +53,10 @@ def _add_managers(app: FastAPI, service: Service) -> None:
     @app.get(
         "/v1/managers", **answers(list_of("pools.Manager"), operation="list_managers", tag="pools")
     )
-    def list_managers(who: Reader) -> list[Json]:
+    def list_managers(who: Reader, paging: ShortPage) -> list[Json]:
         """List the managers that lease nodes of pools. Their contact addresses are shown only with
         scope ``pool``."""
-        result = ledger_for(service, who).entries("manager")
+        result = paging.page_of_all(ledger_for(service, who).entries("manager"), _name_of)
         hidden = () if who.may("pool") else _SECRET
         return [_entry_json(entry, hidden) for entry in result]
 
@@ -81,9 +82,10 @@ def _add_pools(app: FastAPI, service: Service) -> None:
         ledger.publish_pool(name, entry.model_dump(mode="json", by_alias=True))
 
     @app.get("/v1/pools", **answers(list_of("pools.Pool"), operation="list_pools", tag="pools"))
-    def list_pools(who: Reader) -> list[Json]:
+    def list_pools(who: Reader, paging: ShortPage) -> list[Json]:
         """List the pools: decisions for each manager, running workers, and the reasons."""
-        return [_entry_json(entry) for entry in ledger_for(service, who).entries("pool")]
+        entries = ledger_for(service, who).entries("pool")
+        return [_entry_json(entry) for entry in paging.page_of_all(entries, _name_of)]
 
     @app.get(
         "/v1/pools/{name}",
@@ -105,6 +107,10 @@ def _add_pools(app: FastAPI, service: Service) -> None:
     def withdraw_pool(name: Name, who: Lender) -> None:
         """Remove a pool that has ended."""
         ledger_for(service, who).withdraw("pool", name)
+
+
+def _name_of(entry: Json) -> str:
+    return str(entry["name"])
 
 
 def _entry_json(entry: Json, hidden: tuple[str, ...] = ()) -> Json:

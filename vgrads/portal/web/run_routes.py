@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI
 from fastapi import Path as PathParameter
@@ -15,20 +15,34 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import answered, key_of
+from vgrads.portal.records.reading.run_list import newest_runs
 from vgrads.portal.records.reading.run_rows import GOES_ON, active_run
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
-from vgrads.portal.web.answers import answers
+from vgrads.portal.web.answers import answers, list_of
 from vgrads.portal.web.guard import Reader
+from vgrads.portal.web.paging import NameFilter, Page
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId, begin_run
 
 Json = dict[str, Any]
+RunState = Literal["running", "kept", "broken", "cancelled", "failed", "interrupted"]
 Name = Annotated[str, PathParameter(max_length=200)]
 
 
 def add_run_routes(app: FastAPI, service: Service) -> None:
-    """Add status, tasks, logs."""
+    """Add the list, status, tasks, logs."""
+
+    @app.get("/v1/runs", **answers(list_of("runs.RunSummary"), operation="list_runs", tag="runs"))
+    def list_runs(
+        who: Reader, paging: Page, name: NameFilter = "", state: RunState | None = None
+    ) -> list[Json]:
+        """List the runs of your sets (an operator: all), newest first; the header ``Link`` has the
+        next page. ``name``: of the set."""
+        owner = None if who.operator else who.user
+        reader = service.store.reader
+        rows = newest_runs(reader, owner, paging.limit + 1, paging.after, name, state)
+        return list(paging.page(rows, lambda row: str(row["id"])))
 
     @app.get(
         "/v1/workflow-sets/{set_id}/standing",

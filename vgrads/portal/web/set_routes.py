@@ -8,7 +8,6 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlencode
 
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi import Path as PathParameter
@@ -29,6 +28,7 @@ from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.answers import answers, files_of, json_of, list_of
 from vgrads.portal.web.checked_routes import kind_of, turn_of
 from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.paging import NameFilter, Page
 from vgrads.portal.web.request_models import query_model
 from vgrads.portal.web.service import PLANNING_S, Service
 from vgrads.portal.web.set_document import is_as_planned
@@ -153,19 +153,16 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         **answers(list_of("sets.SetSummary"), operation="list_workflow_sets", tag="workflow sets"),
     )
     def list_sets(
-        response: Response,
         who: Reader,
-        limit: Annotated[int, Query(ge=1, le=500)] = 100,
-        after: Annotated[str, Query(max_length=100)] = "",
+        paging: Page,
+        name: NameFilter = "",
+        state: Literal["planning", "planned", "failed"] | None = None,
     ) -> list[Json]:
         """List your sets (an operator: all), newest first; the header ``Link`` has the next
         page."""
         owner = None if who.operator else who.user
-        heads = service.sets.heads(owner, limit + 1, after)
-        if len(heads) > limit:
-            query = urlencode({"limit": limit, "after": heads[limit - 1].cursor})
-            response.headers["Link"] = f'</v1/workflow-sets?{query}>; rel="next"'
-        return [summary(service, head) for head in heads[:limit]]
+        heads = service.sets.heads(owner, paging.limit + 1, paging.after, name, state)
+        return [summary(service, head) for head in paging.page(heads, lambda head: head.cursor)]
 
     @app.get(
         "/v1/workflow-sets/{set_id}",

@@ -11,6 +11,7 @@ from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import read_status
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reader import RecordReader, as_instant
+from vgrads.portal.records.reading.pages import page_clause
 
 HERE = ""
 """The owner of bags of the command line: they are managed by the user who runs the command."""
@@ -45,11 +46,20 @@ def get_bag(reader: RecordReader, bag_id: str) -> BagEntry:
     return bags[0]
 
 
-def newest_bags(reader: RecordReader, owner: str | None = None, most: int = 200) -> list[BagEntry]:
-    """Return bags, newest first; of one owner, or of all."""
-    which = "" if owner is None else "WHERE owner = :owner"
-    values: dict[str, object] = {"most": most} | ({} if owner is None else {"owner": owner})
-    return _bags(reader, f"{which} ORDER BY created DESC, number DESC LIMIT :most", **values)
+def newest_bags(
+    reader: RecordReader,
+    owner: str | None = None,
+    most: int = 200,
+    after: str = "",
+    name: str = "",
+    state: str | None = None,
+) -> list[BagEntry]:
+    """Return bags, newest first: of one owner, or of all; of a name, in a state, after the bag with
+    this id. Raise InputError if that is gone."""
+    values = {"owner": owner, "name": name or None, "state": state}
+    order = ("created", "number", "id")
+    clause, parameters = page_clause(reader, "bag", order, values, after)
+    return _bags(reader, f"{clause} LIMIT :most", most=most, **parameters)
 
 
 def bags_named(reader: RecordReader, name: str, owner: str) -> list[BagEntry]:
