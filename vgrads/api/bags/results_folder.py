@@ -101,8 +101,12 @@ def write_results(folder: Path, number: int, target: Path, separate: bool = Fals
 
 
 def _write_cells(place: Path, target: Path) -> None:
-    """Write the computed cells of a matrix, a line for each."""
-    with closing(MatrixStore(Path(Blocks.read(place).matrix))) as store, target.open("w") as file:
+    """Write the computed cells of a matrix, a line for each; nothing where its sites are simulated,
+    which write no matrix file."""
+    matrix = Path(Blocks.read(place).matrix)
+    if not matrix.is_file():
+        return
+    with closing(MatrixStore(matrix)) as store, target.open("w") as file:
         file.writelines(lines_of(store))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -23,6 +24,9 @@ from vgrads.operations.bags.requests import (
 from vgrads.portal.cli.bags.group import bags_app
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.requests import CommandOutput, LinesOutput, NoOutput
+
+if TYPE_CHECKING:
+    from vgrads.portal.cli.bags.run import HowToWork
 
 
 def run(request: RunBagsRequest, output: CommandOutput) -> int:
@@ -44,7 +48,12 @@ def run(request: RunBagsRequest, output: CommandOutput) -> int:
     return run_bags(request.files, _how(request, output, rerun=request.rerun, goal=goal))
 
 
-def _how(request: BagWorkOptions, output: CommandOutput, **more: Any) -> Any:
+def _how(
+    request: BagWorkOptions,
+    output: CommandOutput,
+    rerun: bool = False,
+    goal: Mapping[str, Any] | None = None,
+) -> HowToWork:
     from vgrads.portal.cli.bags.run import HowToWork
 
     return HowToWork(
@@ -55,7 +64,8 @@ def _how(request: BagWorkOptions, output: CommandOutput, **more: Any) -> Any:
         as_json=output.as_json,
         out=request.out,
         separate=request.separate,
-        **more,
+        rerun=rerun,
+        goal=goal or {},
     )
 
 

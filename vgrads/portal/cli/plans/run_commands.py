@@ -4,7 +4,7 @@ runs must be fast."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,6 +25,9 @@ from vgrads.portal.cli.plans.outputs import ChartOutput
 from vgrads.portal.cli.requests import CommandOutput, NoOutput
 from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import count_runs, run_rows
+
+if TYPE_CHECKING:
+    from vgrads.portal.cli.plans.running import RunChoices
 
 
 def resume(request: ResumeRequest, output: ChartOutput) -> int:
@@ -63,7 +66,7 @@ def cancel(request: CancelRunRequest, output: CommandOutput) -> int:
     return 0
 
 
-def _choices(output: ChartOutput, set_id: str = "") -> Any:
+def _choices(output: ChartOutput, set_id: str = "") -> RunChoices:
     from vgrads.portal.cli.plans.running import RunChoices
 
     return RunChoices(

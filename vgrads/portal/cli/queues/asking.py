@@ -29,6 +29,7 @@ from vgrads.operations.questions import (
     ProbabilityQuestion,
     ProbabilityRequest,
     QuestionAtPlace,
+    ReadingFields,
     TrajectoryQuestion,
     TrajectoryRequest,
 )
@@ -107,7 +108,7 @@ def _question(request: HistoryFields) -> Any:
     return kind(**fields, site=site.name, queue=chosen.name, reading=reading_of(request))
 
 
-def reading_of(request: Any) -> ReadingOptions:
+def reading_of(request: ReadingFields) -> ReadingOptions:
     """Return how the histories of a request are read."""
     return parse_reading_options(
         request.format, request.columns, request.zone, request.taken_at, request.force
