@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vgrads.operations import questions
+from vgrads.operations import administration, questions, sites
 from vgrads.operations.bags import matrix_requests as matrices
 from vgrads.operations.bags import requests as bags
 from vgrads.operations.offers import OffersRequest
@@ -47,6 +47,8 @@ class Command:
 _BAGS = "vgrads.portal.cli.bags.commands"
 _POOLS = "vgrads.portal.cli.pools.commands"
 _MATRICES = "vgrads.portal.cli.bags.matrix_commands"
+_SITES = "vgrads.portal.cli.sites.commands"
+_ADMIN = "vgrads.portal.cli.admin.commands"
 _VERBS = "vgrads.portal.cli.plans.run_commands"
 _JOB_FIRST = ("history", "within_s", "start_by_s", "procs", "walltime_s", "probability")
 _SET_FIRST = ("set_file", "deadline", "inputs", "targets", "config", "sites", "at", "seed")
@@ -129,6 +131,163 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             run=f"{_VERBS}:draw",
             examples=("gantt run-0123456789 -o run.html",),
             hidden=True,
+        ),
+    ),
+    "sites": (
+        Command(
+            words="sites list",
+            request=sites.ListSitesRequest,
+            output=TableOutput,
+            run=f"{_SITES}:list_sites",
+            examples=("sites list data/sites.toml",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites show",
+            request=sites.ShowSiteRequest,
+            output=TableOutput,
+            run=f"{_SITES}:show",
+            examples=("sites show local",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites reset",
+            request=sites.ResetSiteRequest,
+            output=CommandOutput,
+            run=f"{_SITES}:reset",
+            examples=("sites reset local",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites check",
+            request=sites.CheckSitesRequest,
+            output=TableOutput,
+            run=f"{_SITES}:check",
+            examples=("sites check data/sites.toml",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites add",
+            request=sites.AddSitesRequest,
+            output=NoOutput,
+            run=f"{_SITES}:add",
+            examples=("sites add mysites.toml",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites remove",
+            request=sites.RemoveSiteRequest,
+            output=NoOutput,
+            run=f"{_SITES}:remove",
+            examples=("sites remove kittyhawk",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites sweep",
+            request=sites.SweepSitesRequest,
+            output=TableOutput,
+            run=f"{_SITES}:sweep",
+            examples=("sites sweep sites.toml --yes",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites queue",
+            request=sites.SiteQueueRequest,
+            output=TableOutput,
+            run=f"{_SITES}:queue",
+            examples=("sites queue cluster --procs 16 --walltime 2h",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites collect",
+            request=sites.CollectRequest,
+            output=CommandOutput,
+            run=f"{_SITES}:collect",
+            examples=("sites collect cluster --since 90d",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
+            words="sites open",
+            request=sites.OpenSiteRequest,
+            output=NoOutput,
+            run=f"{_SITES}:open_site",
+            examples=("sites open build ann",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+    ),
+    "administration": (
+        Command(
+            words="token create",
+            request=administration.CreateTokenRequest,
+            output=CommandOutput,
+            run=f"{_ADMIN}:create_token",
+            examples=("token create ann --scope submit --expires 90d",),
+            app="token_app",
+            module_of_app="vgrads.portal.cli.admin.group",
+        ),
+        Command(
+            words="token list",
+            request=administration.ListTokensRequest,
+            output=TableOutput,
+            run=f"{_ADMIN}:list_tokens",
+            examples=("token list",),
+            app="token_app",
+            module_of_app="vgrads.portal.cli.admin.group",
+        ),
+        Command(
+            words="token revoke",
+            request=administration.RevokeTokenRequest,
+            output=NoOutput,
+            run=f"{_ADMIN}:revoke_token",
+            examples=("token revoke tok-0123456789",),
+            app="token_app",
+            module_of_app="vgrads.portal.cli.admin.group",
+        ),
+        Command(
+            words="db upgrade",
+            request=administration.UpgradeRequest,
+            output=NoOutput,
+            run=f"{_ADMIN}:upgrade",
+            examples=("db upgrade",),
+            app="db_app",
+            module_of_app="vgrads.portal.cli.admin.group",
+        ),
+        Command(
+            words="db backup",
+            request=administration.BackupRequest,
+            output=NoOutput,
+            run=f"{_ADMIN}:back_up_database",
+            examples=("db backup vgrads-today.db",),
+            app="db_app",
+            module_of_app="vgrads.portal.cli.admin.group",
+        ),
+        Command(
+            words="db prune",
+            request=administration.PruneRequest,
+            output=CommandOutput,
+            run=f"{_ADMIN}:prune",
+            examples=("db prune --keep 180d --history-keep 1000d",),
+            app="db_app",
+            module_of_app="vgrads.portal.cli.admin.group",
+        ),
+        Command(
+            words="db audit",
+            request=administration.AuditRequest,
+            output=TableOutput,
+            run=f"{_ADMIN}:audit",
+            examples=("db audit --user ann",),
+            app="db_app",
+            module_of_app="vgrads.portal.cli.admin.group",
         ),
     ),
     "sizes": (
