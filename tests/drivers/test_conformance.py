@@ -321,7 +321,7 @@ def test_a_cloud_from_the_command_line(cloud, vgrads, tmp_path, monkeypatch):
     driver = bench.open()
     spec = bench.spec()
     driver.submit(spec)
-    result = vgrads("sites", "sweep", sites, "--json").json["found"]
+    result = vgrads("sites", "sweep", sites, "--json").json["leftovers"]
     assert [(row["slot"], row["orphan"]) for row in result if row["slot"] == spec.id] == [
         (spec.id, True)
     ]

@@ -469,9 +469,9 @@ def test_sites_are_reached_looked_into_and_swept(slurm_site, gridengine_site, vg
     ) == (1, True)
     assert "batch" in vgrads("sites", "queue", "slurm", "--sites", sites).out
     result = vgrads("sites", "sweep", sites, "--json").json
-    assert [(row["slot"], row["orphan"]) for row in result["found"]] == [("run-lost.a", True)]
+    assert [(row["slot"], row["orphan"]) for row in result["leftovers"]] == [("run-lost.a", True)]
     assert vgrads("sites", "sweep", sites, "--yes", "--json").json["swept"] == 1
-    assert json.loads(vgrads("sites", "sweep", sites, "--json").out)["found"] == []
+    assert json.loads(vgrads("sites", "sweep", sites, "--json").out)["leftovers"] == []
     bad = tmp_path / "bad.toml"
     bad.write_text(text.format("slurm", "no-such-queue"))
     refused = vgrads("sites", "check", bad)
