@@ -44,6 +44,8 @@ def begin(config: pytest.Config) -> None:
     folder.chmod(0o1777)
     # what one test has learned from a log is learned; its name is a digest of the log
     os.environ["VGRADS_LEARNED"] = str(folder.parent / "learned")
+    # the home of tests that state none: never that of the user
+    os.environ["VGRADS_HOME"] = str(folder.with_name(f"{folder.name}-home"))
     os.environ[_VARIABLE] = str(folder)
     tempfile.tempdir = None  # asked for anew
 

@@ -92,7 +92,9 @@ def test_what_a_manager_writes_that_was_followed_by_another_is_refused(store):
     first, second = RunRecord(store.engine, run_id), RunRecord(store.engine, run_id)
     first.lease.take()
     first.append([Cancelled(at_s=1.0, reason="kept")])
-    set_lease(store, run_id, beat_s=time.monotonic() - LEASE_S - 1)  # it was silent for a lease
+    set_lease(
+        store, run_id, heartbeat_s=time.monotonic() - LEASE_S - 1
+    )  # it was silent for a lease
     second.lease.take()
     assert (first.lease.number, second.lease.number) == (1, 2)
     for write in (
@@ -180,7 +182,7 @@ def test_a_manager_that_slept_through_its_lease_takes_nothing_from_the_next(writ
     first.send_signal(signal.SIGSTOP)
     run_id = only_run(tmp_path)
     with closing(sqlite3.connect(database(tmp_path))) as connection:
-        connection.execute("UPDATE run_lease SET beat_s = beat_s - 1000")
+        connection.execute("UPDATE run_lease SET heartbeat_s = heartbeat_s - 1000")
         connection.commit()
     second = subprocess.Popen(
         [sys.executable, "-m", "vgrads", "resume", run_id],
@@ -530,8 +532,8 @@ def test_a_damaged_journal_is_reported_and_can_be_gone_on_from(vgrads, write, tm
 
 def test_going_down_does_not_lose_data_without_a_message(vgrads, tmp_path):
     assert vgrads("token", "create", "ann").code == 0
-    refused = vgrads("db", "upgrade", "0001")
-    assert (refused.code, "would lose" in refused.err, "tokens" in refused.err) == (2, True, True)
+    refused = vgrads("db", "upgrade", "base")
+    assert (refused.code, "would lose" in refused.err, "all data" in refused.err) == (2, True, True)
     assert len(vgrads("token", "list", "--json").json["tokens"]) == 1
     done = vgrads("db", "upgrade", "base", "--lose-data")
     assert done.code == 0, done.err

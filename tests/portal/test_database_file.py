@@ -15,8 +15,8 @@ from tests.conftest import ROOT
 from tests.portal.serving import serve_this_machine
 from tests.waiting import until
 from vgrads.kernel.errors import SiteError
+from vgrads.portal.records.backup import back_up
 from vgrads.portal.records.store import Store
-from vgrads.portal.records.upkeep import back_up
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ from sqlalchemy import make_url, text
 
 from tests.conftest import DATA
 from tests.portal.migrating import (
-    check_forecasts_of_before,
+    check_earlier_is_refused,
     check_many_at_once,
+    check_next_revision,
     check_shape,
-    check_up_and_down,
 )
 from tests.portal.serving import LEAD, serving
 from tests.portal.test_portal import check_that_a_single_run_begins
-from tests.security.test_accounts import check_services_agree, check_users_of_before
+from tests.security.test_accounts import check_services_agree
 from tests.services import postgres
 from tests.services.fixtures import there
 from vgrads.execmgr.core.states import Cancelled, ReplicaEnded
@@ -95,29 +95,25 @@ def empty(url):
     return make_url(url).set(database=name).render_as_string(hide_password=False)
 
 
-def test_an_old_database_is_brought_up_and_down_with_its_contents(empty):
-    check_up_and_down(empty)
+def test_a_next_version_upgrades_and_down_again(empty, tmp_path):
+    check_next_revision(empty, tmp_path)
 
 
-def test_forecasts_of_an_older_version_are_read(empty):
-    check_forecasts_of_before(empty)
-
-
-def test_users_of_before_keep_their_accounts(empty):
-    check_users_of_before(empty)
+@pytest.mark.parametrize("revision", [None, "0002", "0008", "0016"])
+def test_a_database_of_an_earlier_version_is_refused(empty, revision):
+    check_earlier_is_refused(empty, revision)
 
 
 def test_services_on_one_database_agree_about_accounts(empty):
     check_services_agree(empty)
 
 
-def test_many_open_an_old_database_at_once(empty):
-    check_many_at_once(empty)
+def test_many_open_a_database_of_an_older_revision_at_once(empty, tmp_path):
+    check_many_at_once(empty, tmp_path)
 
 
-def test_a_new_database_has_the_shape_that_the_steps_lead_to(empty):
-    with Store(empty) as store:
-        check_shape(store)
+def test_the_steps_lead_to_the_tables_of_the_code(empty):
+    check_shape(empty)
 
 
 def test_the_service_plans_and_runs_over_it(empty, tmp_path, monkeypatch):

@@ -16,7 +16,6 @@ import vgrads
 from tests.portal.serving import bearer, serving
 from tests.waiting import until
 from vgrads.portal.records.access import LOCAL, AccessControl, account_number
-from vgrads.portal.records.migrate import move
 from vgrads.portal.records.store import Store
 
 SITE = '[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n'
@@ -214,23 +213,6 @@ def test_two_users_never_have_the_same_account(store):
             assert again.account_of(user) == numbers[COLLIDING.index(user)]
 
 
-def check_users_of_before(url):
-    """Users of an older version keep their numbers; of two with the same, the first."""
-    second, first = COLLIDING  # not by name
-    with Store(url) as store:
-        bearer(store, first)
-        bearer(store, second)
-        for user in ("ann", "bob"):
-            bearer(store, user)
-        move(store.engine, "0012", lose_data=True)
-    with Store(url) as store:
-        access = AccessControl(store.engine)
-        assert [access.account_of(user) for user in ("ann", "bob")] == [ANN, BOB]
-        assert access.account_of(second) != account_number(first)
-        assert access.account_of(first) == account_number(first)
-        assert access.account_of(LOCAL) == 0
-
-
 def check_services_agree(url):
     """Services on one database, that see the users for the first time at the same time."""
     with Store(url) as store:
@@ -249,10 +231,6 @@ def check_services_agree(url):
             first, *others = pool.map(ask, stores)
     assert others == [first] * len(others)
     assert len(set(first)) == len(users)
-
-
-def test_users_of_before_keep_their_accounts(tmp_path):
-    check_users_of_before(f"sqlite:///{tmp_path / 'x.db'}")
 
 
 def test_services_on_one_database_agree_about_accounts(tmp_path):

@@ -93,7 +93,8 @@ def stored(**more):
     ("database", "states"),
     [
         (stored(), "ok ok ok"),
-        (stored(version="0007"), "ok doubtful ok"),
+        (stored(version="0300"), "ok doubtful ok"),
+        (stored(version="0016", earlier="0.3.0.dev0"), "ok wrong ok"),
         (stored(version=None), "ok doubtful ok"),
         (stored(version="0999"), "ok wrong ok"),
         (stored(version=None, empty=True), "ok doubtful ok"),

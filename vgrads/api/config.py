@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from vgrads.kernel.earlier_versions import refuse_home
 from vgrads.kernel.errors import InputError
 
 THIS_MACHINE = "here"
@@ -19,8 +20,15 @@ def embedded_data() -> Path:
 
 
 def home() -> Path:
-    """Return the folder of the database and of the files of runs: ``VGRADS_HOME``, otherwise the
-    user's data folder."""
+    """Return the folder of the database and of the files of runs, :func:`chosen_home`. Raise
+    InputError where an earlier version wrote it."""
+    folder = chosen_home()
+    refuse_home(folder)
+    return folder
+
+
+def chosen_home() -> Path:
+    """Return ``VGRADS_HOME``, otherwise the user's data folder, whoever wrote it."""
     chosen = os.environ.get("VGRADS_HOME")
     if chosen:
         return Path(chosen)

@@ -56,8 +56,9 @@ class DatabaseOption(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeRequest(DatabaseOption):
-    """Migrate the database to a version (default: this one's). Every command does so by itself when
-    needed."""
+    """Migrate the database to a version (default: this one's), after a copy of an SQLite file is
+    made beside it. Every command does so by itself when needed. Databases of versions before 0.3
+    are refused."""
 
     version: Annotated[
         str,
@@ -66,7 +67,7 @@ class UpgradeRequest(DatabaseOption):
     ] = "head"
     lose_data: Annotated[
         bool,
-        About("Also downgrade where that loses data; a copy of the database is made first."),
+        About("Also downgrade where that loses data."),
     ] = False
 
 

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from sqlalchemy import inspect, make_url, text
 
+from vgrads.kernel.earlier_versions import BEGIN_ANEW, UNREADABLE, earlier_version
 from vgrads.portal.doctor.checks import Check, Unavailable, describe
 from vgrads.portal.doctor.machine import UsedSite
 from vgrads.portal.records.database import open_engine, sqlite_file
@@ -34,14 +35,15 @@ _NO_DATABASE = "there is no database"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """A database. ``version``: of its schema; None where it has none. ``integrity``: SQLite's
-    findings, ``ok`` where it is intact; none where it was not checked. ``error``: why it cannot be
-    read."""
+    """A database. ``version``: of its schema; None where it has none. ``earlier``: the version of
+    vgrads that wrote it, where this one does not read it. ``integrity``: SQLite's findings, ``ok``
+    where it is intact; none where it was not checked. ``error``: why it cannot be read."""
 
     where: str
     exists: bool = True
     empty: bool = False
     version: str | None = None
+    earlier: str = ""
     integrity: tuple[str, ...] = ()
     error: str = ""
 
@@ -69,7 +71,12 @@ def read_database(url: str) -> DatabaseFacts:
             version = connection.execute(query).scalar() if "alembic_version" in tables else None
     finally:
         engine.dispose()
-    return DatabaseFacts(where=make_url(url).render_as_string(), empty=not tables, version=version)
+    return DatabaseFacts(
+        where=make_url(url).render_as_string(),
+        empty=not tables,
+        version=version,
+        earlier=earlier_version(tables, version),
+    )
 
 
 def stored_sites(url: str) -> list[UsedSite]:
@@ -117,8 +124,8 @@ def _address(file: Path) -> str:
     as one that does not change.
     """
     logs = [file.with_name(file.name + suffix) for suffix in ("-wal", "-shm")]
-    unused = "" if all(log.exists() for log in logs) else "&immutable=1"
-    return f"file:{quote(str(file.absolute()))}?mode=ro{unused}"
+    how = "readonly_shm=1" if all(log.exists() for log in logs) else "immutable=1"
+    return f"file:{quote(str(file.absolute()))}?mode=ro&{how}"
 
 
 def _facts_of(connection: sqlite3.Connection, file: Path) -> DatabaseFacts:
@@ -136,7 +143,13 @@ def _facts_of(connection: sqlite3.Connection, file: Path) -> DatabaseFacts:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
             raise
         integrity = ()
-    return DatabaseFacts(where=str(file), empty=not tables, version=version, integrity=integrity)
+    return DatabaseFacts(
+        where=str(file),
+        empty=not tables,
+        version=version,
+        earlier=earlier_version(tables, version),
+        integrity=integrity,
+    )
 
 
 def backups_of(file: Path) -> list[Path]:
@@ -197,9 +210,12 @@ def _judge_version(facts: DatabaseFacts | Unavailable) -> Check:
         return Check(name, "doubtful", text, "the first command that stores something adds them")
     if facts.version == HEAD:
         return Check(name, "ok", f"version {HEAD}: that of this command")
+    if facts.earlier:
+        text = f"{facts.where} was written by vgrads {facts.earlier}, {UNREADABLE}"
+        return Check(name, "wrong", text, BEGIN_ANEW)
     if facts.version is None or facts.version < HEAD:
-        text = f"version {facts.version or 'before 0001'}; this command uses {HEAD}"
-        fix = "the next command migrates it: make a backup first, with 'vgrads db backup FILE'"
+        text = f"version {facts.version or 'unknown'}; this command uses {HEAD}"
+        fix = "the next command migrates it, and makes a copy of an SQLite file before"
         return Check(name, "doubtful", text, fix)
     text = f"version {facts.version}, of a newer vgrads; this command supports {HEAD}"
     return Check(name, "wrong", text, "use the vgrads that wrote it")

@@ -6,7 +6,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from vgrads.api.config import home
+from vgrads.api.config import chosen_home
 from vgrads.portal.doctor import database, files, machine, ports, settings
 from vgrads.portal.doctor.checks import Check, Unavailable, gather
 from vgrads.portal.doctor.files import FileFacts
@@ -24,7 +24,7 @@ _FILES_S, _DATABASE_S, _NAMES_S, _PORTS_S, _MACHINE_S = 20.0, 30.0, 10.0, 30.0, 
 def examine_home(config: Path | None) -> list[Check]:
     """Check this machine's home. ``config``: the settings file; default: that of
     ``VGRADS_CONFIG``."""
-    folder, now_s = home(), time.time()
+    folder, now_s = chosen_home(), time.time()
     stated = settings.read_settings(config)
     url = stated.database
     file = sqlite_file(url)

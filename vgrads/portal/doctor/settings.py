@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data
+from vgrads.api.config import chosen_home, embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import MODULES, present
 from vgrads.kernel.files import read_text
@@ -19,7 +19,7 @@ from vgrads.portal.doctor.checks import Check, Unavailable
 from vgrads.portal.doctor.database import stored_sites
 from vgrads.portal.doctor.files import PRIVATE, WRITABLE, FileFacts, file_facts
 from vgrads.portal.doctor.machine import UsedSite
-from vgrads.portal.records.reader import database_url
+from vgrads.portal.records.reader import database_in
 from vgrads.vgrid.catalog import load_catalog
 
 OLDEST_PYTHON = (3, 11)
@@ -44,7 +44,8 @@ class SettingsFacts:
     @property
     def database(self) -> str:
         """Return the URL of the database: of the environment, the file, or the default."""
-        return os.environ.get("VGRADS_DB") or str(self.values.get("db") or "") or database_url()
+        default = database_in(chosen_home())
+        return os.environ.get("VGRADS_DB") or str(self.values.get("db") or "") or default
 
     @property
     def sites(self) -> Path | None:

@@ -17,7 +17,8 @@ from sqlalchemy import event as sql_event
 from sqlalchemy.exc import ArgumentError, InternalError, OperationalError
 from sqlmodel import create_engine
 
-from vgrads.api.config import home, make_home
+from vgrads.api.config import chosen_home, home, make_home
+from vgrads.kernel.earlier_versions import refuse_file
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.extras import require
 from vgrads.kernel.user_files import Identity, identity_of, protect_database
@@ -25,12 +26,12 @@ from vgrads.portal.records.reader import (
     BUSY_S,
     damage_error,
     database_error,
+    database_in,
     database_url,
     is_damaged,
 )
 from vgrads.portal.records.reconnect import DatabaseLost, connection_options, is_lost
 
-_SQLITE = "sqlite:///"
 _CREATION_S = 2.0  # between the creation of a file and its first page, by another process
 
 
@@ -46,12 +47,13 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def close_to_others(url: str) -> None:
-    """Remove permissions of other users that older versions left: the home with its runs, the
-    database's files."""
-    here, folder = home(), sqlite_file(url)
-    files = (
-        [folder.with_name(folder.name + more) for more in ("", "-wal", "-shm")] if folder else []
-    )
+    """Remove permissions of other users from the home with its runs, and from the database's
+    files. Raise InputError where an earlier version wrote them."""
+    here, file = home(), sqlite_file(url)
+    files = []
+    if file is not None:
+        refuse_file(file)
+        files = [file.with_name(file.name + more) for more in ("", "-wal", "-shm")]
     for path in (here, here / "runs", *files):
         if path.exists() and path.stat().st_mode & 0o077:
             with suppress(PermissionError):  # another user's file: not ours to change
@@ -59,13 +61,14 @@ def close_to_others(url: str) -> None:
 
 
 def open_engine(url: str | None = None) -> SqlEngine:
-    """Open the database, without changes. Raise InputError for an invalid URL, or a kind that is
-    not installed."""
+    """Open the database, without changes. Raise InputError for an invalid URL, a kind that is not
+    installed, or a file of an earlier version."""
     chosen = url or database_url()
-    if chosen == f"{_SQLITE}{home() / 'vgrads.db'}":
+    if chosen == database_in(chosen_home()):
         make_home()
     file = sqlite_file(chosen)
     if file is not None:
+        refuse_file(file)
         protect_database(file)
         _begin(file)
         refuse_empty(file)

@@ -1,5 +1,6 @@
 """The schema of the database: created, or migrated to this version step by step (Alembic), all or
-nothing."""
+nothing, after a copy of an SQLite file is made beside it. Databases of versions that were never
+published are refused."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy import Engine as SqlEngine
 from sqlmodel import SQLModel
 
+from vgrads.kernel.earlier_versions import refuse_tables
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records import tables
+from vgrads.portal.records.backup import back_up_before_upgrade
+from vgrads.portal.records.database import sqlite_file
 from vgrads.portal.records.reader import HEAD
 
 if TYPE_CHECKING:
@@ -19,20 +23,23 @@ if TYPE_CHECKING:
 
 _LOCK = 7_411_802  # key of PostgreSQL's migration lock (arbitrary)
 _VERSION = "alembic_version"
+STEPS = Path(__file__).parent / "migrations"
+"""Alembic's folder of the steps."""
 
 
-def prepare(engine: SqlEngine) -> None:
-    """Migrate the database to this version's schema. Raise InputError where a newer vgrads wrote
-    it."""
-    if current(engine) == HEAD:
+def prepare(engine: SqlEngine, head: str = HEAD, steps: Path = STEPS) -> None:
+    """Migrate the database to ``head`` by the steps in a folder. Raise InputError where another
+    version wrote it that this one does not read."""
+    if current(engine) == head:
         return
+    _refuse_earlier(engine)
     with engine.connect() as connection:
         _begin_alone(connection)
         names = set(inspect(connection).get_table_names())
-        if names and _version_of(connection) == HEAD:
+        if names and _version_of(connection) == head:
             pass  # another process was faster
         elif tables.SetRow.__tablename__ in names:
-            _move(connection, HEAD)
+            _move(connection, head, steps)
         else:
             SQLModel.metadata.create_all(connection)
             _stamp(connection)
@@ -40,10 +47,15 @@ def prepare(engine: SqlEngine) -> None:
 
 
 def current(engine: SqlEngine) -> str | None:
-    """Return the version of the database; None where it has none, being empty or older than
-    versions."""
+    """Return the version of the database; None where it has none, being empty."""
     with engine.connect() as connection:
         return _version_of(connection)
+
+
+def _refuse_earlier(engine: SqlEngine) -> None:
+    with engine.connect() as connection:
+        names = inspect(connection).get_table_names()
+        refuse_tables(names, _version_of(connection), engine.url.render_as_string())
 
 
 def _version_of(connection: Connection) -> str | None:
@@ -53,36 +65,28 @@ def _version_of(connection: Connection) -> str | None:
     return name
 
 
-LOSSES = {
-    "0001": "all data of the database",
-    "0002": (
-        "tokens, sessions, opened sites, the audit log, stored plans, idempotency keys and "
-        "queued work"
-    ),
-    "0011": "records of issued forecasts, and their scores",
-    "0013": "the numbers of accounts of users whose names have the same digest",
-    "0014": "how much is known of the waits that score forecasts",
-    "0015": "the views of queues in which forecasts were learned",
-    "0016": "with which options sets are planned again",
-}
+LOSSES = {"0301": "all data of the database"}
 """Data lost when a step is reversed."""
 
 
-def losses(engine: SqlEngine, version: str) -> list[str]:
+def losses(engine: SqlEngine, version: str, steps: Path = STEPS) -> list[str]:
     """Return the data that a migration to a version would lose."""
     with engine.connect() as connection:
         text = _version_of(connection)
-    if text is None or version not in ("base", *_list_steps()):
+    if text is None or version not in ("base", *_list_steps(steps)):
         return []
     return [
         lost for step, lost in sorted(LOSSES.items()) if version < step <= text or version == "base"
     ]
 
 
-def move(engine: SqlEngine, version: str, lose_data: bool = False) -> None:
-    """Migrate the database to a version, up or down. Raise InputError where that loses data, unless
-    ``lose_data``."""
-    lost = losses(engine, version)
+def move(
+    engine: SqlEngine, version: str, lose_data: bool = False, steps: Path = STEPS
+) -> Path | None:
+    """Migrate the database to a version, up or down; return the copy that was made before. Raise
+    InputError where that loses data, unless ``lose_data``, or where an earlier version wrote it."""
+    _refuse_earlier(engine)
+    lost = losses(engine, version, steps)
     if lost and not lose_data:
         raise InputError(
             f"would lose {'; '.join(lost)}",
@@ -91,8 +95,9 @@ def move(engine: SqlEngine, version: str, lose_data: bool = False) -> None:
         )
     with engine.connect() as connection:
         _begin_alone(connection)
-        _move(connection, version)
+        backup = _move(connection, version, steps)
         _end_alone(connection)
+    return backup
 
 
 def _begin_alone(connection: Connection) -> None:
@@ -117,17 +122,19 @@ def _stamp(connection: Connection) -> None:
     connection.execute(text(f"INSERT INTO {_VERSION} VALUES ('{HEAD}')"))
 
 
-def _move(connection: Connection, version: str) -> None:
+def _move(connection: Connection, version: str, steps: Path) -> Path | None:
+    """Carry out steps within a transaction that excludes other writers; return the copy that was
+    made before."""
     from alembic import command  # loaded only when needed
     from alembic.script import ScriptDirectory
 
-    config = alembic_config(connection)
+    config = alembic_config(connection, steps)
     script = ScriptDirectory.from_config(config)
     existing = {step.revision for step in script.walk_revisions()}
     text = _version_of(connection)
     if text is not None and text not in existing:
         raise InputError(
-            f"was written by a newer vgrads (version {text}; this one supports {HEAD})",
+            f"was written by a newer vgrads (version {text}; this one supports {max(existing)})",
             where="database",
             fix="use that version",
         )
@@ -135,20 +142,24 @@ def _move(connection: Connection, version: str) -> None:
         raise InputError(
             f"no version '{version}'", where="VERSION", fix=", ".join(sorted(existing))
         )
+    url = connection.engine.url.render_as_string(hide_password=False)
+    backup = None
+    if text not in (None, version) and sqlite_file(url) is not None:
+        backup = back_up_before_upgrade(url, version)
     down = version == "base" or (text is not None and version < text)
     (command.downgrade if down else command.upgrade)(config, version)
+    return backup
 
 
-def _list_steps() -> list[str]:
-    folder = Path(__file__).parent / "migrations" / "versions"
-    return sorted(file.name.partition("_")[0] for file in folder.glob("0*.py"))
+def _list_steps(steps: Path) -> list[str]:
+    return sorted(file.name.partition("_")[0] for file in (steps / "versions").glob("0*.py"))
 
 
-def alembic_config(connection: Connection | None = None) -> Config:
-    """Return the Alembic configuration for the steps that ship with vgrads."""
+def alembic_config(connection: Connection | None = None, steps: Path = STEPS) -> Config:
+    """Return the Alembic configuration for the steps in a folder."""
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(steps))
     config.attributes["connection"] = connection
     return config

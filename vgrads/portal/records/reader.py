@@ -2,7 +2,8 @@
 
 Commands that only show what is stored read an SQLite file of the current version with Python's own
 module: importing SQLAlchemy and the tables alone takes longer than such a command. Every other
-database is opened as for writing, which creates or migrates it.
+database is opened as for writing, which creates or migrates it; one of an earlier version is
+refused.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from vgrads.api.config import home
+from vgrads.kernel.earlier_versions import refuse_file
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.user_files import open_user_file, protect_database
 
-HEAD = "0016"
-"""The newest step in ``portal/records/migrations/versions``."""
+HEAD = "0301"
+"""The newest revision in ``portal/records/migrations/versions``."""
 BUSY_S = 10.0
 """How long SQLite waits for a lock, in seconds."""
 OPERATOR = "local"
@@ -32,7 +34,12 @@ _HEADER = b"SQLite format 3\0"
 
 def database_url() -> str:
     """Return ``VGRADS_DB``, else an SQLite file in :func:`vgrads.api.config.home`."""
-    return os.environ.get("VGRADS_DB") or f"{_SQLITE}{home() / 'vgrads.db'}"
+    return os.environ.get("VGRADS_DB") or database_in(home())
+
+
+def database_in(folder: Path) -> str:
+    """Return the URL of the SQLite file in a home."""
+    return f"{_SQLITE}{folder / 'vgrads.db'}"
 
 
 class RecordReader(Protocol):
@@ -131,6 +138,7 @@ def open_current(url: str | None = None) -> Iterator[SqliteReader | None]:
     if file is None or not file.is_file():
         yield None
         return
+    refuse_file(file)
     protect_database(file)
     with closing(sqlite3.connect(file, timeout=BUSY_S)) as connection:
         yield SqliteReader(connection, file) if _is_current(connection) else None

@@ -96,8 +96,8 @@ class LeaseRow(SQLModel, table=True):
     owner: str
     stop: str = ""
     number: int = 0
-    heartbeats: int = Field(default=0, sa_column_kwargs={"name": "beats"})
-    heartbeat_s: float = Field(default=0.0, sa_column_kwargs={"name": "beat_s"})
+    heartbeats: int = 0
+    heartbeat_s: float = 0.0
     beaten_s: float = 0.0
 
 
@@ -153,7 +153,7 @@ class LinkRow(SQLModel, table=True):
     """A network link between two sites."""
 
     __tablename__ = "link"
-    first_site: str = Field(primary_key=True, sa_column_kwargs={"name": "one"})
+    first_site: str = Field(primary_key=True)
     other: str = Field(primary_key=True)
     document: str
 
@@ -191,11 +191,11 @@ class WorkRow(SQLModel, table=True):
     run_id: str | None = Field(default=None, foreign_key="run.id")
     state: str = Field(default="queued", index=True)
     owner: str = ""
-    heartbeats: int = Field(default=0, sa_column_kwargs={"name": "beats"})
-    heartbeat_s: float = Field(default=0.0, sa_column_kwargs={"name": "beat_s"})
+    heartbeats: int = 0
+    heartbeat_s: float = 0.0
     beaten_s: float = 0.0
     tries: int = 0
-    progress: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    progress: str = ""
 
 
 class BagRow(SQLModel, table=True):

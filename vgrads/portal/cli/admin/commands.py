@@ -73,17 +73,15 @@ def revoke_token(request: RevokeTokenRequest, _: NoOutput) -> int:
 def upgrade(request: UpgradeRequest, _: NoOutput) -> int:
     """``vgrads db upgrade``."""
     from vgrads.portal.records.database import open_engine
-    from vgrads.portal.records.migrate import current, losses, move
+    from vgrads.portal.records.migrate import current, move
     from vgrads.portal.records.reader import HEAD
-    from vgrads.portal.records.upkeep import back_up_before_upgrade
 
     engine = open_engine(request.db)
     target = HEAD if request.version == "head" else request.version
     try:
-        if request.lose_data and losses(engine, target):
-            copy = back_up_before_upgrade(request.db, target)
-            typer.echo(f"copy of the previous database: {copy}")
-        move(engine, target, request.lose_data)
+        backup = move(engine, target, request.lose_data)
+        if backup:
+            typer.echo(f"copy of the previous database: {backup}")
         typer.echo(f"the database has version {current(engine)}")
     finally:
         engine.dispose()
@@ -92,7 +90,7 @@ def upgrade(request: UpgradeRequest, _: NoOutput) -> int:
 
 def back_up_database(request: BackupRequest, _: NoOutput) -> int:
     """``vgrads db backup``."""
-    from vgrads.portal.records.upkeep import back_up
+    from vgrads.portal.records.backup import back_up
 
     back_up(request.db, request.file)
     typer.echo(f"wrote {request.file}")

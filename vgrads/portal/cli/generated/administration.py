@@ -121,14 +121,13 @@ def db_upgrade(
     lose_data: Annotated[
         bool,
         typer.Option(
-            "--lose-data",
-            help="Also downgrade where that loses data; a copy of the database is made first.",
-            show_default=False,
+            "--lose-data", help="Also downgrade where that loses data.", show_default=False
         ),
     ] = False,
 ) -> None:
-    """Migrate the database to a version (default: this one's). Every command does so by itself when
-    needed."""
+    """Migrate the database to a version (default: this one's), after a copy of an SQLite file is
+    made beside it. Every command does so by itself when needed. Databases of versions before 0.3
+    are refused."""
     from vgrads.operations.administration import UpgradeRequest
     from vgrads.portal.cli.admin.commands import upgrade
     from vgrads.portal.cli.requests import NoOutput

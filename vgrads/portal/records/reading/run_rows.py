@@ -54,7 +54,7 @@ def manager_of(reader: RecordReader, run_id: str, state: str) -> str | None:
     """Return whether an active run has a manager; None for a terminal one."""
     if state not in GOES_ON:
         return None
-    query = "SELECT owner, beats, beat_s, beaten_s FROM run_lease WHERE run_id = :run_id"
+    query = "SELECT owner, heartbeats, heartbeat_s, beaten_s FROM run_lease WHERE run_id = :run_id"
     leases = reader.rows(query, run_id=run_id)
     if not leases or not leases[0][0]:
         return GONE
