@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from vgrads.kernel.arrays import Floats, Ints
-from vgrads.kernel.stored import stored_as, stored_under
 from vgrads.planner.snapshot import QUANTILE_LEVELS, ReplicaKey, Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot
 
@@ -28,7 +27,7 @@ class Placement:
 
     workflow: str
     task: str
-    replica: int = field(metadata=stored_under("copy"))
+    replica: int
     slot: str
     start_s: float
     end_s: float
@@ -132,7 +131,7 @@ class Plan:
     set_name: str
     deadline_s: float
     needed: int
-    requested_probability: float = stored_as("asked_probability")
+    requested_probability: float
     feasible: bool
     lacking: str
     promise: Promise
@@ -142,8 +141,8 @@ class Plan:
     reasons: Mapping[ReplicaKey, Mapping[str, Any]] = field(default_factory=dict)
     relaxations: tuple[Relaxation, ...] = ()
     policy: str = "vgrads"
-    spare_workflows: int = stored_as("spare", default=EVERYTHING)
-    quantile: float = stored_as("places", default=QUANTILE_LEVELS[0])
+    spare_workflows: int = EVERYTHING
+    quantile: float = QUANTILE_LEVELS[0]
     run_times: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     done: tuple[Done, ...] = ()

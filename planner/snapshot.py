@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.kernel.stored import stored_as
 from vgrads.vgrid.catalog import Link
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
@@ -40,12 +39,12 @@ class Snapshot:
     """Frozen input of a plan; equal snapshots have equal plans. ``quantile``: the quantile of its
     run time for which a task's placement is made; a longer task uses slack or delays others."""
 
-    workflow_set: WorkflowSet = stored_as("wanted")
+    workflow_set: WorkflowSet
     slots: tuple[Slot, ...]
     links: Mapping[frozenset[str], Link] = field(default_factory=dict)
     seed: int = 0
     scenarios: int = 4096
-    quantile: float = stored_as("places", default=QUANTILE_LEVELS[0])
+    quantile: float = QUANTILE_LEVELS[0]
 
     @cached_property
     def slot_by_id(self) -> Mapping[str, Slot]:

@@ -9,7 +9,6 @@ from functools import cached_property
 from vgrads.drivers.api import SlotSpec
 from vgrads.execmgr.pilots import Pilot
 from vgrads.execmgr.slot_names import spec_id
-from vgrads.kernel.stored import stored_as
 from vgrads.planner.plan import Placement, Plan, SlotUse, in_order
 from vgrads.planner.schedule import Schedule, make_schedule
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
@@ -28,7 +27,7 @@ class ExecutionPlan:
     uses: Mapping[str, SlotUse]
     order: Mapping[str, tuple[ReplicaKey, ...]]
     placements: Mapping[ReplicaKey, Placement]
-    replicas: Mapping[TaskKey, tuple[ReplicaKey, ...]] = stored_as("copies")
+    replicas: Mapping[TaskKey, tuple[ReplicaKey, ...]]
 
     @cached_property
     def scheduled(self) -> frozenset[str]:

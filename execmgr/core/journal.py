@@ -28,7 +28,7 @@ from vgrads.execmgr.core.states import (
 )
 from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.core.times import Times
-from vgrads.kernel.stored import as_stored, from_stored
+from vgrads.kernel.values import field_values
 
 
 class EventJournal(Protocol):
@@ -93,7 +93,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
     """Convert an event to plain JSON values."""
     row: dict[str, Any] = {
         "kind": _NAMES[type(event)],
-        **as_stored(event),
+        **field_values(event),
     }
     if isinstance(event, SlotUpdate):
         row["state"] = event.state.name
@@ -119,7 +119,6 @@ def event_from_json(row: dict[str, Any]) -> Event:
         fields["released"] = tuple(
             (tuple(key), Release(**item)) for key, item in fields["released"]
         )
-        fields["given_up"] = tuple((tuple(key), reason) for key, reason in fields["given_up"])
-    kind = _KINDS[row["kind"]]
-    event: Event = kind(**from_stored(kind, fields))
+        fields["abandoned"] = tuple((tuple(key), reason) for key, reason in fields["abandoned"])
+    event: Event = _KINDS[row["kind"]](**fields)
     return event

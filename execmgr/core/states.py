@@ -10,7 +10,6 @@ from immutables import Map
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.times import Times
-from vgrads.kernel.stored import stored_as
 
 if TYPE_CHECKING:
     from vgrads.planner.snapshot import ReplicaKey, TaskKey
@@ -144,7 +143,7 @@ class ReleaseUpdate:
     at_s: float
     upto: int
     released: tuple[tuple[TaskKey, Release], ...] = ()
-    abandoned: tuple[tuple[TaskKey, str], ...] = stored_as("given_up", default=())
+    abandoned: tuple[tuple[TaskKey, str], ...] = ()
 
 
 Event = (

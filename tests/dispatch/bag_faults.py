@@ -61,7 +61,7 @@ def canonical(state):
         where = sorted((int(task), int(agent)) for task, agent in pairs)
         bags.append([*fields, status, attempts, where, replicas, failures, losses, blamed])
     agents = [
-        [*stored[:15], *stored[16:]] for stored in snapshot["hosts"]
+        [*stored[:15], *stored[16:]] for stored in snapshot["agents"]
     ]  # leaving is no word of a journal
     records = {
         m: [*stored[:3], *stored[4:8], *stored[9:]] for m, stored in snapshot["records"].items()
@@ -69,7 +69,6 @@ def canonical(state):
     return [
         snapshot["now_s"],
         snapshot["orders"],
-        snapshot["more"],
         snapshot["owners"],
         snapshot["slots"],
         records,

@@ -269,7 +269,7 @@ def test_changed_events_of_a_run_are_events_or_damaged(event):
 @quick
 @given(values)
 def test_events_of_any_values_are_damaged(value):
-    take_event(text_of({"kind": "told", "released": value, "given_up": value}))
+    take_event(text_of({"kind": "told", "released": value, "abandoned": value}))
     take_event(text_of(value))
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from vgrads.kernel.stored import stored_as
 from vgrads.kernel.units import format_count
 
 LONGEST_JOB_S = 3600.0
@@ -170,7 +169,7 @@ class Implementation:
 
     how: str
     seconds: float
-    nodes: int = stored_as("hosts", default=1)
+    nodes: int = 1
     block: int = 1
 
 

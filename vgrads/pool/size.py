@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vgrads.kernel.stored import stored_as
 from vgrads.kernel.units import billed_s
 
 _SOON = 1.01
@@ -30,7 +29,7 @@ class SizePoint:
     """``nodes`` from the time of their request: ``seconds`` until all is done, share of node time
     spent on work (``efficiency``), their cost."""
 
-    nodes: int = stored_as("hosts")
+    nodes: int
     seconds: float
     efficiency: float
     cost_usd: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgrads.kernel.stored import stored_as
 from vgrads.workflows.needs import Needs
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.spread import RuntimeSpread
@@ -36,7 +35,7 @@ class Task:
     memory_mib: float = 0.0
     kind: str = ""
     spread: RuntimeSpread | None = None
-    environment: TaskEnvironment = stored_as("manner", default=PLAIN)
+    environment: TaskEnvironment = PLAIN
     resources: tuple[tuple[str, int], ...] = ()
     threads: int = 0
     fetches: tuple[RemoteFile, ...] = ()

@@ -11,8 +11,8 @@ from typing import Any
 from vgrads.dispatch.goal_document import USUAL_PROBABILITY
 from vgrads.kernel.deadline import parse_deadline
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.stored import as_stored
 from vgrads.kernel.units import format_duration, format_usd
+from vgrads.kernel.values import field_values
 
 _LEAST_S = 1e-3
 """Deadline of a run that begins after the deadline of its matrix."""
@@ -37,7 +37,7 @@ class MatrixGoal:
 
     def as_json(self) -> dict[str, Any]:
         """Encode it as plain values."""
-        return dict(as_stored(self))
+        return field_values(self)
 
     def is_same(self, other: MatrixGoal | None) -> bool:
         """Return whether another goal states the same."""

@@ -15,9 +15,10 @@ from vgrads.dispatch.document import load_bag
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
-from vgrads.kernel.stored import as_stored
 from vgrads.kernel.units import format_count, format_seconds
+from vgrads.kernel.values import field_values
 from vgrads.pool.models import (
+    Implementation,
     Resources,
     allpairs_best_s,
     choose_allpairs,
@@ -25,7 +26,7 @@ from vgrads.pool.models import (
     graph_s,
     wavefront_best,
 )
-from vgrads.pool.size import AgentPrice, curve, notable_sizes
+from vgrads.pool.size import AgentPrice, SizePoint, curve, notable_sizes
 from vgrads.workflows.formats.load import format_of, is_workflow
 from vgrads.workflows.sets import WorkflowSet
 
@@ -154,8 +155,13 @@ def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> Wor
         what=f"{kind}, {rows} x {format_count(cols, 'cell')} of {format_seconds(cell_s)}",
         run_s=run_s,
         total_s=rows * cols * cell_s,
-        how=as_stored(how),
+        how=_as_answer(how),
     )
+
+
+def _as_answer(value: SizePoint | Implementation) -> dict[str, Any]:
+    row = field_values(value)
+    return {"hosts": row.pop("nodes")} | row
 
 
 def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
@@ -193,8 +199,8 @@ def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
         "procs": question.procs,
         "deadline_s": deadline_s,
         "how": work.how,
-        "sizes": [as_stored(point) for point in sizes],
+        "sizes": [_as_answer(point) for point in sizes],
         "worth": {
-            name: as_stored(point) for name, point in notable_sizes(sizes, deadline_s).items()
+            name: _as_answer(point) for name, point in notable_sizes(sizes, deadline_s).items()
         },
     }

@@ -1,16 +1,16 @@
 """Rare events of a dispatcher, as typed events: of bags, agents and requested slots.
 
-In the journal an event is a name and its fields as JSON. Names and fields are a storage format:
-they stay, and a new field needs a default.
+In the journal an event is a name and its fields as JSON: a storage format, in which a new field
+needs a default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from vgrads.kernel.stored import from_stored, stored_as, stored_names
+from vgrads.kernel.values import field_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class AgentJoined:
     number: int
     id: str
     at_s: float
-    incarnation: str = stored_as("life")
+    incarnation: str
     slot: str = ""
     node: int = 0
     procs: int = 1
@@ -145,8 +145,8 @@ class SlotChanged:
 
     id: str
     site: str | None = None
-    agents: int | None = stored_as("hosts", default=None)
-    requested_s: float | None = stored_as("asked_s", default=None)
+    agents: int | None = None
+    requested_s: float | None = None
     state: int | None = None
     reason: str | None = None
     ready_s: float | None = None
@@ -195,17 +195,15 @@ _TUPLES = ("sites", "failover")
 
 def fields_of(event: Event) -> dict[str, Any]:
     """Return the fields of an event, without those that it leaves unchanged."""
-    values = {field.name: getattr(event, field.name) for field in fields(event)}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in field_values(event).items() if value is not None}
 
 
 def as_json(event: Event) -> tuple[str, dict[str, Any]]:
     """Return name and fields of an event in the storage format."""
-    names = stored_names(event)
-    return _NAMES[type(event)], {names[name]: value for name, value in fields_of(event).items()}
+    return _NAMES[type(event)], fields_of(event)
 
 
 def from_json(name: str, stored: Mapping[str, Any]) -> Event:
     """Decode a stored event. Raise LookupError or TypeError where it is invalid."""
     values = {key: tuple(v) if key in _TUPLES else v for key, v in stored.items()}
-    return _NAMED[name](**from_stored(_NAMED[name], values))
+    return _NAMED[name](**values)

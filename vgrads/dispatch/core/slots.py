@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vgrads.dispatch.core.events import SlotChanged, fields_of
-from vgrads.kernel.stored import as_stored, from_stored, stored_as
+from vgrads.kernel.values import field_values
 
 
 def source_name(site: str, market: str) -> str:
@@ -28,8 +28,8 @@ class SlotRequest:
 
     id: str
     site: str = ""
-    agents: int = stored_as("hosts", default=0)
-    requested_s: float = stored_as("asked_s", default=0.0)
+    agents: int = 0
+    requested_s: float = 0.0
     state: int = 0
     reason: str = ""
     ready_s: float | None = None
@@ -63,10 +63,10 @@ class SlotRequest:
     def as_json(self) -> dict[str, Any]:
         """Encode it for a snapshot."""
         blank = SlotRequest(id=self.id)
-        empty = as_stored(blank)
-        return {name: value for name, value in as_stored(self).items() if value != empty[name]}
+        empty = field_values(blank)
+        return {name: value for name, value in field_values(self).items() if value != empty[name]}
 
 
 def slot_from_json(id: str, stored: Mapping[str, Any]) -> SlotRequest:
     """Decode a slot of a snapshot."""
-    return SlotRequest(**{**from_stored(SlotRequest, stored), "id": id})
+    return SlotRequest(**{**stored, "id": id})

@@ -14,10 +14,12 @@ from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.slots import slot_from_json
 from vgrads.dispatch.core.state import Owner, State
 from vgrads.dispatch.core.tasks import TaskColumns
+from vgrads.kernel.earlier_versions import UNREADABLE
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.generated.lazy import lazy_of
 
-VERSION = 2
+VERSION = 3
+EARLIER_JOURNAL = f"was written by vgrads 0.3.0.dev0 or before, {UNREADABLE}"
 _BAG = (
     "number",
     "name",
@@ -41,9 +43,11 @@ _BAG = (
     "tail",
     "right",
     "wrong",
+    "fault",
+    "why_closed",
+    "retried",
+    "reused",
 )
-_MORE = ("why_closed", "retried", "reused")
-"""Fields that a snapshot of an earlier version does not have, or only those before."""
 _AGENT = (
     "number",
     "id",
@@ -82,13 +86,11 @@ def snapshot_of(state: State) -> dict[str, Any]:
             for bag in state.bags.values()
             if bag.tasks.order is not None
         },
-        "faults": {bag.number: bag.fault for bag in state.bags.values() if bag.fault},
-        "more": {bag.number: more for bag in state.bags.values() if any(more := _more_of(bag))},
         "bags": [
             [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
             for bag in state.bags.values()
         ],
-        "hosts": [
+        "agents": [
             [getattr(agent, name) for name in _AGENT]
             + [
                 [[*key, attempt] for key, attempt in agent.assigned.items()],
@@ -97,10 +99,6 @@ def snapshot_of(state: State) -> dict[str, Any]:
             for agent in state.agents.values()
         ],
     }
-
-
-def _more_of(bag: BagState) -> list[Any]:
-    return [getattr(bag, name) for name in _MORE]
 
 
 def _columns(tasks: TaskColumns) -> list[Any]:
@@ -118,6 +116,8 @@ def _columns(tasks: TaskColumns) -> list[Any]:
 
 def state_of(snapshot: dict[str, Any]) -> State:
     """Return the state of a snapshot. Raise InputError for another version."""
+    if snapshot.get("version") in (1, 2):
+        raise InputError(EARLIER_JOURNAL, where="journal")
     if snapshot.get("version") != VERSION:
         raise InputError(
             f"has version {snapshot.get('version')}; this vgrads reads version {VERSION}",
@@ -134,17 +134,14 @@ def state_of(snapshot: dict[str, Any]) -> State:
     for stored in snapshot["bags"]:
         fields = dict(zip(_BAG, stored, strict=False))
         fields["sites"], fields["failover"] = tuple(fields["sites"]), tuple(fields["failover"])
-        # a snapshot of an earlier version has none
-        order = snapshot.get("orders", {}).get(fields["number"])
+        order = snapshot["orders"].get(fields["number"])
         tasks = TaskColumns(0, lazy_of(order) if order else None)
         status, attempts, assigned, at, replicas, failures, losses, blamed = stored[len(_BAG) :]
         where = dict(zip(array("I", assigned), array("I", at), strict=True))
         tasks.restore(status, attempts, where, replicas)
         tasks.failures, tasks.losses, tasks.blamed = failures, losses, blamed
-        fault = snapshot.get("faults", {}).get(fields["number"], "")
-        more = dict(zip(_MORE, snapshot.get("more", {}).get(fields["number"], ()), strict=False))
-        state.bags[fields["number"]] = BagState(tasks=tasks, fault=fault, **more, **fields)
-    for stored in snapshot["hosts"]:
+        state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
+    for stored in snapshot["agents"]:
         agent = AgentState(**dict(zip(_AGENT, stored, strict=False)))
         reserved, past_incarnations = stored[len(_AGENT) :]
         agent.assigned = {(bag, task): attempt for bag, task, attempt in reserved}

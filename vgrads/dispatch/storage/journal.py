@@ -19,16 +19,24 @@ import numpy as np
 
 from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.records import END, Record, pack, packed_ends, unpack
-from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
+from vgrads.dispatch.core.snapshot import (
+    EARLIER_JOURNAL,
+    pack_snapshot,
+    snapshot_of,
+    state_of,
+    unpack_snapshot,
+)
 from vgrads.dispatch.core.state import State
 from vgrads.kernel.errors import InputError, brief
 from vgrads.kernel.files import append_durably, sync_folder, write_whole
 
 _FRAME = struct.Struct("<4sII")
-_MAGIC, _PACKED = b"vgj1", b"vgj2"
+_MAGIC, _PACKED = b"vgj3", b"vgj4"
+_EARLIER = b"vgj1", b"vgj2"  # of versions that were never published
 _WORTH = 256  # bytes from which a group is compressed
 _BLOCK = struct.Struct("<II")
 _FRESH = 0.05
+_BEGIN_ANEW = "choose a new folder, or move the old one away"
 SEGMENT_BYTES = 32 * 2**20
 """Size at which a segment is closed, in bytes."""
 
@@ -175,6 +183,8 @@ def _groups(path: Path, last: bool, mend: bool = True) -> Iterator[bytes]:
     while at < len(body):
         group = _group_at(body, at)
         if group is None:
+            if body[at : at + len(_MAGIC)] in _EARLIER:
+                raise InputError(EARLIER_JOURNAL, where=str(path), fix=_BEGIN_ANEW)
             if last and not _goes_on(body, at + 1):
                 if mend:
                     os.truncate(path, at)

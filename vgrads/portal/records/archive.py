@@ -25,7 +25,7 @@ from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.drivers.api import SiteAccess
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.stored import as_stored, from_stored, stored_name
+from vgrads.kernel.values import field_values
 from vgrads.planner.plan import Done, PhaseReport, Placement, Plan, Promise, Relaxation, SlotUse
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, Link, NodeType, Queue, Site
@@ -37,12 +37,11 @@ from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import Container, ErrorRule, TaskEnvironment
 
-FORMAT = 2
-"""1: pickles, which step 0003 of the migrations converts to documents."""
+FORMAT = 3
 KINDS: Mapping[str, type] = {
     "setup": Setup,
     "run-options": RunOptions,
-    "book": ExecutionPlan,
+    "execution-plan": ExecutionPlan,
     "plan": Plan,
     "promise": Promise,
     "placement": Placement,
@@ -62,7 +61,7 @@ KINDS: Mapping[str, type] = {
     "link": Link,
     "access": SiteAccess,
     "runtime-spread": RuntimeSpread,
-    "manner": TaskEnvironment,
+    "task-environment": TaskEnvironment,
     "container": Container,
     "error-rule": ErrorRule,
     "remote-file": RemoteFile,
@@ -88,7 +87,7 @@ def pack(value: object) -> bytes:
     names = {kind: name for name, kind in KINDS.items()}
 
     def describe(item: Any) -> Described:
-        stored = as_stored(item)
+        stored = field_values(item)
         return Described(names[type(item)], list(stored), list(stored.values()))
 
     return Writer(describe).document(value)
@@ -173,7 +172,7 @@ class _DocumentReader:
     """Reads the parts of a document, each after those that it refers to."""
 
     def __init__(self, kinds: Any, where: str) -> None:
-        self._kinds = [_class_and_fields(kind, names, where) for kind, names in kinds]
+        self._kinds = [(_class_of(kind, names, where), names) for kind, names in kinds]
         self._where = where
         self._values: list[Any] = []
 
@@ -214,7 +213,7 @@ def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
         return None
     if kind not in KINDS:
         raise _newer(f"a {kind}", where)
-    existing = {stored_name(field): field for field in fields(KINDS[kind])}
+    existing = {field.name: field for field in fields(KINDS[kind])}
     unknown = [name for name in names if name not in existing]
     if unknown:
         raise _newer(f"the field '{unknown[0]}' of a {kind}", where)
@@ -225,12 +224,6 @@ def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
     if lacking:
         raise InputError(f"cannot be read: a {kind} without '{lacking[0]}'", where=where)
     return KINDS[kind]
-
-
-def _class_and_fields(kind: str, names: Sequence[str], where: str) -> tuple[Any, Sequence[str]]:
-    """Return the class of a kind (None for a mapping), and its fields in their stored order."""
-    cls = _class_of(kind, names, where)
-    return cls, names if cls is None else list(from_stored(cls, dict.fromkeys(names)))
 
 
 def _newer(what: str, where: str) -> InputError:

@@ -10,7 +10,7 @@ from typing import Any
 from vgrads.api.queues.history_files import open_history
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_text
-from vgrads.kernel.stored import as_stored
+from vgrads.kernel.values import field_values
 from vgrads.research.bags.architectures import FLOCKING, Algorithm, simulate
 from vgrads.research.bags.extract import extract_bags
 from vgrads.research.bags.fit import Fitted, fit_bags, fit_users
@@ -142,7 +142,7 @@ def _result_json(bags: BagColumns, system: System, how: Algorithm) -> Json:
         "selection": how.selection,
         "scheduling": how.scheduling,
         "architecture": how.architecture,
-        **as_stored(figures(outcome)),
+        **field_values(figures(outcome)),
         "by_size": classes,
     }
 
@@ -218,7 +218,7 @@ def policies() -> Json:
                 "name": name,
                 "resources": scheduling.knows[0],
                 "tasks": scheduling.knows[1],
-                "copies": scheduling.replicas,
+                "replicas": scheduling.replicas,
                 "about": scheduling.about,
             }
             for name, scheduling in SCHEDULINGS.items()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.kernel.stored import stored_as
 from vgrads.research.bags.architectures import WorkloadOutcome
 from vgrads.research.bags.workload import class_bounds, size_class
 
@@ -33,7 +32,7 @@ class BagMetrics:
     utilisation: float
     goodput_s: float
     finished: float
-    replicas: int = stored_as("copies")
+    replicas: int
 
 
 def makespans(outcome: WorkloadOutcome) -> Floats:

@@ -30,8 +30,8 @@ from rich.progress import track
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import process_pool
-from vgrads.kernel.stored import as_stored
 from vgrads.kernel.streams import stream
+from vgrads.kernel.values import field_values
 from vgrads.research.bags.architectures import Algorithm, simulate
 from vgrads.research.bags.extract import extract_bags
 from vgrads.research.bags.metrics import figures
@@ -172,7 +172,7 @@ def _row(job: StudyJob, question: SimulationCase, bags: BagColumns) -> dict[str,
         "series": question.series,
         "seed": job.seed,
         "tasks": len(bags.runtime_s),
-        **as_stored(bag_metrics),
+        **field_values(bag_metrics),
     }
 
 

@@ -47,7 +47,7 @@ def figures_table(payload: Mapping[str, Any]) -> TextTable:
         ({"length": "normalised length"}.get(name, name), f"{payload[name]:.3f}")
         for name in ("length", "slowdown", "utilisation", "finished")
     ]
-    cells.append(("copies", f"{payload['copies']:,}"))
+    cells.append(("replicas", f"{payload['replicas']:,}"))
     cells += [
         (
             f"bags of {size_range(row['from'], row['to'])}",
@@ -73,7 +73,7 @@ def size_range(low: int, high: int | None) -> str:
 def policies_compared(payload: Mapping[str, Any]) -> TextTable:
     """Return a table of every simulated policy of a history, the lowest makespan first; the best
     value of a column is bold."""
-    names = ("makespan_s", "length", "wait_s", "slowdown", "utilisation", "finished", "copies")
+    names = ("makespan_s", "length", "wait_s", "slowdown", "utilisation", "finished", "replicas")
     folds = (0, 0, 1, 2, 3, 4, 5)
     columns = [
         Column(name.removesuffix("_s"), right=True, fold=fold)
@@ -96,7 +96,7 @@ def policies_compared(payload: Mapping[str, Any]) -> TextTable:
 def _shown(name: str, value: float) -> str:
     if name.endswith("_s"):
         return format_duration(value)
-    return f"{value:,}" if name == "copies" else f"{value:,.3f}"
+    return f"{value:,}" if name == "replicas" else f"{value:,.3f}"
 
 
 def _of_history(payload: Mapping[str, Any]) -> str:
