@@ -407,7 +407,7 @@ def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
     assert float(planned.bounds(8, 3600.0, 0.95)) == pytest.approx(busy["bound_s"], rel=0.3)
     assert (quiet["method"], busy["method"]) == ("state", "state")
     assert busy["bound_s"] > 2 * quiet["bound_s"]
-    payload = {side["side"]: side["told"] for side in busy["explanation"]["moved"]}
+    payload = {side["side"]: side["reason"] for side in busy["explanation"]["moved"]}
     named = (
         r"waiting jobs( as \w+)?(: [56]| request \d+% of the machine| would fill the machine.*),"
     )

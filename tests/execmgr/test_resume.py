@@ -90,7 +90,7 @@ def test_a_second_manager_is_refused_and_a_run_can_be_cancelled(vgrads, write, t
     second = vgrads("resume", row["run"])
     assert (second.code, "is managed by" in second.err) == (2, True)
     requested = vgrads("cancel", row["run"], "--json")
-    assert (requested.code, requested.json["told"]) == (0, "its manager was asked to stop")
+    assert (requested.code, requested.json["message"]) == (0, "its manager was asked to stop")
     assert manager.wait(30) == 5
     assert vgrads("status", row["run"], "--json").json["runs"][0]["state"] == "cancelled"
     assert not runs(child)
@@ -245,7 +245,7 @@ def test_a_run_of_which_an_earlier_version_wrote_down_nothing_but_its_row_is_can
     assert f"'vgrads cancel {run_id}' ends it" in vgrads("status", run_id).out
     refused = vgrads("resume", run_id)
     assert (refused.code, f"vgrads cancel {run_id} ends it" in refused.err) == (2, True)
-    assert vgrads("cancel", run_id, "--json").json["told"] == "it had not begun"
+    assert vgrads("cancel", run_id, "--json").json["message"] == "it had not begun"
     assert vgrads("status", run_id, "--json").json["runs"][0]["state"] == "cancelled"
 
 

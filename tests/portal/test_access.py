@@ -108,7 +108,11 @@ def test_nothing_but_health_is_answered_without_a_token(make):
         concrete = concrete.replace("{", "").replace("}", "")
         for method in methods:
             query = {"within_s": 1, "start_by_s": 1, "task": "a/b"}
-            body = {"workflow": "w", "task": "t", "ok": True} if path.endswith("/ends") else SMALL
+            body = (
+                {"workflow": "w", "task": "t", "ok": True}
+                if path.endswith("/completions")
+                else SMALL
+            )
             if path == "/v1/virtual-grids":
                 body = {
                     "name": "g",

@@ -237,7 +237,7 @@ def test_queues_answer_over_http_as_on_the_command_line(client, vgrads):
     assert past.json() == vgrads("bound", log, "--method", "bmbp", *same).json
     message = client.get(f"{base}/bound", params={**query, "explain": True}).json()["explanation"]
     assert message == vgrads("bound", log, "--explain", *same).json["explanation"]
-    assert message["moved"][0]["told"] is None or "usually" in message["moved"][0]["told"]
+    assert message["moved"][0]["reason"] is None or "usually" in message["moved"][0]["reason"]
     within = client.get(f"{base}/probability", params={**query, "within_s": 1800})
     assert within.json() == vgrads("probability", log, "--within", "30m", *same).json
     path = client.get(f"{base}/trajectory", params={**query, "start_by_s": 3600})

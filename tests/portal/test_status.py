@@ -153,7 +153,6 @@ def test_the_page_begins_with_the_promise_as_it_stands_now(looking):
     base = f"/v1/workflow-sets/{set_id}"
     before = client.get(f"/sets/{set_id}", headers=PAGE).text
     assert "Ready to run:" in before
-    assert client.get(f"{base}/standing").json()["run"] is None  # the path of 0.2
     assert client.post(f"{base}/run?speed=300").status_code == 202
     until(lambda: client.get(f"{base}/status").json().get("promise_now") is not None)
     message = client.get(f"{base}/status").json()

@@ -143,7 +143,7 @@ def entry(site, queue, coverage, bounds):
         {"quantile": q, "coverage": coverage, "bounds": bounds, "pinball_s": None}
         for q in (0.5, 0.75, 0.9, 0.95)
     ]
-    states = ("issued", "scored", "open", "without_start", "excluded", "retrospective")
+    states = ("issued", "scored", "open", "without_start", "retrospective")
     records = dict.fromkeys(states, bounds)
     return {
         "site": site,

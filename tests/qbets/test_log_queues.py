@@ -80,17 +80,6 @@ def test_a_plan_rests_on_the_queue_of_the_same_name(vgrads, write, sites):
     )  # case counts; the log has no such queue
 
 
-def test_the_change_is_noted_once_and_only_where_it_changes_something(vgrads, write, sites):
-    for queue, more in (("Busy", ""), ("busy", "log_queue = 1"), ("busy", "log_queue = '*'")):
-        assert "earlier versions" not in promise(vgrads, write, sites(queue, more))[1]
-    note = promise(vgrads, write, sites())[1]
-    assert (
-        "only the jobs of a queue's own name in its log count, earlier versions took all "
-        f"(m/busy, {BUSY:,} of {BUSY + IDLE:,})"
-    ) in " ".join(note.split())
-    assert "earlier versions" not in promise(vgrads, write, sites())[1]
-
-
 def test_list_and_check_say_which_queue_of_the_log_counts(vgrads, sites):
     for queue, more, taken, text in (
         ("busy", "", "busy", "200 jobs of queue 'busy' of its log"),

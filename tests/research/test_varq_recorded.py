@@ -255,7 +255,7 @@ def test_the_study_on_recorded_starts_has_a_line_for_each_policy_and_level(vgrad
     assert text.count("| batch |") == len(POLICIES) * len(LEVELS)
     assert "| batch | 0.5 | once | ended |" in text
     rows = vgrads(*requested, "--json").json["rows"]
-    assert {(row["asked"], row["view"]) for row in rows} == {(8, "ended")}
+    assert {(row["questions"], row["view"]) for row in rows} == {(8, "ended")}
 
 
 def test_a_future_by_the_rule_of_the_history_is_played_and_by_another_rule_is_not():

@@ -71,7 +71,7 @@ def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next(vgrads, write, set
     assert "a guess, from other uses of wc" in vgrads("plan", set_file).out
     read = vgrads("runtimes", "learn", write("trace.txt", TRACE), "--machine", "here", "--json")
     assert read.json["files"][0]["skipped"] == {"cached": 1, "failed": 1}
-    assert (read.json["new"], read.json["known"]) == (4, 4)
+    assert (read.json["new"], read.json["present"]) == (4, 4)
     assert (
         vgrads("runtimes", "learn", write("trace.txt", TRACE), "--machine", "here", "--json").json[
             "new"

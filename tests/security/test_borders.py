@@ -94,7 +94,6 @@ ROUTES = {
         POST /v1/workflow-sets/{set_id}/what-if
         GET /v1/workflow-sets/{set_id}/events
         GET /v1/workflow-sets/{set_id}/status
-        GET /v1/workflow-sets/{set_id}/standing
         GET /v1/workflow-sets/{set_id}/tasks
         GET /v1/workflow-sets/{set_id}/tasks/{workflow}/{task}
         GET /v1/workflow-sets/{set_id}/explain
@@ -106,7 +105,6 @@ ROUTES = {
         GET /v1/virtual-grids/{grid_id}
         GET /v1/virtual-grids/{grid_id}/gantt
         GET /v1/joint-submissions/{name}/{ticket}
-        GET /v1/gatherings/{name}/{ticket}
         GET /v1/runs/{run_id}/answers
         GET /v1/bags
         GET /v1/bags/{bag_id}
@@ -129,12 +127,9 @@ ROUTES = {
         DELETE /v1/workflow-sets/{set_id}
         POST /v1/virtual-grids
         POST /v1/runs/{run_id}/permits/{workflow}/{task}
-        POST /v1/runs/{run_id}/turns/{workflow}/{task}
         POST /v1/runs/{run_id}/completions
-        POST /v1/runs/{run_id}/ends
         POST /v1/runs/{run_id}/releases
         POST /v1/joint-submissions/{name}
-        POST /v1/gatherings/{name}
         POST /v1/bags
         POST /v1/bags/{bag_id}/tasks
         PUT /v1/bags/{bag_id}/parts/{digest}

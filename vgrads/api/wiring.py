@@ -49,9 +49,8 @@ _PACE_STEP_S = 0.5
 _GONE_S = 90.0  # Slurm gives jobs half a minute to end, its daemon more
 _PATIENCE_S = 180.0  # for the pilot of a ready slot: Python may start slowly
 PILOT = 2
-"""Version of the pilots that a manager works with, stored with each run. 0 and 1: Dask workers, up
-to 0.2; 2: agents. Increase it if the current manager cannot work with pilots that an earlier one
-has queued."""
+"""Version of the pilots that a manager works with, stored with each run. Increase it if the
+current manager cannot work with pilots that an earlier one has queued."""
 HORIZON_S = 3 * 86400.0  # background load beyond the deadline
 
 

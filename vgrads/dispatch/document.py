@@ -267,26 +267,23 @@ def refuse_missing_inputs(bag: BagSpec, folder: Path) -> None:
 class _Lists:
     """Reads lists of values from files, and notes what is left out there."""
 
-    def __init__(self, folder: Path, every_line: bool) -> None:
-        self._folder, self._every_line = folder, every_line
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.notes: list[str] = []
 
     def read(self, name: str, where: str) -> FileLines:
         """Read the values of a file. Raise InputError with the line."""
-        lines = FileLines(self._folder / name, where, every_line=self._every_line)
+        lines = FileLines(self._folder / name, where)
         if lines.ignored:
             count = format_count(lines.ignored, "line")
             self.notes.append(f"{name}: {count} without a value left out (blank, or a # comment)")
         return lines
 
 
-def build_bag(
-    document: BagDocument, folder: Path, stored: bool = False, every_line: bool = False
-) -> BagSpec:
+def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagSpec:
     """Build the bag of a document; its files are searched in ``folder``. ``stored``: it was
-    accepted, so it waits where an extra for its policy is missing; ``every_line``: of an earlier
-    version, for which blank lines and comments in lists were values."""
-    lists = _Lists(folder, every_line)
+    accepted, so it waits where an extra for its policy is missing."""
+    lists = _Lists(folder)
     commands = _commands(document, folder, lists)
     if not len(commands) and not document.open:
         raise InputError(

@@ -57,7 +57,7 @@ class GoalDocument(Document):
     @property
     def goal(self) -> BagGoal | None:
         """Return the goal; None where a deadline is all that is stated: such a bag is run as one
-        without (0.2 and before read the deadline for ``vgrads size`` alone)."""
+        without."""
         stated = (self.fraction, self.at_least, self.probability, self.budget_usd)
         if self.deadline_s is None or all(value is None for value in stated):
             return None

@@ -33,12 +33,10 @@ class FileLines:
     """The lines of a file by number: only their offsets are in memory, eight bytes per line.
 
     Blank lines, comments (``# …``) and a byte order mark are no values: ``ignored`` lines are left
-    out, unless ``every_line`` counts, as for bags that an earlier version has stored.
+    out.
     """
 
-    def __init__(
-        self, path: Path, where: str, chunk: int = _CHUNK, every_line: bool = False
-    ) -> None:
+    def __init__(self, path: Path, where: str, chunk: int = _CHUNK) -> None:
         try:
             self._body = read_user_file(path)
         except OSError as error:
@@ -50,8 +48,7 @@ class FileLines:
             self._starts.pop()
         self._check(where)
         self.ignored = 0
-        if not every_line:
-            self._ignore()
+        self._ignore()
 
     def _check(self, where: str) -> None:
         """Check that the file is text; report the number of a line that is not."""

@@ -208,9 +208,8 @@ def outcome(parts: Sequence[memoryview], code: int | None, why: str) -> tuple[bo
         return False, TaskFailed(f"its value cannot be read here: {error!r}")
     if code == 0:
         return True, value
-    exception, text, *words = value
-    if words:  # else of an agent of an earlier version
-        exception = _exception_of(exception, words[0])
+    packed, text, words = value
+    exception = _exception_of(packed, words)
     exception.__cause__ = RemoteTraceback(text)
     return False, exception
 

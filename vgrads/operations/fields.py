@@ -23,7 +23,7 @@ from vgrads.kernel.units import format_duration
 class About:
     """A field: ``help``, one or two sentences; ``unit`` (s, MiB, USD, processors); an ``example``;
     bounds of a number, where ``above`` and ``below`` exclude their value; the ``choices`` of a
-    text."""
+    text; its ``key`` in JSON, where that is not its name."""
 
     help: str
     unit: str = ""
@@ -33,6 +33,7 @@ class About:
     above: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
+    key: str = ""
 
 
 class TextForm(str):
@@ -85,6 +86,11 @@ class FieldDescription:
     def is_required(self) -> bool:
         """Return True where the field has no default."""
         return self.default is MISSING
+
+    @property
+    def key(self) -> str:
+        """The key in JSON."""
+        return self.about.key or self.name
 
     @property
     def word(self) -> str:

@@ -142,10 +142,7 @@ class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
             pass
         return dict(permits[0])
 
-    turn = permit
-    """The name in 0.2."""
-
-    def end(  # noqa: PLR0913 ``copy`` is the name in 0.2
+    def end(
         self,
         run: RunHandle,
         workflow: str,
@@ -154,11 +151,8 @@ class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
         replica: int = 0,
         ok: bool,
         reason: str = "",
-        copy: int | None = None,
     ) -> bool:
-        """Report the end of a replica; False if it was not needed any more. ``copy``: the name of
-        ``replica`` in 0.2."""
-        replica = replica if copy is None else copy
+        """Report the end of a replica; False if it was not needed any more."""
         body = {"workflow": workflow, "task": task, "copy": replica, "ok": ok, "reason": reason}
         return bool(self._ask("POST", f"/v1/runs/{run.run_id}/completions", body)["counted"])
 

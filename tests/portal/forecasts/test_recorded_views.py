@@ -14,7 +14,6 @@ from vgrads.portal.jobs.forecasts.plans import ON_DEMAND
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.records.reading.forecast_scores import queue_score
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
 from vgrads.vgrid.catalog import load_catalog
@@ -78,30 +77,6 @@ def test_records_of_before_have_no_view(store):
     assert issued_of(document).view == ""
     ForecastJournal(store.url).write([document])
     assert recorded(store) == {("bound", "")}
-
-
-SPECIAL = {"bounds": ((0.5, 10.0), (0.8, 20.0), (0.95, 90.0))}
-
-
-def test_answers_at_other_probabilities_count_since_they_are_of_the_same_curve(store):
-    """Those of before, in a journal that was not stored yet, do not: their document has no view."""
-    records = ForecastRecords(store.engine)
-    records.add([forecast(n, **SPECIAL, view=view) for n, view in enumerate(("full", ""))])
-    assert [row.view for row in records.matchable("s", "q", -1.0)] == ["full"]
-    counts = queue_score(store.reader, "s", "q")["records"]
-    assert (counts["open"], counts["excluded"]) == (1, 1)
-
-
-def test_what_left_the_scores_is_counted_in_every_interface(vgrads, store):
-    records = ForecastRecords(store.engine)
-    records.add([forecast(n, **SPECIAL, site="mayhem", queue="default") for n in range(2)])
-    text = "2 records are left out: an earlier version learned them at another probability."
-    assert text in " ".join(vgrads("score", "mayhem/default").out.split())
-    app = make_app(store, load_catalog(DATA / "sites.toml"), Bounds(places=Places(planners=0)))
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        assert text in client.get("/sites/mayhem/default/score").text
-        line = 'vgrads_forecast_records{queue="default",site="mayhem",state="excluded"} 2.0'
-        assert line in client.get("/metrics").text
 
 
 def test_a_score_names_the_views_of_its_answers(vgrads, store):

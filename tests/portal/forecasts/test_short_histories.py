@@ -2,7 +2,6 @@
 
 import pytest
 
-from vgrads.api.queues.log_queues import changed_defaults
 from vgrads.api.queues.start_estimate_prior import describe_priors, start_estimate_priors
 from vgrads.vgrid.catalog import load_catalog
 
@@ -49,14 +48,3 @@ def test_a_single_queue_is_named_and_without_any_history_collecting_is_recommend
     assert "'vgrads sites collect cluster' learns from its accounting" in note
     (other,) = notes(catalog(1, driver="pbs"), 1)
     assert other.startswith("cluster/q0: 1 job is known, about 60 are needed: the site's own")
-
-
-@pytest.mark.parametrize(("jobs", "lines"), [(6, 0), (200, 1)])
-def test_queues_that_share_a_log_are_noted_in_a_line_where_anything_is_promised(
-    catalog, tmp_path, monkeypatch, jobs, lines
-):
-    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
-    first = changed_defaults(catalog(2, jobs=jobs))
-    assert len(first) == lines
-    assert all("cluster/q0, 100 of 200; cluster/q1, 100 of 200" in note for note in first)
-    assert changed_defaults(catalog(2, jobs=jobs)) == []

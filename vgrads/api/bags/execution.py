@@ -286,15 +286,13 @@ class BagWork:
 
 
 def _began(folder: Path) -> Moment:
-    """Return the start of a dispatcher's clock, which may have been restarted since. Version 0.2
-    stored the calendar's time alone."""
+    """Return the start of a dispatcher's clock, which may have been restarted since."""
     path = folder / "began"
     if not path.exists():
         now = Moment.now()
         write_whole(path, f"{now.unix_s!r} {now.up_s!r} {now.boot}".encode())
-    unix_s, *rest = path.read_text().split()
-    up_s, boot = (float(rest[0]), rest[1]) if len(rest) == 2 else (0.0, "")
-    return Moment(float(unix_s), boot, up_s)
+    unix_s, up_s, boot = path.read_text().split(" ")
+    return Moment(float(unix_s), boot, float(up_s))
 
 
 def _check_sites_exist(manager: DispatchManager, catalog: Catalog) -> None:

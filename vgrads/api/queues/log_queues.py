@@ -1,21 +1,16 @@
-"""The log queue that counts for a queue of a site: as text, with one note if an earlier version
-used the whole log."""
+"""The log queue that counts for a queue of a site, as a row and as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vgrads.api.config import home
-from vgrads.api.queues.history_files import open_history
 from vgrads.kernel.units import format_count
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.catalog import Catalog, Queue
+from vgrads.vgrid.catalog import Queue
 
 Json = dict[str, Any]
 ENOUGH = 59
@@ -52,40 +47,3 @@ def _jobs_text(history: Mapping[str, Any]) -> str:
     if history["log_queue"] is None:
         return f"{jobs} of all {format_count(history['log_queues'], 'queue')} of its log"
     return f"{jobs} of queue '{history['log_queue']}' of its log"
-
-
-def changed_defaults(catalog: Catalog) -> list[str]:
-    """Return a note on the queues whose promises use fewer jobs than in versions that used the
-    whole log; once. A log from which no version promises anything needs none."""
-    folder = home() / "log-queues"
-    before = set(_lines(folder))
-    changed, looked = [], []
-    for site, queue in ((s, q) for s in catalog.sites for q in s.queues):
-        if queue.history is None or queue.log_queue is not None:
-            continue
-        key = f"{site.name}/{queue.name} {Path(queue.history).parent}"
-        if key in before:
-            continue
-        looked.append(key)
-        whole = open_history(queue.history)
-        mine = len(whole.only_queue(queue.of_log))
-        if mine < len(whole) >= ENOUGH:
-            changed.append(f"{site.name}/{queue.name}, {mine:,} of {len(whole):,}")
-    if looked:
-        with suppress(OSError):  # then they are noted again
-            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with folder.open("a", encoding="utf-8") as file:
-                file.write("".join(f"{key}\n" for key in looked))
-    if not changed:
-        return []
-    return [
-        f"only the jobs of a queue's own name in its log count, earlier versions took all "
-        f"({'; '.join(changed)}); log_queue in a queue's entry chooses another, "
-        f'"{ALL_QUEUES}" takes all'
-    ]
-
-
-def _lines(folder: Path) -> list[str]:
-    with suppress(OSError):
-        return folder.read_text(encoding="utf-8").splitlines()
-    return []

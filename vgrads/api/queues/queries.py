@@ -163,7 +163,6 @@ def _reason_json(reason: BoundReason) -> dict[str, Any]:
     return {
         "side": reason.side,
         "reason": reason.text,
-        "told": reason.text,  # the name in 0.2
         "moved_s": reason.moved_s,
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 
 from vgrads.api.bags.in_process import LocalCalls, LocalChannel
 from vgrads.api.bags.open_calls import Ended, OnEnds
@@ -49,8 +48,7 @@ class ShapeBags:
         for number, shape in table.bags.items():
             calls = self._channel.adopt(number, self._receiver(number))
             self._bags[number] = ShapeBag(number, calls)
-            if len(shape) == len(fields(JobShape)):  # else of an earlier version: no new jobs
-                self._of_shape[JobShape(*shape)] = self._bags[number]
+            self._of_shape[JobShape(*shape)] = self._bags[number]
         if not self._bags:
             return []
         self._channel.start()

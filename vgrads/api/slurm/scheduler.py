@@ -181,8 +181,7 @@ class JobScheduler:
         """Notice starts, and what time alone changes."""
         for record in self._bags.just_begun():
             if started := self._folders.started(*place_of(record)):
-                place = {"start_s": started["start_s"], "node": started["node"]}
-                place["lost"] = started.get("lost", 0)  # begun by an earlier version without it
+                place = {name: started[name] for name in ("start_s", "node", "lost")}
                 self._bags.change([record], {"state": "RUNNING", "reason": "None", **place})
         for number in (*self._waiting.take_due(), *self._waiting.after_starts()):
             self.consider(self.table.submissions[number])

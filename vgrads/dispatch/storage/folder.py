@@ -73,7 +73,6 @@ class StoredBag:
             growing.rest()
 
 
-_WITHOUT_COMMENTS = "without comments"
 """How lists of stored bags are read, so that their tasks keep their numbers."""
 
 
@@ -116,7 +115,6 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
     stored = {
         "document": _moved(document).model_dump(mode="json"),
         "source": str(source),
-        "lists": _WITHOUT_COMMENTS,
     }
     write_whole(path / "document.json", json.dumps(stored).encode())
     return open_bag(folder, number)
@@ -154,8 +152,7 @@ def open_bag(folder: Path, number: int) -> StoredBag:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path / "document.json")) from error
     document = validate(BagDocument, stored["document"], str(path / "document.json"))
-    every_line = stored.get("lists") != _WITHOUT_COMMENTS
-    bag = build_bag(document, path / "given", stored=True, every_line=every_line)
+    bag = build_bag(document, path / "given", stored=True)
     if is_of_blocks(path):
         return StoredBag(number, document, *blocks_bag(bag, path))
     files = FunctionFiles if document.functions else BagFiles

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from vgrads.kernel.stored import stored_under
 from vgrads.operations.fields import About
 
 
@@ -34,9 +33,6 @@ class BagRequestSent:
 
     id: Annotated[str, About("Id of the bag.", example="bag-0123456789")]
     message: Annotated[str, About("In words.", example="asked its dispatcher to cancel it")]
-    old_message: Annotated[
-        str, About("The same; its name in 0.2.", example="asked its dispatcher …")
-    ] = field(metadata=stored_under("told"))
 
 
 @dataclass(frozen=True, kw_only=True)

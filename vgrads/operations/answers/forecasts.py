@@ -4,10 +4,9 @@ of users are absent for callers who may read forecasts alone."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
-from vgrads.kernel.stored import stored_under
 from vgrads.operations.answers.sites import HistoryReading
 from vgrads.operations.fields import About
 
@@ -56,9 +55,6 @@ class BoundEffect:
 
     side: Annotated[str, About("Side of the queue's state.", example="recent waits")]
     reason: Annotated[str | None, About("In words.", example="longest of the last 30 waits 0s")]
-    old_reason: Annotated[
-        str | None, About("The same; its name in 0.2.", example="longest of the last …")
-    ] = field(metadata=stored_under("told"))
     moved_s: Annotated[float, About("Change of the bound.", "s", -4496.9)]
 
 
@@ -356,9 +352,7 @@ class PromiseScore:
 
     promises: Annotated[int, About("Promises of ended runs.", example=20)]
     kept: Annotated[int, About("Of these, kept.", example=19)]
-    share_in_time: Annotated[float | None, About("Share.", example=0.95)] = field(
-        metadata=stored_under("kept_share")
-    )
+    share_in_time: Annotated[float | None, About("Share.", example=0.95, key="kept_share")]
     promised: Annotated[float | None, About("Mean of the promised probabilities.", example=0.94)]
     open: Annotated[int, About("Promises of other runs.", example=3)]
     reliability: Annotated[Sequence[ReliabilityBin], About("Probabilities.")]

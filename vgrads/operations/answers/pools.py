@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from vgrads.kernel.stored import stored_under
 from vgrads.operations.fields import About
 
 
@@ -74,12 +73,8 @@ class Pool:
     max_workers: Annotated[int, About("Most workers.", "workers", 50)]
     decisions: Annotated[Mapping[str, int], About("Of each manager.", "workers", {"night-runs": 3})]
     claim_age_s: Annotated[Mapping[str, float], About("Age of each manager's demand.", "s")]
-    requests: Annotated[Mapping[str, int], About("Demand of each manager.", "workers")] = field(
-        metadata=stored_under("asked")
-    )
-    other_pools: Annotated[Sequence[str], About("Other pools.")] = field(
-        metadata=stored_under("seen")
-    )
+    requests: Annotated[Mapping[str, int], About("Demand of each manager.", "workers", key="asked")]
+    other_pools: Annotated[Sequence[str], About("Other pools.", key="seen")]
     decided: Annotated[int, About("Decided, in sum.", "workers", 3)]
     running: Annotated[int, About("Running.", "workers", 3)]
     hosts: Annotated[int, About("Hosts.", example=3)]

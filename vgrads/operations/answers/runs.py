@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
-from vgrads.kernel.stored import stored_under
 from vgrads.operations.fields import About
 
 
@@ -70,9 +69,6 @@ class RunRequestSent:
 
     run: Annotated[str, About("Id of the run.", example="run-0123456789")]
     message: Annotated[str, About("In words.", example="its manager was asked to stop")]
-    old_message: Annotated[
-        str, About("The same; its name in 0.2.", example="its manager was asked …")
-    ] = field(metadata=stored_under("told"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +206,6 @@ class StartPermits:
     """The permits to start a task; none: not yet."""
 
     permits: Annotated[Sequence[StartPermit], About("The permits.")]
-    turns: Annotated[Sequence[StartPermit], About("The same; their name in 0.2.")]
 
 
 @dataclass(frozen=True, kw_only=True)

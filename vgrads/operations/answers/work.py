@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from vgrads.kernel.stored import stored_as, stored_under
 from vgrads.operations.fields import About
 
 
@@ -37,9 +36,6 @@ class WorkRequestSent:
     """What became of a request: the run or the bag, in words."""
 
     message: Annotated[str, About("In words.", example="its manager was asked to stop")]
-    old_message: Annotated[
-        str, About("The same; its name in 0.2.", example="its manager was asked …")
-    ] = field(metadata=stored_under("told"))
     run: Annotated[str | None, About("Id of the run.", example="run-0123456789")] = None
     id: Annotated[str | None, About("Id of the bag.")] = None
 
@@ -52,9 +48,6 @@ class WorkRetried:
     id: Annotated[str | None, About("Id of the bag.")] = None
     tasks: Annotated[int | None, About("Number of the bag's tasks.")] = None
     message: Annotated[str | None, About("Of a bag, in words.")] = None
-    old_message: Annotated[str | None, About("The same; its name in 0.2.")] = stored_as(
-        "told", default=None
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

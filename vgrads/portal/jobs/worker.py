@@ -354,9 +354,8 @@ def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> 
     if result is None:
         raise InputError("could not be planned", where=set_id)
     plan, snapshot = result
-    workflow_set = replace(
-        snapshot.workflow_set, directory=str(set_folder(set_id))
-    )  # version 0.1 stored another one
+    # the home may have been moved since
+    workflow_set = replace(snapshot.workflow_set, directory=str(set_folder(set_id)))
     snapshot = replace(snapshot, workflow_set=workflow_set)
     context = _context(store, catalog, _owner(sets, set_id))
     grid = open_sites(_requested_options(sets, set_id), context)

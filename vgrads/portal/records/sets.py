@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -243,11 +243,7 @@ class Sets:
 
     def _head(self, row: tuple[Any, ...]) -> Head:
         fields = dict(zip(_HEAD, row, strict=True))
-        head = Head(**fields | {"summary": json.loads(fields["summary"])})
-        if head.summary or head.revision == 0:
-            return head
-        plan = json.loads(self.text(head.id, "plan"))  # stored before there were summaries
-        return replace(head, summary=summary_of(plan))
+        return Head(**fields | {"summary": json.loads(fields["summary"])})
 
 
 def _columns() -> list[Any]:

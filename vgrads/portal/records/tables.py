@@ -340,13 +340,12 @@ class ForecastRow(SQLModel, table=True):
 
     ``statements``: bounds, probabilities, and what was promised with a recommended submission, as
     JSON; ``times``: how often the same was issued.
-    ``state``: open, scored, closed without a score, or excluded: learned by an earlier version at
-    another probability than the quantiles that it states. ``covered``: its bound at .95 was not
+    ``state``: open, scored, or closed without a score. ``covered``: its bound at .95 was not
     exceeded, once that is known; of a promise: it was kept. ``observed_s``: of what it stated, the
     longest wait whose outcome is known; None of our own jobs, of which all is known.
     ``job_submit_s``: of the job that scores it, None where none is known. ``estimate``: "" (not
     queried), none, or stated: the site's own, ``estimate_s``. ``view``: in which the queue was
-    learned; empty where that was not recorded, as before version 0015.
+    learned; empty where that was not recorded.
     """
 
     __tablename__ = "forecast"

@@ -10,7 +10,6 @@ from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from vgrads.kernel.stored import stored_names
 from vgrads.operations.fields import FieldDescription, describe_fields
 
 Json = dict[str, Any]
@@ -77,13 +76,13 @@ class AnswerSchemas:
         return {"$ref": f"{_PLACE}{name}"}
 
     def _object(self, kind: type) -> Json:
-        entries, names = describe_fields(kind), stored_names(kind)
+        entries = describe_fields(kind)
         return {
             "title": kind.__name__,
             "description": " ".join((kind.__doc__ or "").split()),
             "type": "object",
-            "required": [names[entry.name] for entry in entries if entry.is_required],
-            "properties": {names[entry.name]: self._property(entry) for entry in entries},
+            "required": [entry.key for entry in entries if entry.is_required],
+            "properties": {entry.key: self._property(entry) for entry in entries},
         }
 
     def _property(self, entry: FieldDescription) -> Json:
@@ -111,9 +110,8 @@ class AnswerSchemas:
 
 def example_of(kind: type) -> Json:
     """Return an example of an answer, of the examples of its fields."""
-    names = stored_names(kind)
     return {
-        names[entry.name]: _field_example(entry)
+        entry.key: _field_example(entry)
         for entry in describe_fields(kind)
         if entry.is_required or entry.about.example is not None
     }

@@ -333,7 +333,6 @@ def _add_following(app: FastAPI, service: Service) -> None:
                 return
             if payload != before:
                 yield ServerSentEvent(data=payload, event="status")
-                yield ServerSentEvent(data=payload, event="standing")  # the name in 0.2
             before = payload
             await asyncio.sleep(_LOOK_S)
 

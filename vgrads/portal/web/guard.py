@@ -41,7 +41,7 @@ _ENTRANCE = ("/login", "/login/form", "/logout")
 _MOST_UNKNOWN = 4096  # bytes of an unauthenticated body; tokens are shorter
 _REMEMBERED_S = 5.0  # of a token's lookup; a revoked one is valid that long
 _LOGINS = "10/minute"  # wrong secrets: of one secret, and from one address
-_UNWRITTEN = ("/permits/", "/completions", "/turns/", "/ends")  # too many; no person decides
+_UNWRITTEN = ("/permits/", "/completions")  # too many; no person decides
 _LEDGER = ("/v1/managers/", "/v1/pools/")  # the same
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

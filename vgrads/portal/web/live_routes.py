@@ -171,11 +171,6 @@ def _add_permits(app: FastAPI, service: Service) -> None:
         return engine
 
     @app.post(
-        "/v1/runs/{run_id}/turns/{workflow}/{task}",
-        deprecated=True,
-        **answers("runs.StartPermits", operation="request_turn", tag="runs", errors=(404, 409)),
-    )
-    @app.post(
         "/v1/runs/{run_id}/permits/{workflow}/{task}",
         **answers(
             "runs.StartPermits", operation="request_start_permit", tag="runs", errors=(404, 409)
@@ -193,13 +188,8 @@ def _add_permits(app: FastAPI, service: Service) -> None:
         key = (workflow, task)
         orders = await _announced(await engine_of(run_id, who, key), key, wait_s)
         permits = [_permit_json(order) for order in orders]
-        return {"permits": permits, "turns": permits}  # 0.2: turns
+        return {"permits": permits}
 
-    @app.post(
-        "/v1/runs/{run_id}/ends",
-        deprecated=True,
-        **answers("runs.CompletionCounted", operation="report_end", tag="runs", errors=(404, 409)),
-    )
     @app.post(
         "/v1/runs/{run_id}/completions",
         **answers(

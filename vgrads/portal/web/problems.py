@@ -124,8 +124,8 @@ FAULT = ("Internal error", "internal error; the error was logged, please report 
 
 
 def message(text: str) -> dict[str, str]:
-    """A message to a person as part of a JSON answer; ``told`` is its name in 0.2."""
-    return {"message": text, "told": text}
+    """A message to a person as part of a JSON answer."""
+    return {"message": text}
 
 
 def install_problem_handlers(app: FastAPI) -> None:

@@ -76,18 +76,6 @@ def _add_joint_submissions(app: FastAPI, service: Service) -> None:
     described = body_of("JointSubmissionDocument")
 
     @app.post(
-        "/v1/gatherings/{name}",
-        status_code=202,
-        deprecated=True,
-        **answers(
-            "runs.JointSubmissionState",
-            operation="join_gathering",
-            tag="joint submissions",
-            errors=(404, 409),
-            extra=described,
-        ),
-    )
-    @app.post(
         "/v1/joint-submissions/{name}",
         status_code=202,
         **answers(
@@ -107,16 +95,6 @@ def _add_joint_submissions(app: FastAPI, service: Service) -> None:
         document = await checked_body(JointSubmissionDocument, request, service.supervisor.think)
         return joint_submissions.join(name, document, who)
 
-    @app.get(
-        "/v1/gatherings/{name}/{ticket}",
-        deprecated=True,
-        **answers(
-            "runs.JointSubmissionState",
-            operation="read_gathering",
-            tag="joint submissions",
-            errors=(404,),
-        ),
-    )
     @app.get(
         "/v1/joint-submissions/{name}/{ticket}",
         **answers(

@@ -45,11 +45,6 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
         return list(paging.page(rows, lambda row: str(row["id"])))
 
     @app.get(
-        "/v1/workflow-sets/{set_id}/standing",
-        deprecated=True,
-        **answers("runs.RunStatus", operation="read_standing", tag="runs", errors=(404,)),
-    )
-    @app.get(
         "/v1/workflow-sets/{set_id}/status",
         **answers("runs.RunStatus", operation="read_run_status", tag="runs", errors=(404,)),
     )

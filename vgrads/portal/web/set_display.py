@@ -83,9 +83,9 @@ class PromiseSummary:
 
 
 def read_summary(summary: Json) -> PromiseSummary:
-    """Return the promise of a stored summary, also of one that version 0.2 wrote."""
+    """Return the promise of a stored summary."""
     promise = summary.get("promise") or {}
-    requested = promise.get("requested", promise.get("asked"))
+    requested = promise.get("requested")
     return PromiseSummary(
         feasible=bool(summary.get("feasible")),
         probability=promise.get("probability"),

@@ -25,15 +25,13 @@ _SAME_S = 1.0  # deadlines of a slider are whole seconds
 
 
 def workflow_count(document: Json) -> int:
-    """Return the number of workflows of a set; 0 where an earlier version stored only its name."""
+    """Return the number of workflows of a set."""
     return sum(int(w.get("count", 1)) for w in document.get("workflows", ()))
 
 
 def request_in_words(document: Json) -> str:
-    """Return what a set requests; empty where an earlier version stored only its name."""
+    """Return what a set requests."""
     total = workflow_count(document)
-    if not total:
-        return ""
     needed = document.get("at_least")
     if needed is None:
         needed = needed_of(document.get("fraction") or 1.0, total)

@@ -133,14 +133,7 @@ class Overview:
         ]
         query = "SELECT id, summary FROM workflow_set WHERE id IN"
         for set_id, text in self._by_ids(query, missing):
-            summary = json.loads(text) or self._of_plan(set_id)
-            cached[set_id] = (revisions[set_id], read_summary(summary))
-
-    def _of_plan(self, set_id: str) -> Mapping[str, Any]:
-        """Return what a plan states that was stored before there were summaries."""
-        rows = self._reader.rows("SELECT plan FROM workflow_set WHERE id = :id", id=set_id)
-        plan: Mapping[str, Any] = json.loads(rows[0][0]) if rows else {}
-        return plan
+            cached[set_id] = (revisions[set_id], read_summary(json.loads(text)))
 
     def _by_ids(self, query: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
         results: list[tuple[Any, ...]] = []

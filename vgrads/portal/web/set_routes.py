@@ -220,15 +220,6 @@ def _add_chart(app: FastAPI, service: Service) -> None:
         return Response(export(result, form), media_type=FORMATS[form].media, headers=headers)
 
 
-def whole_document(service: Service, set_id: str) -> str:
-    """Return a set as submitted, as JSON; 409 where an earlier version stored only its name."""
-    text = service.sets.text(set_id, "document")
-    if "workflows" not in json.loads(text):
-        message = "an earlier version stored only the name of this set: submit it again"
-        raise HTTPException(409, message)
-    return text
-
-
 def gantt(service: Service, head: Head, run: RunRow | None) -> Json:
     """Return the current chart of the newest run, else of the plan."""
     result = service.live.chart(run) if run else None
@@ -319,7 +310,7 @@ def request_plan(service: Service, set_id: str, who: Principal, if_match: str | 
 
 async def changed_promise(service: Service, head: Head, wishes: WhatIf) -> Json:
     """Return the summary of a brief plan of a set with other options."""
-    text = await _apart(whole_document, service, head.id)
+    text = await _apart(service.sets.text, head.id, "document")
     change = wishes.model_dump(exclude_unset=True)
     if is_as_planned(head.summary, json.loads(text), change):
         return dict(head.summary)

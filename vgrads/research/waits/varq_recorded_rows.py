@@ -131,4 +131,4 @@ def missed(o: RecordedVarqRow) -> list[str]:
 
 def as_document(outcomes: Sequence[RecordedVarqRow]) -> dict[str, Any]:
     """Return everything as JSON."""
-    return {"rows": [asdict(o) | {"made": o.accepted, "asked": o.questions} for o in outcomes]}
+    return {"rows": [asdict(o) for o in outcomes]}

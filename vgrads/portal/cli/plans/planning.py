@@ -14,7 +14,6 @@ from vgrads.api.plans.planning import Planned, notes_of
 from vgrads.api.plans.runtimes import describe_basis as guesses
 from vgrads.api.plans.set_files import load_set
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
-from vgrads.api.queues.log_queues import changed_defaults
 from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
@@ -81,7 +80,6 @@ def plan_here(
         planned = planned if options.as_stated else with_learned_note(planned)
     grid = planned.grid
     print_warnings(out, dict.fromkeys(w for log in grid.logs.values() for w in log.warnings))
-    print_warnings(out, changed_defaults(catalog))
     print_warnings(out, describe_priors(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))
     of_files = notes_of(workflow_set)

@@ -87,8 +87,7 @@ def details_of(reader: RecordReader, row: Json) -> Json:
         },
         "workflows_done": len(workflows_done(execution, state)),
         "delays": delays(execution, state),
-        "slots": (slots := open_slots(record) if row["state"] in GOES_ON else []),
-        "held": slots,  # the name in 0.2
+        "slots": open_slots(record) if row["state"] in GOES_ON else [],
     }
     if row["state"] in GOES_ON:
         outlook = promise_now(execution.plan, execution.snapshot, progress_of(execution, state))

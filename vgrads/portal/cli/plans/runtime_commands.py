@@ -113,7 +113,6 @@ def learn(
         ],
         "new": added,
         "present": existing,
-        "known": existing,  # the name in 0.2
         "kinds": kinds,
     }
     answer_with(as_json, payload, lambda: _learned(payload))

@@ -106,7 +106,7 @@ def score_text(document: Json) -> list[TextTable | str]:
         f"{format_count(records['issued'], 'answer')}; of their records {records['scored']} are "
         "scored, "
         f"{records['open']} are open, {records['without_start']} had no start within a month, "
-        f"{records['retrospective']} are about the past.{_excluded_text(records['excluded'])}"
+        f"{records['retrospective']} are about the past."
         f"{_unknown_text(document['watched'])}",
         TextTable(columns, tuple(map(Row, cells))),
         *_views_tables(document["views"]),
@@ -139,16 +139,6 @@ def _views_tables(views: Sequence[Json]) -> list[TextTable]:
         for row in views
     )
     return [TextTable(columns, rows)] if rows else []
-
-
-def _excluded_text(excluded: int) -> str:
-    """Return how many records of earlier versions are of another model."""
-    if not excluded:
-        return ""
-    return (
-        f" {format_count(excluded, 'record', 'are')} left out: an earlier version learned them at "
-        "another probability."
-    )
 
 
 def _unknown_text(watched: Json) -> str:

@@ -78,12 +78,8 @@ class ServiceQueues:
         """Learn from all histories in advance, those of real sites with all jobs; unreadable ones
         are reported when they are queried."""
         # imported late: this runs while the service answers
-        from vgrads.api.queues.log_queues import changed_defaults
         from vgrads.api.wiring import is_batch_system
 
-        with suppress(VgradsError):
-            for note in changed_defaults(self._catalog()):
-                _log.warning(note)
         for site in self._catalog().sites:
             for queue in site.queues:
                 with suppress(VgradsError):

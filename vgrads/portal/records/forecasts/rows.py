@@ -16,7 +16,6 @@ from sqlmodel import Session, col, select
 
 from vgrads.api.queues.forecast_scores import ALARM_LEVEL, started_within
 from vgrads.api.queues.issued import (
-    LEVELS,
     PATIENCE_S,
     ForecastOutcome,
     IssuedForecast,
@@ -27,7 +26,7 @@ from vgrads.portal.records.forecasts.journal import ForecastJournal, read_docume
 from vgrads.portal.records.tables import ForecastRow
 
 Json = dict[str, Any]
-OPEN, SCORED, CLOSED, EXCLUDED = "open", "scored", "closed", "excluded"
+OPEN, SCORED, CLOSED = "open", "scored", "closed"
 _AT_ONCE = 5000  # rows of a transaction
 _PLAIN = tuple(
     name
@@ -237,15 +236,6 @@ def _row_of(forecast: IssuedForecast) -> Json:
         "model": model_name(forecast.model),
         "statements": json.dumps(statements),
         "times": 1,
-        "state": EXCLUDED if _is_excluded(forecast) else OPEN,
+        "state": OPEN,
         "estimate": "",
     }
-
-
-def _is_excluded(forecast: IssuedForecast) -> bool:
-    """True for an answer of a command of an earlier version (one without a view), by the state and
-    at a probability that is not standard: it was learned at that probability, and so were the
-    standard quantiles that are stored with it. Answers of services and lists were not."""
-    by_command = (forecast.kind, forecast.owner, forecast.view) == ("bound", "", "")
-    special = any(level not in LEVELS for level, _ in forecast.bounds)
-    return by_command and special and forecast.method == "state"

@@ -31,7 +31,6 @@ _ScoringJob = tuple[float | None, float | None, float | None]  # wait, observed 
 _SiteEstimate = tuple[str, float | None]  # whether the site was queried, and what it stated
 _NO_PROMISE = "kind <> 'promise'"
 _OF_QUEUE = f"site = :site AND queue = :queue AND {_NO_PROMISE}"
-_OF_SCORE = f"{_OF_QUEUE} AND state <> 'excluded'"
 _UNKNOWN = "(job_submit_s IS NULL AND observed_s > 0)"
 """No job is known, though one that had started would be."""
 _HAS_JOB = "(state = 'scored' OR job_submit_s IS NOT NULL)"
@@ -78,7 +77,7 @@ def _newest(
     condition."""
     rows = reader.rows(
         "SELECT statements, view, wait_s, observed_s, job_submit_s, estimate, estimate_s "
-        f"FROM forecast WHERE {_OF_SCORE} AND {_HAS_JOB} AND {condition} "
+        f"FROM forecast WHERE {_OF_QUEUE} AND {_HAS_JOB} AND {condition} "
         "ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
@@ -146,7 +145,7 @@ def _outcomes(reader: RecordReader, site: str, queue: str) -> list[bool | None]:
     """Return whether the newest bounds of a queue were not exceeded, of those whose time has
     passed, newest first; None where no job is known."""
     rows = reader.rows(
-        f"SELECT covered, observed_s, statements FROM forecast WHERE {_OF_SCORE} AND "
+        f"SELECT covered, observed_s, statements FROM forecast WHERE {_OF_QUEUE} AND "
         f"(covered IS NOT NULL OR {_UNKNOWN}) ORDER BY issued_s DESC, id LIMIT :most",
         site=site,
         queue=queue,
@@ -191,7 +190,6 @@ _COUNTED = {
     "open": "open",
     "scored": "scored",
     "closed": "without_start",
-    "excluded": "excluded",
 }
 _NO_COUNTS = dict.fromkeys(("issued", *_COUNTED.values(), "retrospective"), 0)
 

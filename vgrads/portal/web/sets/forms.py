@@ -28,7 +28,6 @@ from vgrads.portal.web.set_routes import (
     begin_run,
     request_plan,
     summary,
-    whole_document,
 )
 
 Json = dict[str, Any]
@@ -133,7 +132,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
     ) -> RedirectResponse:
         """Submit a set again with another deadline, number of workflows or budget."""
         head = await run_in_threadpool(service.visible, set_id, who)
-        text = await run_in_threadpool(whole_document, service, set_id)
+        text = await run_in_threadpool(service.sets.text, set_id, "document")
         changes = form.model_dump(include={"deadline_s", "needed", "budget_usd"})
         document = changed_document(text, head.summary.get("deadline_s"), changes)
         if form.unlimited:
@@ -148,7 +147,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
             example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
             return _submit_page(request, example)
         head = service.visible(like, who)
-        document = json.loads(whole_document(service, head.id))
+        document = json.loads(service.sets.text(head.id, "document"))
         stated = {name: value for name, value in document.items() if value not in (None, [], {})}
         return _submit_page(request, json.dumps(stated, indent=2, ensure_ascii=False))
 

@@ -26,7 +26,6 @@ from vgrads.portal.web.set_routes import (
     changed_promise,
     gantt,
     summary,
-    whole_document,
 )
 from vgrads.portal.web.sets.answer import answer_parts
 from vgrads.portal.web.sets.forms import OtherValues, what_if_of
@@ -126,7 +125,7 @@ def _add_alternatives(app: FastAPI, service: Service) -> None:
         head = await run_in_threadpool(service.visible, set_id, reader_of(request))
         if not head.revision:
             raise HTTPException(409, "the set has no plan yet")
-        document = json.loads(await run_in_threadpool(whole_document, service, set_id))
+        document = json.loads(await run_in_threadpool(service.sets.text, set_id, "document"))
         answer = None
         if wishes != OtherValues():  # scripts request the answers themselves
             options = what_if_of(wishes, workflow_count(document))
