@@ -62,7 +62,7 @@ ELSEWHERE = {
     "vgrads slurm up": "tests/slurm/test_restart.py",
     "vgrads slurm install": "tests/slurm/test_restart.py, with sites of its own",
     "vgrads init": "tests/terminal/test_init.py, in an empty folder",
-    "vgrads db upgrade 0001": "tests/portal/test_database.py, up and down",
+    "vgrads db upgrade": "tests/portal/test_database.py, up and down",
 }
 SMALLER = (
     (r"#.*", ""),

@@ -83,23 +83,6 @@ def test_a_set_that_the_command_line_ran_has_every_page(vgrads, looking):
     assert (chart["state"], len(chart["workflows"])) == ("kept", 8)
 
 
-def test_a_set_of_which_an_old_version_stored_only_the_name_has_a_page(vgrads, looking):
-    client, store = looking
-    assert vgrads("run", DATA / "lead.yaml").code == 0
-    row = store.get_set(client.get("/v1/workflow-sets").json()[0]["id"])
-    old = store.add_set(NAUGHTY, {"name": NAUGHTY}, json.loads(row.plan), json.loads(row.gantt))
-    page = client.get(f"/sets/{old}", headers=PAGE)
-    assert page.status_code == 200
-    assert "<script>" not in page.text.replace('<script src="', "")
-    refused = client.get(f"/sets/{old}/what-if", headers=PAGE)
-    assert refused.status_code == 409
-    assert "submit it again" in refused.text
-    assert refused.headers["content-type"].startswith("text/html")
-    requested = client.post(f"/v1/workflow-sets/{old}/what-if", json={"budget_usd": 0})
-    assert (requested.status_code, "submit it again" in requested.text) == (409, True)
-    assert client.get("/", headers=PAGE).status_code == 200
-
-
 def test_a_queue_whose_site_is_gone_has_a_page_that_says_so(vgrads, write, home):
     entry = '[[site]]\nname = "here"\nkind = "batch"\nprocs = 64\n[[site.queue]]\nname = "q"\n'
     assert vgrads("sites", "add", write("more.toml", entry)).code == 0
