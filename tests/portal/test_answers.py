@@ -122,6 +122,8 @@ def test_answers_about_sets_and_runs(working):
     for filters in ("", "?state=planned&name=small", "?limit=1"):
         working("GET", f"/v1/workflow-sets{filters}")
     assert [run["name"] for run in working("GET", "/v1/runs?state=kept")] == ["small"] * 2
+    until(lambda: working("GET", path)["state"] == "planned", "the new plan", 60)
+    assert working("DELETE", f"{path}/records") == (204, "")
     assert working.wrong == []
 
 
@@ -164,6 +166,7 @@ def test_answers_about_bags(working):
         working("GET", f"/v1/work/{bag_id}{part}")
     assert working("POST", f"{path}/retry")["tasks"] == 1
     working.ended(path, ("failed",))
+    working("DELETE", f"{path}/records")
     assert working.wrong == []
 
 

@@ -125,6 +125,7 @@ ROUTES = {
         POST /v1/workflow-sets/{set_id}/plan
         POST /v1/workflow-sets/{set_id}/run
         DELETE /v1/workflow-sets/{set_id}
+        DELETE /v1/workflow-sets/{set_id}/records
         POST /v1/virtual-grids
         POST /v1/runs/{run_id}/permits/{workflow}/{task}
         POST /v1/runs/{run_id}/completions
@@ -138,6 +139,7 @@ ROUTES = {
         POST /v1/bags/{bag_id}/retry
         POST /bags/{bag_id}/retry
         DELETE /v1/bags/{bag_id}
+        DELETE /v1/bags/{bag_id}/records
         POST /submit
         POST /sets/{set_id}/change
         POST /sets/{set_id}/plan

@@ -120,6 +120,10 @@ class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
         """Cancel the run of a set."""
         self._ask("DELETE", f"/v1/workflow-sets/{set_id}")
 
+    def delete_records(self, set_id: str) -> None:
+        """Delete a set whose runs have ended; the folders of its results stay."""
+        self._ask("DELETE", f"/v1/workflow-sets/{set_id}/records")
+
     def events(self, run: RunHandle, after: str = "") -> Iterator[dict[str, Any]]:
         """Yield events in real time until the run is terminal. A broken connection is restored.
 

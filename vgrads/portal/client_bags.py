@@ -292,6 +292,10 @@ class BagCalls:
         """Cancel the remaining tasks of a bag."""
         self._ask("DELETE", f"/v1/bags/{bag_id}")
 
+    def delete_bag_records(self, bag_id: str) -> None:
+        """Delete a bag that has ended; its folder stays."""
+        self._ask("DELETE", f"/v1/bags/{bag_id}/records")
+
     def add_tasks(self, bag_id: str, commands: Iterable[str]) -> int:
         """Add commands to an open bag, streamed; return how many were accepted."""
         return int(self._ask("POST", f"/v1/bags/{bag_id}/tasks", _blocks(commands))["taken"])

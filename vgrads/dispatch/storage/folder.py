@@ -77,11 +77,13 @@ class StoredBag:
 
 
 def reserve_number(folder: Path, first: int) -> int:
-    """Return the first number from ``first`` on that no other bag of a dispatcher's folder has, and
-    reserve it: bags that are submitted at the same time must not share a folder."""
+    """Return the first number from ``first`` on, above those of all bags in a dispatcher's folder,
+    and reserve it: bags that are submitted at the same time must not share a folder, nor get that
+    of a bag whose record was deleted."""
     numbers = folder / "numbers"
     numbers.mkdir(parents=True, exist_ok=True, mode=0o700)
-    number = first
+    stored = (int(p.name) for p in (folder / "bags").glob("*") if p.name.isdecimal())
+    number = max(first, max(stored, default=-1) + 1)
     while True:
         with suppress(FileExistsError):
             os.close(os.open(numbers / str(number), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

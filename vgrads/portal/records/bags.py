@@ -110,7 +110,8 @@ class BagStore:
         return str(rows[0][0]) if rows else ""
 
     def next_number(self, dispatcher: str) -> int:
-        """Return an unused bag number of a dispatcher."""
+        """Return a bag number of a dispatcher that no record has; bags without a record have their
+        numbers in its folder (:func:`vgrads.dispatch.storage.folder.reserve_number`)."""
         query = "SELECT max(number) FROM bag WHERE dispatcher = :dispatcher"
         last = self._records.rows(query, dispatcher=dispatcher)[0][0]
         return 0 if last is None else int(last) + 1
@@ -122,6 +123,11 @@ class BagStore:
     def reopen(self, bag_id: str) -> None:
         """Mark a bag as waiting again, whose tasks are to be retried."""
         self._set([bag_id], state="waiting", stop="")
+
+    def remove(self, bag_id: str) -> None:
+        """Remove the record of a bag, if it is terminal; its folder stays."""
+        states = ", ".join(f"'{state}'" for state in ENDED)
+        self._records.change(f"DELETE FROM bag WHERE id = :id AND state IN ({states})", id=bag_id)
 
     def note(self, dispatcher: str, statuses: Sequence[dict[str, Any]]) -> None:
         """Store the states of bags, by number; those whose tasks are to be retried still wait."""

@@ -16,7 +16,8 @@ from sqlmodel import Session, SQLModel, col, select
 from vgrads.api.config import run_folder, set_folder
 from vgrads.portal.records.collected import COLLECTED
 from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.reading.run_rows import GOES_ON, InapplicableError
+from vgrads.portal.records.sets import refuse_active_run
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import (
@@ -109,6 +110,21 @@ def _remove_set(session: Session, set_id: str) -> list[Path]:
     session.execute(delete(PlanRow).where(col(PlanRow.set_id) == set_id))
     session.execute(delete(SetRow).where(col(SetRow.id) == set_id))
     return [set_folder(set_id), *map(run_folder, runs)]
+
+
+def remove_ended_set(store: Store, set_id: str) -> None:
+    """Remove a set with its plan and runs, as :func:`prune` does, but not the folders of its
+    results. Its idempotency key may be used again. Raise InapplicableError while it is planned or a
+    run of it has not ended."""
+    with Session(store.engine) as session:
+        refuse_active_run(session, set_id)
+        planned = (col(SetRow.id) == set_id, col(SetRow.state) == "planning")
+        if session.exec(select(SetRow.id).where(*planned)).first():
+            fix = "wait until it is planned"
+            raise InapplicableError("the set is being planned", (set_id,), fix=fix)
+        session.execute(delete(KeyRow).where(col(KeyRow.answer).contains(set_id)))
+        _remove_set(session, set_id)
+        session.commit()
 
 
 def _trim(records: SiteRecords, site: str, queue: str, before_unix_s: float) -> int:

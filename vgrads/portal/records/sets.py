@@ -201,12 +201,7 @@ class Sets:
         an active one: its tasks would be run twice at once."""
 
         def make(session: Session) -> Json:
-            # written first, so that of two such transactions the second waits for the first
-            of_set = update(SetRow).where(col(SetRow.id) == set_id)
-            session.execute(of_set.values(state=col(SetRow.state)))
-            goes_on = (col(RunRow.set_id) == set_id, col(RunRow.state).in_(GOES_ON))
-            if active := session.exec(select(RunRow.id).where(*goes_on)).first():
-                raise active_run(active)
+            refuse_active_run(session, set_id)
             row = new_run(set_id)
             row.how = json.dumps(how)
             run_id = row.id
@@ -244,6 +239,17 @@ class Sets:
     def _head(self, row: tuple[Any, ...]) -> Head:
         fields = dict(zip(_HEAD, row, strict=True))
         return Head(**fields | {"summary": json.loads(fields["summary"])})
+
+
+def refuse_active_run(session: Session, set_id: str) -> None:
+    """Raise InapplicableError where a set has an active run; it gets none during the rest of the
+    transaction."""
+    # written first, so that of two such transactions the second waits for the first
+    of_set = update(SetRow).where(col(SetRow.id) == set_id)
+    session.execute(of_set.values(state=col(SetRow.state)))
+    goes_on = (col(RunRow.set_id) == set_id, col(RunRow.state).in_(GOES_ON))
+    if active := session.exec(select(RunRow.id).where(*goes_on)).first():
+        raise active_run(active)
 
 
 def _columns() -> list[Any]:

@@ -29,6 +29,7 @@ from vgrads.portal.web.live_routes import add_live_routes
 from vgrads.portal.web.page_routes import add_page_routes
 from vgrads.portal.web.pool_routes import add_pool_routes
 from vgrads.portal.web.problems import install_problem_handlers
+from vgrads.portal.web.record_routes import add_record_routes
 from vgrads.portal.web.release_routes import add_release_routes
 from vgrads.portal.web.run_routes import add_run_routes
 from vgrads.portal.web.service import Bounds, Service
@@ -93,6 +94,7 @@ def make_app(
     add_bag_routes(app, service)
     add_part_routes(app, service)
     add_bag_retries(app, service)
+    add_record_routes(app, service)
     add_pool_routes(app, service)
     add_dashboard(app, service)
     add_set_pages(app, service)
