@@ -14,7 +14,6 @@ from vgrads.bags.bag import parts_of
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.dispatch.parameters import FileLines
 from vgrads.dispatch.storage.drop_requests import answer_drops, request_drop
-from vgrads.dispatch.storage.folder import keep_bag, open_bag
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.bags.run import _read
@@ -81,23 +80,21 @@ def test_ctrl_c_stops_at_once_while_commands_are_read():
     st.lists(st.text("a\r é#\ufeff", max_size=3), max_size=9),
     st.booleans(),
     st.integers(1, 8),
-    st.booleans(),
 )
-def test_lines_of_a_file_are_those_of_its_text(lines, ended, chunk, every):
+def test_lines_of_a_file_are_those_of_its_text(lines, ended, chunk):
     body = "\n".join(lines) + ("\n" if ended and lines else "")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lines"
         path.write_bytes(body.encode())
-        read = FileLines(path, "lines", chunk, every)
+        read = FileLines(path, "lines", chunk)
     expected = body.split("\n")[:-1] if body.endswith("\n") else body.split("\n") if body else []
     expected = [line.rstrip("\r\n") for line in expected]
-    if not every:
-        count = len(expected)
-        if body.startswith("\ufeff"):
-            expected[0] = expected[0][1:]
-            count -= body == "\ufeff"
-        expected = [line for line in expected if line.strip() and line.strip()[0] != "#"]
-        assert read.ignored == count - len(expected)
+    count = len(expected)
+    if body.startswith("\ufeff"):
+        expected[0] = expected[0][1:]
+        count -= body == "\ufeff"
+    expected = [line for line in expected if line.strip() and line.strip()[0] != "#"]
+    assert read.ignored == count - len(expected)
     assert [read[n] for n in range(len(read))] == expected
 
 
@@ -119,20 +116,6 @@ def test_a_list_of_comments_has_no_tasks(vgrads, write):
     write("list.txt", "# nothing\n")
     answer = vgrads("bags", "run", write("bag.yaml", "name: b\ncommands_file: list.txt\n"))
     assert (answer.code, "has no tasks" in answer.err) == (2, True)
-
-
-def test_a_bag_of_an_earlier_version_keeps_the_numbers_of_its_tasks(write, tmp_path):
-    write("list.txt", "echo zero\n\necho two\n")
-    document, bag = load_bag(write("bag.yaml", "name: b\ncommands_file: list.txt\n"))
-    assert len(bag.commands) == 2
-    stored = keep_bag(tmp_path / "d", 0, document, tmp_path)
-    assert len(stored.bag.commands) == 2
-    file = tmp_path / "d" / "bags" / "0000" / "document.json"
-    older = json.loads(file.read_text())
-    del older["lists"]
-    file.write_text(json.dumps(older))
-    commands = open_bag(tmp_path / "d", 0).bag.commands
-    assert [commands.command(n) for n in range(len(commands))] == ["echo zero", "", "echo two"]
 
 
 @pytest.mark.parametrize("written", ["{:%Y-%m-%dT%H:%M:%SZ}", '"{:%Y-%m-%dT%H:%M:%S+00:00}"'])

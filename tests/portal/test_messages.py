@@ -124,7 +124,7 @@ def test_whatever_stands_in_a_document_is_reported_in_words(literal):
 
 def test_probability_is_a_number_and_compute_a_rule(vgrads):
     existing = vgrads(
-        "plan", DATA / "lead.yaml", "--probability", "0.5", "--reckon", "paper", "--json"
+        "plan", DATA / "lead.yaml", "--probability", "0.5", "--promise-model", "paper", "--json"
     ).json
     assert existing["promise"]["requested"] == 0.5
     assert (
@@ -132,7 +132,7 @@ def test_probability_is_a_number_and_compute_a_rule(vgrads):
         == 0.95
     )
     rule = vgrads("plan", DATA / "lead.yaml", "--probability", "paper")
-    assert (rule.code, "--promise-model paper" in rule.err) == (2, True)
+    assert (rule.code, "--probability" in rule.err) == (2, True)
     assert vgrads("plan", DATA / "lead.yaml", "--probability", "2").code == 2
 
 

@@ -10,9 +10,10 @@ from rich.console import Console
 from tests.conftest import DATA
 from tests.logs import make_log
 from vgrads.kernel.text_table import table_lines
+from vgrads.operations.offers import OffersRequest
 from vgrads.portal.charts.layout import planned_lanes
 from vgrads.portal.cli.queues.ranking_text import score_text, scores_table
-from vgrads.portal.cli.sites.offer_text import ask, offer_text
+from vgrads.portal.cli.sites.offer_text import find_offer, offer_text
 from vgrads.qbets.explain import _text
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.procure import GridOffer
@@ -20,7 +21,8 @@ from vgrads.vgrid.procure import GridOffer
 
 @pytest.fixture(scope="module")
 def offer():
-    return ask(DATA / "storm.grid", DATA / "sites.toml", None, 0, False)
+    request = OffersRequest(file=DATA / "storm.grid", sites=DATA / "sites.toml", as_stated=True)
+    return find_offer(request)
 
 
 def shown(offer: GridOffer, width: int) -> str:

@@ -18,8 +18,9 @@ class CreateTokenRequest(Request):
     scopes: Annotated[
         tuple[str, ...],
         About(
-            "read, submit (read and run own sets), operate (everything), metrics, pool, forecast "
-            "or forecast:SITE/QUEUE (nothing but forecasts); may be repeated. Default: submit."
+            "Scope: read, submit (read and run own sets), operate (everything), metrics, pool, "
+            "forecast or forecast:SITE/QUEUE (nothing but forecasts); may be repeated. Default: "
+            "submit."
         ),
         OnCommandLine(flags="--scope"),
     ] = ("submit",)

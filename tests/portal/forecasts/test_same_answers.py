@@ -17,7 +17,7 @@ from tests.waiting import until
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.history_files import open_history
 from vgrads.kernel.errors import VgradsError
-from vgrads.portal.client_forecasts import ForecastCalls
+from vgrads.portal.client import Client
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
@@ -140,22 +140,22 @@ def agree_in_a_list(command, client, question):
 def test_the_client_asks_the_same(interfaces, tmp_path):
     vgrads, http, commands = interfaces
 
-    class OverHttp(ForecastCalls):
-        def _ask(self, method, address, document=None):
+    class OverHttp(Client):
+        def _ask(self, method, address, document=None, more=()):
             answer = http.request(method, address, json=document)
             assert answer.status_code == 200, answer.text
             return answer.json()
 
-    client, shape = OverHttp(), ("--procs", 8, "--walltime", "2h", "--json")
+    client, shape = OverHttp("http://localhost"), ("--procs", 8, "--walltime", "2h", "--json")
     job = {"procs": 8, "walltime_s": 7200}
     pairs = [
         (client.bound("cluster", "batch", **job), ("bound", "cluster/batch")),
         (
-            client.probability("cluster", "batch", 600, **job),
+            client.probability("cluster", "batch", within_s=600, **job),
             ("probability", "cluster/batch", "--within", "10m"),
         ),
         (
-            client.trajectory("cluster", "batch", 7200, **job),
+            client.trajectory("cluster", "batch", start_by_s=7200, **job),
             ("trajectory", "cluster/batch", "--start-by", "2h"),
         ),
         (client.where(**job), ("where", "--sites", commands.sites)),

@@ -22,7 +22,7 @@ def token_create(
         list[str] | None,
         typer.Option(
             "--scope",
-            help="read, submit (read and run own sets), operate (everything), metrics, pool, forecast or forecast:SITE/QUEUE (nothing but forecasts); may be repeated. Default: submit.",
+            help="Scope: read, submit (read and run own sets), operate (everything), metrics, pool, forecast or forecast:SITE/QUEUE (nothing but forecasts); may be repeated. Default: submit.",
             show_default=False,
         ),
     ] = None,

@@ -25,17 +25,23 @@ from vgrads.vgrid.tree import GridNode, grid_tree
 
 def offer_now(request: OffersRequest, output: ChartOutput) -> int:
     """``vgrads offers``. Raise InfeasibleError where the requested probability is not reached."""
-    required = load_request(request.file)
-    with busy(console(stderr=True), "querying all sites") as doing:
-        observed = () if request.as_stated else past_acquisitions()
-        grid = open_grid(choose_catalog(request.sites), request.at, notify=doing, observed=observed)
-        offer = procure(grid.catalog, grid.knowledge, required, request.seed)
+    offer = find_offer(request)
     if output.gantt:
         _draw(output.gantt, offer)
     answer_with(output.as_json, offer_json(offer), lambda: offer_text(offer))
     if not offer.enough:
         refuse(offer, request.file)
     return 0
+
+
+def find_offer(request: OffersRequest) -> GridOffer:
+    """Return the sites' offers for the request in a file."""
+    required = load_request(request.file)
+    with busy(console(stderr=True), "querying all sites") as doing:
+        observed = () if request.as_stated else past_acquisitions()
+        catalog = choose_catalog(request.sites)
+        grid = open_grid(catalog, request.at, notify=doing, observed=observed)
+        return procure(grid.catalog, grid.knowledge, required, request.seed)
 
 
 def offer_text(offer: GridOffer) -> list[Tree | str]:
