@@ -68,7 +68,7 @@ def _render(command: Command) -> str:
     imports = "\n    ".join(
         import_lines([":".join(request), ":".join(output), command.run + renamed]).split("\n")
     )
-    docstring = command.help or (command.request.__doc__ or "").strip()
+    docstring = (command.request.__doc__ or "").strip()
     decorator = f"{command.app}.command({_decoration(command)})"
     return (
         f"@{decorator}\n"
@@ -132,7 +132,7 @@ def default_text(field: FieldDescription) -> str:
 
 def _option(field: FieldDescription) -> str:
     shown, about = field.shown, field.about
-    parts = [] if shown.argument else [f'"{flag}"' for flag in _flags(field)]
+    parts = [] if shown.argument else [f'"{flag}"' for flag in flags_of(field)]
     if shown.metavar:
         parts.append(f'metavar="{shown.metavar}"')
     number = base_name(field) in ("int", "float") and field.form is None
@@ -149,12 +149,11 @@ def _option(field: FieldDescription) -> str:
         parts.append(f"autocompletion={shown.complete}")
     if shown.check:
         parts.append(f"callback={shown.check.rpartition(':')[2]}")
-    if shown.hidden:
-        parts.append("hidden=True")
     return f"typer.{'Argument' if shown.argument else 'Option'}({', '.join(parts)})"
 
 
-def _flags(field: FieldDescription) -> list[str]:
+def flags_of(field: FieldDescription) -> list[str]:
+    """Return the flags of an option, its long one first."""
     flags = field.shown.flags.split() or [field.flag]
     if field.type is bool and field.default is True and "/" not in flags[0]:
         flags[0] = f"{flags[0]}/--no-{flags[0].removeprefix('--')}"

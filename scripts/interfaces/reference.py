@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.interfaces.commands import fields_of
+from scripts.interfaces.commands import fields_of, flags_of
 from scripts.interfaces.registry import COMMAND_MODULES, Command
 from vgrads.kernel.units import format_duration
 from vgrads.operations.fields import FieldDescription, describe_fields
@@ -23,8 +23,7 @@ def render_reference() -> str:
 
 
 def _section(command: Command) -> str:
-    text = command.help or (command.request.__doc__ or "").strip()
-    line = " ".join(text.split())
+    line = " ".join((command.request.__doc__ or "").split())
     lines = ["", f"## vgrads {command.words}", "", line, ""]
     lines += ["| option | default | meaning |", "| --- | --- | --- |"]
     output = {field.name for field in describe_fields(command.output)}
@@ -35,17 +34,17 @@ def _section(command: Command) -> str:
 
 
 def _row(field: FieldDescription) -> str:
-    flags = (
-        field.flag if field.shown.argument else " ".join(field.shown.flags.split() or [field.flag])
-    )
-    names = " ".join(f"`{flag}`" for flag in flags.split())
+    flags = [field.flag] if field.shown.argument else flags_of(field)
+    names = " ".join(f"`{flag}`" for flag in flags)
     return f"| {names} | {_default(field)} | {_cell(field)} |"
 
 
 def _default(field: FieldDescription) -> str:
     if field.is_required:
         return "required"
-    if field.default in (None, "", (), False):
+    if field.default is True:
+        return "on"
+    if field.default is None or field.default is False or field.default in ("", ()):
         return ""
     if field.form == "duration":
         return format_duration(field.default)

@@ -31,7 +31,6 @@ class Command:
     output: type
     run: str
     examples: tuple[str, ...] = ()
-    help: str = ""
     first: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     app: str = "app"

@@ -67,7 +67,6 @@ class OnCommandLine:
     default: str = ""
     complete: str = ""
     check: str = ""
-    hidden: bool = False
     is_global: bool = False
 
 

@@ -32,4 +32,4 @@ class PlanOutput(ChartOutput):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutput(ChartOutput):
-    """``vgrads run``. ``quiet``: the standard output is for other data."""
+    """``vgrads run``."""
