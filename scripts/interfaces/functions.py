@@ -41,9 +41,10 @@ def render_functions(functions: Sequence[Function]) -> str:
 
 
 def _fields(function: Function) -> Iterator[FieldDescription]:
-    """Yield the fields of the requests, those that may be given by position first."""
+    """Yield the fields of the requests, those that may be given by position first, in its order."""
     fields = [field for of in function.requests.values() for field in describe_fields(of)]
-    yield from sorted(fields, key=lambda f: f.name not in function.positional)
+    places = {name: place for place, name in enumerate(function.positional)}
+    yield from sorted(fields, key=lambda f: places.get(f.name, len(places)))
 
 
 def _written(field: FieldDescription) -> Written | None:

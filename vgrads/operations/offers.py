@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from vgrads.operations.bags.requests import SitesOption
-from vgrads.operations.fields import INSTANT, About, OnCommandLine
-from vgrads.operations.plans.requests import Instant
+from vgrads.operations.fields import About, OnCommandLine
+from vgrads.operations.shared import GridOptions, SitesOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class OffersRequest(SitesOption):
+class OffersRequest(GridOptions, SitesOption):
     """Show available nodes, their start, probability and cost. Exit 3 where the requested
     probability is not reached."""
 
@@ -21,20 +20,3 @@ class OffersRequest(SitesOption):
         About("Requested nodes: YAML, JSON, or the text form described in docs/requests.md."),
         OnCommandLine(argument=True, metavar="REQUEST"),
     ]
-    at: Annotated[
-        Instant,
-        INSTANT,
-        About(
-            "Time of the query in the history: RFC 3339, or seconds of the log's clock. Later "
-            "records are ignored. Default: its end."
-        ),
-        OnCommandLine(metavar="TIME"),
-    ] = None
-    seed: Annotated[int, About("Random seed.", minimum=0)] = 0
-    as_stated: Annotated[
-        bool,
-        About(
-            "Use the boot times and rates of the site description, not those observed in earlier "
-            "runs."
-        ),
-    ] = False

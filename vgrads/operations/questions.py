@@ -16,6 +16,7 @@ from vgrads.operations.fields import (
     OnCommandLine,
     Request,
 )
+from vgrads.operations.shared import InstantOption, PredictionOptions, SitesOption
 
 if TYPE_CHECKING:
     from vgrads.api.queues.queries import HistorySource
@@ -56,29 +57,9 @@ class LiveOption(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions(LiveOption, RequestedJob):
+class JobOptions(LiveOption, RequestedJob, PredictionOptions, InstantOption):
     """A job, and how its wait is forecast."""
 
-    confidence: Annotated[
-        float, SHARE, About("Confidence level of the bound.", above=0, below=1)
-    ] = 0.95
-    at: Annotated[
-        float | datetime | None,
-        INSTANT,
-        About(
-            "Time of the query in the history: RFC 3339, or seconds of the log's clock. Later "
-            "records are ignored. Default: its end."
-        ),
-        OnCommandLine(metavar="TIME"),
-    ] = None
-    method: Annotated[
-        str,
-        About(
-            "Prediction method: state (the current state of the queue, or QBETS where that has "
-            "been better), qbets (past waits of similar jobs) or bmbp (all past waits).",
-            choices=("state", "qbets", "bmbp"),
-        ),
-    ] = "state"
     user: Annotated[
         str | None,
         About(
@@ -87,7 +68,6 @@ class JobOptions(LiveOption, RequestedJob):
         ),
         OnCommandLine(flags="--user -u"),
     ] = None
-    arrays: Annotated[bool, About("Count an array of equal jobs as one observation.")] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,21 +278,13 @@ class ForecastRequest(HistoryFields, ForecastOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingRequest(RankingOptions):
+class RankingRequest(RankingOptions, SitesOption):
     """Rank all queues by the expected start of a job, with intervals, and name the cheapest
     cloud."""
 
-    sites: Annotated[
-        Path | None,
-        About(
-            "Site description file (TOML); 'here' is this machine. Default: those of the database, "
-            "else the embedded ones."
-        ),
-    ] = None
-
 
 @dataclass(frozen=True, kw_only=True)
-class BacktestRequest(ReadingFields):
+class BacktestRequest(ReadingFields, PredictionOptions):
     """Test bounds on past waits: replay histories, using no data before its time."""
 
     histories: Annotated[
@@ -332,17 +304,6 @@ class BacktestRequest(ReadingFields):
         About("Quantile of the wait that is bounded.", above=0, below=1),
         OnCommandLine(flags="--probability -p"),
     ] = 0.95
-    confidence: Annotated[
-        float, SHARE, About("Confidence level of the bound.", above=0, below=1)
-    ] = 0.95
-    method: Annotated[
-        str,
-        About(
-            "Prediction method: state (the current state of the queue, or QBETS where that has "
-            "been better), qbets (past waits of similar jobs) or bmbp (all past waits).",
-            choices=("state", "qbets", "bmbp"),
-        ),
-    ] = "state"
     size: Annotated[
         str | None,
         About(
@@ -350,7 +311,6 @@ class BacktestRequest(ReadingFields):
             "of the method."
         ),
     ] = None
-    arrays: Annotated[bool, About("Count an array of equal jobs as one observation.")] = True
     knows: Annotated[
         str,
         About(
@@ -370,7 +330,7 @@ class BacktestRequest(ReadingFields):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreRequest(Request):
+class ScoreRequest(SitesOption):
     """Score the forecasts that were issued, by the jobs that have started since: coverage, loss,
     reliability, and Slurm's own start estimates for the same jobs."""
 
@@ -386,13 +346,6 @@ class ScoreRequest(Request):
         str | None,
         About("Its queue. Default: its only one, of a file all."),
         OnCommandLine(argument=True, metavar="QUEUE]"),
-    ] = None
-    sites: Annotated[
-        Path | None,
-        About(
-            "Site description file (TOML); 'here' is this machine. Default: those of the database, "
-            "else the embedded ones."
-        ),
     ] = None
 
 

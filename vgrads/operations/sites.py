@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from vgrads.operations.bags.requests import SitesOption
 from vgrads.operations.fields import DURATION, About, OnCommandLine, Request
+from vgrads.operations.shared import SitesOption
 
 SITE = OnCommandLine(argument=True, metavar="SITE", complete="complete_sites")
 _FILE = "Site description file (TOML). Default: the sites of the database, else the embedded ones."

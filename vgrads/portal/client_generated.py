@@ -32,11 +32,11 @@ class OptionCalls:
         *,
         at: str | float | None = None,
         seed: int = 0,
+        as_stated: bool = False,
         probability: float | None = None,
         policy: str = "vgrads",
         promise_model: str = "joint",
         effort: float | None = None,
-        as_stated: bool = False,
     ) -> str:
         """Submit a workflow set; return its id. With the same ``key`` it is submitted once, for any
         number of calls.
@@ -44,23 +44,23 @@ class OptionCalls:
         :param at: Time of the query in the history: RFC 3339, or seconds of the log's clock.
             Later records are ignored. Default: its end.
         :param seed: Random seed.
+        :param as_stated: Use the boot times and rates of the site description, not those
+            observed in earlier runs.
         :param probability: Requested probability of the promise, e.g. 0.95. Default: that of
             the set, else 0.9.
         :param policy: Planning policy: vgrads, no-replication, heft, or optimal (small sets).
         :param promise_model: Model of the promise: joint, or the paper's rule (paper).
         :param effort: Work of planning, from the offers to sufficient changes: 4 is four times
             the usual; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.
-        :param as_stated: Use the boot times and rates of the site description, not those
-            observed in earlier runs.
         """
         options = {
             "at": at,
             "seed": seed,
+            "as_stated": as_stated,
             "probability": probability,
             "policy": policy,
             "promise_model": promise_model,
             "effort": effort,
-            "as_stated": as_stated,
         }
         answer = self._send("POST", "/v1/workflow-sets", options, document=document, key=key)
         return str(answer["id"])
@@ -96,32 +96,32 @@ class OptionCalls:
         site: str,
         queue: str,
         *,
+        confidence: float = 0.95,
+        method: str = "state",
         procs: int = 1,
         walltime_s: float = 3600.0,
         live: bool = True,
-        confidence: float = 0.95,
-        method: str = "state",
         probability: float = 0.95,
         explain: bool = False,
     ) -> dict[str, Any]:
         """Return an upper bound on the wait of a job: the JSON of ``vgrads bound``.
 
+        :param confidence: Confidence level of the bound.
+        :param method: Prediction method: state (the current state of the queue, or QBETS where
+            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
         :param procs: Processors of the job.
         :param walltime_s: Requested time of the job, e.g. 2h.
         :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the
             history alone.
-        :param confidence: Confidence level of the bound.
-        :param method: Prediction method: state (the current state of the queue, or QBETS where
-            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
         :param probability: Share of jobs that wait no longer than the bound.
         :param explain: Show which features of the queue state changed the bound.
         """
         options = {
+            "confidence": confidence,
+            "method": method,
             "procs": procs,
             "walltime_s": walltime_s,
             "live": live,
-            "confidence": confidence,
-            "method": method,
             "probability": probability,
             "explain": explain,
         }
@@ -132,30 +132,30 @@ class OptionCalls:
         site: str,
         queue: str,
         *,
+        confidence: float = 0.95,
+        method: str = "state",
         procs: int = 1,
         walltime_s: float = 3600.0,
         live: bool = True,
-        confidence: float = 0.95,
-        method: str = "state",
         within_s: float,
     ) -> dict[str, Any]:
         """Return the probability that a job starts within a time.
 
+        :param confidence: Confidence level of the bound.
+        :param method: Prediction method: state (the current state of the queue, or QBETS where
+            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
         :param procs: Processors of the job.
         :param walltime_s: Requested time of the job, e.g. 2h.
         :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the
             history alone.
-        :param confidence: Confidence level of the bound.
-        :param method: Prediction method: state (the current state of the queue, or QBETS where
-            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
         :param within_s: How long the job may wait, e.g. 30m.
         """
         options = {
+            "confidence": confidence,
+            "method": method,
             "procs": procs,
             "walltime_s": walltime_s,
             "live": live,
-            "confidence": confidence,
-            "method": method,
             "within_s": within_s,
         }
         return self._send("GET", f"{queue_path(site, queue)}/probability", options)
@@ -165,32 +165,32 @@ class OptionCalls:
         site: str,
         queue: str,
         *,
+        confidence: float = 0.95,
+        method: str = "state",
         procs: int = 1,
         walltime_s: float = 3600.0,
         live: bool = True,
-        confidence: float = 0.95,
-        method: str = "state",
         start_by_s: float,
         probability: float = 0.9,
     ) -> dict[str, Any]:
         """Return when a job must be submitted that must run in ``start_by_s``.
 
+        :param confidence: Confidence level of the bound.
+        :param method: Prediction method: state (the current state of the queue, or QBETS where
+            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
         :param procs: Processors of the job.
         :param walltime_s: Requested time of the job, e.g. 2h.
         :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the
             history alone.
-        :param confidence: Confidence level of the bound.
-        :param method: Prediction method: state (the current state of the queue, or QBETS where
-            that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).
         :param start_by_s: Time by which the job must be running, e.g. 6h from now.
         :param probability: Probability with which the job must be running.
         """
         options = {
+            "confidence": confidence,
+            "method": method,
             "procs": procs,
             "walltime_s": walltime_s,
             "live": live,
-            "confidence": confidence,
-            "method": method,
             "start_by_s": start_by_s,
             "probability": probability,
         }

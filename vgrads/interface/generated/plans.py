@@ -34,11 +34,11 @@ def plan(
     inputs: FileName | None = None,
     targets: Sequence[str] = (),
     config: Sequence[str] = (),
+    as_stated: bool = False,
     probability: float | str | None = None,
     policy: str = "vgrads",
     promise_model: str = "joint",
     effort: float | None = None,
-    as_stated: bool = False,
     earlier: Sequence[FileName] = (),
 ) -> PlanResult:
     """What can be promised for a workflow set?
@@ -54,14 +54,14 @@ def plan(
         work folder of a Nextflow trace.
     :param targets: File or rule of a Snakefile to make instead of its first rule; may be repeated.
     :param config: Value of a Snakefile's configuration; may be repeated.
+    :param as_stated: Use the boot times and rates of the site description, not those observed in
+        earlier runs.
     :param probability: Requested probability of the promise, e.g. 0.95. Default: that of the set,
         else 0.9.
     :param policy: Planning policy: vgrads, no-replication, heft, or optimal (small sets).
     :param promise_model: Model of the promise: joint, or the paper's rule (paper).
     :param effort: Work of planning, from the offers to sufficient changes: 4 is four times the
         usual; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.
-    :param as_stated: Use the boot times and rates of the site description, not those observed in
-        earlier runs.
     :param earlier: folders of earlier runs; tasks that are up to date there are not planned
 
     A set that cannot be promised gives a result with ``feasible`` False.
@@ -85,13 +85,13 @@ def plan(
         options=PlanningOptions(
             at=None if at is None else instant_of(at, "at"),
             seed=seed,
+            as_stated=as_stated,
             probability=None
             if probability is None
             else parse_probability(probability, "probability"),
             policy=policy,
             promise_model=promise_model,
             effort=effort,
-            as_stated=as_stated,
         ),
     )
 
@@ -109,11 +109,11 @@ def run(
     config: Sequence[str] = (),
     at: Instant | None = None,
     seed: int = 0,
+    as_stated: bool = False,
     probability: float | str | None = None,
     policy: str = "vgrads",
     promise_model: str = "joint",
     effort: float | None = None,
-    as_stated: bool = False,
     sites: Sites | None = None,
     on_event: EventCallback | None = None,
 ) -> RunResult:
@@ -132,14 +132,14 @@ def run(
     :param at: Time of the query in the history: RFC 3339, or seconds of the log's clock. Later
         records are ignored. Default: its end.
     :param seed: Random seed.
+    :param as_stated: Use the boot times and rates of the site description, not those observed in
+        earlier runs.
     :param probability: Requested probability of the promise, e.g. 0.95. Default: that of the set,
         else 0.9.
     :param policy: Planning policy: vgrads, no-replication, heft, or optimal (small sets).
     :param promise_model: Model of the promise: joint, or the paper's rule (paper).
     :param effort: Work of planning, from the offers to sufficient changes: 4 is four times the
         usual; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.
-    :param as_stated: Use the boot times and rates of the site description, not those observed in
-        earlier runs.
     :param sites: of the set, as for :func:`vgrads.plan`
     :param on_event: called with each event as a mapping; an exception in it ends the run
 
@@ -168,12 +168,12 @@ def run(
         options=PlanningOptions(
             at=None if at is None else instant_of(at, "at"),
             seed=seed,
+            as_stated=as_stated,
             probability=None
             if probability is None
             else parse_probability(probability, "probability"),
             policy=policy,
             promise_model=promise_model,
             effort=effort,
-            as_stated=as_stated,
         ),
     )

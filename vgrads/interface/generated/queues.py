@@ -22,8 +22,8 @@ def bound(
     history: FileName,
     procs: int = 1,
     walltime: Duration = "1h",
-    confidence: float | str = 0.95,
     probability: float | str = 0.95,
+    confidence: float | str = 0.95,
     *,
     queue: str | int | None = None,
     format: str | None = None,
@@ -31,11 +31,11 @@ def bound(
     zone: str | None = None,
     taken_at: Instant | None = None,
     force: bool = False,
-    live: bool = True,
     at: Instant | None = None,
     method: str = "state",
-    user: str | None = None,
     arrays: bool = True,
+    live: bool = True,
+    user: str | None = None,
     explain: bool = False,
     sites: Sites | None = None,
 ) -> BoundResult:
@@ -45,8 +45,8 @@ def bound(
         or .xz); with ``sites``: ``SITE`` or ``SITE/QUEUE`` of these
     :param procs: Processors of the job.
     :param walltime: Requested time of the job, e.g. 2h.
-    :param confidence: Confidence level of the bound.
     :param probability: Share of jobs that wait no longer than the bound.
+    :param confidence: Confidence level of the bound.
     :param queue: Queue of the log, by name or number. Default: all jobs.
     :param format: Format of the history. Default: detected.
     :param columns: Names of the columns of a table that has no header, as of sacct.
@@ -54,15 +54,15 @@ def bound(
     :param taken_at: When the history was taken: its waiting jobs are the queue then. Default: at
         its newest event.
     :param force: Use the rest of a file whose records are mostly unusable.
-    :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history
-        alone.
     :param at: Time of the query in the history: RFC 3339, or seconds of the log's clock. Later
         records are ignored. Default: its end.
     :param method: Prediction method: state (the current state of the queue, or QBETS where that has
         been better), qbets (past waits of similar jobs) or bmbp (all past waits).
+    :param arrays: Count an array of equal jobs as one observation.
+    :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history
+        alone.
     :param user: User of the job, as named in the log: the user's jobs in the queue and past waits
         are then taken into account.
-    :param arrays: Count an array of equal jobs as one observation.
     :param explain: Show which features of the queue state changed the bound.
     :param sites: a TOML file, a mapping with its fields, or ``"here"``: where ``history`` names a
         queue
@@ -89,14 +89,14 @@ def bound(
             force=force,
         ),
         options=BoundOptions(
+            at=None if at is None else instant_of(at, "at"),
+            confidence=parse_probability(confidence, "confidence"),
+            method=method,
+            arrays=arrays,
             procs=procs,
             walltime_s=seconds_of(walltime, "walltime"),
             live=live,
-            confidence=parse_probability(confidence, "confidence"),
-            at=None if at is None else instant_of(at, "at"),
-            method=method,
             user=user,
-            arrays=arrays,
             probability=parse_probability(probability, "probability"),
             explain=explain,
         ),
@@ -115,12 +115,12 @@ def probability(
     zone: str | None = None,
     taken_at: Instant | None = None,
     force: bool = False,
-    live: bool = True,
-    confidence: float | str = 0.95,
     at: Instant | None = None,
+    confidence: float | str = 0.95,
     method: str = "state",
-    user: str | None = None,
     arrays: bool = True,
+    live: bool = True,
+    user: str | None = None,
     within: Duration,
     sites: Sites | None = None,
 ) -> ProbabilityResult:
@@ -137,16 +137,16 @@ def probability(
     :param taken_at: When the history was taken: its waiting jobs are the queue then. Default: at
         its newest event.
     :param force: Use the rest of a file whose records are mostly unusable.
-    :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history
-        alone.
-    :param confidence: Confidence level of the bound.
     :param at: Time of the query in the history: RFC 3339, or seconds of the log's clock. Later
         records are ignored. Default: its end.
+    :param confidence: Confidence level of the bound.
     :param method: Prediction method: state (the current state of the queue, or QBETS where that has
         been better), qbets (past waits of similar jobs) or bmbp (all past waits).
+    :param arrays: Count an array of equal jobs as one observation.
+    :param live: Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history
+        alone.
     :param user: User of the job, as named in the log: the user's jobs in the queue and past waits
         are then taken into account.
-    :param arrays: Count an array of equal jobs as one observation.
     :param within: How long the job may wait, e.g. 30m.
     :param sites: a TOML file, a mapping with its fields, or ``"here"``: where ``history`` names a
         queue
@@ -170,14 +170,14 @@ def probability(
             force=force,
         ),
         options=ProbabilityOptions(
+            at=None if at is None else instant_of(at, "at"),
+            confidence=parse_probability(confidence, "confidence"),
+            method=method,
+            arrays=arrays,
             procs=procs,
             walltime_s=seconds_of(walltime, "walltime"),
             live=live,
-            confidence=parse_probability(confidence, "confidence"),
-            at=None if at is None else instant_of(at, "at"),
-            method=method,
             user=user,
-            arrays=arrays,
             within_s=seconds_of(within, "within"),
         ),
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from vgrads.operations.bags.requests import GoalOptions, SitesOption
+from vgrads.operations.bags.requests import GoalOptions
 from vgrads.operations.fields import About, OnCommandLine, Request
+from vgrads.operations.shared import SitesOption
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from vgrads.operations.fields import About, OnCommandLine, Request
+from vgrads.operations.shared import SitesOption
 
 BAG_POLICIES = ("fair-share", "next-available")
 _OF_BAG = OnCommandLine(argument=True, metavar="BAG")
@@ -55,19 +56,6 @@ class ResultsOptions(Request):
         OnCommandLine(metavar="DIR"),
     ] = None
     separate: Annotated[bool, About("Write what each task printed to a file of its own.")] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SitesOption(Request):
-    """Where a bag's nodes are."""
-
-    sites: Annotated[
-        Path | None,
-        About(
-            "Site description file (TOML); 'here' is this machine. Default: the sites that the set "
-            "names, else those of the database, else the embedded ones."
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

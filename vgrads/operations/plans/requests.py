@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from vgrads.operations.fields import (
     DEADLINE,
-    INSTANT,
     SHARE,
     SPEED,
     About,
@@ -18,9 +17,9 @@ from vgrads.operations.fields import (
     Request,
     describe_fields,
 )
+from vgrads.operations.shared import GridOptions, SitesOption
 
 Json = dict[str, Any]
-Instant = float | datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,19 +53,9 @@ class SetFileOptions(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanningOptions(Request):
+class PlanningOptions(GridOptions):
     """How a set is planned, whoever requests it."""
 
-    at: Annotated[
-        Instant,
-        INSTANT,
-        About(
-            "Time of the query in the history: RFC 3339, or seconds of the log's clock. Later "
-            "records are ignored. Default: its end."
-        ),
-        OnCommandLine(metavar="TIME"),
-    ] = None
-    seed: Annotated[int, About("Random seed.", minimum=0, example=7)] = 0
     probability: Annotated[
         float | None,
         SHARE,
@@ -96,20 +85,13 @@ class PlanningOptions(Request):
         ),
         OnCommandLine(metavar="N"),
     ] = None
-    as_stated: Annotated[
-        bool,
-        About(
-            "Use the boot times and rates of the site description, not those observed in earlier "
-            "runs."
-        ),
-    ] = False
 
 
 USUAL_OPTIONS = PlanningOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SetRequest(PlanningOptions, SetFileOptions):
+class _SetRequest(PlanningOptions, SetFileOptions, SitesOption):
     """A set in a file of this machine, for sites of this machine."""
 
     set_file: Annotated[
@@ -117,13 +99,6 @@ class _SetRequest(PlanningOptions, SetFileOptions):
         About("A workflow set (YAML or JSON), or with --deadline a workflow file."),
         OnCommandLine(argument=True, metavar="SET", complete="complete_sets"),
     ]
-    sites: Annotated[
-        Path | None,
-        About(
-            "Site description file (TOML); 'here' is this machine. Default: the sites that the set "
-            "names, else those of the database, else the embedded ones."
-        ),
-    ] = None
     rerun: Annotated[
         bool,
         About(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from vgrads.operations.bags.requests import ServiceOption, SitesOption
+from vgrads.operations.bags.requests import ServiceOption
 from vgrads.operations.fields import About, OnCommandLine
+from vgrads.operations.shared import SitesOption
 
 _FILE = OnCommandLine(argument=True, metavar="POOL.yaml")
 _ABOUT_FILE = "Description of the pool: number of workers, sizing policy and sites."

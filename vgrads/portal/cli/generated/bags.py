@@ -55,7 +55,7 @@ def bags_run(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -150,7 +150,7 @@ def bags_resume(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -244,7 +244,7 @@ def bags_retry(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -380,7 +380,7 @@ def bags_cancel(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,

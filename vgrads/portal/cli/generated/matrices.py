@@ -35,7 +35,7 @@ def allpairs(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -207,7 +207,7 @@ def wavefront(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,

@@ -65,7 +65,7 @@ def plan(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -79,6 +79,14 @@ def plan(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 0,
+    as_stated: Annotated[
+        bool,
+        typer.Option(
+            "--as-stated",
+            help="Use the boot times and rates of the site description, not those observed in earlier runs.",
+            show_default=False,
+        ),
+    ] = False,
     probability: Annotated[
         str | None,
         typer.Option(
@@ -114,14 +122,6 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    as_stated: Annotated[
-        bool,
-        typer.Option(
-            "--as-stated",
-            help="Use the boot times and rates of the site description, not those observed in earlier runs.",
-            show_default=False,
-        ),
-    ] = False,
     rerun: Annotated[
         bool,
         typer.Option(
@@ -187,21 +187,21 @@ def plan(
 
     with naming_options(PlanRequest):
         request = PlanRequest(
+            sites=sites,
             deadline=deadline,
             inputs=inputs,
             targets=tuple(targets or ()),
             config=tuple(config or ()),
             at=None if at is None else parse_instant(at, "--at"),
             seed=seed,
+            as_stated=as_stated,
             probability=None
             if probability is None
             else parse_probability(probability, "--probability"),
             policy=policy,
             promise_model=promise_model,
             effort=effort,
-            as_stated=as_stated,
             set_file=set_file,
-            sites=sites,
             rerun=rerun,
             calibrate=calibrate,
             run_pilots=run_pilots,
@@ -261,7 +261,7 @@ def run(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -288,6 +288,14 @@ def run(
             "--replan/--no-replan", help="Plan the rest again if too few workflows are left."
         ),
     ] = True,
+    as_stated: Annotated[
+        bool,
+        typer.Option(
+            "--as-stated",
+            help="Use the boot times and rates of the site description, not those observed in earlier runs.",
+            show_default=False,
+        ),
+    ] = False,
     probability: Annotated[
         str | None,
         typer.Option(
@@ -323,14 +331,6 @@ def run(
             show_default=False,
         ),
     ] = None,
-    as_stated: Annotated[
-        bool,
-        typer.Option(
-            "--as-stated",
-            help="Use the boot times and rates of the site description, not those observed in earlier runs.",
-            show_default=False,
-        ),
-    ] = False,
     rerun: Annotated[
         bool,
         typer.Option(
@@ -399,21 +399,21 @@ def run(
         request = RunRequest(
             speed=parse_speed(speed, "--speed"),
             replan=replan,
+            sites=sites,
             deadline=deadline,
             inputs=inputs,
             targets=tuple(targets or ()),
             config=tuple(config or ()),
             at=None if at is None else parse_instant(at, "--at"),
             seed=seed,
+            as_stated=as_stated,
             probability=None
             if probability is None
             else parse_probability(probability, "--probability"),
             policy=policy,
             promise_model=promise_model,
             effort=effort,
-            as_stated=as_stated,
             set_file=set_file,
-            sites=sites,
             rerun=rerun,
             folder=folder,
             keep=keep,

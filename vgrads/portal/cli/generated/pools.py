@@ -27,7 +27,7 @@ def pool_run(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,

@@ -49,16 +49,6 @@ def forecast(
             show_default=False,
         ),
     ] = None,
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live/--no-live",
-            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
-        ),
-    ] = True,
-    confidence: Annotated[
-        str, typer.Option("--confidence", help="Confidence level of the bound.")
-    ] = "0.95",
     at: Annotated[
         str | None,
         typer.Option(
@@ -68,6 +58,9 @@ def forecast(
             show_default=False,
         ),
     ] = None,
+    confidence: Annotated[
+        str, typer.Option("--confidence", help="Confidence level of the bound.")
+    ] = "0.95",
     method: Annotated[
         str,
         typer.Option(
@@ -75,6 +68,19 @@ def forecast(
             help="Prediction method: state (the current state of the queue, or QBETS where that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).",
         ),
     ] = "state",
+    arrays: Annotated[
+        bool,
+        typer.Option(
+            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
+        ),
+    ] = True,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live/--no-live",
+            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
+        ),
+    ] = True,
     user: Annotated[
         str | None,
         typer.Option(
@@ -84,12 +90,6 @@ def forecast(
             show_default=False,
         ),
     ] = None,
-    arrays: Annotated[
-        bool,
-        typer.Option(
-            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
-        ),
-    ] = True,
     quantiles: Annotated[
         list[str] | None,
         typer.Option(
@@ -163,14 +163,14 @@ def forecast(
 
     with naming_options(ForecastRequest):
         request = ForecastRequest(
+            at=None if at is None else parse_instant(at, "--at"),
+            confidence=parse_probability(confidence, "--confidence"),
+            method=method,
+            arrays=arrays,
             procs=procs,
             walltime_s=parse_duration(walltime, "--walltime"),
             live=live,
-            confidence=parse_probability(confidence, "--confidence"),
-            at=None if at is None else parse_instant(at, "--at"),
-            method=method,
             user=user,
-            arrays=arrays,
             quantiles=tuple(parse_probability(item, "--quantile") for item in quantiles or ())
             or (0.5, 0.75, 0.9, 0.95),
             within_s=tuple(parse_duration(item, "--within") for item in within or ()),
@@ -213,16 +213,6 @@ def bound(
             "--probability", "-p", help="Share of jobs that wait no longer than the bound."
         ),
     ] = "0.95",
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live/--no-live",
-            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
-        ),
-    ] = True,
-    confidence: Annotated[
-        str, typer.Option("--confidence", help="Confidence level of the bound.")
-    ] = "0.95",
     at: Annotated[
         str | None,
         typer.Option(
@@ -232,6 +222,9 @@ def bound(
             show_default=False,
         ),
     ] = None,
+    confidence: Annotated[
+        str, typer.Option("--confidence", help="Confidence level of the bound.")
+    ] = "0.95",
     method: Annotated[
         str,
         typer.Option(
@@ -239,6 +232,19 @@ def bound(
             help="Prediction method: state (the current state of the queue, or QBETS where that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).",
         ),
     ] = "state",
+    arrays: Annotated[
+        bool,
+        typer.Option(
+            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
+        ),
+    ] = True,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live/--no-live",
+            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
+        ),
+    ] = True,
     user: Annotated[
         str | None,
         typer.Option(
@@ -248,12 +254,6 @@ def bound(
             show_default=False,
         ),
     ] = None,
-    arrays: Annotated[
-        bool,
-        typer.Option(
-            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
-        ),
-    ] = True,
     explain: Annotated[
         bool,
         typer.Option(
@@ -325,14 +325,14 @@ def bound(
 
     with naming_options(BoundRequest):
         request = BoundRequest(
+            at=None if at is None else parse_instant(at, "--at"),
+            confidence=parse_probability(confidence, "--confidence"),
+            method=method,
+            arrays=arrays,
             procs=procs,
             walltime_s=parse_duration(walltime, "--walltime"),
             live=live,
-            confidence=parse_probability(confidence, "--confidence"),
-            at=None if at is None else parse_instant(at, "--at"),
-            method=method,
             user=user,
-            arrays=arrays,
             probability=parse_probability(probability, "--probability"),
             explain=explain,
             queue=queue,
@@ -370,16 +370,6 @@ def probability(
     walltime: Annotated[
         str, typer.Option("--walltime", "-w", help="Requested time of the job, e.g. 2h.")
     ] = "1h",
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live/--no-live",
-            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
-        ),
-    ] = True,
-    confidence: Annotated[
-        str, typer.Option("--confidence", help="Confidence level of the bound.")
-    ] = "0.95",
     at: Annotated[
         str | None,
         typer.Option(
@@ -389,6 +379,9 @@ def probability(
             show_default=False,
         ),
     ] = None,
+    confidence: Annotated[
+        str, typer.Option("--confidence", help="Confidence level of the bound.")
+    ] = "0.95",
     method: Annotated[
         str,
         typer.Option(
@@ -396,6 +389,19 @@ def probability(
             help="Prediction method: state (the current state of the queue, or QBETS where that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).",
         ),
     ] = "state",
+    arrays: Annotated[
+        bool,
+        typer.Option(
+            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
+        ),
+    ] = True,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live/--no-live",
+            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
+        ),
+    ] = True,
     user: Annotated[
         str | None,
         typer.Option(
@@ -405,12 +411,6 @@ def probability(
             show_default=False,
         ),
     ] = None,
-    arrays: Annotated[
-        bool,
-        typer.Option(
-            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
-        ),
-    ] = True,
     queue: Annotated[
         str | None,
         typer.Option(
@@ -474,14 +474,14 @@ def probability(
 
     with naming_options(ProbabilityRequest):
         request = ProbabilityRequest(
+            at=None if at is None else parse_instant(at, "--at"),
+            confidence=parse_probability(confidence, "--confidence"),
+            method=method,
+            arrays=arrays,
             procs=procs,
             walltime_s=parse_duration(walltime, "--walltime"),
             live=live,
-            confidence=parse_probability(confidence, "--confidence"),
-            at=None if at is None else parse_instant(at, "--at"),
-            method=method,
             user=user,
-            arrays=arrays,
             within_s=parse_duration(within, "--within"),
             queue=queue,
             format=format,
@@ -526,16 +526,6 @@ def trajectory(
         str,
         typer.Option("--probability", "-p", help="Probability with which the job must be running."),
     ] = "0.9",
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live/--no-live",
-            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
-        ),
-    ] = True,
-    confidence: Annotated[
-        str, typer.Option("--confidence", help="Confidence level of the bound.")
-    ] = "0.95",
     at: Annotated[
         str | None,
         typer.Option(
@@ -545,6 +535,9 @@ def trajectory(
             show_default=False,
         ),
     ] = None,
+    confidence: Annotated[
+        str, typer.Option("--confidence", help="Confidence level of the bound.")
+    ] = "0.95",
     method: Annotated[
         str,
         typer.Option(
@@ -552,6 +545,19 @@ def trajectory(
             help="Prediction method: state (the current state of the queue, or QBETS where that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).",
         ),
     ] = "state",
+    arrays: Annotated[
+        bool,
+        typer.Option(
+            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
+        ),
+    ] = True,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live/--no-live",
+            help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
+        ),
+    ] = True,
     user: Annotated[
         str | None,
         typer.Option(
@@ -561,12 +567,6 @@ def trajectory(
             show_default=False,
         ),
     ] = None,
-    arrays: Annotated[
-        bool,
-        typer.Option(
-            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
-        ),
-    ] = True,
     step: Annotated[
         str, typer.Option("--step", help="Interval between the submission times that are tried.")
     ] = "30s",
@@ -633,14 +633,14 @@ def trajectory(
 
     with naming_options(TrajectoryRequest):
         request = TrajectoryRequest(
+            at=None if at is None else parse_instant(at, "--at"),
+            confidence=parse_probability(confidence, "--confidence"),
+            method=method,
+            arrays=arrays,
             procs=procs,
             walltime_s=parse_duration(walltime, "--walltime"),
             live=live,
-            confidence=parse_probability(confidence, "--confidence"),
-            at=None if at is None else parse_instant(at, "--at"),
-            method=method,
             user=user,
-            arrays=arrays,
             start_by_s=parse_duration(start_by, "--start-by"),
             probability=parse_probability(probability, "--probability"),
             step_s=parse_duration(step, "--step"),
@@ -681,6 +681,12 @@ def backtest(
             help="Prediction method: state (the current state of the queue, or QBETS where that has been better), qbets (past waits of similar jobs) or bmbp (all past waits).",
         ),
     ] = "state",
+    arrays: Annotated[
+        bool,
+        typer.Option(
+            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
+        ),
+    ] = True,
     format: Annotated[
         str | None,
         typer.Option(
@@ -729,12 +735,6 @@ def backtest(
             show_default=False,
         ),
     ] = None,
-    arrays: Annotated[
-        bool,
-        typer.Option(
-            "--arrays/--no-arrays", help="Count an array of equal jobs as one observation."
-        ),
-    ] = True,
     knows: Annotated[
         str,
         typer.Option(
@@ -781,6 +781,9 @@ def backtest(
 
     with naming_options(BacktestRequest):
         request = BacktestRequest(
+            confidence=parse_probability(confidence, "--confidence"),
+            method=method,
+            arrays=arrays,
             format=format,
             columns=columns,
             zone=zone,
@@ -789,10 +792,7 @@ def backtest(
             histories=tuple(histories or ()),
             by=by,
             probability=parse_probability(probability, "--probability"),
-            confidence=parse_probability(confidence, "--confidence"),
-            method=method,
             size=size,
-            arrays=arrays,
             knows=knows,
             view=view,
         )

@@ -16,6 +16,14 @@ from vgrads.portal.cli.wide import set_wide
     epilog="Example: `vgrads where --procs 64 --walltime 4h --sites sites.toml`", hidden=True
 )
 def where(
+    sites: Annotated[
+        Path | None,
+        typer.Option(
+            "--sites",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
+            show_default=False,
+        ),
+    ] = None,
     procs: Annotated[
         int, typer.Option("--procs", "-n", min=1, max=1e09, help="Processors of the job.")
     ] = 1,
@@ -29,14 +37,6 @@ def where(
             help="Use the queue as its site lists it now (SITE/QUEUE of a real site), or the history alone.",
         ),
     ] = True,
-    sites: Annotated[
-        Path | None,
-        typer.Option(
-            "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: those of the database, else the embedded ones.",
-            show_default=False,
-        ),
-    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -61,7 +61,7 @@ def where(
 
     with naming_options(RankingRequest):
         request = RankingRequest(
-            procs=procs, walltime_s=parse_duration(walltime, "--walltime"), live=live, sites=sites
+            sites=sites, procs=procs, walltime_s=parse_duration(walltime, "--walltime"), live=live
         )
         output = TableOutput(as_json=as_json)
         raise typer.Exit(rank_now(request, output))
@@ -90,7 +90,7 @@ def score(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -117,6 +117,6 @@ def score(
     from vgrads.portal.cli.requests import TableOutput
 
     with naming_options(ScoreRequest):
-        request = ScoreRequest(site=site, queue=queue, sites=sites)
+        request = ScoreRequest(sites=sites, site=site, queue=queue)
         output = TableOutput(as_json=as_json)
         raise typer.Exit(score_now(request, output))

@@ -64,7 +64,7 @@ def sites_show(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -276,7 +276,7 @@ def sites_queue(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -367,7 +367,7 @@ def sites_open(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,

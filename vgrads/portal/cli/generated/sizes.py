@@ -171,7 +171,7 @@ def offers(
         Path | None,
         typer.Option(
             "--sites",
-            help="Site description file (TOML); 'here' is this machine. Default: the sites that the set names, else those of the database, else the embedded ones.",
+            help="Site description file (TOML); 'here' is this machine. Default: the sites that a set names, else those of the database, else the embedded ones; of a bag this machine.",
             show_default=False,
         ),
     ] = None,
@@ -228,10 +228,10 @@ def offers(
     with naming_options(OffersRequest):
         request = OffersRequest(
             sites=sites,
-            file=file,
             at=None if at is None else parse_instant(at, "--at"),
             seed=seed,
             as_stated=as_stated,
+            file=file,
         )
         output = ChartOutput(as_json=as_json, gantt=gantt)
         raise typer.Exit(offer_now(request, output))
