@@ -3,16 +3,14 @@ that name arguments where the command line names options."""
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import SupportsIndex
 
-from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.kernel.errors import VgradsError
 from vgrads.kernel.units import parse_duration, parse_instant
 from vgrads.operations.fields import describe_fields
 from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
@@ -40,21 +38,6 @@ def instant_of(value: Instant | None, name: str = "at") -> float | datetime | No
     if value is None:
         return None
     return parse_instant(value.isoformat() if isinstance(value, datetime) else value, name)
-
-
-def count_of(value: SupportsIndex, name: str) -> int:
-    """A whole number of at least 1."""
-    number = 0 if isinstance(value, bool | str) else _index(value)
-    if number < 1:
-        raise InputError(f"'{value}' is not a whole number of at least 1", where=name)
-    return number
-
-
-def _index(value: SupportsIndex) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        return 0
 
 
 def path_of(value: FileName) -> Path:
