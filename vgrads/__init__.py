@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from vgrads.executor.joblib_registration import register_joblib as register_joblib
     from vgrads.executor.options import task as task
     from vgrads.interface.backtests import BacktestResult as BacktestResult
-    from vgrads.interface.backtests import backtest as backtest
     from vgrads.interface.bag_runs import BagResult as BagResult
     from vgrads.interface.bags import Bag as Bag
+    from vgrads.interface.generated.backtests import backtest as backtest
     from vgrads.interface.generated.plans import plan as plan
     from vgrads.interface.generated.plans import run as run
     from vgrads.interface.generated.queues import bound as bound
@@ -48,7 +48,8 @@ _MODULES = {
     "executor.executor": ("Executor",),
     "executor.joblib_registration": ("register_joblib",),
     "executor.options": ("task",),
-    "interface.backtests": ("backtest", "BacktestResult"),
+    "interface.backtests": ("BacktestResult",),
+    "interface.generated.backtests": ("backtest",),
     "interface.bag_runs": ("BagResult",),
     "interface.bags": ("Bag",),
     "interface.offers": ("offers", "OfferResult"),

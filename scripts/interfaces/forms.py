@@ -35,6 +35,7 @@ ON_COMMAND_LINE = {
         kind="str", convert='parse_instant({0}, "{1}")', needs=(f"{_UNITS}:parse_instant",)
     ),
     "deadline": Written(kind="str"),
+    "names": Written(kind="str"),
     "speed": Written(
         kind="str", convert='parse_speed({0}, "{1}")', needs=(f"{_UNITS}:parse_speed",)
     ),
@@ -66,6 +67,11 @@ IN_PYTHON = {
     ),
     "speed": Written(
         kind="float | str", convert='parse_speed({0}, "{1}")', needs=(f"{_UNITS}:parse_speed",)
+    ),
+    "names": Written(
+        kind="str | Sequence[str]",
+        convert="joined_names({0})",
+        needs=(f"{_ARGUMENTS}:joined_names", "collections.abc:Sequence"),
     ),
     "path": Written(
         kind="FileName",

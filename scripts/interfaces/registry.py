@@ -547,7 +547,6 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             run="vgrads.portal.cli.queues.backtest_now:backtest_now",
             examples=("backtest logs/*.swf.gz --by queue --report backtest.html",),
             first=("histories", "by", "probability", "confidence", "method"),
-            without=("queue",),
         ),
     ),
     "rankings": (
@@ -652,6 +651,42 @@ FUNCTION_MODULES: dict[str, tuple[Function, ...]] = {
                 "  confidence 0.95, method qbets, 311 similar jobs"
             ),
             needs=_QUEUE_NEEDS,
+        ),
+    ),
+    "backtests": (
+        Function(
+            name="backtest",
+            requests={"options": questions.BacktestOptions},
+            result="BacktestResult",
+            run="vgrads.interface.backtests:backtest_histories",
+            doc="Would the bounds have been right? Each job's bound is computed from earlier "
+            "records only.",
+            leading=(("histories: FileName | Sequence[FileName]", "one log or several"),),
+            positional=("by", "probability", "confidence"),
+            trailing=(
+                (
+                    "levels: Sequence[float] = LEVELS",
+                    "further probabilities of the reliability curve, ``()`` for none; by past "
+                    "waits alone each is one more replay",
+                ),
+                (
+                    "on_progress: Callable[[float, float], None] | None = None",
+                    "called with the amount done and the total",
+                ),
+            ),
+            example=_LOG_EXAMPLE
+            + (
+                '>>> result = vgrads.backtest(log, method="qbets", levels=())\n'
+                ">>> result.rows[0].scored, round(result.rows[0].coverage, 3)\n"
+                "(2479, 0.973)"
+            ),
+            needs=(
+                "collections.abc:Callable",
+                "collections.abc:Sequence",
+                "vgrads.interface.arguments:FileName",
+                "vgrads.interface.backtests:BacktestResult",
+                "vgrads.interface.backtests:LEVELS",
+            ),
         ),
     ),
     "plans": (

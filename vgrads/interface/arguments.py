@@ -13,7 +13,6 @@ from pathlib import Path
 from vgrads.kernel.errors import VgradsError
 from vgrads.kernel.units import parse_duration, parse_instant
 from vgrads.operations.fields import describe_fields
-from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
 
 Duration = float | str | timedelta
 """Seconds, a text such as ``"2h"`` or ``"1h30m"``, or a timedelta."""
@@ -72,14 +71,6 @@ def _argument(option: re.Match[str]) -> str:
     return option[1].replace("-", "_")
 
 
-def reading_options(
-    format: str | None,
-    columns: str | Sequence[str] | None,
-    zone: str | None,
-    taken_at: Instant | None,
-    force: bool,
-) -> ReadingOptions:
-    """How to read a history; ``columns``: names, or a text with commas between them; ``taken_at``:
-    when it was taken."""
-    text = taken_at.isoformat() if isinstance(taken_at, datetime) else taken_at
-    return parse_reading_options(format, columns, zone, text, force)
+def joined_names(value: str | Sequence[str]) -> str:
+    """Names with commas between them."""
+    return value if isinstance(value, str) else ",".join(value)

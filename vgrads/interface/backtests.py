@@ -11,18 +11,18 @@ from typing import Any
 from statsmodels.stats.proportion import proportion_confint
 
 from vgrads.api.queues.backtests import BacktestJob, backtest_all, backtest_rows, histories_json
-from vgrads.interface.arguments import FileName, Instant, named_arguments, path_of, reading_options
+from vgrads.interface.arguments import FileName, path_of
 from vgrads.interface.html import bare_table, box_html, charts_html
 from vgrads.interface.wait_charts import reliability_chart
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration, format_share, parse_probability
+from vgrads.operations.questions import BacktestOptions
+from vgrads.operations.reading import reading_of
 from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
 from vgrads.qbets.backtest import BacktestRow, Trial
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.views import FULL
 
 LEVELS = (0.5, 0.75, 0.9)
-_QUESTIONS = ("asked", "known")
 _MOST_SHOWN = 3
 
 
@@ -109,57 +109,29 @@ def _cells(row: BacktestRow) -> tuple[str, ...]:
     )
 
 
-@named_arguments()
-def backtest(  # noqa: PLR0913 the options of vgrads backtest
+def backtest_histories(
     histories: FileName | Sequence[FileName],
-    by: str = "log",
-    probability: float | str = 0.95,
-    confidence: float | str = 0.95,
-    *,
-    method: str = "state",
-    question: str = "asked",
-    view: str = FULL,
-    levels: Sequence[float] = LEVELS,
-    format: str | None = None,
-    columns: str | Sequence[str] | None = None,
-    zone: str | None = None,
-    taken_at: Instant | None = None,
-    force: bool = False,
-    on_progress: Callable[[float, float], None] | None = None,
+    levels: Sequence[float],
+    on_progress: Callable[[float, float], None] | None,
+    options: BacktestOptions,
 ) -> BacktestResult:
-    """Would the bounds have been right? Each job's bound is computed from earlier records only.
-
-    ``histories``: one log or several. ``by``: a row for each log, queue or cluster. ``probability``
-    and ``confidence``: of the bounds. ``question``: ``asked`` without the user of a job, ``known``
-    with it. ``view``: the jobs that are known at each instant, ``full``, ``started`` or ``ended``
-    (:data:`vgrads.qbets.views.VIEWS`). ``levels``: further probabilities of the reliability curve,
-    ``()`` for none; by past waits alone each is one more replay. ``format`` and the next four: how
-    to read the logs, as in :func:`bound`. ``on_progress``: called with the amount done and the
-    total.
-
-    >>> import vgrads
-    >>> from vgrads.api.config import embedded_data
-    >>> log = embedded_data() / "histories" / "mayhem.swf.gz"
-    >>> result = vgrads.backtest(log, method="qbets", levels=())
-    >>> result.rows[0].scored, round(result.rows[0].coverage, 3)
-    (2479, 0.973)
-    """
-    if question not in _QUESTIONS:
-        raise InputError(f"unknown value '{question}'; choose asked or known", where="question")
-    requested_level = parse_probability(probability, "probability")
+    """Replay histories; the arguments are those of :func:`vgrads.backtest`."""
+    requested_level = options.probability
     stated = sorted({requested_level, *(parse_probability(level, "levels") for level in levels)})
     settings = Settings(
-        method=method,
+        method=options.method,
         quantile=requested_level,
-        confidence=parse_probability(confidence, "confidence"),
-        knows_user=question == "known",
-        view=view,
+        confidence=options.confidence,
+        arrays=options.arrays,
+        size=options.size,
+        knows_user=options.question == "known",
+        view=options.view,
     )
     replay = BacktestJob(
         path=Path(),
-        by=by,
+        by=options.by,
         settings=settings,
-        reading=reading_options(format, columns, zone, taken_at, force),
+        reading=reading_of(options),
         probabilities=tuple(stated),
     )
     jobs = [replace(replay, path=file) for file in _files(histories)]
@@ -168,7 +140,7 @@ def backtest(  # noqa: PLR0913 the options of vgrads backtest
         for trial in finished:
             by_level[trial.probability].append(trial)
     return BacktestResult(
-        rows=tuple(backtest_rows(by_level[requested_level], by)),
+        rows=tuple(backtest_rows(by_level[requested_level], options.by)),
         histories=tuple(histories_json(by_level[requested_level])),
         reliability=tuple(point for level in stated for point in _point(level, by_level[level])),
         probability=requested_level,

@@ -19,7 +19,7 @@ from vgrads.operations.questions import (
     ReadingFields,
 )
 from vgrads.operations.queue_questions import ForecastContext
-from vgrads.traces.reading_options import parse_reading_options
+from vgrads.operations.reading import reading_of
 from vgrads.vgrid.catalog import choose_queue, split_queue_name
 
 
@@ -62,9 +62,7 @@ def _fields(options: JobOptions) -> dict[str, Any]:
 def _place(history: FileName, reading: ReadingFields, sites: Sites | None) -> dict[str, Any]:
     """Return the fields of a question that name its queue: a file and its queue, or with ``sites``
     a queue of these."""
-    options = parse_reading_options(
-        reading.format, reading.columns, reading.zone, reading.taken_at, reading.force
-    )
+    options = reading_of(reading)
     if sites is None:
         source = HistorySource(file=path_of(history), queue=reading.queue)
         return {"history": source, "reading": options}

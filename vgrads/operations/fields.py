@@ -49,6 +49,8 @@ INSTANT = TextForm("instant")
 """Seconds of a log's own clock, or a time with its zone (RFC 3339)."""
 DEADLINE = TextForm("deadline")
 """A duration from now or a time with its zone, as text."""
+NAMES = TextForm("names")
+"""Names with commas between them; in Python also a sequence."""
 SPEED = TextForm("speed")
 """Virtual seconds per second; None, written as max: as fast as possible."""
 

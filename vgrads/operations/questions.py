@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from vgrads.operations.fields import (
     DURATION,
     INSTANT,
+    NAMES,
     SHARE,
     About,
     OnCommandLine,
@@ -167,17 +168,13 @@ class RankingOptions(LiveOption, RequestedJob):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingFields(Request):
+class FileFormat(Request):
     """How a history is read, where its file does not say it."""
 
-    queue: Annotated[
-        str | int | None,
-        About("Queue of the log, by name or number. Default: all jobs."),
-        OnCommandLine(flags="--queue -q"),
-    ] = None
     format: Annotated[str | None, About("Format of the history. Default: detected.")] = None
     columns: Annotated[
         str | None,
+        NAMES,
         About("Names of the columns of a table that has no header, as of sacct."),
         OnCommandLine(metavar="NAME,…"),
     ] = None
@@ -197,6 +194,17 @@ class ReadingFields(Request):
     force: Annotated[bool, About("Use the rest of a file whose records are mostly unusable.")] = (
         False
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingFields(FileFormat):
+    """What of a history counts, and how it is read."""
+
+    queue: Annotated[
+        str | int | None,
+        About("Queue of the log, by name or number. Default: all jobs."),
+        OnCommandLine(flags="--queue -q"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,14 +292,9 @@ class RankingRequest(RankingOptions, SitesOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BacktestRequest(ReadingFields, PredictionOptions):
-    """Test bounds on past waits: replay histories, using no data before its time."""
+class BacktestOptions(FileFormat, PredictionOptions):
+    """How histories are replayed."""
 
-    histories: Annotated[
-        tuple[Path, ...],
-        About("Queue logs."),
-        OnCommandLine(argument=True, metavar="HISTORY..."),
-    ]
     by: Annotated[
         str,
         About(
@@ -311,7 +314,7 @@ class BacktestRequest(ReadingFields, PredictionOptions):
             "of the method."
         ),
     ] = None
-    knows: Annotated[
+    question: Annotated[
         str,
         About(
             "Information about each job. asked: as in a query, without its user. known: with its "
@@ -327,6 +330,17 @@ class BacktestRequest(ReadingFields, PredictionOptions):
             "ended: only those that have ended."
         ),
     ] = "full"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacktestRequest(BacktestOptions):
+    """Test bounds on past waits: replay histories, using no data before its time."""
+
+    histories: Annotated[
+        tuple[Path, ...],
+        About("Queue logs."),
+        OnCommandLine(argument=True, metavar="HISTORY..."),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

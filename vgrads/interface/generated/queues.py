@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vgrads.interface.arguments import (
     Duration,
     FileName,
     Instant,
     instant_of,
+    joined_names,
     named_arguments,
     seconds_of,
 )
@@ -25,12 +28,12 @@ def bound(
     probability: float | str = 0.95,
     confidence: float | str = 0.95,
     *,
-    queue: str | int | None = None,
     format: str | None = None,
-    columns: str | None = None,
+    columns: str | Sequence[str] | None = None,
     zone: str | None = None,
     taken_at: Instant | None = None,
     force: bool = False,
+    queue: str | int | None = None,
     at: Instant | None = None,
     method: str = "state",
     arrays: bool = True,
@@ -47,13 +50,13 @@ def bound(
     :param walltime: Requested time of the job, e.g. 2h.
     :param probability: Share of jobs that wait no longer than the bound.
     :param confidence: Confidence level of the bound.
-    :param queue: Queue of the log, by name or number. Default: all jobs.
     :param format: Format of the history. Default: detected.
     :param columns: Names of the columns of a table that has no header, as of sacct.
     :param zone: Time zone of local times in the history, e.g. Europe/Paris. Default: UTC.
     :param taken_at: When the history was taken: its waiting jobs are the queue then. Default: at
         its newest event.
     :param force: Use the rest of a file whose records are mostly unusable.
+    :param queue: Queue of the log, by name or number. Default: all jobs.
     :param at: Time of the query in the history: RFC 3339, or seconds of the log's clock. Later
         records are ignored. Default: its end.
     :param method: Prediction method: state (the current state of the queue, or QBETS where that has
@@ -81,12 +84,12 @@ def bound(
         history=history,
         sites=sites,
         reading=ReadingFields(
-            queue=queue,
             format=format,
-            columns=columns,
+            columns=None if columns is None else joined_names(columns),
             zone=zone,
             taken_at=None if taken_at is None else instant_of(taken_at, "taken_at"),
             force=force,
+            queue=queue,
         ),
         options=BoundOptions(
             at=None if at is None else instant_of(at, "at"),
@@ -109,12 +112,12 @@ def probability(
     procs: int = 1,
     walltime: Duration = "1h",
     *,
-    queue: str | int | None = None,
     format: str | None = None,
-    columns: str | None = None,
+    columns: str | Sequence[str] | None = None,
     zone: str | None = None,
     taken_at: Instant | None = None,
     force: bool = False,
+    queue: str | int | None = None,
     at: Instant | None = None,
     confidence: float | str = 0.95,
     method: str = "state",
@@ -130,13 +133,13 @@ def probability(
         or .xz); with ``sites``: ``SITE`` or ``SITE/QUEUE`` of these
     :param procs: Processors of the job.
     :param walltime: Requested time of the job, e.g. 2h.
-    :param queue: Queue of the log, by name or number. Default: all jobs.
     :param format: Format of the history. Default: detected.
     :param columns: Names of the columns of a table that has no header, as of sacct.
     :param zone: Time zone of local times in the history, e.g. Europe/Paris. Default: UTC.
     :param taken_at: When the history was taken: its waiting jobs are the queue then. Default: at
         its newest event.
     :param force: Use the rest of a file whose records are mostly unusable.
+    :param queue: Queue of the log, by name or number. Default: all jobs.
     :param at: Time of the query in the history: RFC 3339, or seconds of the log's clock. Later
         records are ignored. Default: its end.
     :param confidence: Confidence level of the bound.
@@ -162,12 +165,12 @@ def probability(
         history=history,
         sites=sites,
         reading=ReadingFields(
-            queue=queue,
             format=format,
-            columns=columns,
+            columns=None if columns is None else joined_names(columns),
             zone=zone,
             taken_at=None if taken_at is None else instant_of(taken_at, "taken_at"),
             force=force,
+            queue=queue,
         ),
         options=ProbabilityOptions(
             at=None if at is None else instant_of(at, "at"),

@@ -99,15 +99,6 @@ def forecast(
             show_default=False,
         ),
     ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            help="Queue of the log, by name or number. Default: all jobs.",
-            show_default=False,
-        ),
-    ] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -148,6 +139,15 @@ def forecast(
             show_default=False,
         ),
     ] = False,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            help="Queue of the log, by name or number. Default: all jobs.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -176,12 +176,12 @@ def forecast(
             within_s=tuple(parse_duration(item, "--within") for item in within or ()),
             start_by_s=None if start_by is None else parse_duration(start_by, "--start-by"),
             probability=parse_probability(probability, "--probability"),
-            queue=queue,
             format=format,
             columns=columns,
             zone=zone,
             taken_at=None if taken_at is None else parse_instant(taken_at, "--taken-at"),
             force=force,
+            queue=queue,
             history=history,
         )
         output = CommandOutput(as_json=as_json)
@@ -262,15 +262,6 @@ def bound(
             show_default=False,
         ),
     ] = False,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            help="Queue of the log, by name or number. Default: all jobs.",
-            show_default=False,
-        ),
-    ] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -311,6 +302,15 @@ def bound(
             show_default=False,
         ),
     ] = False,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            help="Queue of the log, by name or number. Default: all jobs.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -335,12 +335,12 @@ def bound(
             user=user,
             probability=parse_probability(probability, "--probability"),
             explain=explain,
-            queue=queue,
             format=format,
             columns=columns,
             zone=zone,
             taken_at=None if taken_at is None else parse_instant(taken_at, "--taken-at"),
             force=force,
+            queue=queue,
             history=history,
         )
         output = CommandOutput(as_json=as_json)
@@ -411,15 +411,6 @@ def probability(
             show_default=False,
         ),
     ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            help="Queue of the log, by name or number. Default: all jobs.",
-            show_default=False,
-        ),
-    ] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -460,6 +451,15 @@ def probability(
             show_default=False,
         ),
     ] = False,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            help="Queue of the log, by name or number. Default: all jobs.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -483,12 +483,12 @@ def probability(
             live=live,
             user=user,
             within_s=parse_duration(within, "--within"),
-            queue=queue,
             format=format,
             columns=columns,
             zone=zone,
             taken_at=None if taken_at is None else parse_instant(taken_at, "--taken-at"),
             force=force,
+            queue=queue,
             history=history,
         )
         output = CommandOutput(as_json=as_json)
@@ -570,15 +570,6 @@ def trajectory(
     step: Annotated[
         str, typer.Option("--step", help="Interval between the submission times that are tried.")
     ] = "30s",
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            help="Queue of the log, by name or number. Default: all jobs.",
-            show_default=False,
-        ),
-    ] = None,
     format: Annotated[
         str | None,
         typer.Option(
@@ -619,6 +610,15 @@ def trajectory(
             show_default=False,
         ),
     ] = False,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            help="Queue of the log, by name or number. Default: all jobs.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -644,12 +644,12 @@ def trajectory(
             start_by_s=parse_duration(start_by, "--start-by"),
             probability=parse_probability(probability, "--probability"),
             step_s=parse_duration(step, "--step"),
-            queue=queue,
             format=format,
             columns=columns,
             zone=zone,
             taken_at=None if taken_at is None else parse_instant(taken_at, "--taken-at"),
             force=force,
+            queue=queue,
             history=history,
         )
         output = CommandOutput(as_json=as_json)
@@ -735,7 +735,7 @@ def backtest(
             show_default=False,
         ),
     ] = None,
-    knows: Annotated[
+    question: Annotated[
         str,
         typer.Option(
             "--as",
@@ -789,12 +789,12 @@ def backtest(
             zone=zone,
             taken_at=None if taken_at is None else parse_instant(taken_at, "--taken-at"),
             force=force,
-            histories=tuple(histories or ()),
             by=by,
             probability=parse_probability(probability, "--probability"),
             size=size,
-            knows=knows,
+            question=question,
             view=view,
+            histories=tuple(histories or ()),
         )
         output = BacktestOutput(as_json=as_json, report=report)
         raise typer.Exit(backtest_now(request, output))

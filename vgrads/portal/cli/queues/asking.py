@@ -29,11 +29,11 @@ from vgrads.operations.questions import (
     ProbabilityQuestion,
     ProbabilityRequest,
     QuestionAtPlace,
-    ReadingFields,
     TrajectoryQuestion,
     TrajectoryRequest,
 )
 from vgrads.operations.queue_questions import ForecastContext
+from vgrads.operations.reading import reading_of
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.queues import text as queue_text
 from vgrads.portal.cli.requests import CommandOutput
@@ -41,7 +41,6 @@ from vgrads.portal.cli.terminal import busy, console, print_reading
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.reading.forecast_scores import stored_record
 from vgrads.portal.records.reading.sites import stored_catalog, stored_queue
-from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
 
 Question = TypeVar("Question", bound=QuestionAtPlace)
 Answer = TypeVar("Answer", BoundAnswer, ProbabilityAnswer, TrajectoryAnswer, FullAnswer)
@@ -106,13 +105,6 @@ def _question(request: HistoryFields) -> Any:
     if queue not in (None, chosen.name):
         raise InputError(f"HISTORY names the queue '{chosen.name}' already", where="queue")
     return kind(**fields, site=site.name, queue=chosen.name, reading=reading_of(request))
-
-
-def reading_of(request: ReadingFields) -> ReadingOptions:
-    """Return how the histories of a request are read."""
-    return parse_reading_options(
-        request.format, request.columns, request.zone, request.taken_at, request.force
-    )
 
 
 def record_issued(forecasts: Sequence[IssuedForecast]) -> None:

@@ -9,9 +9,9 @@ from typing import Annotated
 from vgrads.api.queues import backtests
 from vgrads.operations.fields import About, OnCommandLine
 from vgrads.operations.questions import BacktestRequest
+from vgrads.operations.reading import reading_of
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.queues import text as queue_text
-from vgrads.portal.cli.queues.asking import reading_of
 from vgrads.portal.cli.requests import TableOutput
 from vgrads.portal.cli.terminal import console, print_reading, progress_bar
 from vgrads.qbets.predictor import Settings
@@ -36,7 +36,7 @@ def backtest_now(request: BacktestRequest, output: BacktestOutput) -> int:
         confidence=request.confidence,
         arrays=request.arrays,
         size=request.size,
-        knows_user=request.knows == "known",
+        knows_user=request.question == "known",
         view=request.view,
     )
     reading = reading_of(request)

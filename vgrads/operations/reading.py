@@ -1,0 +1,13 @@
+"""How the histories of a request are read."""
+
+from __future__ import annotations
+
+from vgrads.operations.questions import FileFormat
+from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
+
+
+def reading_of(request: FileFormat) -> ReadingOptions:
+    """Return the options of reading."""
+    return parse_reading_options(
+        request.format, request.columns, request.zone, request.taken_at, request.force
+    )
