@@ -149,10 +149,13 @@ def test_the_last_bag_of_a_dispatcher_stays_until_its_nodes_are_released(idle, s
     assert idle.delete(url).status_code == 204
 
 
-def test_a_number_is_above_those_of_all_folders(tmp_path):
-    """Also of bags whose number an earlier version did not reserve."""
-    for name in ("0000", "0007", "notes"):
+def test_a_number_is_above_those_of_all_bags(tmp_path):
+    """A folder without a document is of a bag that is being submitted: a matrix's blocks are laid
+    out first."""
+    for name in ("0000", "0007"):
         (tmp_path / "bags" / name).mkdir(parents=True)
+        (tmp_path / "bags" / name / "document.json").write_text("{}")
+    (tmp_path / "bags" / "0008").mkdir()
     assert [reserve_number(tmp_path, 1), reserve_number(tmp_path, 9)] == [8, 9]
 
 

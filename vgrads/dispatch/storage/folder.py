@@ -82,8 +82,7 @@ def reserve_number(folder: Path, first: int) -> int:
     of a bag whose record was deleted."""
     numbers = folder / "numbers"
     numbers.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stored = (int(p.name) for p in (folder / "bags").glob("*") if p.name.isdecimal())
-    number = max(first, max(stored, default=-1) + 1)
+    number = max(first, max(list_bags(folder), default=-1) + 1)
     while True:
         with suppress(FileExistsError):
             os.close(os.open(numbers / str(number), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
