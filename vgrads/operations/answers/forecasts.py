@@ -267,7 +267,6 @@ class RecordCounts:
     open: Annotated[int, About("Not decided yet.", example=2)]
     scored: Annotated[int, About("Compared with a wait.", example=38)]
     without_start: Annotated[int, About("Without a start.", example=0)]
-    excluded: Annotated[int, About("Excluded.", example=0)]
     retrospective: Annotated[int, About("Of an instant of the past.", example=0)]
 
 
