@@ -9,15 +9,6 @@ from typing import NoReturn
 import typer
 
 from vgrads.kernel.errors import InputError
-from vgrads.operations.bags.requests import (
-    BagLogsRequest,
-    BagStatusRequest,
-    CancelBagRequest,
-    ExplainBagRequest,
-    ResumeBagRequest,
-    RetryBagRequest,
-)
-from vgrads.operations.pools.requests import ExplainPoolRequest, PoolStatusRequest
 from vgrads.portal.cli.requests import CommandOutput, LinesOutput
 from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import NamedWork, named, refuse_inapplicable
@@ -58,64 +49,74 @@ def _end_with(instead: OfWork, id_: str) -> NoReturn:
 
 def status_of_bag(bag: str, as_json: bool) -> None:
     """Show the status of a bag."""
+    from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
-    commands.status(BagStatusRequest(bag=bag), CommandOutput(as_json=as_json))
+    commands.status(requests.BagStatusRequest(bag=bag), CommandOutput(as_json=as_json))
 
 
 def status_of_pool(pool: str, as_json: bool) -> None:
     """Show the status of a pool."""
+    from vgrads.operations.pools import requests
     from vgrads.portal.cli.pools import commands as pool_commands
 
-    pool_commands.status(PoolStatusRequest(pool=pool), CommandOutput(as_json=as_json))
+    pool_commands.status(requests.PoolStatusRequest(pool=pool), CommandOutput(as_json=as_json))
 
 
 def logs_of_bag(bag: str, task: str | None, follow: bool, as_json: bool) -> None:
     """Show the attempts and the output of a bag's tasks."""
+    from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
     if follow:
         raise InputError("follows runs, not bags", where="--follow")
     tasks = () if task is None else (_number(task),)
-    commands.logs(BagLogsRequest(bag=bag, tasks=tasks), LinesOutput(as_json=as_json))
+    commands.logs(requests.BagLogsRequest(bag=bag, tasks=tasks), LinesOutput(as_json=as_json))
 
 
 def cancel_bag(bag: str, as_json: bool) -> None:
     """Cancel a bag."""
+    from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
-    commands.cancel(CancelBagRequest(bag=bag), CommandOutput(as_json=as_json))
+    commands.cancel(requests.CancelBagRequest(bag=bag), CommandOutput(as_json=as_json))
 
 
 def resume_bag(bag: str, as_json: bool) -> None:
     """Resume a bag; ends with its exit code."""
+    from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
-    request = ResumeBagRequest(bag=bag)
+    request = requests.ResumeBagRequest(bag=bag)
     raise typer.Exit(commands.resume(request, CommandOutput(as_json=as_json)))
 
 
 def retry_bag(bag: str, tasks: Sequence[str], as_json: bool) -> None:
     """Do tasks of a bag again; ends with its exit code."""
+    from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
-    request = RetryBagRequest(bag=bag, tasks=tuple(map(_number, tasks)))
+    request = requests.RetryBagRequest(bag=bag, tasks=tuple(map(_number, tasks)))
     raise typer.Exit(commands.retry(request, CommandOutput(as_json=as_json)))
 
 
 def explain_of_bag(bag: str, task: str | None, as_json: bool) -> None:
     """Explain the state of a bag's task, or without one the decisions about its nodes."""
+    from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
     number = None if task is None else _number(task)
-    commands.explain(ExplainBagRequest(bag=bag, task=number), CommandOutput(as_json=as_json))
+    commands.explain(
+        requests.ExplainBagRequest(bag=bag, task=number), CommandOutput(as_json=as_json)
+    )
 
 
 def explain_of_pool(pool: str, as_json: bool) -> None:
     """Explain the last decision of a pool."""
+    from vgrads.operations.pools import requests
     from vgrads.portal.cli.pools import commands as pool_commands
 
-    pool_commands.explain(ExplainPoolRequest(pool=pool), CommandOutput(as_json=as_json))
+    pool_commands.explain(requests.ExplainPoolRequest(pool=pool), CommandOutput(as_json=as_json))
 
 
 def stated(task: str | None) -> str:
