@@ -76,3 +76,13 @@ def test_a_matrix_is_run_alone(vgrads, folder):
     files = put(folder, PAIRS), put(folder, {"commands": ["true"]}, "b.yaml")
     answer = vgrads("bags", "run", *files)
     assert answer.code == 2 and "is run alone" in answer.err
+
+
+@pytest.mark.parametrize(
+    "option", [("--rerun",), ("--policy", "next-available"), ("--separate",), ("--contact", "x")]
+)
+def test_an_option_of_bags_alone_is_refused_for_a_matrix(vgrads, folder, option):
+    answer = vgrads("bags", "run", put(folder, PAIRS), *option)
+    assert answer.code == 2
+    assert f"{option[0]}: does not apply to a matrix" in answer.err
+    assert not list(folder.glob("*.matrix"))

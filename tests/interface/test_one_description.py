@@ -122,6 +122,16 @@ def test_options_of_a_set_hold_for_its_next_plan(service):
     assert _decided(first) == _decided(again)
 
 
+def test_what_if_requests_the_probability_of_the_set_unless_it_is_changed(service):
+    answer = service.post("/v1/workflow-sets", json=LEAD, params={"probability": 0.5})
+    path = f"/v1/workflow-sets/{answer.json()['id']}"
+    service.get(f"{path}/plan")
+    other = service.post(f"{path}/what-if", json={"deadline": "3h"}).json()
+    assert other["promise"]["requested"] == 0.5
+    own = service.post(f"{path}/what-if", json={"deadline": "3h", "probability": 0.8}).json()
+    assert own["promise"]["requested"] == 0.8
+
+
 def test_stored_options_are_those_that_were_stored():
     options = PlanningOptions(seed=7, effort=0.0, policy="heft")
     stored = json.loads(json.dumps(changed_options(options, PlanningOptions)))

@@ -8,12 +8,11 @@ from vgrads.api.queues.queries import HistorySource
 from vgrads.interface.arguments import FileName, path_of
 from vgrads.interface.catalogs import Sites, catalog_of
 from vgrads.interface.queue_results import BoundResult, ProbabilityResult
-from vgrads.operations.fields import describe_fields
+from vgrads.operations.fields import field_values
 from vgrads.operations.forecasts import ask_bound, ask_probability
 from vgrads.operations.questions import (
     BoundOptions,
     BoundQuestion,
-    JobOptions,
     ProbabilityOptions,
     ProbabilityQuestion,
     ReadingFields,
@@ -27,7 +26,9 @@ def bound_of(
     history: FileName, sites: Sites | None, reading: ReadingFields, options: BoundOptions
 ) -> BoundResult:
     """The bound; the arguments are those of :func:`vgrads.bound`."""
-    question = BoundQuestion(**_fields(options), **_place(history, reading, sites))
+    question = BoundQuestion(
+        **field_values(options, BoundOptions), **_place(history, reading, sites)
+    )
     answer = ask_bound(question, _context(sites))
     document = answer.as_json()
     return BoundResult(
@@ -49,14 +50,11 @@ def probability_of(
     history: FileName, sites: Sites | None, reading: ReadingFields, options: ProbabilityOptions
 ) -> ProbabilityResult:
     """The probability; the arguments are those of :func:`vgrads.probability`."""
-    question = ProbabilityQuestion(**_fields(options), **_place(history, reading, sites))
+    shared = field_values(options, ProbabilityOptions)
+    question = ProbabilityQuestion(**shared, **_place(history, reading, sites))
     document = ask_probability(question, _context(sites)).as_json()
     names = ("probability", "within_s", "confidence", "method", "jobs", "since")
     return ProbabilityResult(**{name: document[name] for name in names}, json=document)
-
-
-def _fields(options: JobOptions) -> dict[str, Any]:
-    return {field.name: getattr(options, field.name) for field in describe_fields(type(options))}
 
 
 def _place(history: FileName, reading: ReadingFields, sites: Sites | None) -> dict[str, Any]:

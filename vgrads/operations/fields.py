@@ -125,6 +125,11 @@ def describe_fields(of: type) -> tuple[FieldDescription, ...]:
     return _described[of]
 
 
+def field_values(options: object, of: type) -> dict[str, Any]:
+    """Return the values of those fields that a request shares with its class, or with another."""
+    return {field.name: getattr(options, field.name) for field in describe_fields(of)}
+
+
 def _evaluated(annotation: object, names: dict[str, Any]) -> object:
     """Return an annotation, which is text where the module defers them (PEP 563)."""
     return eval(annotation, names) if isinstance(annotation, str) else annotation

@@ -389,6 +389,8 @@ def what_if_in_child(
         with suppress(InputError):  # written by another version of vgrads
             archived = Sets(store.engine).archived(set_id)
     own = [archived[0]] if archived else []
+    if options.probability is not None and "probability" not in wishes:
+        workflow_set = replace(workflow_set, probability=options.probability)
     briefly = replace(planner_options(options), effort=_AT_A_GLANCE, relax=False)
     planned = plan_set(workflow_set, grid, options.seed, briefly, others=own)
     return summary_of(plan_json(planned.plan))

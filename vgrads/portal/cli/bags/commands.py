@@ -21,6 +21,7 @@ from vgrads.operations.bags.requests import (
     RetryBagRequest,
     RunBagsRequest,
 )
+from vgrads.operations.fields import describe_fields
 from vgrads.portal.cli.bags.group import bags_app
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.requests import CommandOutput, LinesOutput, NoOutput
@@ -44,8 +45,17 @@ def run(request: RunBagsRequest, output: CommandOutput) -> int:
             continue
         if len(request.files) > 1:
             raise InputError("describes a matrix, which is run alone", where=str(file))
+        _refuse_options_of_bags(request)
         return compute_matrix(matrix, output)
     return run_bags(request.files, _how(request, output, rerun=request.rerun, goal=goal))
+
+
+def _refuse_options_of_bags(request: RunBagsRequest) -> None:
+    """Raise InputError for an option that a matrix does not have."""
+    names = ("policy", "service", "contact", "separate", "rerun")
+    for field in describe_fields(RunBagsRequest):
+        if field.name in names and getattr(request, field.name) != field.default:
+            raise InputError("does not apply to a matrix", where=field.name)
 
 
 def _how(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from vgrads.api.queues.issued import IssuedForecast
 from vgrads.api.queues.queries import HistorySource
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.operations.fields import describe_fields
+from vgrads.operations.fields import field_values
 from vgrads.operations.forecast_lists import FullAnswer, ask_forecast
 from vgrads.operations.forecasts import (
     BoundAnswer,
@@ -95,7 +95,7 @@ def _question(request: HistoryFields) -> Any:
     """Return the question of a request: about its file, or about the queue of the database that
     HISTORY names, where there is no such file."""
     kind = _KINDS[type(request)]
-    fields = {field.name: getattr(request, field.name) for field in describe_fields(kind)}
+    fields = field_values(request, kind)
     queue = None if request.queue is None else str(request.queue)
     named = stored_queue(request.history, queue)
     if named is None:
