@@ -102,6 +102,7 @@ def test_a_service_plans_as_the_command_and_the_function(service, vgrads, tmp_pa
         ({"seed": -1}, "seed"),
         ({"probability": 1.5}, "probability"),
         ({"effort": 5000}, "effort"),
+        ({"effort": 11}, "effort"),
         ({"at": "yesterday"}, "at"),
         ({"seeds": 3}, "seeds"),
     ],
@@ -130,6 +131,15 @@ def test_what_if_requests_the_probability_of_the_set_unless_it_is_changed(servic
     assert other["promise"]["requested"] == 0.5
     own = service.post(f"{path}/what-if", json={"deadline": "3h", "probability": 0.8}).json()
     assert own["promise"]["requested"] == 0.8
+
+
+def test_a_changed_set_has_the_options_of_the_set(service):
+    answer = service.post("/v1/workflow-sets", json=LEAD, params=OPTIONS)
+    form = {"key": "k", "deadline_s": 9000}
+    page = service.post(f"/sets/{answer.json()['id']}/change", data=form, follow_redirects=False)
+    changed = page.headers["location"].removeprefix("/sets/")
+    plan = service.get(f"/v1/workflow-sets/{changed}/plan").json()
+    assert (plan["policy"], plan["promise"]["requested"]) == ("no-replication", 0.5)
 
 
 def test_stored_options_are_those_that_were_stored():

@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document, NotNegative
+from vgrads.kernel.errors import InputError
 from vgrads.operations.plans.requests import PlanningOptions, StoredRunOptions, changed_options
 from vgrads.portal.charts.exports import FORMATS, export
 from vgrads.portal.jobs import children
@@ -122,9 +123,16 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         return answer | {"state": head.state if head else "failed"} | _state_json(head)
 
 
+MOST_EFFORT = 10.0
+"""Of planning, for one set: half a minute of a processor, which others of its users need too."""
+
+
 def checked_options(fields: BaseModel) -> PlanningOptions:
-    """Return options of planning. Raise InputError for an unknown policy or model."""
+    """Return options of planning. Raise InputError for an unknown policy or model, and for more
+    work than one user may have the service do."""
     options = PlanningOptions(**fields.model_dump())
+    if options.effort is not None and options.effort > MOST_EFFORT:
+        raise InputError(f"a service plans with at most {MOST_EFFORT:g}", where="effort")
     # imported late: the service starts without the planner
     from vgrads.operations.plans.planning import planner_options
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Form, Query, Request
@@ -13,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
+from vgrads.operations.plans.requests import stored_options
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.web.guard import Submitter
@@ -133,11 +135,12 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         """Submit a set again with another deadline, number of workflows or budget."""
         head = await run_in_threadpool(service.visible, set_id, who)
         text = await run_in_threadpool(service.sets.text, set_id, "document")
+        options = await run_in_threadpool(service.sets.text, set_id, "options")
         changes = form.model_dump(include={"deadline_s", "needed", "budget_usd"})
         document = changed_document(text, head.summary.get("deadline_s"), changes)
         if form.unlimited:
             document["budget_usd"] = None
-        created = await _submit(service, json.dumps(document), "json", who, form.key)
+        created = await _submit(service, json.dumps(document), "json", who, form.key, options)
         return RedirectResponse(f"/sets/{created}", 303)
 
     @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
@@ -164,9 +167,13 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         return RedirectResponse(f"/sets/{created}", 303)
 
 
-async def _submit(service: Service, text: str, kind: str, who: Principal, key: str) -> str:
-    """Submit a set; return its id at once: its page shows the planning."""
-    checked = await service.read_set(text.encode(), kind)
+async def _submit(
+    service: Service, text: str, kind: str, who: Principal, key: str, options: str = "{}"
+) -> str:
+    """Submit a set, with stored options of planning; return its id at once: its page shows the
+    planning."""
+    read = await service.read_set(text.encode(), kind)
+    checked = replace(read, options=stored_options(json.loads(options)))
     requested = key_of(who.user, key, ["/v1/workflow-sets", checked.digest])
     answer = await run_in_threadpool(service.submit, checked, who, requested)
     return str(answer["id"])
