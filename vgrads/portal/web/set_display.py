@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from vgrads.kernel.promise_state import AT_RISK_BELOW
 from vgrads.portal.records.reading.run_rows import GOES_ON
 
 Json = Mapping[str, Any]
-AT_RISK_BELOW = 0.05
-"""Distance below the requested probability at which a running set is displayed as at risk."""
 
 
 def seconds_left(status: Json) -> float:
