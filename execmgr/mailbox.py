@@ -1,4 +1,5 @@
-"""Mailbox between a run and the program that releases its tasks one by one: messages and answers.
+"""Mailbox of a run: changes of its request, and, where a program releases its tasks one by one,
+messages and answers.
 
 A workflow engine that knows the command of a task only when it is ready (such as Snakemake) submits
 a set that is ``released``: it is planned as a whole, its slots are held, and a task starts in order
@@ -13,11 +14,12 @@ from itertools import chain
 from typing import Protocol
 
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.states import Release, ReplicaState, RunState
+from vgrads.execmgr.core.states import Release, ReplicaState, RequestChange, RunState
 from vgrads.kernel.clock import Clock
 from vgrads.planner.snapshot import TaskKey
 from vgrads.workflows.task import Task
 
+_READ_S = 1.0  # between readings of a mailbox that gets changes alone
 SILENCE_S = 600.0
 """Silence after which a run whose tasks are released one by one is cancelled: the releasing program
 sends a message each minute."""
@@ -26,12 +28,13 @@ sends a message each minute."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
     """Messages since the last read of the mailbox; ``added``: (workflow, task), parents before
-    children."""
+    children; ``changes``: of the request, with the numbers of their messages."""
 
     upto: int
     released: tuple[tuple[TaskKey, Release], ...] = ()
     abandoned: tuple[tuple[TaskKey, str], ...] = ()
     added: tuple[tuple[str, Task], ...] = ()
+    changes: tuple[tuple[int, RequestChange], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +65,23 @@ class Mailbox(Protocol):
         """Send these updates, in this order."""
 
 
-class ReleaseMailbox:
-    """Messages of the program that releases the tasks of a run, and updates to it; empty without
-    one."""
+class RunMailbox:
+    """Messages to a run, and updates to the program that releases its tasks (``released``);
+    empty without a mailbox."""
 
-    def __init__(self, box: Mailbox | None, clock: Clock) -> None:
+    def __init__(self, box: Mailbox | None, clock: Clock, released: bool) -> None:
         self._box, self._clock, self._last_message_s = box, clock, clock.now()
+        self._released, self._read_s = released, float("-inf")
         self._sent_updates: dict[TaskKey, TaskUpdate] = {}
 
     def take(self, after: int) -> Mail | None:
-        """Return the messages after this number; None if there are none."""
-        mail = self._box.take(after) if self._box is not None else None
+        """Return the messages after this number; None if there are none, or, of a run whose tasks
+        are not released, within a second of the last reading."""
+        now_s = self._clock.now()
+        if self._box is None or (not self._released and now_s - self._read_s < _READ_S):
+            return None
+        self._read_s = now_s
+        mail = self._box.take(after)
         if mail is not None:
             self._last_message_s = self._clock.now()
         return mail
@@ -84,13 +93,14 @@ class ReleaseMailbox:
 
     def report(self, execution: ExecutionPlan, state: RunState) -> None:
         """Send the states of tasks that changed since the last call."""
-        if self._box is not None:
+        if self._box is not None and self._released:
             self._box.answer(self._news(execution, state))
 
     def left_alone(self) -> str:
         """Return why the run is to be cancelled: the releasing program is gone, so all resources
         are released."""
-        if self._box is None or self._clock.now() - self._last_message_s < SILENCE_S:
+        silent_s = self._clock.now() - self._last_message_s
+        if self._box is None or not self._released or silent_s < SILENCE_S:
             return ""
         return (
             f"no task was released, and no heartbeat was received, for {SILENCE_S / 60:.0f} minutes"

@@ -22,6 +22,8 @@ from vgrads.execmgr.core.states import (
     ReleaseUpdate,
     Replanned,
     ReplicaState,
+    RequestChange,
+    RequestChanged,
     RequestSlot,
     RunState,
     SlotUpdate,
@@ -35,7 +37,7 @@ from vgrads.execmgr.core.submissions import (
     no_submission_planner,
 )
 from vgrads.execmgr.engines.base import Engine
-from vgrads.execmgr.mailbox import Mailbox, ReleaseMailbox, TaskUpdate, added_to
+from vgrads.execmgr.mailbox import Mailbox, RunMailbox, TaskUpdate, added_to
 from vgrads.execmgr.overhead import ManagerOverhead
 from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.sites import Sites
@@ -83,6 +85,51 @@ def _plan_added(
         return None, str(error)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedPlan:
+    """The execution plan for a changed request, stored where execution plans are stored, and its
+    promise; or the reason for which the request is not changed."""
+
+    execution: ExecutionPlan | None = None
+    promise: float | None = None
+    refused: str = ""
+
+
+RequestChanger = Callable[[ExecutionPlan, RunState, RequestChange], ChangedPlan]
+
+
+def _no_changer(_: ExecutionPlan, __: RunState, ___: RequestChange) -> ChangedPlan:
+    return ChangedPlan(refused="no planner is available here")
+
+
+def _change(
+    around: RunnerSetup,
+    execution: ExecutionPlan,
+    state: RunState,
+    message: tuple[int, RequestChange],
+) -> tuple[ExecutionPlan, Event]:
+    """Plan the remainder for a changed request; a stopped run gets no other one. The plan is valid
+    together with the event that reports it, so a change is applied once, whichever manager reads
+    its message."""
+    number, change = message
+    if state.cancelled:
+        changed = ChangedPlan(refused=f"the run is stopped: {state.cancelled}")
+    else:
+        try:
+            changed = around.change_request(execution, state, change)
+        except InputError as error:
+            changed = ChangedPlan(refused=str(error))
+    event = RequestChanged(
+        at_s=around.clock.now(),
+        message=number,
+        version=state.version + (changed.execution is not None),
+        change=change,
+        promise=changed.promise,
+        refused=changed.refused,
+    )
+    return changed.execution or execution, event
+
+
 def _nobody() -> str:
     return ""
 
@@ -91,10 +138,11 @@ def _nobody() -> str:
 class RunnerSetup:
     """Environment of a run: a driver for each site, an engine, a clock, a journal.
 
-    ``replan`` is called if too few workflows are left, a slot is overdue, or ``promise_now``, which
-    is called about once a minute, has fallen (None: not checked); ``stop_requested`` returns a
+    ``replan`` is called if too few workflows are left, a slot is overdue, or the promise, which
+    ``promise_now`` computes about once a minute, has fallen; ``stop_requested`` returns a
     reason if a user has cancelled the run; ``mailbox``: messages of the program that releases the
-    tasks, if they are released; ``add_tasks`` is called if that program adds tasks;
+    tasks, if they are released, and changes of the request, which ``change_request`` plans;
+    ``add_tasks`` is called if that program adds tasks;
     ``plan_submissions`` is called while submissions are ahead, as often as it says; ``poll_s``:
     maximum wait of the loop; ``polling``: particulars of a site.
     """
@@ -106,6 +154,7 @@ class RunnerSetup:
     replan: Replanner = no_replanner
     promise_now: PromiseNow | None = None
     add_tasks: Grower = _no_grower
+    change_request: RequestChanger = _no_changer
     plan_submissions: SubmissionPlanner = no_submission_planner
     mailbox: Mailbox | None = None
     stop_requested: Callable[[], str] = _nobody
@@ -125,7 +174,7 @@ class Runner:
         self._submissions = SubmissionChecks(around.plan_submissions, around.clock)
         self._promise = PromiseChecks(around.promise_now, around.clock)
         self.own_work = ManagerOverhead(around.clock)
-        self._releases = ReleaseMailbox(around.mailbox, around.clock)
+        self._mailbox = RunMailbox(around.mailbox, around.clock, execution.released)
         self._sites = Sites(run, around.drivers, around.clock, around.polling)
 
     def run(self) -> RunState:
@@ -133,12 +182,9 @@ class Runner:
         return self._look_after(lambda: self._handle([Tick(at_s=self.around.clock.now())]))
 
     def resume(self, state: RunState) -> RunState:
-        """Continue at the end of a journal: open slots and running tasks are found again, or done
-        without.
-
-        ``state`` is the journal's fold, and this runner's execution plan the valid one. Commands
-        after the last event may have been carried out or not; repeating them has no effect.
-        """
+        """Continue at the end of a journal, whose fold ``state`` is, with this runner's execution
+        plan: open slots and running tasks are found again, or done without. Commands after the last
+        event may have been carried out or not; repeating them has no effect."""
         self.state = state
         return self._look_after(self._recover)
 
@@ -203,12 +249,9 @@ class Runner:
         self._sites.leave()
 
     def _handle(self, events: list[Event]) -> None:
-        """Journal, step, act; events that result from actions are handled next, a new plan last of
-        all.
-
-        So the planner's result applies to the state that the planner saw. A pending plan is part of
-        the state: an event that cancels the run withdraws the request.
-        """
+        """Journal, step, act; events that result from actions are handled next, a new plan last, so
+        that it applies to the state that the planner saw. A pending plan is part of the state: an
+        event that cancels the run withdraws the request."""
         while events or self.state.replanning:
             events = events or [self._replan()]
             self.around.journal.append(events)
@@ -223,9 +266,16 @@ class Runner:
             events = results
 
     def _read_mail(self) -> None:
-        """Read messages of the releasing program, and send it the states of tasks."""
-        mail = self._releases.take(self.state.mailbox_read)
+        """Apply changes of the request; read messages of the releasing program, and send it the
+        states of tasks."""
+        mail = self._mailbox.take(self.state.mailbox_read)
         if mail is not None:
+            for message in mail.changes:
+                if message[0] > self.state.changes_read:
+                    self.execution, event = _change(
+                        self.around, self.execution, self.state, message
+                    )
+                    self._handle([event])
             refused = self._add_tasks(mail.added)
             callback = ReleaseUpdate(
                 at_s=self.around.clock.now(),
@@ -234,8 +284,9 @@ class Runner:
                 abandoned=mail.abandoned,
             )
             self._handle([callback])
-            self._releases.answer(refused)
-        self._releases.report(self.execution, self.state)
+            if refused:
+                self._mailbox.answer(refused)
+        self._mailbox.report(self.execution, self.state)
 
     def _add_tasks(self, added: Sequence[tuple[str, Task]]) -> list[TaskUpdate]:
         """Plan with added tasks; return updates for those that cannot be planned."""
@@ -250,7 +301,7 @@ class Runner:
 
     def _check_plan(self) -> None:
         """Check the promise, and plan the submissions that are still ahead again, where due."""
-        self._handle(self._promise.fallen(self.execution, self.state))
+        self._handle(self._promise.due(self.execution, self.state))
         if (changed := self._submissions.due(self.execution, self.state)) is not None:
             self._change_plan(*changed)
 
@@ -263,7 +314,7 @@ class Runner:
         events = self._sites.news(self.execution)
         events += self.own_work.shared(self.around.engine.poll())
         stopped = self.state.cancelled
-        if not stopped and (reason := self.around.stop_requested() or self._releases.left_alone()):
+        if not stopped and (reason := self.around.stop_requested() or self._mailbox.left_alone()):
             events.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
         # a task that ended at the same instant as its slot comes first
         events.sort(key=lambda event: (event.at_s, isinstance(event, SlotUpdate)))

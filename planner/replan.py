@@ -19,8 +19,7 @@ import numpy as np
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.promise.posterior import ObservedError, PosteriorErrors, left_of, update_errors
-from vgrads.planner.promise.reported import FRESH, with_promise
-from vgrads.planner.promise.rollout import rollout
+from vgrads.planner.promise.reported import with_promise
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow
@@ -50,7 +49,8 @@ class Progress:
     """Progress of a run, on its clock. ``running``: replica → since when; ``ended``: completed
     replica → its run time; ``coming``: planned slots that were not requested yet; ``broken``:
     workflows that can never be done; ``closed``: queues (site, queue) that get no more requests;
-    ``grown``: factors by which failures have multiplied the memory and the run time of tasks."""
+    ``grown``: factors by which failures have multiplied the memory and the run time of tasks;
+    ``repeating``: task that has failed by itself → probability that it does so each time."""
 
     now_s: float
     done: frozenset[TaskKey]
@@ -64,6 +64,7 @@ class Progress:
     broken: frozenset[str] = frozenset()
     closed: frozenset[tuple[str, str]] = frozenset()
     grown: Mapping[TaskKey, tuple[float, float]] = field(default_factory=dict)
+    repeating: Mapping[TaskKey, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def grow(
     InputError if the tasks do not fit the existing ones.
     """
     larger = _with_tasks(snapshot, added)
-    left = _remainder_of(plan, larger, progress, offers)
+    left = remainder_of(plan, larger, progress, offers)
     fresh = make_plan(left.snapshot, _BRIEFLY) if left is not None else None
     if left is None or fresh is None or not fresh.feasible:
         return None, fresh.lacking if fresh is not None else "no time is left"
@@ -123,11 +124,11 @@ def replan(
 ) -> tuple[Amended | None, str]:
     """Return a better plan for the remainder, or None; and the numbers that decided, with whether
     the search was ended early."""
-    left = _remainder_of(plan, snapshot, progress, offers)
+    left = remainder_of(plan, snapshot, progress, offers)
     if left is None:
         return None, "nothing is left to be planned"
     remainder = left.snapshot
-    current = with_promise(remainder, _staying(plan, left, progress))
+    current = with_promise(remainder, plan_as_it_stays(plan, left, progress))
     staying = current.promise.probability
     effort = options.begin()
     fresh = make_plan(_as_paid(remainder, progress), options, effort, others=(current,))
@@ -154,30 +155,43 @@ def replan(
     ), text
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """P(the promise is kept), given the progress of a run, and the median time at which it will be;
-    None: never."""
+def plan_change(
+    plan: Plan,
+    snapshot: Snapshot,
+    progress: Progress,
+    offers: Offers,
+    options: Options = REPLANNING,
+) -> tuple[Amended | None, float, str]:
+    """Return a plan of the remainder for a changed request, its promise, and why there is none.
 
-    probability: float
-    end_s: float | None = None
+    ``plan`` and ``snapshot`` have the changed request already, ``progress`` no slots of sites that
+    are not used any more. The plan so far is one of the candidates, so it stays where it is best.
+    """
+    left = remainder_of(plan, snapshot, progress, offers)
+    if left is None:
+        enough = float(enough_is_done(snapshot, progress))
+        return Amended(plan=plan, snapshot=snapshot, reason="nothing is left"), enough, ""
+    remainder = left.snapshot
+    current = with_promise(remainder, plan_as_it_stays(plan, left, progress))
+    fresh = make_plan(_as_paid(remainder, progress), options, options.begin(), others=(current,))
+    if not fresh.feasible:
+        return None, 0.0, fresh.lacking
+    promised = with_promise(remainder, _where_they_run(fresh, current, progress)).promise
+    merged = _merged(plan, fresh, progress)
+    joined = _joined(snapshot, remainder, progress)
+    text = f"for the changed request, the promise is {promised.probability:.3f}"
+    return Amended(plan=merged, snapshot=joined, reason=text), promised.probability, ""
 
 
-def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
-    """Return the current promise if the plan continues unchanged."""
-    left = _remainder_of(plan, snapshot, progress, lambda _: ())
-    if left is not None:
-        return _outlook(left.snapshot, _staying(plan, left, progress), progress.now_s)
+def enough_is_done(snapshot: Snapshot, progress: Progress) -> bool:
+    """Return True where as many workflows are done as are needed."""
     workflow_set = snapshot.workflow_set
-    names = (
-        w.name for w in workflow_set.workflows if all((w.name, t) in progress.done for t in w.tasks)
-    )
-    enough = sum(1 for _ in names) >= workflow_set.needed
-    return Outlook(float(enough), progress.now_s if enough else None)
+    done = (all((w.name, t) in progress.done for t in w.tasks) for w in workflow_set.workflows)
+    return sum(done) >= workflow_set.needed
 
 
 @dataclass(frozen=True, slots=True)
-class _Remainder:
+class Remainder:
     """The remainder as input of a plan on a clock that starts now, and the posterior of sites from
     completed tasks."""
 
@@ -185,9 +199,9 @@ class _Remainder:
     posterior: PosteriorErrors
 
 
-def _remainder_of(
+def remainder_of(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers
-) -> _Remainder | None:
+) -> Remainder | None:
     """Return the remainder; None if nothing is left."""
     workflow_set = snapshot.workflow_set
     slots = {p.key: snapshot.slot_by_id[p.slot] for p in plan.placements}
@@ -227,7 +241,7 @@ def _remainder_of(
         slots=tuple(sharpened.of_slot(slot) for slot in (*reserved, *free)),
         scenarios=min(_SCENARIOS, snapshot.scenarios),
     )
-    return _Remainder(rest, sharpened)
+    return Remainder(rest, sharpened)
 
 
 def _observed_errors(
@@ -356,7 +370,7 @@ def _renamed(slot: Slot, suffix: str) -> Slot:
     return replace(slot, id=f"{slot.id}{suffix}", shared=shared)
 
 
-def _staying(plan: Plan, left: _Remainder, progress: Progress) -> Plan:
+def plan_as_it_stays(plan: Plan, left: Remainder, progress: Progress) -> Plan:
     """Return what is left of the plan if it continues unchanged, as a plan of the remainder."""
     remainder = replace(left.snapshot, quantile=plan.quantile)
     submits_s = {u.slot.id: max(0.0, u.submit_s - progress.now_s) for u in progress.coming}
@@ -419,19 +433,6 @@ def _where_they_run(fresh: Plan, current: Plan, progress: Progress) -> Plan:
     slots, present = {p.slot for p in running}, {use.slot.id for use in fresh.uses}
     uses = [u for u in current.uses if u.slot.id in slots and u.slot.id not in present]
     return replace(fresh, placements=(*running, *others), uses=(*fresh.uses, *uses))
-
-
-def _outlook(remainder: Snapshot, plan: Plan, now_s: float) -> Outlook:
-    simulated = rollout(
-        replace(remainder, seed=remainder.seed + FRESH),
-        plan.placements,
-        {use.slot.id: use.submit_s for use in plan.uses},
-        plan.spare_workflows,
-    )
-    needed_done_s = simulated.enough_s(plan.needed)
-    in_time = needed_done_s[np.isfinite(needed_done_s)]
-    end_s = float(np.median(in_time)) + now_s if len(in_time) else None
-    return Outlook(float(np.isfinite(needed_done_s).mean()), end_s)
 
 
 def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:

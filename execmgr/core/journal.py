@@ -6,7 +6,7 @@ journal determine the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -15,11 +15,13 @@ from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import (
     Cancelled,
     Event,
-    PromiseFallen,
+    PromiseChecked,
     Release,
     ReleaseUpdate,
     Replanned,
     ReplicaEnded,
+    RequestChange,
+    RequestChanged,
     RunState,
     SiteSilent,
     SlotRequestedAgain,
@@ -72,7 +74,7 @@ def advance(executions: Sequence[ExecutionPlan], state: RunState, event: Event) 
 def ruling(state: RunState, event: Event) -> int:
     """Return the version of the execution plan for an event: a new one is valid from the event that
     announces it."""
-    return event.version if isinstance(event, Replanned) else state.version
+    return event.version if isinstance(event, Replanned | RequestChanged) else state.version
 
 
 _KINDS: dict[str, type[Any]] = {
@@ -82,9 +84,10 @@ _KINDS: dict[str, type[Any]] = {
     "tick": Tick,
     "cancel": Cancelled,
     "replan": Replanned,
-    "fallen": PromiseFallen,
+    "promise": PromiseChecked,
     "silent": SiteSilent,
     "told": ReleaseUpdate,
+    "change": RequestChanged,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -103,7 +106,15 @@ def event_to_json(event: Event) -> dict[str, Any]:
             row["times"] = event.times.as_json()
     if isinstance(event, ReleaseUpdate):
         row["released"] = [(task, asdict(release)) for task, release in event.released]
+    if isinstance(event, RequestChanged):
+        row["change"] = asdict(event.change)
     return row
+
+
+def change_from_json(row: Mapping[str, Any]) -> RequestChange:
+    """Return a change of a request from its fields as JSON."""
+    sites = {name: tuple(row[name]) for name in ("add_sites", "drop_sites")}
+    return RequestChange(**{**row, **sites})
 
 
 def event_from_json(row: dict[str, Any]) -> Event:
@@ -120,5 +131,7 @@ def event_from_json(row: dict[str, Any]) -> Event:
             (tuple(key), Release(**item)) for key, item in fields["released"]
         )
         fields["abandoned"] = tuple((tuple(key), reason) for key, reason in fields["abandoned"])
+    if row["kind"] == "change":
+        fields["change"] = change_from_json(fields["change"])
     event: Event = _KINDS[row["kind"]](**fields)
     return event

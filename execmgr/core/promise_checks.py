@@ -1,4 +1,4 @@
-"""When the promise of a run is checked, and whether it has fallen since the last plan."""
+"""When the promise of a run is computed: regularly, and when slots or commands have failed."""
 
 from __future__ import annotations
 
@@ -6,56 +6,62 @@ from collections.abc import Callable
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.states import Event, PromiseFallen, RunState
+from vgrads.execmgr.core.states import Event, PromiseChecked, RunState
 from vgrads.kernel.clock import Clock
+from vgrads.planner.outlook import Outlook
 
-_EVERY_S, _OFTEN = 60.0, 200
-"""Shortest time between checks without a cause; at most so many of them until the deadline."""
-_FALL = 0.1  # of the promise, that leads to replanning
-_MOST = 5_000  # replicas up to which a run waits for a check
+_EVERY_S, _OFTEN, _SELDOM = 60.0, 60, 200
+"""Time between checks without a cause, at most; the most and the fewest of them until the
+deadline."""
+_MANY = 5_000  # replicas from which checks, which take as long as there are many, are rarer
 
-PromiseNow = Callable[[ExecutionPlan, RunState], float]
-"""P(the promise is kept) if the plan continues unchanged."""
+PromiseNow = Callable[[ExecutionPlan, RunState], Outlook]
+"""The promise if the plan continues unchanged."""
 
 
 class PromiseChecks:
-    """Compares the promise with the highest since the last plan: regularly, and when slots have
-    failed. Checks that find no fall leave no trace: a later manager begins with the promise as it
-    is then."""
+    """Computes the promise where that is due. Each result is an event of the journal, which every
+    interface shows."""
 
     def __init__(self, promise_now: PromiseNow | None, clock: Clock) -> None:
         self._promise_now, self._clock = promise_now, clock
         self.again_s = float("inf") if promise_now is None else 0.0
-        self._slots: object = None
-        self._failed, self._replans, self._highest = 0, -1, 0.0
+        self._failed, self._version = (0, 0), 0
 
-    def fallen(self, execution: ExecutionPlan, state: RunState) -> list[Event]:
-        """Check where that is due; return an event if the promise has fallen."""
+    def due(self, execution: ExecutionPlan, state: RunState) -> list[Event]:
+        """Check where that is due; return the result as an event."""
         now_s = self._clock.now()
-        if self._promise_now is None or (now_s < self.again_s and state.slots is self._slots):
-            return []
-        failed = sum(1 for record in state.slots.values() if record.state == SlotState.FAILED)
-        due, self._slots = now_s >= self.again_s or failed > self._failed, state.slots
-        many = len(execution.placements) > _MOST
-        over = bool(state.cancelled) or now_s >= execution.plan.deadline_s
-        if over or execution.released or many:
+        if state.promise.lost_s is not None:
             self.again_s = float("inf")
-        elif due and now_s < state.replan_from_s:
-            self.again_s = state.replan_from_s
-        elif due:
-            self._failed = failed
-            self.again_s = now_s + max(_EVERY_S, execution.plan.deadline_s / _OFTEN)
-            promise = self._promise_now(execution, state._replace(now_s=now_s))
-            before = self._before(execution, state, promise)
-            self._highest = promise if promise <= before - _FALL else max(before, promise)
-            if self._highest < before:
-                reason = f"the promise has fallen from {before:.3f} to {promise:.3f}"
-                return [PromiseFallen(at_s=now_s, reason=reason)]
-        return []
+        if self._promise_now is None or state.promise.lost_s is not None:
+            return []
+        failed = _failed(state)
+        urgent = failed != self._failed or state.version != self._version
+        if now_s < self.again_s and not urgent:
+            return []
+        self._failed, self._version = failed, state.version
+        if state.cancelled or now_s >= execution.plan.deadline_s:
+            self.again_s = float("inf")
+            return []
+        self.again_s = now_s + _interval_s(execution)
+        outlook = self._promise_now(execution, state._replace(now_s=now_s))
+        return [
+            PromiseChecked(
+                at_s=now_s,
+                probability=outlook.probability,
+                end_s=outlook.end_s,
+                possible=outlook.possible,
+            )
+        ]
 
-    def _before(self, execution: ExecutionPlan, state: RunState, promise: float) -> float:
-        """Return the highest promise since the last plan or fall; ``promise`` for a new plan."""
-        if state.replans == self._replans:
-            return self._highest
-        self._replans = state.replans
-        return promise if state.replans else execution.plan.promise.probability
+
+def _failed(state: RunState) -> tuple[int, int]:
+    """Return how many slots were lost, and how often commands failed."""
+    slots = sum(record.state == SlotState.FAILED for record in state.slots.values())
+    return slots, sum(failures.times for failures in state.failures.values())
+
+
+def _interval_s(execution: ExecutionPlan) -> float:
+    deadline_s, replicas = execution.plan.deadline_s, len(execution.placements)
+    usual_s = max(min(_EVERY_S, deadline_s / _OFTEN), deadline_s / _SELDOM)
+    return usual_s * max(1.0, replicas / _MANY)

@@ -10,7 +10,11 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import refused_queues
 from vgrads.execmgr.core.escalation import added_tasks
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, amend
-from vgrads.execmgr.core.states import ReplicaState, RunState, SlotRecord
+from vgrads.execmgr.core.promise_record import repeating
+from vgrads.execmgr.core.states import ReplicaState, RequestChange, RunState, SlotRecord
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_count, format_usd
+from vgrads.planner.outlook import Outlook, promise_now
 from vgrads.planner.plan import SlotUse
 from vgrads.planner.replan import (
     REPLANNING,
@@ -19,7 +23,7 @@ from vgrads.planner.replan import (
     OpenSlot,
     Progress,
     grow,
-    promise_now,
+    plan_change,
     replan,
 )
 from vgrads.workflows.task import Task
@@ -54,6 +58,7 @@ def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
         broken=frozenset(workflow for workflow, _ in state.faulty),
         closed=refused_queues(execution, state.slots),
         grown=added_tasks(execution, state.replicas),
+        repeating=repeating(state),
     )
 
 
@@ -92,10 +97,9 @@ def _open_slots(execution: ExecutionPlan, state: RunState) -> tuple[OpenSlot, ..
     return tuple(results)
 
 
-def current_promise(execution: ExecutionPlan, state: RunState) -> float:
-    """Return P(the promise is kept) if the plan continues unchanged."""
-    progress = progress_of(execution, state)
-    return promise_now(execution.plan, execution.snapshot, progress).probability
+def current_promise(execution: ExecutionPlan, state: RunState) -> Outlook:
+    """Return the promise if the plan continues unchanged."""
+    return promise_now(execution.plan, execution.snapshot, progress_of(execution, state))
 
 
 def plan_remainder(
@@ -108,6 +112,87 @@ def plan_remainder(
         execution.plan, execution.snapshot, progress_of(execution, state), offers, options
     )
     return _amended(execution, state, amended), reason
+
+
+def plan_request(
+    execution: ExecutionPlan,
+    state: RunState,
+    offers: Offers,
+    change: RequestChange,
+    effort: float = 1.0,
+) -> tuple[ExecutionPlan | None, float, str]:
+    """Return the execution plan of the remainder for a changed request, its promise, and why there
+    is none; InputError for a change that contradicts what has happened. ``offers``: without those
+    of sites that are dropped."""
+    check_change(execution, state, change)
+    changed = changed_request(execution, change)
+    dropped = (state.dropped - set(change.add_sites)) | set(change.drop_sites)
+    progress = _without_sites(execution, progress_of(execution, state), dropped)
+    options = replace(REPLANNING, effort=effort)
+    amended, promise, lacking = plan_change(
+        changed.plan, changed.snapshot, progress, offers, options
+    )
+    return _amended(changed, state, amended), promise, lacking
+
+
+def changed_request(execution: ExecutionPlan, change: RequestChange) -> ExecutionPlan:
+    """Return the execution plan with a changed request and nothing else changed."""
+    workflow_set, plan = execution.snapshot.workflow_set, execution.plan
+    deadline_s = plan.deadline_s if change.deadline_s is None else change.deadline_s
+    needed = plan.needed if change.needed is None else change.needed
+    probability = plan.requested_probability
+    probability = probability if change.probability is None else change.probability
+    budget = workflow_set.budget_usd if change.budget_usd is None else change.budget_usd
+    workflow_set = replace(
+        workflow_set,
+        deadline_s=deadline_s,
+        needed=needed,
+        probability=probability,
+        budget_usd=budget,
+    )
+    return replace(
+        execution,
+        plan=replace(plan, deadline_s=deadline_s, needed=needed, requested_probability=probability),
+        snapshot=replace(execution.snapshot, workflow_set=workflow_set),
+    )
+
+
+def check_change(execution: ExecutionPlan, state: RunState, change: RequestChange) -> None:
+    """Raise InputError for a deadline before now, a budget below what is spent, more workflows than
+    there are, or sites that the run does not have."""
+    if change.deadline_s is not None and change.deadline_s <= state.now_s:
+        raise InputError("is before now", where="deadline")
+    count = len(execution.snapshot.workflow_set.workflows)
+    if change.needed is not None and not 1 <= change.needed <= count:
+        words = format_count(count, "workflow", "are")
+        raise InputError(f"{change.needed} of them are requested, {words} there", where="at-least")
+    spent = progress_of(execution, state).spent_usd
+    if change.budget_usd is not None and change.budget_usd < spent:
+        raise InputError(
+            f"{format_usd(change.budget_usd)} is below the {format_usd(spent)} that are spent",
+            where="budget",
+        )
+    both = set(change.add_sites) & set(change.drop_sites)
+    if both:
+        raise InputError(f"'{min(both)}' is both added and dropped", where="add-site")
+
+
+def _without_sites(
+    execution: ExecutionPlan, progress: Progress, dropped: frozenset[str]
+) -> Progress:
+    """Return the progress without the slots of dropped sites, except those in which tasks run."""
+    if not dropped:
+        return progress
+    busy = {execution.slot_of(key) for key in progress.running}
+    return replace(
+        progress,
+        coming=tuple(use for use in progress.coming if use.slot.site not in dropped),
+        open_slots=tuple(
+            slot
+            for slot in progress.open_slots
+            if slot.use.slot.site not in dropped or slot.use.slot.id in busy
+        ),
+    )
 
 
 def plan_added_tasks(

@@ -189,10 +189,12 @@ class RuleState:
 
     def end_of(self, slot: str) -> float:
         """Return the last instant at which replicas of a slot can end: its end or the deadline."""
-        ready_s, end_s = self.slots[slot].ready_s, self.execution.plan.deadline_s
-        if ready_s is None:
+        record, end_s = self.slots[slot], self.execution.plan.deadline_s
+        if record.paid_until_s is not None:
+            end_s = min(end_s, record.paid_until_s)
+        if record.ready_s is None:
             return end_s
-        return min(end_s, ready_s + self.execution.slot_duration_s(slot))
+        return min(end_s, record.ready_s + self.execution.slot_duration_s(slot))
 
     def latest_start(self, key: ReplicaKey) -> float:
         """Return the last instant at which the replica can start and end before its slot and the

@@ -18,6 +18,7 @@ from vgrads.execmgr.core.states import (
 from vgrads.planner.rules import LOOK_AHEAD, SLACK_S, may_backfill
 from vgrads.planner.snapshot import ReplicaKey
 
+NOT_PAID = "its slot is not paid for any longer: the promise cannot be met any more"
 _INF = float("inf")
 _WAITING = ReplicaState.WAITING
 _MAY_BACKFILL = may_backfill.plain
@@ -46,13 +47,23 @@ def _look(rule_state: RuleState, slot: str) -> SlotProgress:
     record = rule_state.slots[slot]
     if record.closing or (record.state is not None and record.state.ended):
         return rule_state.progress[slot]._replace(wake_s=_INF)
+    paid_until_s = _INF if record.paid_until_s is None else record.paid_until_s
+    if rule_state.now_s >= paid_until_s:
+        _stop_running(rule_state, slot)
     progress = _start_waiting(rule_state, slot)
+    progress = progress._replace(wake_s=min(progress.wake_s, paid_until_s))
     if progress.next >= len(rule_state.execution.order[slot]) and progress.used == 0:
         _close(rule_state, slot)
         return progress._replace(wake_s=_INF)
     if record.state is None or record.state < SlotState.READY:
         return progress._replace(wake_s=min(progress.wake_s, _request(rule_state, slot)))
     return progress
+
+
+def _stop_running(rule_state: RuleState, slot: str) -> None:
+    for key in rule_state.execution.order[slot]:
+        if rule_state.replicas[key].state == ReplicaState.RUNNING:
+            rule_state.stop_replica(key, ReplicaState.CANCELLED, NOT_PAID)
 
 
 def _request(rule_state: RuleState, slot: str) -> float:

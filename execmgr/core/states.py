@@ -102,11 +102,15 @@ class Replanned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromiseFallen:
-    """The promise of the run has fallen since the last plan; ``reason``: from what to what."""
+class PromiseChecked:
+    """The promise as the manager computed it, if the plan continues unchanged; ``end_s``: median
+    time at which it will be kept, None: never. ``possible``: False where it is kept in no scenario,
+    nor with every wait and run time at its 5 % quantile."""
 
     at_s: float
-    reason: str
+    probability: float
+    end_s: float | None = None
+    possible: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,15 +150,47 @@ class ReleaseUpdate:
     abandoned: tuple[tuple[TaskKey, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestChange:
+    """A change of what a run has to keep; None, or nothing: as before.
+
+    ``deadline_s``: on the run's clock; ``by``: its user; ``drop_sites``: no more slots are
+    requested there, and those in which nothing runs are released; ``add_sites``: sites that were
+    dropped.
+    """
+
+    deadline_s: float | None = None
+    needed: int | None = None
+    budget_usd: float | None = None
+    probability: float | None = None
+    add_sites: tuple[str, ...] = ()
+    drop_sites: tuple[str, ...] = ()
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestChanged:
+    """A message with a change was applied, or refused with a reason; ``message``: its number.
+    Execution plan ``version`` is valid from here, unchanged after a refusal; ``promise``: of it."""
+
+    at_s: float
+    message: int
+    version: int
+    change: RequestChange
+    promise: float | None = None
+    refused: str = ""
+
+
 Event = (
-    ReleaseUpdate
+    RequestChanged
+    | ReleaseUpdate
     | SlotUpdate
     | SlotRequestedAgain
     | ReplicaEnded
     | Tick
     | Cancelled
     | Replanned
-    | PromiseFallen
+    | PromiseChecked
     | SiteSilent
 )
 
@@ -208,7 +244,8 @@ class SlotRecord(NamedTuple):
     """A slot of the run.
 
     ``overdue``: it was found to be late; ``permanent``: it failed because of a configuration error;
-    ``again``: how often it was requested again.
+    ``again``: how often it was requested again; ``paid_until_s``: when it is released, because no
+    more is paid for it.
     """
 
     state: SlotState | None = None  # None: not requested yet
@@ -221,6 +258,7 @@ class SlotRecord(NamedTuple):
     overdue: bool = False
     permanent: bool = False
     again: int = 0
+    paid_until_s: float | None = None
 
 
 class SlotProgress(NamedTuple):
@@ -263,6 +301,48 @@ class Delivery:
     at_s: float
 
 
+class PromiseRecord(NamedTuple):
+    """The promise of a run as last computed, ``at_s`` (None: not yet), with the median end.
+
+    ``highest``: since the last plan; ``fallen``: from what to what, until the remainder is planned
+    again; ``helpless``: it was planned again while the promise was impossible, and no plan was
+    better; ``lost_s``: since when it cannot be kept any more; ``points``: instants,
+    probabilities and numbers of completed workflows so far.
+    """
+
+    at_s: float | None = None
+    probability: float | None = None
+    end_s: float | None = None
+    highest: float | None = None
+    fallen: str = ""
+    helpless: bool = False
+    lost_s: float | None = None
+    points: tuple[tuple[float, float, int], ...] = ()
+
+
+class RequestRecord(NamedTuple):
+    """What a run had to keep from an instant on, and the promise for it; or a refused change."""
+
+    at_s: float
+    deadline_s: float
+    needed: int
+    probability: float
+    budget_usd: float | None
+    promise: float | None
+    by: str = ""
+    refused: str = ""
+
+
+class TaskFailures(NamedTuple):
+    """Failures of a task by its own command, all with the same exit status. ``slots``: where;
+    ``reason``: of the last one, with the last line of its standard error."""
+
+    status: int
+    times: int
+    slots: frozenset[str]
+    reason: str
+
+
 class RunState(NamedTuple):
     """The complete state of a run: the fold of its events.
 
@@ -272,7 +352,10 @@ class RunState(NamedTuple):
     of workflows that are done; ``tried``: severity at the last replanning; ``replan_from_s``: no
     replanning before this instant, ``deferred``: it is due then; ``notes``: instants and texts of
     decisions; ``released``: tasks that may start, in sets that are released task by task;
-    ``mailbox_read``: number up to which the mailbox was read.
+    ``mailbox_read``: number up to which the mailbox was read; ``promise``: as last computed;
+    ``failures``: of tasks by their own commands; ``requests``: changes of the request, after the
+    first one; ``changes_read``: number of the last message with a change; ``dropped``: sites where
+    no slots are requested any more.
     """
 
     slots: Map[str, SlotRecord]
@@ -293,6 +376,11 @@ class RunState(NamedTuple):
     deferred: bool = False
     released: Map[TaskKey, Release] = Map()
     mailbox_read: int = 0
+    promise: PromiseRecord = PromiseRecord()
+    failures: Map[TaskKey, TaskFailures] = Map()
+    requests: tuple[RequestRecord, ...] = ()
+    changes_read: int = 0
+    dropped: frozenset[str] = frozenset()
     cancelled: str = ""
     notes: tuple[tuple[float, str], ...] = ()
 

@@ -22,21 +22,24 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import alike
 from vgrads.execmgr.core.early_release import released_early
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
+from vgrads.execmgr.core.promise_record import with_failure
+from vgrads.execmgr.core.promise_rules import MOST_REPLANS, PromiseRules, take_over_order
 from vgrads.execmgr.core.retries import abandon_task, retry_failed
-from vgrads.execmgr.core.rule_state import RuleState
 from vgrads.execmgr.core.slot_order import settle
 from vgrads.execmgr.core.states import (
     Cancelled,
     Command,
     CommitReplica,
     Event,
-    PromiseFallen,
+    PromiseChecked,
+    PromiseRecord,
     ReleaseUpdate,
     Replan,
     Replanned,
     ReplicaEnded,
     ReplicaRecord,
     ReplicaState,
+    RequestChanged,
     RunState,
     SiteSilent,
     SlotProgress,
@@ -47,7 +50,6 @@ from vgrads.execmgr.core.states import (
 from vgrads.execmgr.core.triggers import beyond_help, overdue, shortfall
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
-_MOST_REPLANS = 20
 REPLAN_PAUSE_S = 60.0
 """Shortest time between two requests for replanning."""
 
@@ -61,6 +63,7 @@ def begin(execution: ExecutionPlan) -> RunState:
         done=Map(),
         lost=Map(),
         wake_s=0.0 if execution.uses else float("inf"),
+        promise=PromiseRecord(highest=execution.plan.promise.probability),
     )
 
 
@@ -78,10 +81,12 @@ def step(execution: ExecutionPlan, state: RunState, event: Event) -> tuple[RunSt
         rule_state.replanned(event)
     elif isinstance(event, Cancelled):
         rule_state.cancel(event.reason)
+    elif isinstance(event, RequestChanged):
+        rule_state.request_changed(event)
     elif isinstance(event, ReleaseUpdate):
         rule_state.releases_updated(event)
-    elif isinstance(event, PromiseFallen):
-        rule_state.fallen = event.reason
+    elif isinstance(event, PromiseChecked):
+        rule_state.promise_checked(event)
     elif isinstance(event, SiteSilent):
         rule_state.note(event.reason)
     settle(rule_state)
@@ -90,11 +95,10 @@ def step(execution: ExecutionPlan, state: RunState, event: Event) -> tuple[RunSt
     return rule_state.freeze(), rule_state.commands
 
 
-class Transition(RuleState):
+class Transition(PromiseRules):
     """Transitions for each kind of event."""
 
     recheck_superfluous = False  # slot ready or workflow done: check for superfluous work
-    fallen = ""  # why the promise has fallen
 
     def slot_update(self, news: SlotUpdate) -> None:
         self._move_slot(news)
@@ -165,6 +169,7 @@ class Transition(RuleState):
         if event.ok and not event.committed:
             self._commit(event.key)
             return
+        self.state = with_failure(self.state, event, self.execution.slot_of(event.key))
         if not event.ok and task not in self.done and retry_failed(self, event):
             return
         record, reason = self.replicas[event.key], event.reason
@@ -211,33 +216,20 @@ class Transition(RuleState):
         waiting ones that it still has."""
         # added tasks are planned without a request
         allowed = self.state.replans + self.state.replanning
-        self.state = self.state._replace(replanning=False, replans=allowed)
+        promise = self.state.promise
+        promise = promise._replace(
+            highest=promise.probability if event.version == self.state.version else None,
+            fallen="",
+            helpless=event.version == self.state.version and promise.probability == 0.0,
+        )
+        self.state = self.state._replace(replanning=False, replans=allowed, promise=promise)
         self.plan_changed = True
         if event.version == self.state.version:
             self.note(f"the planner ran: {event.reason}")
             return
         self.note(f"planned again: {event.reason}")
         self.state = self.state._replace(version=event.version)
-        _take_over_order(self)
-
-    def cancel(self, reason: str) -> None:
-        """Cancel running and waiting replicas; their slots are then empty and are released."""
-        self.state = self.state._replace(cancelled=reason, replanning=False, deferred=False)
-        self.note(f"stopped: {reason}")
-        for (
-            key,
-            record,
-        ) in self.replicas.items():  # waiting ones first, so that none starts instead
-            if record.state == ReplicaState.WAITING:
-                failed = record._replace(
-                    state=ReplicaState.CANCELLED, end_s=self.now_s, reason=reason
-                )
-                self.replicas = self.replicas.set(key, failed)
-                if key[:2] not in self.done:
-                    self.lost = self.lost.set(key[:2], reason)
-        for key in self.replicas:
-            self.stop_replica(key, ReplicaState.CANCELLED, reason)
-        self.touched.update(self.slots)
+        take_over_order(self)
 
     # what follows
 
@@ -258,15 +250,18 @@ class Transition(RuleState):
         """Request replanning if too few workflows are left, a slot is overdue, or the promise has
         fallen; once for each such state, later if the last request was less than a minute ago."""
         state = self.state
-        if state.replanning or state.cancelled or state.replans >= _MOST_REPLANS:
+        if state.replanning or state.cancelled or state.replans >= MOST_REPLANS:
             return
-        late = self._overdue()
-        if not (late or self.fallen or state.deferred or self._lost_more()):
+        if state.promise.lost_s is not None:
+            return
+        late, fallen = self._overdue(), state.promise.fallen
+        fallen = "" if self.execution.released else fallen
+        if not (late or fallen or state.deferred or self._lost_more()):
             return
         failed = sum(1 for record in self.slots.values() if record.state == SlotState.FAILED)
         how_bad = (len(self.lost), failed)
         short = shortfall(self.execution, self.lost) if how_bad != state.tried else ""
-        reason = short or (f"slot {late[0]} is overdue" if late else self.fallen)
+        reason = short or (f"slot {late[0]} is overdue" if late else fallen)
         hopeless = beyond_help(self.execution, self.faulty)
         may_help = not hopeless and self.now_s < self.execution.plan.deadline_s
         due = bool(reason) and may_help
@@ -289,24 +284,3 @@ class Transition(RuleState):
     def _lost_more(self) -> bool:
         """True if this step changed what the last answer of :func:`shortfall` was based on."""
         return self.slots_changed or self.lost is not self.state.lost
-
-
-def _take_over_order(to: Transition) -> None:
-    """Skip the waiting replicas that are not in the new order, and add those that are new."""
-    for key, record in to.replicas.items():
-        if record.state == ReplicaState.WAITING and key not in to.execution.position:
-            failed = record._replace(
-                state=ReplicaState.SKIPPED, end_s=to.now_s, reason="planned again"
-            )
-            to.replicas = to.replicas.set(key, failed)
-    to.touched.update(to.execution.order)
-    for slot, order in to.execution.order.items():
-        fresh = [key for key in order if key not in to.replicas]
-        to.slots = to.slots.set(slot, to.slots.get(slot, SlotRecord()))
-        before = to.progress.get(slot, SlotProgress())
-        for key in fresh:
-            to.replicas = to.replicas.set(key, ReplicaRecord())
-            if key[:2] in to.lost:
-                to.lost = to.lost.delete(key[:2])
-        waiting = (n for n, k in enumerate(order) if to.replicas[k].state == ReplicaState.WAITING)
-        to.progress = to.progress.set(slot, before._replace(next=next(waiting, len(order))))

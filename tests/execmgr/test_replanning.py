@@ -14,10 +14,11 @@ from vgrads.api.plans.replanners import within_capacity
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
 from vgrads.execmgr.core.promise_checks import PromiseChecks
+from vgrads.execmgr.core.promise_record import state_of_promise
 from vgrads.execmgr.core.remainder import current_promise, plan_remainder, progress_of
 from vgrads.execmgr.core.states import (
     Cancelled,
-    PromiseFallen,
+    PromiseChecked,
     Replan,
     Replanned,
     SlotUpdate,
@@ -26,7 +27,8 @@ from vgrads.execmgr.core.states import (
 from vgrads.execmgr.core.step import step
 from vgrads.kernel.clock import SimClock
 from vgrads.planner.make import Options
-from vgrads.planner.replan import promise_now, replan
+from vgrads.planner.outlook import Outlook, promise_now
+from vgrads.planner.replan import replan
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.slot import StartCurve
 
@@ -86,6 +88,13 @@ def test_a_stopped_run_is_not_planned_again_later():
     assert replans(step(execution, state, Tick(at_s=116.0))[1]) == []
 
 
+def overdue_run():
+    """A run whose slot is overdue, which has led to replanning already."""
+    execution, state = late_run()
+    record = state.slots["a"]._replace(overdue=True)
+    return execution, state._replace(slots=state.slots.set("a", record), overdue_s=float("inf"))
+
+
 class Promises:
     """Promises of a run at the instants of their checks; ``checked``: when."""
 
@@ -94,39 +103,79 @@ class Promises:
 
     def __call__(self, execution, state):
         self.checked.append(state.now_s)
-        return self.values.pop(0)
+        return Outlook(self.values.pop(0))
 
 
 def test_the_promise_is_compared_with_the_highest_since_the_last_plan():
-    execution, state = late_run()
+    execution, state = overdue_run()
     assert execution.plan.promise.probability == pytest.approx(0.9, abs=0.03)
-    clock, promises = SimClock(), Promises(0.85, 0.97, 0.89, 0.86)
+    for at_s, probability in ((60.0, 0.85), (120.0, 0.97), (180.0, 0.89)):
+        checked = PromiseChecked(at_s=at_s, probability=probability)
+        state, commands = step(execution, state, checked)
+        assert not replans(commands)
+    checked = PromiseChecked(at_s=240.0, probability=0.86)
+    state, commands = step(execution, state, checked)
+    assert replans(commands) == ["the promise has fallen from 0.970 to 0.860"]
+    assert [p[:2] for p in state.promise.points] == [
+        (60.0, 0.85),
+        (120.0, 0.97),
+        (180.0, 0.89),
+        (240.0, 0.86),
+    ]
+
+
+def test_the_promise_is_computed_regularly_and_each_result_is_an_event():
+    execution, state = late_run()
+    clock, promises = SimClock(), Promises(0.9, 0.8)
     checks = PromiseChecks(promises, clock)
-    for at_s in (0.0, 59.0, 60.0, 120.0):
+    every_s = execution.plan.deadline_s / 60
+    for at_s, result in ((0.0, [0.9]), (every_s / 2, []), (every_s, [0.8])):
         clock.advance_to(at_s)
-        assert checks.fallen(execution, state) == []
-    clock.advance_to(180.0)
-    (fallen,) = checks.fallen(execution, state)
-    assert fallen == PromiseFallen(at_s=180.0, reason="the promise has fallen from 0.970 to 0.860")
-    assert promises.checked == [0.0, 60.0, 120.0, 180.0]
-    state, commands = step(execution, state._replace(now_s=180.0), fallen)
-    assert replans(commands) == ["slot a is overdue"]
+        events = checks.due(execution, state)
+        assert [(e.at_s, e.probability) for e in events] == [(at_s, p) for p in result]
+    clock.advance_to(execution.plan.deadline_s)
+    assert checks.due(execution, state) == []
+    assert checks.again_s == float("inf")
 
 
 def test_after_a_plan_the_promise_is_compared_with_the_new_one():
-    execution, state = late_run()
-    clock, promises = SimClock(), Promises(0.4, 0.35, 0.29)
-    checks = PromiseChecks(promises, clock)
-    clock.advance_to(60.0)
-    assert len(checks.fallen(execution, state)) == 1
-    state = state._replace(replans=1, replan_from_s=150.0)
-    clock.advance_to(120.0)
-    assert checks.fallen(execution, state) == []
-    assert (promises.checked, checks.again_s) == ([60.0], 150.0)
-    for at_s in (150.0, 210.0):
-        clock.advance_to(at_s)
-        assert checks.fallen(execution, state) == []
-    assert promises.checked == [60.0, 150.0, 210.0]
+    execution, state = overdue_run()
+    state, commands = step(execution, state, PromiseChecked(at_s=60.0, probability=0.4))
+    assert len(replans(commands)) == 1
+    state, _ = step(execution, state, Replanned(at_s=60.0, version=0, reason="no better"))
+    for at_s, probability in ((130.0, 0.35), (190.0, 0.31)):
+        checked = PromiseChecked(at_s=at_s, probability=probability)
+        state, commands = step(execution, state, checked)
+        assert not replans(commands)
+    state, commands = step(execution, state, PromiseChecked(at_s=250.0, probability=0.29))
+    assert replans(commands) == ["the promise has fallen from 0.400 to 0.290"]
+
+
+def test_a_fall_within_a_minute_of_a_plan_is_planned_again_after_that_minute():
+    execution, state = overdue_run()
+    state = state._replace(replan_from_s=116.0)
+    state, commands = step(execution, state, PromiseChecked(at_s=70.0, probability=0.3))
+    assert not replans(commands)
+    assert state.due_s == 116.0
+    state, commands = step(execution, state, Tick(at_s=116.0))
+    assert len(replans(commands)) == 1
+
+
+def test_a_promise_is_lost_only_after_no_plan_was_found_for_it():
+    execution, state = overdue_run()
+    impossible = PromiseChecked(at_s=60.0, probability=0.0, possible=False)
+    state, commands = step(execution, state, impossible)
+    assert len(replans(commands)) == 1
+    assert state_of_promise(execution, state) == "at risk"
+    state, _ = step(execution, state, Replanned(at_s=61.0, version=0, reason="no better"))
+    state, commands = step(execution, state, replace(impossible, at_s=62.0))
+    assert not replans(commands)
+    assert state_of_promise(execution, state) == "cannot be met"
+    assert state.promise.lost_s == 62.0
+    late = SlotUpdate(at_s=300.0, slot="a", state=SlotState.FAILED, reason="node down")
+    state, commands = step(execution, state, late)
+    assert not replans(commands)
+    assert state_of_promise(execution, state) == "cannot be met"
 
 
 def test_the_promise_is_checked_at_once_when_a_slot_fails():
@@ -134,11 +183,11 @@ def test_the_promise_is_checked_at_once_when_a_slot_fails():
     state, _ = simulate(execution, Tick(at_s=0.0))
     clock, promises = SimClock(), Promises(0.9, 0.9)
     checks = PromiseChecks(promises, clock)
-    assert checks.fallen(execution, state) == []
+    assert len(checks.due(execution, state)) == 1
     clock.advance_to(5.0)
     for changed, checked in ((SlotState.QUEUED, [0.0]), (SlotState.FAILED, [0.0, 5.0])):
         record = state.slots["a"]._replace(state=changed)
-        assert checks.fallen(execution, state._replace(slots=Map({"a": record}))) == []
+        checks.due(execution, state._replace(slots=Map({"a": record})))
         assert promises.checked == checked
 
 
@@ -147,11 +196,12 @@ def test_a_run_is_planned_again_when_its_promise_falls():
     late = StartCurve(np.array([400.0, 600.0]), np.array([0.5, 1.0]))
     execution = execution_for([chain("w", 500.0)], [slot("a", curve=late)])
     state, _ = simulate(execution, Tick(at_s=0.0))
-    assert current_promise(execution, state._replace(now_s=450.0)) == 0.0
-    fallen = PromiseFallen(at_s=450.0, reason="the promise has fallen")
-    state, commands = step(execution, state, fallen)
-    assert replans(commands) == ["the promise has fallen"]
-    assert event_from_json(event_to_json(fallen)) == fallen
+    outlook = current_promise(execution, state._replace(now_s=450.0))
+    assert (outlook.probability, outlook.possible) == (0.0, False)
+    checked = PromiseChecked(at_s=450.0, probability=0.0, end_s=None, possible=False)
+    state, commands = step(execution, state, checked)
+    assert replans(commands) == ["the promise cannot be met by the current plan"]
+    assert event_from_json(event_to_json(checked)) == checked
 
 
 def test_a_new_plan_never_promises_less_than_the_present_one():

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.planner.make import make_plan
+from vgrads.planner.outlook import promise_now
 from vgrads.planner.promise.posterior import ObservedError, left_of, update_errors
-from vgrads.planner.replan import OpenSlot, Progress, promise_now
+from vgrads.planner.replan import OpenSlot, Progress
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.spread import EXACT, RuntimeSpread
 from vgrads.workflows.task import Task

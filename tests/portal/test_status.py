@@ -1,7 +1,6 @@
 """What people see in the portal of what was done elsewhere: runs of the command line, old rows,
 sites that are gone."""
 
-import asyncio
 import html
 import json
 import os
@@ -19,7 +18,6 @@ from tests.portal.serving import LEAD, SMALL
 from tests.waiting import until
 from vgrads.api.config import embedded_data
 from vgrads.execmgr.tasks.output import tail
-from vgrads.kernel.errors import SiteError
 from vgrads.portal.charts.exports import export
 from vgrads.portal.charts.gantt import STATE_COLOURS, readable, render_svg, workflow_colours
 from vgrads.portal.charts.layout import (
@@ -30,7 +28,6 @@ from vgrads.portal.charts.layout import (
     planned_lanes,
 )
 from vgrads.portal.charts.pages import hours, share
-from vgrads.portal.jobs.run_status import RunStatuses
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
@@ -156,50 +153,6 @@ def test_the_page_begins_with_the_promise_as_it_stands_now(looking):
     assert client.delete(base).status_code == 202
     until(lambda: client.get(base).json()["runs"][0]["state"] == "cancelled")
     assert "Cancelled" in client.get(f"/sets/{set_id}/status", headers=PAGE).text
-
-
-def test_however_many_watch_a_run_a_single_look_ahead_serves_them(looking):
-    client, _ = looking
-    set_id = submit(client, LEAD)
-    assert client.post(f"/v1/workflow-sets/{set_id}/run?speed=60").status_code == 202
-    service, requested = client.app.state.service, []
-    until(lambda: service.live.folded(service.newest_run(set_id).id))
-
-    async def think(function, *arguments):
-        requested.append(function)
-        return function(*arguments)
-
-    async def watch(statuses):
-        run = service.newest_run(set_id)
-        await asyncio.gather(*(statuses.look_ahead(run) for _ in range(20)))
-        return statuses.of(run)
-
-    message = asyncio.run(watch(RunStatuses(service.live, think)))
-    assert len(requested) == 1
-    assert 0.0 <= message["promise_now"] <= 1.0
-    client.delete(f"/v1/workflow-sets/{set_id}")
-
-
-def test_a_look_ahead_that_nobody_has_time_for_is_left_out_and_tried_again(looking):
-    client, _ = looking
-    set_id = submit(client, LEAD)
-    assert client.post(f"/v1/workflow-sets/{set_id}/run?speed=60").status_code == 202
-    service, requested = client.app.state.service, []
-    until(lambda: service.live.folded(service.newest_run(set_id).id))
-
-    async def think(*_):
-        requested.append(1)
-        raise SiteError("busy", site="service", transient=True)
-
-    async def watch():
-        run, statuses = service.newest_run(set_id), RunStatuses(service.live, think, again_s=0.0)
-        for _ in range(3):
-            await statuses.look_ahead(run)
-        return statuses.of(run)
-
-    assert asyncio.run(watch())["promise_now"] is None
-    assert len(requested) == 3
-    client.delete(f"/v1/workflow-sets/{set_id}")
 
 
 # run and cancel are asked about

@@ -41,6 +41,11 @@ _Units = Annotated[int, Field(ge=0, le=1_000_000)]
 _Deviation = Annotated[float, Field(ge=0, le=5)]
 
 
+WhenLost = Literal["stop_paying", "continue", "stop"]
+"""What a run does once its promise cannot be met any more: it releases paid slots at the end of the
+billing unit that has begun, and goes on in free ones; goes on in all; or stops."""
+
+
 class SpreadDocument(Document):
     """Uncertainty of a run time: standard deviations of its logarithm, by the tasks that share the
     error."""
@@ -123,6 +128,7 @@ class SetDocument(TaskEnvironmentDocument):
     budget_usd: NotNegative | None = None
     workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
     released: bool = False
+    when_lost: WhenLost = "stop_paying"
     pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
     sites: str | None = None
 
@@ -152,7 +158,8 @@ class WorkflowSet:
     ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks without a
     spread: the stated run time is their median. ``env`` is added to the environment of all tasks,
     ``pass_env`` names variables of the caller that are passed to them; other settings of a set are
-    stored with each task. ``released``: tasks start only when the program that submitted the set
+    stored with each task. ``when_lost``: what is done once the promise cannot be met any more.
+    ``released``: tasks start only when the program that submitted the set
     releases them, with their commands; one replica of each. ``deadline_text``: the deadline as
     stated.
     """
@@ -167,6 +174,7 @@ class WorkflowSet:
     directory: str = "."
     env: Mapping[str, str] = field(default_factory=dict)
     released: bool = False
+    when_lost: WhenLost = "stop_paying"
     pass_env: tuple[str, ...] = ()
     deadline_text: str = ""
 
@@ -232,6 +240,7 @@ def build_set(
         directory=directory,
         env=dict(document.env),
         released=document.released,
+        when_lost=document.when_lost,
         pass_env=document.pass_env,
         deadline_text=as_written(document.deadline),
     )

@@ -28,6 +28,7 @@ def document_of(workflow_set: WorkflowSet) -> dict[str, Any]:
         "at_least": workflow_set.needed,
         "probability": workflow_set.probability,
         "runtime_spread": workflow_set.runtime_spread,
+        "when_lost": workflow_set.when_lost,
         "env": dict(workflow_set.env),
         "workflows": entries,
     }

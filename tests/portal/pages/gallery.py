@@ -22,7 +22,6 @@ from tests.portal.serving import LEAD, SMALL
 from tests.ports import free_ports
 from tests.waiting import until
 from vgrads.api.config import embedded_data, home
-from vgrads.portal.jobs.promise_history import promise_over_time
 from vgrads.portal.jobs.worker import check_document, plan_stored_set, run_set
 from vgrads.portal.records.heartbeat import new_owner
 from vgrads.portal.records.sets import Sets
@@ -127,10 +126,9 @@ class Gallery:
         set_id = self.planned(TIGHT | {"name": "lead-at-risk"})
         for seed in range(_SEEDS):
             run_id = self.run(set_id, seed)
-            for point in promise_over_time(self.store.url, run_id)[3:]:
-                if 0.2 < point["probability"] < 0.8:
-                    events = self.store.events(run_id)
-                    self.cut(run_id, sum(event["at_s"] <= point["at_s"] for event in events))
+            for position, event in enumerate(self.store.events(run_id), start=1):
+                if event["kind"] == "promise" and 0.2 < event["probability"] < 0.8:
+                    self.cut(run_id, position)
                     return set_id
         raise AssertionError("no run was at risk")
 

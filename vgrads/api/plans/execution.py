@@ -13,7 +13,7 @@ from vgrads.api.plans.planning import (
     open_grid,
 )
 from vgrads.api.plans.refusals import refuse_without_commands, refuse_without_s3
-from vgrads.api.plans.replanners import replanner, task_adder
+from vgrads.api.plans.replanners import replanner, request_changer, task_adder
 from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.api.plans.submissions import submission_planner
@@ -323,14 +323,15 @@ def _surroundings(
         engine=engine,
         polling=polling,
         replan=replanner(grid, names, record.store_execution) if options.replan else no_replanner,
-        promise_now=current_promise if options.replan else None,
+        promise_now=current_promise,
         plan_submissions=(
             submission_planner(grid, record.store_execution)
             if options.replan and not simulated
             else no_submission_planner
         ),
         add_tasks=task_adder(grid, names, record.store_execution),
-        mailbox=record.mailbox() if execution.released else None,
+        change_request=request_changer(grid, names, record.store_execution),
+        mailbox=record.mailbox(),
         poll_s=_QUICK_S if execution.released else POLL_S,
         stop_requested=record.stop_reason,
     )

@@ -18,9 +18,10 @@ from vgrads.api.wiring import is_real
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.acquisitions import acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.remainder import plan_added_tasks, plan_remainder
-from vgrads.execmgr.core.states import RunState, SlotRecord
-from vgrads.execmgr.runner import Grower, Replanner
+from vgrads.execmgr.core.remainder import plan_added_tasks, plan_remainder, plan_request
+from vgrads.execmgr.core.states import RequestChange, RunState, SlotRecord
+from vgrads.execmgr.runner import ChangedPlan, Grower, Replanner, RequestChanger
+from vgrads.kernel.errors import InputError
 from vgrads.planner.plan import SlotUse
 from vgrads.planner.replan import Offers
 from vgrads.vgrid.catalog import Catalog
@@ -64,10 +65,33 @@ def task_adder(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> 
     return larger
 
 
+def request_changer(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> RequestChanger:
+    """The same for a changed request: over new offers of the sites that are not dropped."""
+
+    def change_request(
+        execution: ExecutionPlan, state: RunState, change: RequestChange
+    ) -> ChangedPlan:
+        unknown = [s for s in (*change.add_sites, *change.drop_sites) if s not in names]
+        if unknown:
+            raise InputError(
+                f"'{unknown[0]}' is no site of this run", where="site", fix=", ".join(names)
+            )
+        dropped = (state.dropped - set(change.add_sites)) | set(change.drop_sites)
+        offers = _offers(grid, names, execution, state._replace(dropped=dropped))
+        effort = planning_effort()
+        plan, promise, lacking = plan_request(execution, state, offers, change, effort)
+        if plan is None:
+            return ChangedPlan(refused=f"no plan for it: {lacking}")
+        store(state.version + 1, plan)
+        return ChangedPlan(execution=plan, promise=promise)
+
+    return change_request
+
+
 def _offers(
     grid: GridSnapshot, names: tuple[str, ...], execution: ExecutionPlan, state: RunState
 ) -> Offers:
-    sites = tuple(site for site in grid.catalog.sites if site.name in names)
+    sites = tuple(s for s in grid.catalog.sites if s.name in names and s.name not in state.dropped)
     usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
     real = {site.name for site in sites if is_real(site)}
     wiser = replace(

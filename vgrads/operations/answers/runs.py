@@ -119,7 +119,22 @@ class RunStatus:
     now: Annotated[datetime | None, About("Present of the run.")] = None
     due: Annotated[datetime | None, About("Deadline.")] = None
     ended: Annotated[datetime | None, About("End.")] = None
-    promise_now: Annotated[float | None, About("Current probability.", example=0.98)] = None
+    promise_state: Annotated[
+        str | None,
+        About("State of the promise; null once it has ended.", example="at risk"),
+    ] = None
+    promise_now: Annotated[
+        float | None, About("Last computed probability; null before the first.", example=0.98)
+    ] = None
+    promise_age_s: Annotated[
+        float | None, About("Age of that probability, on the run's clock.", "s", 12.0)
+    ] = None
+    failing: Annotated[str | None, About("Which command of the user fails each time, and how.")] = (
+        None
+    )
+    lost_s: Annotated[
+        float | None, About("Since when the promise cannot be met, from the start.", "s", 600.0)
+    ] = None
     expected_end: Annotated[datetime | None, About("Expected end.")] = None
     delays: Annotated[
         Sequence[str], About("What delays it.", example=["slot ec2-1 is overdue"])

@@ -17,9 +17,6 @@ from vgrads.portal.jobs.forkserver import be_a_child
 from vgrads.portal.records.store import Store
 
 if TYPE_CHECKING:
-    from vgrads.planner.plan import Plan
-    from vgrads.planner.replan import Outlook, Progress
-    from vgrads.planner.snapshot import Snapshot
     from vgrads.portal.jobs.worker import CheckedSet
     from vgrads.portal.records.reading.bags import BagEntry
     from vgrads.traces.log_queue import LogQueue
@@ -121,20 +118,6 @@ def recorded_attempts(url: str, run_id: str) -> list[Json]:
     from vgrads.portal.records.reading import attempts
 
     return attempts.recorded_attempts(url, run_id)
-
-
-def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
-    """Return the current promise of an active run."""
-    from vgrads.planner import replan
-
-    return replan.promise_now(plan, snapshot, progress)
-
-
-def promise_over_time(url: str, run_id: str) -> list[dict[str, float]]:
-    """Return the probability of a run's promise over time."""
-    from vgrads.portal.jobs import promise_history
-
-    return promise_history.promise_over_time(url, run_id)
 
 
 def record_picture(history: str, log_queue: LogQueue, dark: bool = False) -> bytes:

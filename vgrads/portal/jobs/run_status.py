@@ -1,18 +1,10 @@
-"""Status of runs: progress, current probability of the promise, expected completion, state of every
-task."""
+"""Status of runs: progress, the promise as its manager last computed it, state of every task."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from vgrads.kernel.errors import SiteError
-from vgrads.portal.jobs import children
 from vgrads.portal.jobs.live_gantt import LiveGantt
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
@@ -20,108 +12,40 @@ from vgrads.portal.records.tables import RunRow
 if TYPE_CHECKING:
     from vgrads.execmgr.core.execution_plan import ExecutionPlan
     from vgrads.execmgr.core.states import RunState
-    from vgrads.planner.replan import Outlook
 
 Json = dict[str, Any]
-_AGAIN_S = 3.0  # between forecasts of a run, for any number of viewers
-_REMEMBERED = 256
-_MOST_POINTS = 64
 PATIENCE_S = 0.7
 """How long a page waits for a computation in the service's processes, where planning may occupy all
 of them, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LastForecast:
-    """The last forecast of a run, and its version; None: none yet."""
-
-    at_s: float
-    version: str
-    outlook: Outlook | None
-
-
-class RunStatuses:
-    """Current status of runs. ``think``: runs a computation in another process of the service."""
-
-    def __init__(
-        self, live: LiveGantt, think: Callable[..., Awaitable[Any]], again_s: float = _AGAIN_S
-    ) -> None:
-        self._live, self._think, self._again_s = live, think, again_s
-        self._last: dict[str, _LastForecast] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._points: dict[str, list[tuple[float, float]]] = {}
-
-    def of(self, run: RunRow) -> Json | None:
-        """Return the progress of a run, its cost, and the last forecast; None where it has not
-        started."""
-        result = self._live.folded(run.id)
-        if result is None:
-            return None
-        observed = self._last.get(run.id)
-        ahead = observed.outlook if observed is not None and run.state in GOES_ON else None
-        return status_json(run, *result, ahead) | {"simulated": self._live.simulated(run.id)}
-
-    async def look_ahead(self, run: RunRow) -> None:
-        """Compute the probability of an active run's promise again, unless it is recent. Returns
-        when it is computed, or after a moment: the computation then goes on."""
-        observed, now_s = self._last.get(run.id), time.monotonic()
-        if run.state not in GOES_ON or (
-            observed is not None and now_s - observed.at_s < self._again_s
-        ):
-            return
-        if len(self._last) > _REMEMBERED:
-            self._last.clear()
-            self._points.clear()
-        last = (
-            replace(observed, at_s=now_s)
-            if observed is not None
-            else _LastForecast(now_s, "", None)
-        )
-        self._last[run.id] = last  # no other call waits
-        task = asyncio.create_task(self._forecast(run, last, now_s))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        await asyncio.wait({task}, timeout=PATIENCE_S)
-
-    async def _forecast(self, run: RunRow, last: _LastForecast, now_s: float) -> None:
-        result, version = await asyncio.to_thread(self._now, run)
-        if result is None or last.version == version:
-            return
-        # imported late: the journal of a run was read before
-        from vgrads.execmgr.core.remainder import progress_of
-
-        execution, state = result
-        with suppress(SiteError):  # a process died: the next call retries
-            outlook = await self._think(
-                children.promise_now,
-                execution.plan,
-                execution.snapshot,
-                progress_of(execution, state),
-            )
-            self._last[run.id] = _LastForecast(now_s, version, outlook)
-            self._add_point(run.id, state.now_s, outlook.probability)
-
-    def points(self, run_id: str) -> list[tuple[float, float]]:
-        """Return the forecasts of a run so far: instants in seconds of the run, probabilities."""
-        return list(self._points.get(run_id, ()))
-
-    def _add_point(self, run_id: str, at_s: float, probability: float) -> None:
-        points = self._points.setdefault(run_id, [])
-        points.append((at_s, probability))
-        if len(points) > _MOST_POINTS:  # half the resolution from here on
-            del points[1:-1:2]
-
-    def _now(self, run: RunRow) -> tuple[tuple[ExecutionPlan, RunState] | None, str]:
-        return self._live.folded(run.id), self._live.version(run)
+def run_status(live: LiveGantt, run: RunRow) -> Json | None:
+    """Return the progress of a run, its cost and its promise; None where it has not started."""
+    result = live.folded(run.id)
+    if result is None:
+        return None
+    return status_json(run, *result, live.simulated(run.id))
 
 
-def status_json(
-    run: RunRow, execution: ExecutionPlan, state: RunState, outlook: Outlook | None = None
-) -> Json:
-    """Return the status of a run; instants are RFC 3339, on the clock of the run."""
+def promise_points(run: RunRow, execution: ExecutionPlan, state: RunState) -> list[Json]:
+    """Return the probability of a run's promise over time: as promised, as its manager computed it,
+    and, at the end, whether it was kept."""
+    points = [(0.0, execution.plan.promise.probability, 0), *state.promise.points]
+    if run.state not in GOES_ON:
+        points.append((state.now_s, float(run.state == "kept"), state.whole))
+    return [
+        {"at_s": at_s, "probability": probability, "done": done}
+        for at_s, probability, done in points
+    ]
+
+
+def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulated: bool) -> Json:
+    """Return the status of a run; instants are RFC 3339, on the clock of the run. ``simulated``:
+    its clock is that of a simulation, which stands still between events."""
     # imported late: the journal of the run was read before
     from vgrads.execmgr.core.completion import workflows_done
     from vgrads.execmgr.core.delays import delays
+    from vgrads.execmgr.core.promise_record import promise_json
     from vgrads.execmgr.core.states import ReplicaState
 
     began = run.started if run.started.tzinfo else run.started.replace(tzinfo=UTC)
@@ -135,6 +59,9 @@ def status_json(
     replicas = [record.state for record in state.replicas.values()]
     slots = [record.state for record in state.slots.values() if record.state is not None]
     ended = run.state not in GOES_ON
+    elapsed_s = state.now_s
+    if not simulated:
+        elapsed_s = max(elapsed_s, (datetime.now(UTC) - began).total_seconds())
     return {
         "tasks": {
             "done": len(state.done),
@@ -165,7 +92,8 @@ def status_json(
         "now": instant(state.now_s),
         "due": instant(execution.plan.deadline_s),
         "ended": instant(state.now_s) if ended else None,
-        "promise_now": outlook.probability if outlook else None,
-        "expected_end": instant(outlook.end_s) if outlook else None,
+        **promise_json(execution, state, elapsed_s, ended),
+        "expected_end": None if ended else instant(state.promise.end_s),
         "delays": delays(execution, state),
+        "simulated": simulated,
     }

@@ -1,4 +1,4 @@
-"""The mailbox of a run whose tasks are released one by one, in the database: see
+"""The mailbox of a run in the database: see
 :mod:`vgrads.execmgr.mailbox`.
 
 The number of a message is its key, so a reader continues after the last one read, even after a
@@ -19,7 +19,7 @@ from sqlmodel import Session, col
 from vgrads.portal.records.tables import MessageRow
 
 if TYPE_CHECKING:
-    from vgrads.execmgr.core.states import Release
+    from vgrads.execmgr.core.states import Release, RequestChange
     from vgrads.execmgr.mailbox import Mail, TaskUpdate
     from vgrads.planner.snapshot import TaskKey
     from vgrads.workflows.task import Task
@@ -64,6 +64,7 @@ class MessageBox:
         if not rows:
             return None
         # imported late: the service only stores messages, and the manager of a run takes them
+        from vgrads.execmgr.core.journal import change_from_json
         from vgrads.execmgr.core.states import Release
         from vgrads.execmgr.mailbox import Mail
         from vgrads.workflows.sets import TaskDocument, task_of
@@ -71,6 +72,7 @@ class MessageBox:
         released: dict[TaskKey, Release] = {}
         abandoned: dict[TaskKey, str] = {}
         added: list[tuple[str, Task]] = []
+        changes: list[tuple[int, RequestChange]] = []
         for number, body in rows:
             key = (body.get("workflow", ""), body.get("task", ""))
             if body["kind"] == "release":
@@ -84,11 +86,14 @@ class MessageBox:
                 added.append(
                     (body["workflow"], task_of(TaskDocument.model_validate(body["document"])))
                 )
+            elif body["kind"] == "change":
+                changes.append((number, change_from_json(body["change"])))
         return Mail(
             upto=rows[-1][0],
             released=tuple(released.items()),
             abandoned=tuple(abandoned.items()),
             added=tuple(added),
+            changes=tuple(changes),
         )
 
     def answer(self, answers: Sequence[TaskUpdate]) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Form, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document
-from vgrads.portal.jobs import children
+from vgrads.portal.jobs.run_status import promise_points
 from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.guard import COOKIE, Reader
@@ -23,7 +21,6 @@ from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
 
 Json = dict[str, Any]
-_REMEMBERED = 64  # runs whose promise over time is kept
 
 
 class Login(Document):
@@ -86,29 +83,20 @@ def _add_asking(app: FastAPI, service: Service) -> None:
         """Explain the placement of a task (``workflow/task``), as ``vgrads explain --json``."""
         return explain_placement(service, set_id, who, task)
 
-    computed: OrderedDict[tuple[str, int], list[Json]] = OrderedDict()
-    # by run and length of its journal: it takes seconds, and every page of an ended run reads it
-
     @app.get(
         "/v1/workflow-sets/{set_id}/promise",
         **answers(
             "runs.PromiseHistory", operation="read_promise_history", tag="runs", errors=(404,)
         ),
     )
-    async def promise(set_id: SetId, who: Reader) -> Json:
+    def promise(set_id: SetId, who: Reader) -> Json:
         """Return the probability of the promise over the newest run."""
         service.visible(set_id, who)
         run = service.newest_run(set_id)
         if run is None:
             return {"run": None, "points": []}
-        version = run.id, await run_in_threadpool(service.store.count_events, run.id)
-        points = computed.get(version)
-        if points is None:
-            points = computed[version] = await service.supervisor.think(
-                children.promise_over_time, service.store.url, run.id
-            )
-            while len(computed) > _REMEMBERED:
-                computed.popitem(last=False)
+        result = service.live.folded(run.id)
+        points = [] if result is None else promise_points(run, *result)
         return {"run": run.id, "points": points}
 
 

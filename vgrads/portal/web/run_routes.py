@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs import children
+from vgrads.portal.jobs.run_status import run_status
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import answered, key_of
 from vgrads.portal.records.reading.run_list import newest_runs
@@ -120,7 +121,7 @@ def is_of_service(run: RunRow) -> bool:
 
 def is_left(service: Service, run: RunRow) -> bool:
     """Return True where not all tasks of a run are done."""
-    status = service.statuses.of(run)
+    status = run_status(service.live, run)
     return status is None or status["tasks"]["done"] < status["tasks"]["of"]
 
 
@@ -152,9 +153,7 @@ async def retry_run(
 
 async def current_status(service: Service, head: Head, run: RunRow | None) -> Json:
     """Return the status of a set, for pages and programs."""
-    if run is not None:
-        await service.statuses.look_ahead(run)
-    result = await run_in_threadpool(service.statuses.of, run) if run is not None else None
+    result = await run_in_threadpool(run_status, service.live, run) if run is not None else None
     promise = head.summary.get("promise") or {}
     payload = {
         "run": run.id if run else None,

@@ -20,7 +20,6 @@ from vgrads.portal.jobs.forecasts.upkeep import ForecastUpkeep
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.live_gantt import LiveGantt
 from vgrads.portal.jobs.run_attempts import RunAttempts
-from vgrads.portal.jobs.run_status import RunStatuses
 from vgrads.portal.jobs.service_sites import ServiceSites
 from vgrads.portal.jobs.supervisor import Places, Supervisor
 from vgrads.portal.records.access import AccessControl, Principal
@@ -76,7 +75,6 @@ class Service:
         self.wait_gauges = WaitGauges(bounds.wait_gauges, self.queues)
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places, sites)
-        self.statuses = RunStatuses(self.live, self.supervisor.think)
         self.attempts = RunAttempts(self.live, self.supervisor.think, store.url)
 
     def start(self) -> None:

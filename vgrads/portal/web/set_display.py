@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from vgrads.kernel.promise_state import AT_RISK_BELOW
 from vgrads.portal.records.reading.run_rows import GOES_ON
 
 Json = Mapping[str, Any]
@@ -31,6 +30,8 @@ class DisplayState:
     rank: int
 
 
+FAILING = DisplayState("failing", "bad", 0)
+CANNOT_BE_MET = DisplayState("cannot be met", "bad", 0)
 AT_RISK = DisplayState("at risk", "warn", 0)
 INTERRUPTED = DisplayState("interrupted", "warn", 0)
 BELOW = DisplayState("below the request", "warn", 1)
@@ -45,6 +46,8 @@ FAILED = DisplayState("failed", "bad", 5)
 MET = DisplayState("met", "good", 6)
 CANCELLED = DisplayState("cancelled", "soft", 7)
 STATES = (
+    FAILING,
+    CANNOT_BE_MET,
     AT_RISK,
     ON_TRACK,
     BELOW,
@@ -60,6 +63,7 @@ STATES = (
     CANCELLED,
 )
 """All displayed states, in the order of filters."""
+_BY_WORD = {state.word: state for state in STATES}
 _ENDED = {"kept": MET, "broken": MISSED, "failed": FAILED, "cancelled": CANCELLED}
 
 
@@ -100,20 +104,19 @@ def display_state(
     state: str,
     run_state: str | None,
     promise: PromiseSummary,
-    now: float | None = None,
+    now: str | None = None,
     taken: bool = True,
 ) -> DisplayState:
     """Return the displayed state of a set.
 
-    ``state``: of the set, ``run_state``: of its newest run; ``now``: the current probability of a
-    run; ``taken``: a service plans the set that is being planned.
+    ``state``: of the set, ``run_state``: of its newest run; ``now``: state of an active run's
+    promise (:class:`vgrads.kernel.promise_state.PromiseState`), None before it was read; ``taken``:
+    a service plans the set that is being planned.
     """
     if run_state == "interrupted":
         return INTERRUPTED
     if run_state in GOES_ON:
-        current = promise.probability if now is None else now
-        at_risk = current is not None and current < promise.requested - AT_RISK_BELOW
-        return AT_RISK if at_risk else ON_TRACK
+        return ON_TRACK if now is None else _BY_WORD[now]
     if state == "planning":
         return PLANNING if taken else RECEIVED
     if run_state is not None:

@@ -55,10 +55,12 @@ class SetEntry:
     due_s: float | None
 
 
-_Basis = tuple[tuple[Any, ...], tuple[Any, ...] | None, bool, float | None]
-"""What an entry was made of: the rows of its set and run, whether it is planned, a probability."""
-Chance = Callable[[str], float | None]
-"""Run → its current probability; None: not computed yet."""
+CurrentPromise = tuple[str, float | None]
+"""State of a run's promise in words, and its last probability, None before it was computed."""
+_Basis = tuple[tuple[Any, ...], tuple[Any, ...] | None, bool, CurrentPromise | None]
+"""What an entry was made of: the rows of its set and run, whether it is planned, its promise."""
+PromiseOf = Callable[[str], CurrentPromise | None]
+"""Run → its promise now; None: not read yet."""
 
 
 class Overview:
@@ -69,7 +71,7 @@ class Overview:
         self._promises: dict[str, tuple[int, PromiseSummary]] = {}
         self._entries: dict[str, tuple[_Basis, SetEntry]] = {}
 
-    def entries(self, owner: str | None, now: Chance) -> list[SetEntry]:
+    def entries(self, owner: str | None, now: PromiseOf) -> list[SetEntry]:
         """Return the sets of an owner, or of all, newest first."""
         condition = "" if owner is None else "WHERE owner = :owner"
         values = {} if owner is None else {"owner": owner}
@@ -88,7 +90,7 @@ class Overview:
         return {id_: json.loads(outcome) for id_, outcome in rows}
 
     def _entry(
-        self, row: tuple[Any, ...], run: tuple[Any, ...] | None, taken: bool, now: Chance
+        self, row: tuple[Any, ...], run: tuple[Any, ...] | None, taken: bool, now: PromiseOf
     ) -> SetEntry:
         """Return the entry of a row; the one of the last list, where nothing has changed."""
         current = now(run[1]) if run is not None and run[2] in GOES_ON else None
@@ -100,15 +102,20 @@ class Overview:
         return entry
 
     def _new_entry(
-        self, row: tuple[Any, ...], run: NewestRun | None, taken: bool, current: float | None
+        self,
+        row: tuple[Any, ...],
+        run: NewestRun | None,
+        taken: bool,
+        current: CurrentPromise | None,
     ) -> SetEntry:
         id_, name, owner, created, state, _ = row
         promise = self._promises.get(id_, (0, _NO_PROMISE))[1]
-        display = display_state(state, run.state if run else None, promise, current, taken)
+        word = current[0] if current else None
+        display = display_state(state, run.state if run else None, promise, word, taken)
         due_s = None
         if run is not None and promise.deadline_s is not None:
             due_s = unix_s(run.started) + promise.deadline_s
-        probability = promise.probability if current is None else current
+        probability = promise.probability if current is None else current[1]
         probability = probability if promise.feasible else None
         return SetEntry(id_, name, owner, created, promise, run, display, probability, due_s)
 

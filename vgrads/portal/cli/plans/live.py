@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ from rich.text import Text
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.remainder import progress_of
+from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, state_of_promise
 from vgrads.execmgr.core.states import (
     Cancelled,
     Event,
-    PromiseFallen,
+    PromiseChecked,
     Replanned,
     ReplicaEnded,
     ReplicaState,
@@ -29,10 +28,10 @@ from vgrads.execmgr.core.states import (
     SlotRequestedAgain,
     SlotUpdate,
 )
+from vgrads.kernel.promise_state import PromiseState
 from vgrads.kernel.units import format_count, format_duration
-from vgrads.planner.replan import Outlook, conditional_curve, promise_now
+from vgrads.planner.replan import conditional_curve
 
-_AGAIN_S, _MOST_SHARE = 5.0, 20.0  # between forecasts, and the interval in forecast lengths
 _MOST_LATER = 3  # slots listed one by one
 _PENDING = (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
 
@@ -43,7 +42,7 @@ class RunReporter:
     def __init__(self, out: Console, execution: ExecutionPlan) -> None:
         self._console = out
         self._done: set[str] = set()
-        self._version = 0
+        self._version, self._promise_state = 0, PromiseState.ON_TRACK
         self._tasks = len({p.task_key for p in execution.plan.placements})
 
     def __call__(self, execution: ExecutionPlan, state: RunState, events: list[Event]) -> None:
@@ -56,14 +55,23 @@ class RunReporter:
                 verb = "planned again" if event.version > self._version else "the planner ran"
                 self._version = event.version
                 self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
-            elif isinstance(event, PromiseFallen):
-                self._line(event.at_s, event.reason, "yellow")
+            elif isinstance(event, PromiseChecked):
+                self._promise(execution, state, event)
             elif isinstance(event, SlotRequestedAgain):
                 self._line(event.at_s, f"slot {event.slot} {event.reason}", "yellow")
             elif isinstance(event, SiteSilent):
                 self._line(event.at_s, f"{event.reason}; the site is queried again later", "yellow")
             elif isinstance(event, Cancelled):
                 self._line(event.at_s, f"stopping: {event.reason}", "yellow")
+
+    def _promise(self, execution: ExecutionPlan, state: RunState, event: PromiseChecked) -> None:
+        now = state_of_promise(execution, state)
+        if now != self._promise_state:
+            tone = "green" if now == PromiseState.ON_TRACK else "yellow"
+            text = f"{now}: the promise is {event.probability:.3f} now"
+            failing = failure_text(dict(failing_tasks(state)))
+            self._line(event.at_s, f"{text}; {failing}" if failing else text, tone)
+            self._promise_state = now
 
     def _slot(self, execution: ExecutionPlan, news: SlotUpdate) -> None:
         if news.state == SlotState.QUEUED and news.reason:
@@ -151,16 +159,15 @@ def expected_s(
 
 @dataclass
 class _RunProgress:
-    """The last report of a run, and the result of the last forecast."""
+    """The last report of a run."""
 
     execution: ExecutionPlan
     state: RunState | None = None
-    outlook: Outlook | None = None
     last_message_s: float = 0.0  # by the monotonic clock
 
 
 class LiveLine:
-    """A status line of the run; computes forecasts in its own thread, at intervals.
+    """A status line of the run.
 
     ``speed``: seconds of the run per real second, since its time advances between two events.
     """
@@ -170,41 +177,20 @@ class LiveLine:
     ) -> None:
         self._progress, self._began, self._console = _RunProgress(execution), began, out
         self._speed = speed
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look_ahead, daemon=True)
 
     def __call__(self, execution: ExecutionPlan, state: RunState, _: list[Event]) -> None:
-        self._progress = _RunProgress(execution, state, self._progress.outlook, time.monotonic())
+        self._progress = _RunProgress(execution, state, time.monotonic())
 
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show the line while the block runs."""
-        self._thread.start()
-        try:
-            with Live(
-                get_renderable=self._text,
-                console=self._console,
-                transient=True,
-                refresh_per_second=2,
-            ):
-                yield
-        finally:
-            self._stop.set()
-
-    def _look_ahead(self) -> None:
-        pause_s = 0.0
-        while not self._stop.wait(pause_s):
-            begin, progress = time.monotonic(), self._progress
-            if progress.state is not None:
-                execution = progress.execution
-                self._progress.outlook = promise_now(
-                    execution.plan,
-                    execution.snapshot,
-                    progress_of(execution, progress.state),
-                )
-            pause_s = max(
-                _AGAIN_S if progress.state else 0.5, _MOST_SHARE * (time.monotonic() - begin)
-            )
+        with Live(
+            get_renderable=self._text,
+            console=self._console,
+            transient=True,
+            refresh_per_second=2,
+        ):
+            yield
 
     def _text(self) -> Text:
         progress = self._progress
@@ -216,9 +202,7 @@ class LiveLine:
             now_s = (
                 progress.state.now_s + (time.monotonic() - progress.last_message_s) * self._speed
             )
-            parts = status_parts(
-                progress.execution, progress.state, now_s, progress.outlook, self._began
-            )
+            parts = status_parts(progress.execution, progress.state, now_s, self._began)
             text = fitting(parts, self._console.width - 1)
         return Text(text, style="bold", overflow="ellipsis", no_wrap=True)
 
@@ -227,7 +211,6 @@ def status_parts(
     execution: ExecutionPlan,
     state: RunState,
     now_s: float,
-    outlook: Outlook | None,
     began: datetime,
 ) -> list[str]:
     """Return the status of a run ``now_s`` seconds after its start, the most important part
@@ -235,16 +218,20 @@ def status_parts(
     replicas = [record.state for record in state.replicas.values()]
     tasks = len({p.task_key for p in execution.plan.placements})
     parts = [format_duration(now_s), f"due {_due(execution, began)}"]
-    if outlook is not None:
-        parts.append(f"promise now {outlook.probability:.2f}")
+    promise = state.promise
+    if promise.probability is not None and promise.at_s is not None:
+        age = f", {format_duration(age_s)} ago" if (age_s := now_s - promise.at_s) >= 60 else ""
+        parts.append(
+            f"{state_of_promise(execution, state)}, promise {promise.probability:.2f}{age}"
+        )
     parts += [
         f"{len(workflows_done(execution, state))} of "
         f"{format_count(execution.plan.needed, 'workflow')}",
         *_slots(execution, state, now_s),
         f"tasks {len(state.done)}/{tasks}, {replicas.count(ReplicaState.RUNNING)} running",
     ]
-    if outlook is not None and outlook.end_s is not None:
-        parts.append(f"expected end {(began + timedelta(seconds=outlook.end_s)):%H:%M}")
+    if promise.end_s is not None:
+        parts.append(f"expected end {(began + timedelta(seconds=promise.end_s)):%H:%M}")
     return parts
 
 

@@ -13,9 +13,8 @@ from vgrads.api.wiring import any_real
 from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.delays import delays
 from vgrads.execmgr.core.journal import fold
-from vgrads.execmgr.core.remainder import progress_of
+from vgrads.execmgr.core.promise_record import promise_json
 from vgrads.kernel.units import format_count
-from vgrads.planner.replan import promise_now
 from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.reading.runs import RunReader
@@ -90,12 +89,10 @@ def details_of(reader: RecordReader, row: Json) -> Json:
         "slots": open_slots(record) if row["state"] in GOES_ON else [],
     }
     if row["state"] in GOES_ON:
-        outlook = promise_now(execution.plan, execution.snapshot, progress_of(execution, state))
-        began = datetime.fromisoformat(row["started"])
-        end = None if outlook.end_s is None else began + timedelta(seconds=outlook.end_s)
-        more |= {
-            "promise_now": outlook.probability,
-            "expected_end": end.isoformat() if end else None,
+        began, end_s = datetime.fromisoformat(row["started"]), state.promise.end_s
+        end = None if end_s is None else began + timedelta(seconds=end_s)
+        more |= promise_json(execution, state, state.now_s) | {
+            "expected_end": end.isoformat() if end else None
         }
     folder = record.setup().options.folder
     last = {attempt.key[:2]: attempt for attempt in attempts}

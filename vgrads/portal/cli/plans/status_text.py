@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from vgrads.kernel.text_table import Column, Row, TextTable
-from vgrads.kernel.units import format_count
+from vgrads.kernel.units import format_count, format_duration
 
 Json = dict[str, Any]
+_OLD_S = 60.0  # age of a promise that is shown
 _STYLES = {"kept": "green", "broken": "red", "failed": "red", "interrupted": "yellow"}
 
 
@@ -98,8 +99,12 @@ def _progress(row: Json) -> str:
         )
     if tasks["before"]:
         text += f"; {tasks['before']} more were done by an earlier run"
-    if "promise_now" in row:
-        text += f"; the current promise is {row['promise_now']:.3f}"
+    if row.get("promise_now") is not None:
+        text += f"; {row['promise_state']}: the promise is {row['promise_now']:.3f}"
+        if row["promise_age_s"] >= _OLD_S:
+            text += f" as of {format_duration(row['promise_age_s'])} ago"
+        if row["failing"]:
+            text += f"; {row['failing']}"
         if row["expected_end"]:
             text += f", expected end {clock(row['expected_end'])}"
     return text

@@ -85,11 +85,11 @@ def watch(
 
 
 def _run_row(row: Json, now: datetime) -> Row:
-    tasks, chance = row.get("tasks"), row.get("promise_now", row["promise"])
+    tasks, chance = row.get("tasks"), row.get("promise_now")
     cells = (
         row["run"],
         row["name"],
-        row["state"],
+        str(row.get("promise_state", row["state"])),
         _due_in(row["due"], now),
         "–" if chance is None else f"{chance:.3f}",
         f"{tasks['done']}/{tasks['of']}" if tasks else "–",

@@ -48,7 +48,7 @@ def _parts(service: Service, head: Head, run: RunRow | None, now: Json) -> Json:
         head.state,
         run.state if run else None,
         promise,
-        now.get("promise_now"),
+        now.get("promise_state"),
         taken=planning is not None and planning.taken,
     )
     offered = remedies(head.summary, promise) if state in (BELOW, IMPOSSIBLE, MISSED) else []

@@ -18,10 +18,18 @@ from starlette.concurrency import run_in_threadpool
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration
 from vgrads.portal.charts.sparkline import sparkline
+from vgrads.portal.jobs.run_status import run_status
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.set_display import AT_RISK, INTERRUPTED, STATES, seconds_left
-from vgrads.portal.web.set_overview import Overview, SetEntry
+from vgrads.portal.web.set_display import (
+    AT_RISK,
+    CANNOT_BE_MET,
+    FAILING,
+    INTERRUPTED,
+    STATES,
+    seconds_left,
+)
+from vgrads.portal.web.set_overview import CurrentPromise, Overview, SetEntry
 
 Json = dict[str, Any]
 Order = Literal["attention", "newest", "due", "name", "owner", "probability"]
@@ -72,7 +80,7 @@ def _words() -> list[str]:
 def _list(
     overview: Overview, progress: ActiveRuns, owner: str | None, choice: Json, page: int
 ) -> Json:
-    entries = overview.entries(owner, progress.probability)
+    entries = overview.entries(owner, progress.promise)
     counts = Counter(entry.state.word for entry in entries)
     matching = [entry for entry in entries if _matches(entry, choice["find"])]
     shown = Counter(entry.state.word for entry in matching)
@@ -109,7 +117,7 @@ def _matches(entry: SetEntry, find: str) -> bool:
 
 def _attention(entry: SetEntry) -> tuple[int, float]:
     """What needs attention first: within a rank the least probable, then the first due."""
-    if entry.state in (AT_RISK, INTERRUPTED):
+    if entry.state in (FAILING, CANNOT_BE_MET, AT_RISK, INTERRUPTED):
         return entry.state.rank, entry.probability or 0.0
     return entry.state.rank, _due(entry) if entry.run and entry.run.goes_on else 0.0
 
@@ -182,14 +190,15 @@ class ActiveRuns:
         """Return the status of a run; None where it is not known yet."""
         return self._status.get(run_id)
 
-    def probability(self, run_id: str) -> float | None:
-        """Return the current probability of a run's promise; None where it is not known yet."""
+    def promise(self, run_id: str) -> CurrentPromise | None:
+        """Return the promise of a run now; None where it is not known yet."""
         status = self._status.get(run_id)
-        return status["promise_now"] if status else None
+        return (status["promise_state"], status["promise_now"]) if status else None
 
     def points(self, run_id: str) -> list[tuple[float, float]]:
         """Return the probabilities of a run that were computed so far, with their instants."""
-        return self._service.statuses.points(run_id)
+        result = self._service.live.folded(run_id) if run_id in self._status else None
+        return [] if result is None else [point[:2] for point in result[1].promise.points]
 
     async def refresh(self, run_ids: list[str]) -> bool:
         """Compute the progress of these runs in the background, unless it is recent. Return True
@@ -205,12 +214,11 @@ class ActiveRuns:
         return unknown
 
     async def _compute(self, run_ids: list[str]) -> None:
-        statuses, results = self._service.statuses, dict[str, Json]()
+        results = dict[str, Json]()
         for run_id in run_ids:
             with suppress(InputError):  # it was removed
                 run = await run_in_threadpool(self._service.store.get_run, run_id)
-                await statuses.look_ahead(run)
-                status = await run_in_threadpool(statuses.of, run)
-                if status is not None:
+                status = await run_in_threadpool(run_status, self._service.live, run)
+                if status is not None and status["promise_state"] is not None:
                     results[run_id] = status
         self._status = results

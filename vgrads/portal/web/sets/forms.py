@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.operations.plans.requests import stored_options
+from vgrads.portal.jobs.run_status import run_status
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.web.guard import Submitter
@@ -79,7 +80,7 @@ def _add_confirmations(app: FastAPI, service: Service) -> None:
             promise=read_summary(head.summary),
             etag=head.etag,
             key=secrets.token_hex(16),
-            now=service.statuses.of(run) if run is not None else None,
+            now=run_status(service.live, run) if run is not None else None,
         )
 
     @app.get("/sets/{set_id}/run", response_class=HTMLResponse, include_in_schema=False)
