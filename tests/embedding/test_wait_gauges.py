@@ -1,6 +1,7 @@
 """Wait bounds as gauges: computed outside of scrapes, read by Prometheus."""
 
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -9,6 +10,7 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
+import yaml
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,10 +22,12 @@ from tests.ports import free_ports
 from tests.services.fixtures import there
 from tests.waiting import until
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.promise_state import PromiseState
 from vgrads.operations.queue_questions import no_record
 from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.supervisor import Places
+from vgrads.portal.records.work import PLAN
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.embedding.wait_gauges import WaitGauge, WaitGauges
 from vgrads.portal.web.service import Bounds
@@ -133,40 +137,22 @@ def copied(folder, port=8080, token="t"):
     return file
 
 
-RULES_TEST = """
-rule_files: [vgrads_alerts.yml]
-evaluation_interval: 1m
-tests:
-  - interval: 1m
-    input_series:
-      - series: 'vgrads_wait_bound_seconds{site="s",queue="q",procs="4",quantile="0.95"}'
-        values: 20000x30
-      - series: 'vgrads_wait_bound_seconds{site="s",queue="q",procs="4",quantile="0.5"}'
-        values: 20000x30
-      - series: vgrads_wait_bound_computed_timestamp_seconds
-        values: 0x30
-    alert_rule_test:
-      - {eval_time: 14m, alertname: VgradsLongWait}
-      - eval_time: 16m
-        alertname: VgradsLongWait
-        exp_alerts:
-          - exp_labels: {site: s, queue: q, procs: "4", quantile: "0.95"}
-            exp_annotations:
-              summary: "s/q: jobs of 4 processors may wait 5h 33m 20s"
-      - {eval_time: 9m, alertname: VgradsWaitBoundStale}
-      - eval_time: 20m
-        alertname: VgradsWaitBoundStale
-        exp_alerts:
-          - exp_annotations:
-              summary: "The wait bounds are 20m 0s old; see the log of the service"
-"""
-
-
 @pytest.mark.services
 def test_promtool_accepts_the_examples_and_the_alerts_fire(tmp_path):
     promtool("check", "config", copied(tmp_path))
-    (tmp_path / "test.yml").write_text(RULES_TEST)
-    assert "SUCCESS" in promtool("test", "rules", tmp_path / "test.yml")
+    promtool("check", "rules", EXAMPLES / "vgrads_alerts.yml")
+    assert "SUCCESS" in promtool("test", "rules", EXAMPLES / "vgrads_alerts_test.yml")
+
+
+def test_alerts_name_states_and_metrics_that_exist():
+    """A rule about another name would never fire."""
+    rules = yaml.safe_load((EXAMPLES / "vgrads_alerts.yml").read_text())["groups"][0]["rules"]
+    text = " ".join(rule["expr"] for rule in rules)
+    states = re.findall(r'vgrads_set_state\{state="([^"]+)"\}', text)
+    assert states == [PromiseState.AT_RISK, PromiseState.CANNOT_BE_MET, PromiseState.FAILING]
+    assert re.findall(r'vgrads_work\{kind="([^"]+)"\}', text) == [PLAN]
+    names = set(re.findall(r"vgrads_\w+", text))
+    assert names == {NAME, COMPUTED, "vgrads_set_state", "vgrads_work"}
 
 
 @contextmanager
