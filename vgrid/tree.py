@@ -39,7 +39,7 @@ class GridNode:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return nested mappings, as in ``vgrads offers --json``."""
+        """Return nested mappings, as in ``vgrads sites offers --json``."""
         plain: dict[str, Any] = {"kind": self.kind, "name": self.name, **self.facts}
         if self.children:
             plain["children"] = [child.as_json() for child in self.children]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vgrads.operations import administration, questions, sites
+from vgrads.operations import administration, alarms, questions, sites
 from vgrads.operations.bags import matrix_requests as matrices
 from vgrads.operations.bags import requests as bags
 from vgrads.operations.offers import OffersRequest
@@ -48,6 +48,7 @@ _POOLS = "vgrads.portal.cli.pools.commands"
 _MATRICES = "vgrads.portal.cli.bags.matrix_commands"
 _SITES = "vgrads.portal.cli.sites.commands"
 _ADMIN = "vgrads.portal.cli.admin.commands"
+_ALARMS = "vgrads.portal.cli.alarms.commands"
 _VERBS = "vgrads.portal.cli.plans.run_commands"
 _JOB_FIRST = ("history", "within_s", "start_by_s", "procs", "walltime_s", "probability")
 _SET_FIRST = ("set_file", "deadline", "inputs", "targets", "config", "sites", "at", "seed")
@@ -206,6 +207,15 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             module_of_app="vgrads.portal.cli.sites.group",
         ),
         Command(
+            words="sites offers",
+            request=OffersRequest,
+            output=ChartOutput,
+            run="vgrads.portal.cli.sites.offer_text:offer_now",
+            examples=("sites offers data/storm.grid --gantt offers.html",),
+            app="sites_app",
+            module_of_app="vgrads.portal.cli.sites.group",
+        ),
+        Command(
             words="sites collect",
             request=sites.CollectRequest,
             output=CommandOutput,
@@ -289,6 +299,44 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             module_of_app="vgrads.portal.cli.admin.group",
         ),
     ),
+    "alarms": (
+        Command(
+            words="alarms add",
+            request=alarms.AddTargetRequest,
+            output=CommandOutput,
+            run=f"{_ALARMS}:add_target",
+            examples=("alarms add mail -",),
+            app="alarms_app",
+            module_of_app="vgrads.portal.cli.alarms.group",
+        ),
+        Command(
+            words="alarms list",
+            request=alarms.ListTargetsRequest,
+            output=TableOutput,
+            run=f"{_ALARMS}:list_targets",
+            examples=("alarms list",),
+            app="alarms_app",
+            module_of_app="vgrads.portal.cli.alarms.group",
+        ),
+        Command(
+            words="alarms remove",
+            request=alarms.RemoveTargetRequest,
+            output=NoOutput,
+            run=f"{_ALARMS}:remove_target",
+            examples=("alarms remove mail",),
+            app="alarms_app",
+            module_of_app="vgrads.portal.cli.alarms.group",
+        ),
+        Command(
+            words="alarms test",
+            request=alarms.TryTargetRequest,
+            output=CommandOutput,
+            run=f"{_ALARMS}:try_target",
+            examples=("alarms test mail",),
+            app="alarms_app",
+            module_of_app="vgrads.portal.cli.alarms.group",
+        ),
+    ),
     "sizes": (
         Command(
             words="size",
@@ -300,13 +348,6 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
                 "size --wavefront 1000 --cell 1s --dispatch 5s",
                 "size bag.yaml --sites sites.toml --deadline 8h -p 0.95",
             ),
-        ),
-        Command(
-            words="offers",
-            request=OffersRequest,
-            output=ChartOutput,
-            run="vgrads.portal.cli.sites.offer_text:offer_now",
-            examples=("offers data/storm.grid --gantt offers.html",),
         ),
     ),
     "matrices": (

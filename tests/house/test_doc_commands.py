@@ -16,6 +16,9 @@ from vgrads.traces.history import read_history
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = {
     "vgrads serve": "tests/portal/test_portal.py begins and kills services",
+    "vgrads alarms add": "tests/portal/test_alarm_targets.py, with servers",
+    "vgrads alarms test": "tests/portal/test_alarm_targets.py, with servers",
+    "vgrads alarms remove": "tests/portal/test_alarm_targets.py",
     "vgrads sites sweep": "tests/drivers/test_services.py, on a real batch system",
     "vgrads sites queue cluster": "tests/drivers/test_services.py",
     "vgrads sites collect": "tests/drivers/test_services.py",

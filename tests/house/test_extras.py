@@ -30,6 +30,7 @@ ALLOWED = {
     "s3fs": set(),
     "psycopg": set(),
     "cwltool": set(),
+    "apprise": {"vgrads/portal/jobs/alarm_program.py"},
     "joblib": {"vgrads/executor/joblib_backend.py"},  # no extra: whoever registers with it has it
     "tqdm": set(),
 }

@@ -123,6 +123,18 @@ def test_settings_of_a_login_provider_name_their_extra(lean, write):
         assert "oidc: " in refused(done, "oidc")
 
 
+def test_a_target_of_alarms_names_its_extra(lean, write):
+    settings = write("vgrads.toml", 'alarm_schemes = ["mailtos"]\n')
+    added, listed, checked = lean(
+        ["alarms", "add", "hook", "jsons://hooks.example.org/x"],
+        ["alarms", "list", "--json"],
+        ["config", "check", "--config", settings],
+    )
+    refused(added, "alerts")
+    assert json.loads(listed.stdout) == {"targets": []}
+    assert "alarm_schemes: " in refused(checked, "alerts")
+
+
 def test_a_database_names_its_extra(lean):
     url = "postgresql+psycopg://nobody@127.0.0.1:9/none"
     (done,) = lean(["status"], VGRADS_DB=url)

@@ -109,7 +109,7 @@ def test_an_infeasible_set_says_what_would_do(vgrads, write, monkeypatch):
 
 
 def test_offers(vgrads):
-    command = vgrads("offers", DATA / "storm.grid", "--json").json
+    command = vgrads("sites", "offers", DATA / "storm.grid", "--json").json
     result = offers(DATA / "storm.grid")
     assert as_json(result.to_json()) == timeless(command)
     assert offers((DATA / "storm.grid").read_text()).to_json()["groups"] == command["groups"]

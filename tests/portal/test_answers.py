@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 
 from tests.portal.contract import content_of, differences
+from tests.portal.listeners import no_server
 from tests.portal.serving import Served, serve_this_machine
 from tests.waiting import until
 
@@ -195,6 +196,19 @@ def test_answers_about_pools(working):
         assert working("DELETE", path) == (204, "")
     working("GET", "/v1/sites")
     assert working.wrong == []
+
+
+def test_answers_about_targets_of_alarms(planning):
+    with no_server() as port:
+        target = {"name": "hook", "url": f"json://127.0.0.1:{port}/"}
+        for _ in range(2):  # the second time there is one of this name
+            planning("POST", "/v1/alarm-targets", target)
+        planning("POST", "/v1/alarm-targets", {"name": "x", "url": "foo://x"})
+        assert len(planning("GET", "/v1/alarm-targets")) == 1
+        assert not planning("POST", "/v1/alarm-targets/hook/test")["ok"]
+    assert planning("DELETE", "/v1/alarm-targets/hook") == (204, "")
+    planning("DELETE", "/v1/alarm-targets/hook")
+    assert planning.wrong == []
 
 
 def test_answers_about_queues(planning):

@@ -406,7 +406,7 @@ GRID = (
 
 def test_offers_print_a_tree_and_draw_a_chart(vgrads, write, tmp_path):
     required = write("storm.grid", GRID.format("90%"))
-    answer = vgrads("offers", required, "--json", "--gantt", tmp_path / "o.html")
+    answer = vgrads("sites", "offers", required, "--json", "--gantt", tmp_path / "o.html")
     offer = answer.json
     assert (answer.code, offer["enough"], offer["tree"]["kind"]) == (0, True, "grid")
     assert offer["probability"] >= 0.9
@@ -414,19 +414,21 @@ def test_offers_print_a_tree_and_draw_a_chart(vgrads, write, tmp_path):
     page = (tmp_path / "o.html").read_text()
     assert "Offer" in page
     assert all(slot in page for group in offer["groups"] for slot in group["slots"])
-    text = vgrads("offers", required).out
+    text = vgrads("sites", "offers", required).out
     assert "solvers: not utkeuca/nodes" in text
     assert "ready in time with probability" in text
-    assert vgrads("offers", required, "--json").json["tree"] == offer["tree"]
+    assert vgrads("sites", "offers", required, "--json").json["tree"] == offer["tree"]
 
 
 def test_an_offer_that_is_not_sure_enough_is_exit_3_with_the_best(vgrads, write):
     far = GRID.format("99.9%").replace("16..32", "3000")
-    answer = vgrads("offers", write("a.grid", far), "--json")
+    answer = vgrads("sites", "offers", write("a.grid", far), "--json")
     assert answer.code == 3
     assert not answer.json["enough"]
     assert "more probable nodes for 'solvers'" in answer.err
-    answer = vgrads("offers", write("b.grid", "grid storm for 2h { x = loose many nodes }"))
+    answer = vgrads(
+        "sites", "offers", write("b.grid", "grid storm for 2h { x = loose many nodes }")
+    )
     assert answer.code == 2
     assert "b.grid" in answer.err
 

@@ -22,7 +22,7 @@ from vgrads.vgrid.catalog import load_catalog
 
 TAGS = {
     *("workflow sets", "runs", "bags", "pools", "sites", "forecasts", "virtual grids"),
-    *("joint submissions", "work", "tokens"),
+    *("joint submissions", "work", "tokens", "alarms"),
 }
 
 

@@ -59,7 +59,7 @@ def test_slots_of_plans_and_offers_are_shown_with_their_likely_start(vgrads):
     assert plan[1].split("  ")[-1] == "tasks"
     assert "submit at  starts about  needed by  prob." in plan[1]
     assert any(re.search(r" 0s  +now  +\d+m", line) for line in plan)
-    offers = vgrads("offers", DATA / "storm.grid").out
+    offers = vgrads("sites", "offers", DATA / "storm.grid").out
     assert offers.count(", likely ready in ") == offers.count("ready in time with probability")
 
 

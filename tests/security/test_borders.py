@@ -119,6 +119,7 @@ ROUTES = {
         GET /v1/work/{name}
         GET /v1/work/{name}/logs
         GET /v1/work/{name}/explain
+        GET /v1/alarm-targets
     """,
     "submit": """
         POST /v1/workflow-sets
@@ -149,6 +150,9 @@ ROUTES = {
         POST /v1/work/{name}/cancel
         POST /v1/work/{name}/resume
         POST /v1/work/{name}/retry
+        POST /v1/alarm-targets
+        DELETE /v1/alarm-targets/{name}
+        POST /v1/alarm-targets/{name}/test
     """,
     "operate": "POST /v1/sites/{site}/history",
     "metrics": "GET /metrics",

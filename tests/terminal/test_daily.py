@@ -76,7 +76,7 @@ def test_without_arguments_ten_lines_say_what_to_do_first():
 
 def test_the_help_of_a_command_is_whole_and_the_list_has_its_first_sentence():
     assert "Exit 3 where" not in in_terminal(80, "--help").text
-    assert "Exit 3 where" in in_terminal(120, "offers", "--help").text
+    assert "Exit 3 where" in in_terminal(120, "sites", "offers", "--help").text
 
 
 # the live view

@@ -83,7 +83,7 @@ FIGURE = re.compile(r"\d+\.\d+")
 TIMED = [
     ("plan", DATA / "lead.yaml"),
     ("run", DATA / "lead-storm.yaml"),
-    ("offers", DATA / "storm.grid"),
+    ("sites", "offers", DATA / "storm.grid"),
     ("backtest", "LOG"),
     ("bags", "simulate", "LOG", "--clusters", "128x1.0"),
     ("bags", "fit", "LOG"),

@@ -58,7 +58,7 @@ class OfferResult:
     offer: GridOffer = field(compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of ``vgrads offers --json``."""
+        """The JSON of ``vgrads sites offers --json``."""
         return offer_json(self.offer)
 
     def gantt(self, path: FileName) -> Path:

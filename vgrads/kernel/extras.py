@@ -22,6 +22,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "postgres": ("psycopg",),
         "s3": ("s3fs",),
         "cwl": ("cwltool",),
+        "alerts": ("apprise",),
     }
 )
 """Top-level modules of each extra in ``pyproject.toml``."""
@@ -44,6 +45,14 @@ def require(extra: str, what: str, where: str = "") -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise _missing(extra, what, where, error) from error
+
+
+def refuse_missing(extra: str, what: str, where: str = "") -> None:
+    """Raise MissingExtraError where an extra is not installed, without loading it: another process
+    will use it."""
+    for name in MODULES[extra]:
+        if find_spec(name) is None:
+            raise _missing(extra, what, where, ImportError(name=name))
 
 
 def require_at(extra: str, what: str, site: str) -> None:

@@ -39,11 +39,12 @@ COMMANDS = {
     "cli.generated.rankings": ("where", "score"),
     "cli.plans.runtime_commands": ("runtimes",),
     "cli.generated.sites": ("sites",),
-    "cli.generated.sizes": ("size", "offers"),
+    "cli.generated.sizes": ("size",),
     "cli.generated.bags": ("bags",),
     "cli.bags.commands": ("bags",),
     "cli.generated.matrices": ("allpairs", "wavefront", "matrix"),
     "cli.generated.administration": ("token", "db"),
+    "cli.generated.alarms": ("alarms",),
     "cli.admin.doctor_commands": ("doctor",),
     "serve": ("serve", "config"),
 }
@@ -153,12 +154,15 @@ def _own_fault(error: Exception) -> int:
     """Report an internal error in one line, and store its details in a file."""
     from importlib.metadata import version
 
+    from vgrads.portal.cli.usage import hide_urls
+
     whole = "".join(traceback.format_exception(error))
     with tempfile.NamedTemporaryFile(
         "w", prefix="vgrads-fault-", suffix=".txt", delete=False
     ) as retained:
         retained.write(
-            f"vgrads {version('vgrads')}, Python {sys.version}, {shlex.join(sys.argv)}\n\n{whole}"
+            f"vgrads {version('vgrads')}, Python {sys.version}, "
+            f"{shlex.join(map(hide_urls, sys.argv))}\n\n{whole}"
         )
     _write(
         f"vgrads: internal error: {type(error).__name__}: "

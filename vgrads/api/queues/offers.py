@@ -17,7 +17,7 @@ _VISIBLE_GAP = 0.0005
 
 
 def offer_json(offer: GridOffer) -> Json:
-    """``vgrads offers --json``."""
+    """``vgrads sites offers --json``."""
     request = offer.request
     return {
         "name": request.name,

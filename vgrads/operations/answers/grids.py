@@ -56,7 +56,7 @@ class OfferTreeNode:
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualGrid:
-    """An offer of nodes, as ``vgrads offers --json``. Instants count from the request."""
+    """An offer of nodes, as ``vgrads sites offers --json``. Instants count from the request."""
 
     id: Annotated[str, About("Id of the offer.", example="grid-0123456789")]
     name: Annotated[str, About("Name of the request.", example="storm")]

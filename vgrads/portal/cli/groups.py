@@ -11,8 +11,8 @@ GROUPS = {
     "Every day": ("run", "status", "logs", "plan", "forecast"),
     "Runs and bags": ("resume", "retry", "cancel", "explain", "top"),
     "Sets and bags": ("init", "demo", "bags", "size", "pool", "slurm", "runtimes"),
-    "Queues and sites": ("score", "backtest", "sites", "offers"),
-    "Service": ("serve", "token", "db", "doctor"),
+    "Queues and sites": ("score", "backtest", "sites"),
+    "Service": ("serve", "token", "alarms", "db", "doctor"),
 }
 """Names of commands by group, in the order of the help. All others are hidden: they do what one of
 these does too, or are for few."""

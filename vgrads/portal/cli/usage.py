@@ -39,6 +39,16 @@ def usage_error(error: Exception, application: Command, arguments: Sequence[str]
     return InputError(what, where=where, fix=f"see '{path} --help'")
 
 
+def hide_urls(text: str) -> str:
+    """Return an argument without what follows the scheme of a URL, which may contain a password.
+
+    >>> hide_urls("mailtos://ann:secret@example.org")
+    'mailtos://…'
+    """
+    scheme, mark, _ = text.partition("://")
+    return f"{scheme}{mark}…" if mark else text
+
+
 def _find_command(application: Command, arguments: Sequence[str]) -> tuple[str, Command, list[str]]:
     """Return the words of the command that arguments name, the command, and what follows."""
     path, rest = "vgrads", list(arguments)
@@ -68,7 +78,7 @@ def _words(error: Exception, command: Command, rest: Sequence[str]) -> tuple[str
     if names and rest and not rest[0].startswith("-"):
         return rest[0], f"no such command{suggestion(rest[0], list(names), report=False)}"
     if text.startswith(_EXTRA):
-        return "", f"unexpected argument '{text.removeprefix(_EXTRA).strip(' ()')}'"
+        return "", f"unexpected argument '{hide_urls(text.removeprefix(_EXTRA).strip(' ()'))}'"
     return "", text[:1].lower() + text[1:]
 
 

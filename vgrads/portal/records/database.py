@@ -75,7 +75,8 @@ def open_engine(url: str | None = None) -> SqlEngine:
     try:
         if make_url(chosen).drivername == "postgresql+psycopg":
             require("postgres", "PostgreSQL", "database URL")
-        engine = create_engine(chosen, **connection_options(make_url(chosen)))
+        # errors would show the values of a statement, among them URLs with secrets
+        engine = create_engine(chosen, hide_parameters=True, **connection_options(make_url(chosen)))
     except (ArgumentError, ImportError) as error:
         raise InputError(f"cannot be used: {error}", where="database URL") from error
     pool = type(engine.pool)

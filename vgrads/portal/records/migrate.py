@@ -65,7 +65,7 @@ def _version_of(connection: Connection) -> str | None:
     return name
 
 
-LOSSES = {"0301": "all data of the database"}
+LOSSES = {"0301": "all data of the database", "0302": "the targets of alarms"}
 """Data lost when a step is reversed."""
 
 

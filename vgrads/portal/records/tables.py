@@ -274,6 +274,18 @@ class AccountRow(SQLModel, table=True):
     number: int = Field(unique=True)
 
 
+class AlarmTargetRow(SQLModel, table=True):
+    """Where an owner is notified of alarms: an apprise URL, which contains a secret. ``address``:
+    its scheme and host, which alone are shown."""
+
+    __tablename__ = "alarm_target"
+    owner: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    url: str = Field(repr=False)
+    address: str
+    created: datetime
+
+
 class GrantRow(SQLModel, table=True):
     """A real site that the operator opened for a user's tasks."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from vgrads.portal.records.store import Store
+from vgrads.portal.web.alarm_routes import add_alarm_routes
 from vgrads.portal.web.bag_routes import add_bag_routes
 from vgrads.portal.web.bags.parts import add_part_routes
 from vgrads.portal.web.bags.retries import add_bag_retries
@@ -96,6 +97,7 @@ def make_app(
     add_bag_retries(app, service)
     add_record_routes(app, service)
     add_pool_routes(app, service)
+    add_alarm_routes(app, service)
     add_dashboard(app, service)
     add_set_pages(app, service)
     add_set_forms(app, service)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs.alarm_delivery import check_schemes
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
@@ -30,6 +31,8 @@ def try_settings(settings: ServiceSettings) -> Json:
             where="public_forecasts, wait_gauges",
             fix="see 'vgrads sites list'",
         )
+    if settings.alarm_schemes:
+        check_schemes(settings.alarm_schemes)
     payload = settings.model_dump(mode="json") | {"db": _without_password(settings.database)}
     if payload["oidc"]:
         refuse_without_oidc()

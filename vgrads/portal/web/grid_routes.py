@@ -80,7 +80,7 @@ def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalo
         response: Response,
         who: Submitter,
     ) -> dict[str, Any]:
-        """Query the available nodes for this request. Answers as ``vgrads offers --json``."""
+        """Query the available nodes for this request. Answers as ``vgrads sites offers --json``."""
         # imported late: the service starts without planning and forecasts
         from vgrads.api.plans.planning import open_grid
         from vgrads.api.queues.offers import offer_gantt, offer_json

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs import children
+from vgrads.portal.jobs.alarm_delivery import AllowedTargets
 from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 from vgrads.portal.jobs.forecasts.upkeep import ForecastUpkeep
 from vgrads.portal.jobs.learned_states import LearnedStates
@@ -49,7 +50,7 @@ _LARGE = 64 * 1024  # bytes of a set that is checked in another process
 class Bounds:
     """Limits of a set's requests and of concurrent work; ``url``: public address of the service;
     ``own``: a personal service, whose user may use all its sites; ``wait_gauges``: job shapes
-    whose wait bounds are metrics."""
+    whose wait bounds are metrics; ``alarms``: what is permitted for users' targets of alarms."""
 
     max_tasks: int = 50_000
     history: int = 2 * 2**30
@@ -57,6 +58,7 @@ class Bounds:
     own: bool = False
     places: Places = field(default_factory=lambda: Places(planners=0))
     wait_gauges: tuple[WaitGauge, ...] = ()
+    alarms: AllowedTargets = field(default_factory=AllowedTargets)
 
 
 class Service:

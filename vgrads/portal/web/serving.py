@@ -24,6 +24,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from vgrads.kernel.errors import InputError, SiteError, VgradsError
 from vgrads.kernel.extras import require
 from vgrads.portal.connections import ConnectionLimits, connections_with
+from vgrads.portal.jobs.alarm_delivery import AllowedTargets
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.records.access import AccessControl, secret_digest
 from vgrads.portal.records.database import close_to_others
@@ -77,6 +78,7 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
         history=int(settings.max_history_mib * _MIB),
         places=Places(planners=settings.planners, runs=settings.runs),
         wait_gauges=settings.wait_gauges,
+        alarms=AllowedTargets(settings.alarm_schemes, settings.alarm_networks),
     )
     limits = RequestLimits(
         own=secret_digest(secret) if secret else "",

@@ -69,6 +69,8 @@ class ServiceSettings(BaseSettings):
     origins: tuple[str, ...] = ()
     public_forecasts: tuple[str, ...] = ()
     wait_gauges: Annotated[tuple[WaitGauge, ...], Field(max_length=MOST_GAUGES)] = ()
+    alarm_schemes: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]{0,30}$")], ...] = ()
+    alarm_networks: tuple[str, ...] = ()
 
     @field_validator("origins")
     @classmethod
@@ -87,7 +89,7 @@ class ServiceSettings(BaseSettings):
             parse_rate(value)
         return value
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "alarm_networks")
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for text in value:

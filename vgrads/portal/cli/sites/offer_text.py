@@ -24,7 +24,8 @@ from vgrads.vgrid.tree import GridNode, grid_tree
 
 
 def offer_now(request: OffersRequest, output: ChartOutput) -> int:
-    """``vgrads offers``. Raise InfeasibleError where the requested probability is not reached."""
+    """``vgrads sites offers``. Raise InfeasibleError where the requested probability is not
+    reached."""
     offer = find_offer(request)
     if output.gantt:
         _draw(output.gantt, offer)

@@ -1,0 +1,106 @@
+"""What the commands about targets of alarms do. Those of the command line are the operator's: they
+are delivered without limits."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from dataclasses import replace
+
+import typer
+
+from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.operations.alarms import (
+    AddTargetRequest,
+    ListTargetsRequest,
+    RemoveTargetRequest,
+    TryTargetRequest,
+)
+from vgrads.portal.cli.options import answer_with
+from vgrads.portal.cli.requests import CommandOutput, NoOutput, TableOutput
+from vgrads.portal.records.reader import OPERATOR
+
+
+def add_target(request: AddTargetRequest, output: CommandOutput) -> int:
+    """``vgrads alarms add``."""
+    from vgrads.portal.jobs.alarm_delivery import check_target
+    from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets
+    from vgrads.portal.records.store import Store
+
+    if request.url == "-":
+        request = replace(request, url=_read_url())
+    with Store() as store:
+        targets = AlarmTargets(store.engine)
+        targets.refuse_another(OPERATOR, request.name)
+        address = check_target(request.url, None)
+        entry = targets.add(OPERATOR, AlarmTarget(request.name, request.url), address)
+    payload = {"name": entry.name, "address": address, "created": entry.created.isoformat()}
+    answer_with(
+        output.as_json,
+        payload,
+        lambda: f"added {entry.name}: {address} (try it: vgrads alarms test {entry.name})",
+    )
+    return 0
+
+
+def _read_url() -> str:
+    """Return the URL of standard input; at a terminal it is not shown."""
+    line = getpass.getpass("URL: ") if sys.stdin.isatty() else sys.stdin.readline()
+    return line.strip()
+
+
+def list_targets(_: ListTargetsRequest, output: TableOutput) -> int:
+    """``vgrads alarms list``."""
+    from vgrads.portal.records.alarm_targets import AlarmTargets
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        entries = AlarmTargets(store.engine).list(OPERATOR)
+    rows = [
+        {"name": e.name, "address": e.address, "created": e.created.isoformat()} for e in entries
+    ]
+    columns = (Column("name"), Column("address", shorten=True), Column("added (UTC)", fold=1))
+    cells = ((e.name, e.address, e.created.strftime("%Y-%m-%d %H:%M")) for e in entries)
+    answer_with(
+        output.as_json, {"targets": rows}, lambda: TextTable(columns, tuple(map(Row, cells)))
+    )
+    return 0
+
+
+def remove_target(request: RemoveTargetRequest, _: NoOutput) -> int:
+    """``vgrads alarms remove``."""
+    from vgrads.portal.records.alarm_targets import AlarmTargets
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        if not AlarmTargets(store.engine).remove(OPERATOR, request.name):
+            raise _missing(request.name)
+    typer.echo(f"removed {request.name}")
+    return 0
+
+
+def try_target(request: TryTargetRequest, output: CommandOutput) -> int:
+    """``vgrads alarms test``."""
+    from vgrads.portal.jobs.alarm_delivery import TRIAL, deliver
+    from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        url = AlarmTargets(store.engine).url_of(OPERATOR, request.name)
+    if url is None:
+        raise _missing(request.name)
+    (delivery,) = deliver([AlarmTarget(request.name, url)], *TRIAL, None)
+    if not delivery.ok and not output.as_json:
+        error = SiteError(delivery.reason, site=request.name, transient=True)
+        error.where = f"target {request.name}"
+        raise error
+    payload = {"target": request.name, "ok": delivery.ok, "reason": delivery.reason}
+    answer_with(output.as_json, payload, lambda: f"delivered to {request.name}")
+    return 0 if delivery.ok else SiteError.exit_code
+
+
+def _missing(name: str) -> InputError:
+    return InputError(
+        f"no target '{name[:64]}'", where="NAME", fix="list targets with 'vgrads alarms list'"
+    )
