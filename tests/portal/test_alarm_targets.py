@@ -20,7 +20,7 @@ from tests.portal.serving import bearer
 from vgrads.api.config import home
 from vgrads.kernel.errors import InputError
 from vgrads.operations.alarms import AddTargetRequest
-from vgrads.portal.jobs.alarm_delivery import AllowedTargets
+from vgrads.portal.jobs.alarm_delivery import AllowedTargets, deliver
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.records.alarm_targets import MOST_TARGETS, AlarmTarget, AlarmTargets
 from vgrads.portal.records.reading.run_rows import InapplicableError
@@ -161,15 +161,39 @@ def test_bad_input_over_rest(client, store, document, status, field, what):
     assert SECRET not in answer.text
 
 
-def test_a_service_permits_no_targets_of_users_unless_its_operator_does(store):
-    """Those of the operator, who is on this machine, need no permission."""
+def test_a_service_permits_no_targets_unless_its_operator_does(store):
+    """Without tokens, too: any account of the machine may use it."""
     bounds = Bounds(places=Places(planners=0))
     app = make_app(store, load_catalog(DATA / "sites.toml"), bounds, RequestLimits())
     with TestClient(app, base_url="http://127.0.0.1") as client:
-        answer = add(client, bearer(store))
-        assert answer.status_code == 422
-        assert "ask for alarm_schemes" in answer.json()["detail"]
-        assert add(client, {}).status_code == 201
+        for head in ({}, bearer(store), bearer(store, "ops", "operate"), bearer(store, "local")):
+            answer = add(client, head)
+            assert answer.status_code == 422
+            assert "alarm_schemes" in answer.json()["detail"]
+
+
+def test_a_personal_service_has_its_users_targets(store):
+    bounds = Bounds(places=Places(planners=0), own=True)
+    app = make_app(store, load_catalog(DATA / "sites.toml"), bounds, RequestLimits())
+    with TestClient(app, base_url="http://127.0.0.1") as client, HttpListener() as server:
+        url = f"json://127.0.0.1:{server.port}/"
+        assert add(client, {}, url=url).status_code == 201
+        assert client.post("/v1/alarm-targets/hook/test").json()["ok"]
+
+
+def test_limits_hold_for_what_was_added_over_http_and_nothing_else(store, vgrads):
+    """Of one owner, whoever delivers."""
+    targets = AlarmTargets(store.engine)
+    with HttpListener() as server:
+        url = f"json://127.0.0.1:{server.port}/"
+        assert vgrads("alarms", "add", "own", url).code == 0
+        targets.add("local", AlarmTarget("added", url), "json://127.0.0.1")
+        both = [targets.find("local", name) for name in ("own", "added")]
+        results = deliver(both, "title", "body", AllowedTargets(("json",)))
+        assert [result.ok for result in results] == [True, False]
+        assert "not a public address" in results[1].reason
+        assert "permitted no targets" in vgrads("alarms", "test", "added").err
+        assert len(server.requests) == 1
 
 
 def test_messages_of_a_user_are_so_many_a_minute(client, store):
@@ -187,7 +211,8 @@ def test_there_are_so_many_targets_of_an_owner(store):
     with pytest.raises(InapplicableError, match=f"{MOST_TARGETS} targets"):
         targets.add("ann", AlarmTarget("more", URL), "jsons://hooks.example.org")
     targets.add("bob", AlarmTarget("t0", URL), "jsons://hooks.example.org")
-    assert targets.url_of("ann", "t7") == URL and targets.url_of("ann", "more") is None
+    assert targets.find("ann", "t7") == AlarmTarget("t7", URL)
+    assert targets.find("ann", "more") is None
 
 
 # the secret
@@ -222,7 +247,13 @@ def test_an_error_of_the_database_does_not_show_the_secret(store):
     """Nor do the objects that tracebacks might print."""
     target = AlarmTarget("hook", URL)
     AlarmTargets(store.engine).add("ann", target, "jsons://hooks.example.org")
-    row = {"owner": "ann", "name": "hook", "address": "", "created": datetime.now(UTC)}
+    row = {
+        "owner": "ann",
+        "name": "hook",
+        "address": "",
+        "limited": True,
+        "created": datetime.now(UTC),
+    }
     with pytest.raises(IntegrityError) as error:
         store.add(AlarmTargetRow(url=URL, **row))
     assert "INSERT INTO alarm_target" in str(error.value)

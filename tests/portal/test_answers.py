@@ -97,8 +97,11 @@ def working(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def planning(tmp_path_factory):
-    """A service with queues."""
-    served = Served(tmp_path_factory.mktemp("planning"))
+    """A service with queues, and targets of alarms on this machine."""
+    home = tmp_path_factory.mktemp("planning")
+    settings = home / "vgrads.toml"
+    settings.write_text('alarm_schemes = ["json"]\nalarm_networks = ["127.0.0.0/8"]\n')
+    served = Served(home, "--config", settings)
     yield Checked(served)
     served.leave()
 

@@ -17,7 +17,8 @@ NOWHERE = AllowedTargets(SCHEMES)
 
 
 def send(url, allowed):
-    (result,) = deliver([AlarmTarget("t", url)], "title", "body", allowed)
+    target = AlarmTarget("t", url, is_limited=allowed is not None)
+    (result,) = deliver([target], "title", "body", allowed or NOWHERE)
     return result
 
 

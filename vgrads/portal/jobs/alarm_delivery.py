@@ -2,8 +2,8 @@
 :data:`~vgrads.portal.jobs.alarm_program.LONGEST_S`, so that a server that does not answer blocks
 nobody.
 
-Those of a service's users are delivered with limits (:class:`AllowedTargets`); those of the
-operator, and of the command line, without.
+Targets that were added over HTTP have limits (:class:`AllowedTargets`); those of the command line
+have none: whoever adds them could connect and read there without us.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "no_proxy")
 
 @dataclass(frozen=True)
 class AllowedTargets:
-    """What the operator permits for the targets of users: ``schemes`` of URLs; ``networks``, whose
+    """What the operator permits for targets with limits: ``schemes`` of URLs; ``networks``, whose
     addresses are permitted besides all public ones."""
 
     schemes: tuple[str, ...] = ()
@@ -56,11 +56,11 @@ def deliver(
     targets: Sequence[AlarmTarget],
     title: str,
     body: str,
-    allowed: AllowedTargets | None,
+    allowed: AllowedTargets,
     longest_s: float = LONGEST_S,
 ) -> list[AlarmDelivery]:
     """Deliver a message to all targets, 8 at a time; one that fails affects no other.
-    ``longest_s``: time for a target; ``allowed``: None: without limits."""
+    ``allowed``: for targets with limits; ``longest_s``: time for a target."""
     send = partial(_deliver_to, title=title, body=body, allowed=allowed, longest_s=longest_s)
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
         return list(threads.map(send, targets))
@@ -68,7 +68,8 @@ def deliver(
 
 def check_target(url: str, allowed: AllowedTargets | None) -> str:
     """Return what may be shown of a URL: its scheme, and its host where that is no secret. Raise
-    InputError, which does not contain the URL, where it cannot be used or is not permitted."""
+    InputError, which does not contain the URL, where it cannot be used or is not permitted.
+    ``allowed``: None: without limits."""
     refuse_missing("alerts", "a target of alarms")
     _refuse_without_schemes(allowed)
     answer = _ask({"action": "check", "url": url, "limits": _limits_of(allowed)})
@@ -88,22 +89,23 @@ def check_schemes(schemes: Iterable[str]) -> None:
 def _refuse_without_schemes(allowed: AllowedTargets | None) -> None:
     if allowed is not None and not allowed.schemes:
         raise InputError(
-            "the operator has permitted no targets of users",
+            "the operator has permitted no targets over HTTP",
             where="url",
-            fix="ask for alarm_schemes in the settings of the service",
+            fix="alarm_schemes in the settings of the service; or 'vgrads alarms add' there",
         )
 
 
 def _deliver_to(
-    target: AlarmTarget, title: str, body: str, allowed: AllowedTargets | None, longest_s: float
+    target: AlarmTarget, title: str, body: str, allowed: AllowedTargets, longest_s: float
 ) -> AlarmDelivery:
+    limits = allowed if target.is_limited else None
     try:
         refuse_missing("alerts", "a target of alarms")
-        _refuse_without_schemes(allowed)
+        _refuse_without_schemes(limits)
     except (InputError, MissingExtraError) as error:
         return AlarmDelivery(target.name, False, error.without_place)
     message = {"action": "deliver", "url": target.url, "title": title, "body": body}
-    answer = _ask(message | {"limits": _limits_of(allowed)}, longest_s)
+    answer = _ask(message | {"limits": _limits_of(limits)}, longest_s)
     return AlarmDelivery(target.name, bool(answer["ok"]), str(answer["reason"]))
 
 

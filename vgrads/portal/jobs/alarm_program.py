@@ -213,11 +213,13 @@ def _schemes_of(service: NotifyBase) -> set[str]:
 
 
 def _address_of(service: NotifyBase) -> str:
-    """Return the scheme, and the host, where the service has one that its privacy URL shows."""
+    """Return the scheme, and the host, where its privacy URL shows one with a domain, or a
+    number."""
     url = service.url(privacy=True)
     scheme, host = url.partition("://")[0], urlsplit(url).hostname or ""
     own = str(getattr(service, "host", "") or "").lower().strip("[]")
-    if "host" in service.template_tokens and host == own:
+    is_host = "host" in service.template_tokens and host == own
+    if is_host and set(".:") & set(host):  # a single word may be a topic, which is a secret
         return f"{scheme}://{f'[{host}]' if ':' in host else host}"
     return f"{scheme}://…"
 

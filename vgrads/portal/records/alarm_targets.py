@@ -19,10 +19,12 @@ MOST_TARGETS = 50
 
 @dataclass(frozen=True)
 class AlarmTarget:
-    """A target to which messages are delivered."""
+    """A target to which messages are delivered. ``is_limited``: it was added over HTTP, so that the
+    limits of the operator hold; those of the command line are the operator's own."""
 
     name: str
     url: str = field(repr=False)
+    is_limited: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class AlarmTargets:
             name=target.name,
             url=target.url,
             address=address,
+            limited=target.is_limited,
             created=datetime.now(UTC),
         )
         entry = TargetEntry(row.name, row.address, row.created)
@@ -89,11 +92,11 @@ class AlarmTargets:
             session.commit()
         return True
 
-    def url_of(self, owner: str, name: str) -> str | None:
-        """Return the URL of a target, with its secret; None where there is none."""
+    def find(self, owner: str, name: str) -> AlarmTarget | None:
+        """Return a target, with the secret in its URL; None where there is none."""
         with Session(self._engine) as session:
             row = session.get(AlarmTargetRow, (owner, name))
-            return row.url if row is not None else None
+            return AlarmTarget(row.name, row.url, row.limited) if row is not None else None
 
 
 def _existing(name: str) -> InapplicableError:

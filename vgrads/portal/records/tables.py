@@ -276,13 +276,15 @@ class AccountRow(SQLModel, table=True):
 
 class AlarmTargetRow(SQLModel, table=True):
     """Where an owner is notified of alarms: an apprise URL, which contains a secret. ``address``:
-    its scheme and host, which alone are shown."""
+    its scheme and host, which alone are shown; ``limited``: added over HTTP, so that the operator's
+    limits hold."""
 
     __tablename__ = "alarm_target"
     owner: str = Field(primary_key=True)
     name: str = Field(primary_key=True)
     url: str = Field(repr=False)
     address: str
+    limited: bool
     created: datetime
 
 

@@ -1,5 +1,5 @@
-"""REST: where users are notified of alarms. URLs are taken and never shown; those of users are
-delivered within the limits of the operator."""
+"""REST: where users are notified of alarms. URLs are taken and never shown. Whoever reaches the
+service may not be its operator, also without tokens: what is added here has limits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.rate_limiter import RateLimiter, parse_rate
 from vgrads.operations.alarms import AddTargetRequest
-from vgrads.portal.jobs.alarm_delivery import TRIAL, AllowedTargets, check_target, deliver
+from vgrads.portal.jobs.alarm_delivery import TRIAL, check_target, deliver
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets, TargetEntry
-from vgrads.portal.records.reader import OPERATOR
 from vgrads.portal.web.answers import NOTHING, answers, list_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.paging import ShortPage
@@ -88,8 +87,9 @@ def _add_entries(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
         request = AddTargetRequest(name=document.name, url=document.url)
         targets.refuse_another(who.user, request.name)
         _refuse_too_often(limiter, who)
-        address = check_target(request.url, allowed_for(service, who.user))
-        target = AlarmTarget(request.name, request.url)
+        is_limited = not service.bounds.own
+        address = check_target(request.url, service.bounds.alarms if is_limited else None)
+        target = AlarmTarget(request.name, request.url, is_limited)
         return _entry_json(targets.add(who.user, target, address))
 
     @app.delete(
@@ -113,19 +113,13 @@ def _add_tests(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
     async def test_alarm_target(name: TargetName, who: Submitter) -> Json:
         """Send a message to a target, which takes 20 s at most; the answer is whether it was
         delivered."""
-        url = await run_in_threadpool(targets.url_of, who.user, name)
-        if url is None:
+        target = await run_in_threadpool(targets.find, who.user, name)
+        if target is None:
             raise _missing(name)
         _refuse_too_often(limiter, who)
-        target, allowed = AlarmTarget(name, url), allowed_for(service, who.user)
         async with turns:
-            (delivery,) = await run_in_threadpool(deliver, [target], *TRIAL, allowed)
-        return asdict(delivery)
-
-
-def allowed_for(service: Service, owner: str) -> AllowedTargets | None:
-    """Return the limits of an owner's targets; None for those of the operator."""
-    return None if owner == OPERATOR else service.bounds.alarms
+            answer = await run_in_threadpool(deliver, [target], *TRIAL, service.bounds.alarms)
+        return asdict(answer[0])
 
 
 def _refuse_too_often(limiter: RateLimiter, who: Principal) -> None:

@@ -50,7 +50,7 @@ _LARGE = 64 * 1024  # bytes of a set that is checked in another process
 class Bounds:
     """Limits of a set's requests and of concurrent work; ``url``: public address of the service;
     ``own``: a personal service, whose user may use all its sites; ``wait_gauges``: job shapes
-    whose wait bounds are metrics; ``alarms``: what is permitted for users' targets of alarms."""
+    whose wait bounds are metrics; ``alarms``: what is permitted for targets of alarms."""
 
     max_tasks: int = 50_000
     history: int = 2 * 2**30

@@ -1,5 +1,5 @@
-"""What the commands about targets of alarms do. Those of the command line are the operator's: they
-are delivered without limits."""
+"""What the commands about targets of alarms do. Those of the command line are the operator's and
+have no limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def add_target(request: AddTargetRequest, output: CommandOutput) -> int:
         targets = AlarmTargets(store.engine)
         targets.refuse_another(OPERATOR, request.name)
         address = check_target(request.url, None)
-        entry = targets.add(OPERATOR, AlarmTarget(request.name, request.url), address)
+        entry = targets.add(
+            OPERATOR, AlarmTarget(request.name, request.url, is_limited=False), address
+        )
     payload = {"name": entry.name, "address": address, "created": entry.created.isoformat()}
     answer_with(
         output.as_json,
@@ -82,15 +84,15 @@ def remove_target(request: RemoveTargetRequest, _: NoOutput) -> int:
 
 def try_target(request: TryTargetRequest, output: CommandOutput) -> int:
     """``vgrads alarms test``."""
-    from vgrads.portal.jobs.alarm_delivery import TRIAL, deliver
-    from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets
+    from vgrads.portal.jobs.alarm_delivery import TRIAL, AllowedTargets, deliver
+    from vgrads.portal.records.alarm_targets import AlarmTargets
     from vgrads.portal.records.store import Store
 
     with Store() as store:
-        url = AlarmTargets(store.engine).url_of(OPERATOR, request.name)
-    if url is None:
+        target = AlarmTargets(store.engine).find(OPERATOR, request.name)
+    if target is None:
         raise _missing(request.name)
-    (delivery,) = deliver([AlarmTarget(request.name, url)], *TRIAL, None)
+    (delivery,) = deliver([target], *TRIAL, AllowedTargets())
     if not delivery.ok and not output.as_json:
         error = SiteError(delivery.reason, site=request.name, transient=True)
         error.where = f"target {request.name}"

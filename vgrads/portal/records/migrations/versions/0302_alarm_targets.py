@@ -14,6 +14,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(), primary_key=True, nullable=False),
         sa.Column("url", sa.String(), nullable=False),
         sa.Column("address", sa.String(), nullable=False),
+        sa.Column("limited", sa.Boolean(), nullable=False),
         sa.Column("created", sa.DateTime(timezone=True), nullable=False),
     )
 
