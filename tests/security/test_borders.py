@@ -138,6 +138,7 @@ ROUTES = {
         POST /v1/bags/{bag_id}/close
         POST /v1/bags/{bag_id}/drop
         POST /v1/bags/{bag_id}/retry
+        PATCH /v1/bags/{bag_id}/goal
         POST /bags/{bag_id}/retry
         DELETE /v1/bags/{bag_id}
         DELETE /v1/bags/{bag_id}/records

@@ -16,7 +16,7 @@ from vgrads.kernel.units import format_count
 
 _MAX_SAMPLES = 600
 _LATEST = 25
-_MOST_TEXT = 2000
+_MOST_TEXT, _MOST_ERROR = 2000, 200
 _PARTS = ("waited_s", "fetched_s", "ran_s", "sent_s", "cpu_s")
 
 
@@ -114,8 +114,8 @@ class Latest:
     times: dict[int, list[float]] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
 
-    def add(self, bag: int, end: AttemptEnd, text: str) -> None:
-        """Add an end."""
+    def add(self, bag: int, end: AttemptEnd, text: str, error: str = "") -> None:
+        """Add an end. ``error``: the last line of its errors."""
         payload = {
             "task": end.task,
             "attempt": end.attempt,
@@ -123,6 +123,7 @@ class Latest:
             "ran_s": round(end.ran_s, 3),
             "host": end.agent,
             "text": text[-_MOST_TEXT:],
+            "error": error[:_MOST_ERROR],
         }
         self.changed.add(bag)
         before = self.times.get(bag) or [0.0] * (len(_PARTS) + 1)

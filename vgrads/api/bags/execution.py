@@ -164,7 +164,7 @@ class BagWork:
         self, manager: DispatchManager, report: Report, ends: Sequence[StoredEnd]
     ) -> None:
         for stored in ends:
-            report.ended(stored.bag, stored.end, stored.text)
+            report.ended(stored.bag, stored.end, stored.text, stored.error_line)
             if self.extension is not None:
                 on_end = partial(self.extension.on_end, stored.bag, stored.end)
                 if fault := fault_in(stored.bag, on_end):
@@ -260,6 +260,7 @@ class BagWork:
             fleet.ask_at(places_now(self.catalog, bags.documents, report.began_unix_s))
         bags.retry(control_requests.new)
         bags.drop(control_requests.new)
+        bags.change_goals(control_requests.new, fleet.goals, report.began_unix_s)
         for number, why in control_requests.stops.items():
             if number in manager.state.bags and not manager.state.bags[number].over:
                 manager.cancel(number, why)

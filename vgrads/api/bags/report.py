@@ -6,13 +6,20 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vgrads.dispatch.fleet.fleet import Fleet
+from vgrads.dispatch.fleet.goal_answer import goal_json
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.status import Latest, Rates, status_json
-from vgrads.dispatch.storage.status import write_agent_names, write_latest, write_status
+from vgrads.dispatch.storage.status import (
+    read_latest,
+    write_agent_names,
+    write_latest,
+    write_status,
+)
 from vgrads.exchange.values import AttemptEnd
 
 _LOOK_S = 1.0
@@ -31,9 +38,9 @@ class Report:
     _named: int = 0
     _began_own_s: float = field(default_factory=time.thread_time)
 
-    def ended(self, bag: int, end: AttemptEnd, text: str) -> None:
-        """Record the end of a task and its printed text."""
-        self._latest.add(bag, end, text)
+    def ended(self, bag: int, end: AttemptEnd, text: str, error: str) -> None:
+        """Record the end of a task, its printed text and the last line of its errors."""
+        self._latest.add(bag, end, text, error)
 
     def is_due(self, now_s: float) -> bool:
         """True if a new status is due."""
@@ -71,11 +78,19 @@ class Report:
         }
         for bag in status["bags"]:
             bag["times"] = self._latest.mean_times(bag["number"], own)
-            bag["goal"] = fleet.goals.as_json(bag["number"])
+            error_of = partial(self._error_of, bag["number"])
+            bag["goal"] = goal_json(fleet.goals, bag["number"], now, error_of)
         with suppress(OSError):  # readers then see the previous status
             agents = [(h.name or h.id, h.site) for h in manager.state.agents.values()]
             self._write_down(agents, status)
         return status
+
+    def _error_of(self, bag: int, code: int) -> str:
+        """Return the last line of the errors of the newest attempt that ended with an exit status;
+        after a restart, of those before it too."""
+        before = read_latest(self.folder, bag)["wrong"]
+        rows = (*self._latest.of(bag)["wrong"], *before)
+        return next((row.get("error", "") for row in rows if row["code"] == code), "")
 
     def _write_down(self, agents: list[tuple[str, str]], status: dict[str, Any]) -> None:
         write_status(self.folder, status)

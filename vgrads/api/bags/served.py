@@ -16,6 +16,8 @@ from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.document import BagDocument
+from vgrads.dispatch.fleet.goal_changes import apply_goal_requests
+from vgrads.dispatch.fleet.goal_fleet import GoalFleet
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.drop_requests import answer_drops
 from vgrads.dispatch.storage.folder import (
@@ -137,6 +139,26 @@ class ServedBags:
             self.open(number)
             self.take_on(number)
         manager.notify()
+
+    def change_goals(self, numbers: Iterable[int], goals: GoalFleet, began_unix_s: float) -> None:
+        """Apply new requests to change the goals of these bags. ``began_unix_s``: start of the
+        dispatcher's clock."""
+        for number in numbers:
+            if number in self._manager.state.bags:
+                self._serve(number, partial(self._change_goal, number, goals, began_unix_s))
+
+    def _change_goal(self, number: int, goals: GoalFleet, began_unix_s: float) -> None:
+        manager, now_s = self._manager, self._manager.clock.now()
+        changed = apply_goal_requests(
+            self._folder,
+            number,
+            manager.core,
+            partial(goals.spent_usd, at_s=now_s),
+            now_s,
+            lambda unix_s: unix_s - began_unix_s,
+        )
+        if changed:
+            manager.notify()
 
     def grow(self) -> None:
         """Add new tasks of open bags, close those that get no more, and drop tasks on request."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from vgrads.api.bags.execution import ControlRequests, Watch
@@ -23,6 +24,8 @@ from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.fleet.budget import RELEASE_S
 from vgrads.dispatch.fleet.fleet import Fleet
+from vgrads.dispatch.fleet.goal_answer import goal_json
+from vgrads.dispatch.fleet.goal_changes import apply_goal_requests
 from vgrads.dispatch.fleet.virtual import RunTime, VirtualAgents
 from vgrads.dispatch.fleet.world import LOOK_S, World
 from vgrads.dispatch.server.manager import AD_HOC
@@ -215,6 +218,7 @@ class VirtualBagWork:
                     self._core.close(number, clock.now(), closed)
         for number in filter(self._core.state.bags.__contains__, control_requests.new):
             apply_requests(self.folder, number, self._core, clock.now())
+            _change_goal(self.folder, number, self._fleet, clock.now())
         for number, why in control_requests.stops.items():
             if number in self._core.state.bags and not self._core.state.bags[number].over:
                 self._core.cancel(number, clock.now(), why)
@@ -246,7 +250,7 @@ class VirtualBagWork:
             },
         )
         for bag in status["bags"]:
-            bag["goal"] = self._fleet.goals.as_json(bag["number"])
+            bag["goal"] = goal_json(self._fleet.goals, bag["number"], now)
         write_status(self.folder, status)
         agents = self._core.state.agents.values()
         write_agent_names(self.folder, [(h.name or h.id, h.site) for h in agents])
@@ -262,6 +266,17 @@ class VirtualBagWork:
             self._journal.write(group)
         if self._journal.full:
             self._journal.roll(self._core.state).carry_out()
+
+
+def _change_goal(folder: Path, number: int, fleet: Fleet, now_s: float) -> None:
+    """Apply requests to change a goal; their deadlines count from now on in virtual time."""
+    spent_usd = partial(fleet.goals.spent_usd, at_s=now_s)
+
+    def apply() -> None:
+        apply_goal_requests(folder, number, fleet.core, spent_usd, now_s, lambda _: now_s)
+
+    if fault := fault_in(number, apply):
+        fleet.core.fail(fault, now_s)
 
 
 def _steady_s(bags: Collection[StoredBag]) -> float:

@@ -3,8 +3,11 @@ in place."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from vgrads.bags.bag import BagGoal
+from vgrads.dispatch.core.events import GoalChanged
+from vgrads.dispatch.core.exits import FailedExits
 from vgrads.dispatch.core.tasks import TaskColumns
 
 MOST_ATTEMPTS = 60_000
@@ -17,7 +20,9 @@ class BagState:
     it; ``fault``: the exception that failed it; ``retried``: applied requests to retry tasks;
     ``reused``: tasks whose results existed before;
     ``typical_s``: estimated run time of a task; ``tail``: its tail has begun, where that is
-    latched; ``right`` and ``wrong``: attempts that succeeded and failed, aged."""
+    latched; ``right`` and ``wrong``: attempts that succeeded and failed, aged; ``shortest_s``: run
+    time of the quickest task; ``exits``: how tasks fail by their own command; ``goal_changes``:
+    the requests to change its goal that were applied or refused, in their order."""
 
     number: int
     name: str
@@ -46,11 +51,25 @@ class BagState:
     tail: bool = False
     right: float = 0.0
     wrong: float = 0.0
+    shortest_s: float | None = None
+    exits: FailedExits = field(default_factory=FailedExits)
+    goal_changes: list[GoalChanged] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
         """Return True when no task is left, and none can be added."""
         return not self.open and self.tasks.over
+
+    @property
+    def last_change(self) -> GoalChanged | None:
+        """Return the last change of its goal that was not refused."""
+        return next((c for c in reversed(self.goal_changes) if c.after is not None), None)
+
+    @property
+    def changed_goal(self) -> BagGoal | None:
+        """Return the goal after all changes; None where it is that of the document."""
+        change = self.last_change
+        return None if change is None or change.after is None else BagGoal(**change.after)
 
     def may_replicate(self, task: int) -> bool:
         """Return True for a running task that may be assigned to one more agent."""

@@ -91,6 +91,19 @@ class TasksRetried(BagEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GoalChanged(BagEvent):
+    """The goal of a bag was changed by its user, or a change was refused. ``request``: number of
+    the request, from 0 on; ``before`` and ``after``: fields of the goal (:class:`vgrads.bags.bag.
+    BagGoal`), ``after`` is None where it was refused; ``refused``: why."""
+
+    at_s: float
+    request: int
+    before: Mapping[str, Any]
+    after: Mapping[str, Any] | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BagFailed(BagEvent):
     """Serving a bag raised an exception: none of its tasks is assigned any more."""
 
@@ -166,6 +179,7 @@ Event = (
     | BagClosed
     | TasksDropped
     | TasksRetried
+    | GoalChanged
     | BagCancelled
     | BagFailed
     | TailBegun
@@ -181,6 +195,7 @@ _NAMED: dict[str, Callable[..., Event]] = {
     "closed": BagClosed,
     "unwanted": TasksDropped,
     "retried": TasksRetried,
+    "goal": GoalChanged,
     "cancelled": BagCancelled,
     "failed": BagFailed,
     "tail": TailBegun,

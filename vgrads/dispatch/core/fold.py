@@ -20,6 +20,7 @@ from vgrads.dispatch.core.events import (
     BagCancelled,
     BagClosed,
     BagFailed,
+    GoalChanged,
     ResultsRestored,
     SlotChanged,
     TailBegun,
@@ -125,6 +126,7 @@ def _tasks_retried(state: State, event: TasksRetried) -> None:
     bag.cancelled = bag.fault = ""
     bag.ended_s, bag.tail = None, False
     bag.tasks.retry(tasks)
+    bag.exits.forget(tasks)
     close_if_over(bag, event.at_s)
 
 
@@ -135,6 +137,7 @@ def _results_restored(state: State, event: ResultsRestored) -> None:
         for agent in map(state.agents.__getitem__, bag.tasks.agents_of(task)):
             release(state, agent, bag, task)
     bag.tasks.had(tasks)
+    bag.exits.forget(tasks)
     bag.reused += len(tasks)
     close_if_over(bag, event.at_s)
 
@@ -156,6 +159,14 @@ def _bag_closed(state: State, event: BagClosed) -> None:
 def _tasks_dropped(state: State, event: TasksDropped) -> None:
     state.bags[event.number].tasks.drop_waiting(event.tasks)
     close_if_over(state.bags[event.number], event.at_s)
+
+
+def _goal_changed(state: State, event: GoalChanged) -> None:
+    """Apply a request once, whoever records it again."""
+    bag = state.bags[event.number]
+    state.now_s = max(state.now_s, event.at_s)
+    if event.request == len(bag.goal_changes):
+        bag.goal_changes.append(event)
 
 
 def _bag_cancelled(state: State, event: BagCancelled) -> None:
@@ -227,6 +238,7 @@ def _agent_quarantined(state: State, event: AgentQuarantined) -> None:
         if tasks.failures.get(task) and tasks.status[task] not in ENDED:
             tasks.failures[task] -= 1
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
+            state.bags[bag].exits.exonerate(task, machine)
     state.records[machine] = quarantined(state.records[machine], event.at_s)
 
 
@@ -247,6 +259,7 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     BagClosed: _bag_closed,
     TasksDropped: _tasks_dropped,
     TasksRetried: _tasks_retried,
+    GoalChanged: _goal_changed,
     BagCancelled: _bag_cancelled,
     BagFailed: _bag_failed,
     TailBegun: _tail_begun,

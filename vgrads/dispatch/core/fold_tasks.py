@@ -86,6 +86,7 @@ def _fault(state: State, bag: BagState, agent: AgentState, end: AttemptEnd) -> N
         agent.failed += 1
         tries = bag.tasks.failures.get(end.task, 0) + 1
         bag.tasks.failures[end.task] = tries
+        bag.exits.record(end.task, end.code, agent.machine or agent.id)
         _charge(state, bag, end.ran_s)
     record = state.records.get(agent.machine, _UNKNOWN)
     if record.credible:
@@ -100,6 +101,8 @@ def _fault(state: State, bag: BagState, agent: AgentState, end: AttemptEnd) -> N
 def _learn(state: State, bag: BagState, end: AttemptEnd) -> None:
     _charge(state, bag, end.ran_s)
     bag.ran_s += end.ran_s
+    bag.shortest_s = end.ran_s if bag.shortest_s is None else min(bag.shortest_s, end.ran_s)
+    bag.exits.forget((end.task,))
     weight = fresh_weight(bag.tasks.counts[DONE], bag.tasks.counts[ASSIGNED])
     before = bag.typical_s if bag.typical_s is not None else end.ran_s
     bag.typical_s = before + weight * (end.ran_s - before)

@@ -11,6 +11,8 @@ import msgpack
 from vgrads.bags.node_history import NodeHistory
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import BagState
+from vgrads.dispatch.core.events import GoalChanged, as_json, from_json
+from vgrads.dispatch.core.exits import exits_from_json
 from vgrads.dispatch.core.slots import slot_from_json
 from vgrads.dispatch.core.state import Owner, State
 from vgrads.dispatch.core.tasks import TaskColumns
@@ -86,6 +88,7 @@ def snapshot_of(state: State) -> dict[str, Any]:
             for bag in state.bags.values()
             if bag.tasks.order is not None
         },
+        "goals": {bag.number: _goal_part(bag) for bag in state.bags.values()},
         "bags": [
             [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
             for bag in state.bags.values()
@@ -99,6 +102,27 @@ def snapshot_of(state: State) -> dict[str, Any]:
             for agent in state.agents.values()
         ],
     }
+
+
+def _goal_part(bag: BagState) -> dict[str, Any]:
+    """Return what decides about the goal of a bag; snapshots of earlier versions do not have it."""
+    return {
+        "shortest_s": bag.shortest_s,
+        "exits": bag.exits.as_json(),
+        "changes": [as_json(change)[1] for change in bag.goal_changes],
+    }
+
+
+def _restore_goal_part(bag: BagState, part: dict[str, Any]) -> None:
+    bag.shortest_s = part.get("shortest_s")
+    bag.exits = exits_from_json(part.get("exits", ()))
+    bag.goal_changes = [_goal_change(fields) for fields in part.get("changes", ())]
+
+
+def _goal_change(fields: dict[str, Any]) -> GoalChanged:
+    change = from_json("goal", fields)
+    assert isinstance(change, GoalChanged)
+    return change
 
 
 def _columns(tasks: TaskColumns) -> list[Any]:
@@ -140,7 +164,8 @@ def state_of(snapshot: dict[str, Any]) -> State:
         where = dict(zip(array("I", assigned), array("I", at), strict=True))
         tasks.restore(status, attempts, where, replicas)
         tasks.failures, tasks.losses, tasks.blamed = failures, losses, blamed
-        state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
+        bag = state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
+        _restore_goal_part(bag, snapshot.get("goals", {}).get(bag.number, {}))
     for stored in snapshot["agents"]:
         agent = AgentState(**dict(zip(_AGENT, stored, strict=False)))
         reserved, past_incarnations = stored[len(_AGENT) :]

@@ -6,9 +6,10 @@ No clock, no files, no sockets: the caller writes the records before it sends th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import TypeVar
 
-from vgrads.bags.bag import BagSpec, Listed
+from vgrads.bags.bag import BagGoal, BagSpec, Listed
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.agents import Agents
 from vgrads.dispatch.core.assignment import Assignment
@@ -19,6 +20,7 @@ from vgrads.dispatch.core.events import (
     BagAdded,
     BagCancelled,
     BagClosed,
+    GoalChanged,
     ResultsRestored,
     TasksAdded,
     TasksDropped,
@@ -116,7 +118,8 @@ class Core:
     ) -> None:
         """Attach the commands of a bag's tasks; ``digests``: of each task's inputs, where they are
         used."""
-        self.bags[number] = bag
+        changed = self.state.bags[number].changed_goal
+        self.bags[number] = bag if changed is None else replace(bag, goal=changed)
         if digests:
             self.dispatch_index.digests[number] = digests
         self.dispatch_index.take_on(number)
@@ -171,6 +174,24 @@ class Core:
         self.dispatch_index.tails.discard(number)
         self.dispatch_index.take_on(number)
         return runs
+
+    def change_goal(
+        self, number: int, after: BagGoal | None, at_s: float, request: int, refused: str = ""
+    ) -> None:
+        """Change the goal of a bag that has one, or record why the request was refused."""
+        bag = self.bags[number]
+        before = {} if bag.goal is None else asdict(bag.goal)
+        self.note(
+            GoalChanged(
+                number=number,
+                at_s=at_s,
+                request=request,
+                before=before,
+                after=None if after is None else asdict(after),
+                refused=refused,
+            )
+        )
+        self.attach(number, bag)
 
     def reject(self, fault: BagFault, name: str, at_s: float) -> None:
         """Fail a bag that cannot be added, or restored."""

@@ -57,11 +57,11 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.slots = FleetSlots(self.core.state, self.sources, self.pilot_environment)
-        self.goals = GoalFleet(self.core)
+        self.goals = GoalFleet(self.core, self.ad_hoc_agents, sources=self.sources)
 
     def ask_at(self, sites: Sequence[FleetSite]) -> None:
         """Request nodes at these sites from now on."""
-        self.sources = self.slots.sites = sites
+        self.sources = self.slots.sites = self.goals.sources = sites
 
     def decide(self, now_s: float) -> bool:
         """Compare work and nodes, and record the requests that follow; False if there are none."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from vgrads.agent.lifetime import TAKEN_BACK
+from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import State
@@ -24,7 +25,6 @@ from vgrads.dispatch.fleet.goal_view import (
     progress_of,
     share_sites,
     view_of,
-    without_work,
 )
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
@@ -33,7 +33,7 @@ from vgrads.drivers.api import SlotState
 from vgrads.kernel.units import billed_s, format_count
 from vgrads.pool.view import NodeView, PoolDecision, PoolView, together
 
-_MOST_PROMISES, _MOST_RECORDED = 200, 400
+_MOST_RECORDED = 400
 _BOUNDARY_S = 60.0
 """Nodes are released this long before the end of a paid period, or later."""
 
@@ -86,28 +86,38 @@ class GoalNeeds:
 
 @dataclass
 class GoalFleet:
-    """``decisions``: the last one of each bag with a goal, by its number."""
+    """``decisions``: the last one of each bag with a goal, by its number; ``views``: what it was
+    made for; ``controls``: its plans; ``nodes_over_time``: instants, and nodes of each source from
+    then on; ``inventory``: the present agents of each source; ``ad_hoc_agents``: others may join
+    than those that are requested."""
 
     core: Core
+    ad_hoc_agents: bool = False
     decisions: dict[int, GoalDecision] = field(default_factory=dict)
-    _controls: dict[int, GoalControl] = field(default_factory=dict)
-    _views: dict[int, GoalView] = field(default_factory=dict)
+    controls: dict[int, GoalControl] = field(default_factory=dict)
+    views: dict[int, GoalView] = field(default_factory=dict)
+    sources: Sequence[FleetSite] = ()
+    inventory: Mapping[str, SiteInventory] = field(default_factory=dict)
     _looked: dict[int, tuple[float, object]] = field(default_factory=dict)
-    _ended: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _nodes: defaultdict[int, list[tuple[float, dict[str, int]]]] = field(
+    _ended: dict[int, tuple[tuple[int, ...], float]] = field(default_factory=dict)
+    nodes_over_time: defaultdict[int, list[tuple[float, dict[str, int]]]] = field(
         default_factory=partial(defaultdict, list)
     )
-    _sources: Sequence[FleetSite] = ()
     _spot: frozenset[str] = frozenset()
 
     def resume(self, status: Mapping[str, Any]) -> None:
         """Go on with the promises and the nodes over time of an earlier dispatcher of these bags,
-        from its last status."""
+        from its last status; what was reached then was in time or not since then."""
         for bag in status.get("bags", ()):
             if goal := bag.get("goal"):
+                if goal["reached_s"] is not None:
+                    basis = (bag["retried"], bag["tasks"], len(goal.get("changes", ())))
+                    self._ended[bag["number"]] = basis, goal["reached_s"]
                 promises = [(at_s, share) for at_s, share in goal["promises"]]
-                self._controls[bag["number"]] = GoalControl(promises=promises)
-                self._nodes[bag["number"]] = [(at_s, n) for at_s, n in goal["nodes_over_time"]]
+                self.controls[bag["number"]] = GoalControl(promises=promises)
+                self.nodes_over_time[bag["number"]] = [
+                    (at_s, n) for at_s, n in goal["nodes_over_time"]
+                ]
 
     def needs(
         self,
@@ -117,13 +127,13 @@ class GoalFleet:
         now_s: float,
     ) -> GoalNeeds:
         """Return what the bags with goals need now."""
-        self._sources = sources
+        self.sources, self.inventory = sources, present
         self._spot = frozenset(where.name for where in sources if where.market)
         for name in self._spot:
             if any(agent.leaving == TAKEN_BACK for agent in present[name].agents):
-                for control in self._controls.values():
+                for control in self.controls.values():
                     control.observe_spot(name, False, now_s)
-        bags = [bag for bag in self.core.serving if self._has_goal(bag) and not self._reached(bag)]
+        bags = [bag for bag in self.core.serving if self.goal_of(bag) and not self._reached(bag)]
         due = self.core.dispatch_index.due = {bag.number: _due_s(bag, self.core) for bag in bags}
         bags.sort(key=lambda bag: due[bag.number])
         nodes: Counter[str] = Counter()
@@ -145,14 +155,14 @@ class GoalFleet:
             nodes=nodes,
             reasons=tuple(reasons),
             others=tuple(bag for bag in self.core.serving if bag not in bags),
-            any=any(self._has_goal(bag) for bag in self.core.serving),
+            any=any(self.goal_of(bag) for bag in self.core.serving),
             complete=all(present[name].staying >= nodes[name] for name in clouds),
         )
 
     def _record(self, bag: int, present: Mapping[str, SiteInventory], now_s: float) -> None:
         """Record how many nodes of each source there are, where that has changed."""
         nodes = {name: inventory.staying for name, inventory in present.items()}
-        recorded = self._nodes[bag]
+        recorded = self.nodes_over_time[bag]
         if not recorded or recorded[-1][1] != nodes:
             recorded.append((now_s, nodes))
             if len(recorded) > _MOST_RECORDED:
@@ -160,7 +170,8 @@ class GoalFleet:
 
     def _is_due(self, bag: BagState, present: Mapping[str, SiteInventory], now_s: float) -> bool:
         """Return whether to decide again: the nodes have changed, or some time has passed."""
-        basis = tuple((p.staying, len(p.requests)) for p in present.values())
+        nodes = tuple((p.staying, len(p.requests)) for p in present.values())
+        basis = (nodes, len(bag.goal_changes))
         at_s, before = self._looked.get(bag.number, (0.0, None))
         goal = self.core.bags[bag.number].goal
         assert goal is not None
@@ -182,16 +193,21 @@ class GoalFleet:
     ) -> None:
         goal = self.core.bags[bag.number].goal
         assert goal is not None
-        spent_usd = self._spent_usd(bag.number, now_s)
+        spent_usd = self.spent_usd(bag.number, now_s)
         idle_s = now_s + RELEASE_S + (bag.typical_s or 0.0)
-        owed_usd = self._spent_usd(bag.number, idle_s) - spent_usd
+        owed_usd = self.spent_usd(bag.number, idle_s) - spent_usd
         own = view_of(bag, goal, spent_usd, now_s, owed_usd, self._paid_s(now_s))
-        self._views[bag.number] = own
-        view = own.after([self._views[b.number] for b in earlier])
-        control = self._controls.setdefault(bag.number, GoalControl())
+        basis, reached_s = self._ended.get(bag.number, ((), now_s))
+        if not own.left and basis == _basis(bag):
+            own = replace(own, now_s=reached_s)
+        self.views[bag.number] = own
+        view = own.after([self.views[b.number] for b in earlier])
+        control = self.controls.setdefault(bag.number, GoalControl())
+        if bag.last_change is not None:
+            control.follow_change(bag.last_change.at_s)
         decision = self.decisions[bag.number] = control.decide(view, usable, present, health)
         if decision.reached:
-            self._ended[bag.number] = (bag.retried, len(bag.tasks))
+            self._ended[bag.number] = _basis(bag), own.now_s
         waiting = bag.tasks.left - bag.tasks.counts[ASSIGNED]
         free = any(where.price == 0.0 for where in usable)
         if decision.reached and waiting > 0 and not (goal.these and free):
@@ -202,63 +218,37 @@ class GoalFleet:
         once its goal is reached, none with a price."""
         priced = bool(grid["Price"])
         return grid["Name"] not in self._spot and not (
-            priced and self._has_goal(self.core.state.bags[bag])
+            priced and self.goal_of(self.core.state.bags[bag])
         )
 
     def observe(self, slot: SlotRequest, state: SlotState, now_s: float) -> None:
         """Record what a site answered about spot nodes."""
         if slot.market and not slot.closing and state in (SlotState.READY, SlotState.FAILED):
-            for control in self._controls.values():
+            for control in self.controls.values():
                 control.observe_spot(slot.source, state == SlotState.READY, now_s)
 
-    def as_json(self, bag: int) -> dict[str, Any]:
-        """Return the promise of a bag and how it developed; empty without a goal."""
-        state = self.core.state.bags[bag]
-        goal = self.core.bags[bag].goal if self._has_goal(state) else None
-        if goal is None:
-            return {}
-        view = self._views.get(bag) or view_of(state, goal, 0.0, self.core.state.now_s)
-        waits = GoalDecision(nodes={}, promise=None, reason="no decision was needed yet")
-        decision, control = self.decisions.get(bag, waits), self._controls.get(bag, GoalControl())
-        is_whole = view.goal.required(view.tasks) == view.tasks
-        if state.ended_s is not None and state.over and (is_whole or not decision.reached):
-            spent_usd = self._spent_usd(bag, state.ended_s)
-            view = view_of(state, view.goal, spent_usd, state.ended_s)
-            decision = replace(without_work(view), reached=True)
-        return {
-            "due_s": view.due_s,
-            "required": view.goal.required(view.tasks),
-            "left": view.left,
-            "requested": view.goal.probability,
-            "promise": decision.promise,
-            "why": decision.reason,
-            "nodes": dict(decision.nodes),
-            "spent_usd": round(self._spent_usd(bag, self.core.state.now_s), 4),
-            "budget_usd": goal.budget_usd,
-            "reached_s": view.now_s if decision.reached and not view.lost else None,
-            "promises": [list(pair) for pair in _newest(control.promises)],
-            "nodes_over_time": [[at_s, nodes] for at_s, nodes in self._nodes[bag]],
-        }
-
-    def _has_goal(self, bag: BagState) -> bool:
+    def goal_of(self, bag: BagState) -> BagGoal | None:
+        """Return the present goal of a bag, if it has one."""
         spec = self.core.bags.get(bag.number)
-        return spec is not None and spec.goal is not None
+        return None if spec is None else spec.goal
 
     def _reached(self, bag: BagState) -> bool:
-        """Return whether nothing more is needed; tasks that are done again change that."""
+        """Return whether nothing more is needed; tasks that are done again change that, and a
+        change of the goal."""
         decision = self.decisions.get(bag.number)
-        unchanged = self._ended.get(bag.number) == (bag.retried, len(bag.tasks))
-        return decision is not None and decision.reached and unchanged
+        basis, _ = self._ended.get(bag.number, ((), 0.0))
+        return decision is not None and decision.reached and basis == _basis(bag)
 
-    def _spent_usd(self, bag: int, at_s: float) -> float:
-        slots = paid_slots(self.core.state.slots, self._sources)
+    def spent_usd(self, bag: int, at_s: float) -> float:
+        """Return what a bag has cost until an instant."""
+        slots = paid_slots(self.core.state.slots, self.sources)
         share = cost_shares(list(self.core.state.bags.values()))[bag]
         return share * sum(slot.cost_usd(at_s) for slot in slots)
 
     def _paid_s(self, now_s: float) -> dict[str, float]:
         """Return for how long the nodes of each source are paid already, at least."""
         left: dict[str, float] = {}
-        for slot in paid_slots(self.core.state.slots, self._sources):
+        for slot in paid_slots(self.core.state.slots, self.sources):
             if slot.ended_s is None:
                 used_s, name = now_s - slot.since_s, slot.where.name
                 left_s = billed_s(used_s, slot.where.billing_s) - used_s
@@ -272,7 +262,7 @@ class GoalFleet:
         bags = list(self.core.state.bags.values())
         budgets = [self._budget_usd(bag) for bag in bags]
         limits = [budget for budget in budgets if budget is not None]
-        slots = paid_slots(self.core.state.slots, self._sources)
+        slots = paid_slots(self.core.state.slots, self.sources)
         if not slots or len(limits) < len(budgets):
             return (), ()
         task_s = max((bag.typical_s or 0.0 for bag in bags if not bag.over), default=0.0)
@@ -282,8 +272,13 @@ class GoalFleet:
         )
 
     def _budget_usd(self, bag: BagState) -> float | None:
-        spec = self.core.bags.get(bag.number)
-        return spec.goal.budget_usd if spec is not None and spec.goal else None
+        goal = self.goal_of(bag)
+        return None if goal is None else goal.budget_usd
+
+
+def _basis(bag: BagState) -> tuple[int, ...]:
+    """Return what changes whether a goal that was reached still is."""
+    return bag.retried, len(bag.tasks), len(bag.goal_changes)
 
 
 def stuck_reason(core: Core, goals: GoalFleet) -> str:
@@ -292,11 +287,6 @@ def stuck_reason(core: Core, goals: GoalFleet) -> str:
     if not all(decision is not None and decision.stuck for _, decision in decisions):
         return ""
     return "; ".join(f"{name}: {decision.reason}" for name, decision in decisions if decision)
-
-
-def _newest(promises: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the first promise, which is scored, and the newest ones."""
-    return [*promises[:1], *promises[1:][-_MOST_PROMISES:]]
 
 
 def _due_s(bag: BagState, core: Core) -> float:

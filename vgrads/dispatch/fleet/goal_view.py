@@ -278,16 +278,21 @@ def source_of(
     )
 
 
+def mean_error(view: GoalView) -> float:
+    """Return the standard deviation of the logarithm of the true mean run time over the
+    estimate."""
+    sampled = min(view.sampled, _WEIGHED)
+    return _STATED_ERROR if view.sampled < SAMPLE else 0.5 / math.sqrt(sampled) + 0.02
+
+
 def work_of(view: GoalView, workers: WorkerTime) -> Work:
     """Return what is left of a bag; ``workers``: what was measured of them."""
     assert view.each_s is not None
-    sampled = min(view.sampled, _WEIGHED)
-    error = _STATED_ERROR if view.sampled < SAMPLE else 0.5 / math.sqrt(sampled) + 0.02
     mixed = view.sampled >= view.running  # the first tasks of all nodes have begun together
     return Work(
         tasks=view.work_left,
         mean_s=view.each_s,
-        error=error,
+        error=mean_error(view),
         overhead_s=workers.overhead_s(view.each_s),
         rate=workers.rate,
         running=view.running if mixed else 0,

@@ -48,7 +48,8 @@ _MOST_LATER = 8
 @dataclass
 class GoalControl:
     """Plans and decisions of one bag. ``cloud``: that it uses; ``market``: where its nodes run now;
-    ``prior``: life tables of spot nodes of other places and dates."""
+    ``prior``: life tables of spot nodes of other places and dates; ``since_s``: when its goal was
+    last changed: earlier promises were of another one."""
 
     plan: DeadlinePlan | None = None
     history: dict[str, SpotHistory] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class GoalControl:
     cloud: str = ""
     market: str = "none"
     prior: tuple[LifeTable, ...] = PRIOR
+    since_s: float = -math.inf
     _sources: tuple[NodeSource, ...] = ()
     _names: tuple[str, ...] = ()
     _basis: tuple[float, int, float] = (0.0, 0, -math.inf)
@@ -69,6 +71,16 @@ class GoalControl:
         self.history[name] = (
             SpotHistory(now_s, available) if before is None else before.observed(now_s, available)
         )
+
+    @property
+    def present_promises(self) -> list[tuple[float, float]]:
+        """Return the promises of the present goal."""
+        return [(at_s, share) for at_s, share in self.promises if at_s >= self.since_s]
+
+    def follow_change(self, at_s: float) -> None:
+        """Make the plan anew at the next decision, if the goal was changed then."""
+        if at_s != self.since_s:
+            self.since_s, self.plan = at_s, None
 
     def decide(
         self,
@@ -156,7 +168,7 @@ class GoalControl:
             self._sources,
             deadline_plan.Goal(
                 deadline_s=left_s,
-                probability=_target(view, self.promises),
+                probability=_target(view, self.present_promises),
                 budget_usd=None if budget is None else max(0.0, budget - view.spent_usd),
             ),
         )

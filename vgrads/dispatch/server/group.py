@@ -38,6 +38,12 @@ class StoredEnd(NamedTuple):
         """Return what was printed."""
         return self.printed.out + self.printed.err if self.printed else ""
 
+    @property
+    def error_line(self) -> str:
+        """Return the last line that was printed to the standard error."""
+        lines = self.printed.err.split("\n") if self.printed else []
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
 
 @dataclass
 class CommitGroup:

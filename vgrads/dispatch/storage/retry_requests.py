@@ -7,55 +7,35 @@ all that did not succeed.
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from vgrads.dispatch.storage.request_lines import append_request, read_requests
 from vgrads.kernel.errors import InputError
-
-_REQUESTS = "retries.ndjson"
 
 
 def request_retry(folder: Path, number: int, tasks: Sequence[int] | None) -> None:
     """Store a request, durably: these tasks, or None for all that did not succeed. OSError where
     that fails."""
-    line = json.dumps({"tasks": None if tasks is None else sorted(set(tasks))}) + "\n"
-    with (_bag(folder, number) / "given" / _REQUESTS).open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        size = file.seek(0, os.SEEK_END)
-        try:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), size)
-            raise
+    stated = None if tasks is None else sorted(set(tasks))
+    append_request(_requests(folder, number), {"tasks": stated})
 
 
 def retry_requests(folder: Path, number: int) -> list[list[int] | None]:
-    """Return the requests so far; a line that is still being written is not among them. Raise
-    InputError for one that cannot be read."""
-    path = _bag(folder, number) / "given" / _REQUESTS
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-    requests = []
-    for count, line in enumerate(lines, 1):
-        try:
-            requests.append(json.loads(line)["tasks"])
-        except (ValueError, LookupError, TypeError) as error:
-            raise InputError(f"line {count}: is not a request: {error}", where=str(path)) from error
-    return requests
+    """Return the requests so far. Raise InputError for one that cannot be read."""
+    path = _requests(folder, number)
+    requests = read_requests(path)
+    for count, request in enumerate(requests, 1):
+        if "tasks" not in request:
+            raise InputError(f"line {count}: is not a request: no 'tasks'", where=str(path))
+    return [request["tasks"] for request in requests]
 
 
 def has_request(folder: Path, number: int, applied: int) -> bool:
     """Return True where a bag has more requests than those that were applied."""
-    path = _bag(folder, number) / "given" / _REQUESTS
+    path = _requests(folder, number)
     return path.exists() and len(retry_requests(folder, number)) > applied
 
 
-def _bag(folder: Path, number: int) -> Path:
-    return folder / "bags" / f"{number:04d}"
+def _requests(folder: Path, number: int) -> Path:
+    return folder / "bags" / f"{number:04d}" / "given" / "retries.ndjson"

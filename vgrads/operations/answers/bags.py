@@ -72,14 +72,55 @@ class BagTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GoalFields:
+    """A goal."""
+
+    deadline_s: Annotated[float, About("Deadline, from the submission on.", "s", 3600.0)]
+    fraction: Annotated[float, About("Share of the tasks that is needed.", example=1.0)]
+    at_least: Annotated[int | None, About("Number of tasks that is needed, instead.")]
+    these: Annotated[bool, About("The first tasks by number; otherwise any.", example=True)]
+    probability: Annotated[float, About("Requested probability.", example=0.95)]
+    budget_usd: Annotated[float | None, About("Most cost.", "USD")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoalChangeEntry:
+    """A change of a goal, applied or refused."""
+
+    at_s: Annotated[float, About("Instant.", "s", 75.0)]
+    before: Annotated[GoalFields, About("The goal before.")]
+    after: Annotated[GoalFields | None, About("The goal after; none: it was refused.")]
+    refused: Annotated[str, About("Why it was refused; empty: it was applied.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoalChangeSent(BagRequestSent):
+    """What became of a request to change a goal."""
+
+    request: Annotated[int, About("Number of the request, from 0 on.", example=0)]
+    goal: Annotated[
+        BagDeadline | None, About("The goal once it was decided; none: not within the request.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class BagDeadline:
     """The deadline of a bag; empty without one. Instants count from the dispatcher's start."""
 
+    state: Annotated[
+        str | None,
+        About("on track, at risk, cannot be met, failing, missed or met.", example="on track"),
+    ] = None
+    state_reason: Annotated[str | None, About("Why, with the numbers.")] = None
     due_s: Annotated[float | None, About("Deadline.", "s", 3600.0)] = None
     required: Annotated[int | None, About("Tasks needed in time.", example=1000)] = None
     left: Annotated[int | None, About("Those that are left.", example=12)] = None
     requested: Annotated[float | None, About("Requested probability.", example=0.9)] = None
-    promise: Annotated[float | None, About("Current probability.", example=0.97)] = None
+    promise: Annotated[
+        float | None, About("Last probability of the present goal.", example=0.97)
+    ] = None
+    promised_s: Annotated[float | None, About("When that was computed.", "s", 60.0)] = None
+    promise_age_s: Annotated[float | None, About("How old it is.", "s", 15.0)] = None
     why: Annotated[str | None, About("Reason of the last decision.")] = None
     nodes: Annotated[
         Mapping[str, int] | None, About("Nodes wanted of each source.", example={"ec2": 2})
@@ -93,6 +134,7 @@ class BagDeadline:
     nodes_over_time: Annotated[
         Sequence[Sequence[Any]] | None, About("Instant, and nodes of each source from then on.")
     ] = None
+    changes: Annotated[Sequence[GoalChangeEntry] | None, About("Changes of the goal.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

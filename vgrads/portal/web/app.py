@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.alarm_routes import add_alarm_routes
 from vgrads.portal.web.bag_routes import add_bag_routes
+from vgrads.portal.web.bags.goal_routes import add_goal_routes
 from vgrads.portal.web.bags.parts import add_part_routes
 from vgrads.portal.web.bags.retries import add_bag_retries
 from vgrads.portal.web.checked_routes import CheckedRoute
@@ -95,6 +96,7 @@ def make_app(
     add_bag_routes(app, service)
     add_part_routes(app, service)
     add_bag_retries(app, service)
+    add_goal_routes(app, service)
     add_record_routes(app, service)
     add_pool_routes(app, service)
     add_alarm_routes(app, service)

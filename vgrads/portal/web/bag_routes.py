@@ -28,7 +28,8 @@ from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
 from vgrads.portal.web.answers import answers, events_of, files_of, lines_of, list_of
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
-from vgrads.portal.web.bags.goal import goal_view
+from vgrads.portal.web.bags.goal import TONES, goal_view
+from vgrads.portal.web.bags.goal_routes import goal_tag
 from vgrads.portal.web.bags.liveness import note_client_of, while_connected
 from vgrads.portal.web.bags.news import NewsOfEnds
 from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of, turn_of
@@ -72,6 +73,7 @@ _UNMEASURED: Json = dict.fromkeys(_COUNTS, 0) | {
     "reason": "",
     "problem": "",
     "times": {},
+    "goal": {},
 }
 
 
@@ -237,12 +239,15 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         "/v1/bags/{bag_id}",
         **answers("bags.BagDetails", operation="read_bag", tag="bags", errors=(404,)),
     )
-    def read_bag(bag_id: BagId, who: Reader) -> Json:
+    def read_bag(bag_id: BagId, who: Reader, response: Response) -> Json:
         """Read the status of a bag: tasks waiting, running, done and failed, ends per second,
-        agents and why they joined and left."""
+        agents and why they joined and left. ``ETag``: of its goal, if it has one."""
         row = visible_bag(service, bag_id, who)
         note_client_of(row)
-        return status_of(row) | {"dispatcher": _hosts_of(row)}
+        status = status_of(row)
+        if status.get("goal"):
+            response.headers["ETag"] = goal_tag(row)
+        return status | {"dispatcher": _hosts_of(row)}
 
     @app.get(
         "/v1/bags/{bag_id}/tasks/{task}",
@@ -331,10 +336,16 @@ def _add_following(app: FastAPI, service: Service) -> None:
             if fresh.state in ENDED:
                 yield ServerSentEvent(data=payload, event="end")
                 return
-            if payload != before:
+            if (content := _without_age(payload)) != before:
                 yield ServerSentEvent(data=payload, event="status")
-            before = payload
+            before = content
             await asyncio.sleep(_LOOK_S)
+
+
+def _without_age(payload: Json) -> Json:
+    """Return a bag without what changes by the passage of time alone."""
+    goal = payload.get("goal")
+    return payload | {"goal": goal | {"promise_age_s": None}} if goal else payload
 
 
 async def result_lines(
@@ -372,7 +383,8 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     def bags_page(request: Request) -> HTMLResponse:
         who = reader_of(request)
         rows = BagStore(service.store.engine).newest(None if who.operator else who.user)
-        return page_of(request, "/bags", "bags.html", bags=[_row_of(row) for row in rows])
+        bags = [_row_of(row) for row in rows]
+        return page_of(request, "/bags", "bags.html", bags=bags, tones=TONES)
 
     @app.get("/bags/{bag_id}/why", response_class=HTMLResponse, include_in_schema=False)
     def why_page(

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from vgrads.dispatch.storage.request_lines import StaleRequestError
 from vgrads.kernel.errors import InfeasibleError, InputError, SiteError, VgradsError
 from vgrads.kernel.extras import MissingExtraError
 from vgrads.kernel.problems import detail_problems
@@ -21,6 +22,7 @@ _INVALID = "The request is not valid"
 _STATUS: dict[type[VgradsError], tuple[int, str]] = {
     MissingExtraError: (501, "Not installed here"),
     AmbiguousNameError: (409, "The name is ambiguous"),
+    StaleRequestError: (412, "The goal has changed"),
     InapplicableError: (409, "The request does not apply"),
     InputError: (422, _INVALID),
     InfeasibleError: (409, "No plan can meet the requirement"),
@@ -37,6 +39,7 @@ PROBLEM_TYPES = {
     412: "/problems/plan-changed",
     413: "/problems/too-large",
     422: "/problems/invalid-request",
+    428: "/problems/precondition-needed",
     429: "/problems/too-many-requests",
     500: "/problems/internal-error",
     501: "/problems/not-installed",

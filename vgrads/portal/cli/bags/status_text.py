@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.goal_age import change_text, promise_text
 from vgrads.dispatch.storage.status import is_worked_on, read_status
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration
@@ -74,6 +75,8 @@ def _bag_row(row: BagEntry) -> Row:
             notes = (numbers["problem"],)
         elif numbers.get("goal"):
             notes = (numbers["goal"]["why"],)
+    if text := promise_text(numbers.get("goal") or {}):
+        notes = (text, *notes)
     cells = (
         row.id,
         row.name,
@@ -100,9 +103,10 @@ def nodes_json(row: BagEntry) -> dict[str, Any]:
 def nodes_text(payload: Mapping[str, Any]) -> str:
     """Return the decisions as lines."""
     goal = payload["goal"]
-    lines = [] if goal is None else [f"now: {goal['why']}"]
+    lines = [] if goal is None else [*filter(None, [promise_text(goal)]), f"now: {goal['why']}"]
     lines += [
         f"after {format_duration(row['at_s'])}, {row['site']}: {row['reason']}"
         for row in payload["reasons"]
     ]
+    lines += [change_text(change) for change in (goal or {}).get("changes", ())]
     return "\n".join(lines) or "no nodes were requested or released yet"

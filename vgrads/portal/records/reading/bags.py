@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
 from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.goal_age import goal_now
 from vgrads.dispatch.storage.status import read_status
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reader import RecordReader, as_instant
@@ -86,7 +88,11 @@ def _bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
 
 
 def bag_status(row: BagEntry) -> dict[str, Any]:
-    """Return a bag's last status from its dispatcher; empty where there is none yet."""
+    """Return a bag's last status from its dispatcher, with its goal as of now; empty where there is
+    none yet."""
     status = read_status(dispatcher_folder(row.dispatcher))
     message = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
-    return next(message, {}) or dict(json.loads(row.summary))
+    bag = next(message, {}) or dict(json.loads(row.summary))
+    if bag.get("goal"):
+        bag["goal"] = goal_now(bag["goal"], status, time.time())
+    return bag

@@ -8,6 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vgrads.dispatch.storage.goal_age import change_text, promise_text
+from vgrads.kernel.promise_state import PromiseState
 from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.portal.charts.curves import (
     AMBER,
@@ -22,13 +24,22 @@ from vgrads.portal.charts.curves import (
 from vgrads.portal.charts.layout import axis_end
 from vgrads.portal.charts.promise_chart import promise_chart
 
+TONES = {
+    PromiseState.ON_TRACK: "good",
+    PromiseState.AT_RISK: "warn",
+    PromiseState.CANNOT_BE_MET: "bad",
+    PromiseState.FAILING: "bad",
+    PromiseState.MISSED: "bad",
+    PromiseState.MET: "good",
+}
+"""Classes of the style sheet."""
 _NONE_YET = "No promise can be given until the first tasks have run."
 
 
 def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | None:
     """Return the sentences and the chart of a bag's goal; None for a bag without one."""
     goal = bag.get("goal")
-    if not goal:
+    if not goal or "state" not in goal:  # of an earlier version, which has ended
         return None
     came_s = bag["came_s"]
     budget = goal["budget_usd"]
@@ -45,8 +56,10 @@ def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | N
             f"{goal['required']:,} of {format_count(bag['tasks'], 'task')} within "
             f"{format_duration(due_s - came_s)}, with probability {goal['requested']:g}: {state}"
         ),
-        "promise": goal["promise"],
-        "short": goal["promise"] is not None and goal["promise"] < goal["requested"],
+        "state": goal["state"],
+        "tone": TONES[PromiseState(goal["state"])],
+        "promise": promise_text(goal),
+        "changes": [change_text(change, came_s) for change in goal["changes"]],
         "money": format_usd(goal["spent_usd"])
         + (f" of {format_usd(budget)}" if budget is not None else ""),
         "why": goal["why"],

@@ -1,0 +1,102 @@
+"""REST: change the goal of a bag while it works."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.goal_requests import goal_requests
+from vgrads.portal.records.reading.bags import BagEntry
+from vgrads.portal.web.answers import answers
+from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
+from vgrads.portal.web.guard import Submitter
+from vgrads.portal.web.problems import message
+from vgrads.portal.web.service import Service
+
+IfMatch = Annotated[str | None, Header(alias="If-Match", max_length=200)]
+_TAG = re.compile(r'"goal-(\d{1,9})"')
+
+
+class BagGoalPatch(BaseModel):
+    """What changes of a bag's goal. ``deadline``: a time from now, or an instant with its zone;
+    ``at_least``: a number of tasks, or a share as ``90%``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    deadline: Annotated[str, Field(max_length=100)] | None = None
+    at_least: Annotated[str, Field(max_length=100)] | Annotated[int, Field(ge=1)] | None = None
+    budget_usd: Annotated[float, Field(ge=0)] | None = None
+    probability: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+def add_goal_routes(app: FastAPI, service: Service) -> None:
+    """Add the route."""
+
+    @app.patch(
+        "/v1/bags/{bag_id}/goal",
+        status_code=202,
+        **answers(
+            "bags.GoalChangeSent",
+            operation="change_bag_goal",
+            tag="bags",
+            errors=(404, 409, 412, 428, 507),
+        ),
+    )
+    def change_bag_goal(
+        bag_id: BagId,
+        who: Submitter,
+        change: BagGoalPatch,
+        response: Response,
+        if_match: IfMatch = None,
+    ) -> dict[str, Any]:
+        """Change the goal of a bag that works; its nodes are planned anew at once. ``If-Match``:
+        the ``ETag`` of the bag. ``goal.changes`` of the bag then has the change, or why its
+        dispatcher refused it after all."""
+        row = visible_bag(service, bag_id, who)
+        if if_match is None:
+            raise HTTPException(428, "If-Match: the ETag of the bag is needed")
+        refuse_unattended(row, "resume")
+        number = _change(row, change, _expected(row, if_match))
+        service.supervisor.notify()
+        response.headers["ETag"] = goal_tag(row)
+        text = message("asked its dispatcher to change the goal")
+        return {"id": row.id, "request": number, **text}
+
+
+def _change(row: BagEntry, change: BagGoalPatch, expected: int | None) -> int:
+    # imported late: the service starts without the dispatcher
+    from vgrads.operations.bags.goal_change import GoalChange
+    from vgrads.portal.jobs.bag_goals import NoGoalError, request_goal_change
+
+    at_least = None if change.at_least is None else str(change.at_least)
+    requested = GoalChange(
+        deadline=change.deadline,
+        at_least=at_least,
+        budget=change.budget_usd,
+        probability=change.probability,
+    )
+    try:
+        return request_goal_change(row, requested, expected)
+    except NoGoalError as error:
+        raise HTTPException(409, str(error)) from error
+
+
+def goal_tag(row: BagEntry) -> str:
+    """Return the tag of a bag's goal: it changes with each request to change it."""
+    requests = goal_requests(dispatcher_folder(row.dispatcher), row.number)
+    return f'"goal-{len(requests)}"'
+
+
+def _expected(row: BagEntry, if_match: str) -> int | None:
+    """Return how many requests there must be; 412 for any other tag than the present one."""
+    if if_match == "*":
+        return None
+    matched = _TAG.fullmatch(if_match)
+    if matched is None or if_match != goal_tag(row):
+        raise HTTPException(412, f"If-Match: the goal has changed; its ETag is {goal_tag(row)}")
+    return int(matched[1])
