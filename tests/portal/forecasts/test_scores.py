@@ -1,18 +1,22 @@
 """From the answer of a command or of the service to its score, pages, metrics and plans."""
 
 import json
+import math
 import re
 import urllib.request
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from sqlmodel import Session, select
 
 from tests.conftest import DATA
 from tests.portal.forecasts.logs_that_grow import JOBS, scored, write_log
 from tests.portal.serving import LEAD, serving
 from vgrads.api.queues.forecast_scores import WATCHED, ScoredForecast, score, watch
+from vgrads.portal.jobs.forecasts.plans import score_bags, scored_promises
 from vgrads.portal.jobs.supervisor import Places
+from vgrads.portal.records.tables import ForecastRow
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
 from vgrads.vgrid.catalog import load_catalog
@@ -271,3 +275,57 @@ def test_bags_with_goals_score_their_first_promise(vgrads, write):
     assert (promises["promises"], promises["kept"], promises["open"]) == (2, 1, 0)
     assert promises["promised"] == pytest.approx(0.5, abs=0.05)
     assert promises["brier"] < 0.02
+
+
+FIRST = {
+    **{"deadline_s": 100.0, "fraction": 1.0, "at_least": None, "these": True},
+    **{"probability": 0.9, "budget_usd": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("after", "at_s", "reached_s", "done", "first", "last"),
+    [
+        ({"deadline_s": 50.0}, 20.0, 40.0, 10, True, True),
+        ({"deadline_s": 50.0}, 20.0, 80.0, 10, True, False),
+        ({"deadline_s": 50.0}, 20.0, None, 9, False, False),
+        ({"deadline_s": 300.0}, 20.0, 80.0, 10, True, True),
+        ({"deadline_s": 300.0}, 20.0, 200.0, 10, None, True),  # nodes were released for it
+        ({"deadline_s": 300.0}, 120.0, 200.0, 10, False, True),  # it was missed before
+        ({"fraction": 0.5}, 20.0, 60.0, 6, None, True),
+        ({"fraction": 0.5}, 20.0, 60.0, 10, True, True),
+        ({"probability": 0.5}, 20.0, 130.0, 10, False, False),
+    ],
+)
+def test_a_changed_goal_has_two_promises(after, at_s, reached_s, done, first, last):
+    """The first is of the first goal, or open where the change decided; the last of the last."""
+    goal = FIRST | after
+    bag = {
+        **{"came_s": 0.0, "tasks": 10, "done": done, "ended_s": reached_s or 300.0},
+        "goal": {
+            **{"reached_s": reached_s, "due_s": goal["deadline_s"], "required": 10},
+            "promises": [[1.0, 0.95], [10.0, 0.9], [at_s, 0.6], [at_s + 5.0, 0.99]],
+            "changes": [
+                {"at_s": at_s - 9.0, "before": FIRST, "after": None, "refused": "too late"},
+                {"at_s": at_s, "before": FIRST, "after": goal, "refused": ""},
+            ],
+        },
+    }
+    bag["goal"]["required"] = math.ceil(goal["fraction"] * 10)
+    scored = scored_promises(bag)
+    assert [promise.covered for promise in scored] == [first, last]
+    assert [promise.probability for promise in scored] == [0.95, 0.6]
+    assert [promise.within_s for promise in scored] == [100.0, goal["deadline_s"] - at_s]
+
+
+def test_both_promises_of_a_changed_goal_are_recorded_once(store):
+    change = {"at_s": 20.0, "before": FIRST, "after": FIRST | {"deadline_s": 50.0}, "refused": ""}
+    goal = {"reached_s": 60.0, "due_s": 50.0, "required": 10, "changes": [change]}
+    goal["promises"] = [[1.0, 0.9], [20.0, 0.4]]
+    bag = {"number": 3, "came_s": 0.0, "tasks": 10, "done": 10, "ended_s": 60.0, "goal": goal}
+    for _ in range(2):
+        score_bags(lambda: store.engine, "bag-1", [bag])
+    with Session(store.engine) as session:
+        rows = {row.job: row.covered for row in session.exec(select(ForecastRow))}
+        assert len(list(session.exec(select(ForecastRow)))) == 2
+    assert rows == {"bag-1/3": True, "bag-1/3/last": False}

@@ -12,7 +12,6 @@ from vgrads.dispatch.core.events import GoalChanged
 from vgrads.dispatch.fleet.goal_fleet import GoalFleet
 from vgrads.dispatch.fleet.goal_state import current_view, judge_goal, most_workers
 from vgrads.dispatch.fleet.goal_view import GoalDecision, GoalView, view_of, without_work
-from vgrads.dispatch.fleet.goals import GoalControl
 
 _MOST_PROMISES = 200
 _WAITS = GoalDecision(nodes={}, promise=None, reason="no decision was needed yet")
@@ -28,7 +27,7 @@ def goal_json(
     if goal is None:
         return {}
     view, decision = _last_decision(goals, bag, goal, now_s)
-    control = goals.controls.get(number, GoalControl())
+    control = goals.control_of(bag)
     promises = control.present_promises
     promise, promised_s = decision.promise, view.now_s
     if promises and promise in (None, promises[-1][1]):
@@ -69,8 +68,7 @@ def _last_decision(
     """Return the last decision for the present goal, and what it was made for."""
     view = goals.views.get(bag.number)
     decision = goals.decisions.get(bag.number, _WAITS)
-    change = bag.last_change
-    if view is None or (change is not None and view.now_s < change.at_s):
+    if view is None or not goals.is_decided(bag):
         view, decision = view_of(bag, goal, 0.0, now_s), _WAITS
     view = replace(view, goal=goal, due_s=bag.came_s + goal.deadline_s)
     is_whole = goal.required(view.tasks) == view.tasks

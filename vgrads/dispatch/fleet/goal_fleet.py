@@ -98,6 +98,7 @@ class GoalFleet:
     views: dict[int, GoalView] = field(default_factory=dict)
     sources: Sequence[FleetSite] = ()
     inventory: Mapping[str, SiteInventory] = field(default_factory=dict)
+    _decided: dict[int, int] = field(default_factory=dict)
     _looked: dict[int, tuple[float, object]] = field(default_factory=dict)
     _ended: dict[int, tuple[tuple[int, ...], float]] = field(default_factory=dict)
     nodes_over_time: defaultdict[int, list[tuple[float, dict[str, int]]]] = field(
@@ -202,9 +203,8 @@ class GoalFleet:
             own = replace(own, now_s=reached_s)
         self.views[bag.number] = own
         view = own.after([self.views[b.number] for b in earlier])
-        control = self.controls.setdefault(bag.number, GoalControl())
-        if bag.last_change is not None:
-            control.follow_change(bag.last_change.at_s)
+        control = self.control_of(bag)
+        self._decided[bag.number] = len(bag.goal_changes)
         decision = self.decisions[bag.number] = control.decide(view, usable, present, health)
         if decision.reached:
             self._ended[bag.number] = _basis(bag), own.now_s
@@ -231,6 +231,17 @@ class GoalFleet:
         """Return the present goal of a bag, if it has one."""
         spec = self.core.bags.get(bag.number)
         return None if spec is None else spec.goal
+
+    def control_of(self, bag: BagState) -> GoalControl:
+        """Return plans and promises of a bag, those of the present goal apart."""
+        control = self.controls.setdefault(bag.number, GoalControl())
+        if bag.last_change is not None:
+            control.follow_change(bag.last_change.at_s)
+        return control
+
+    def is_decided(self, bag: BagState) -> bool:
+        """Return whether the last decision is for the present goal of a bag."""
+        return self._decided.get(bag.number) == len(bag.goal_changes)
 
     def _reached(self, bag: BagState) -> bool:
         """Return whether nothing more is needed; tasks that are done again change that, and a

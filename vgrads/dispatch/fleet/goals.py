@@ -63,6 +63,7 @@ class GoalControl:
     _basis: tuple[float, int, float] = (0.0, 0, -math.inf)
     _probed_s: float = -math.inf
     _is_late: bool = False
+    _of_before: int = 0
     _workers: WorkerTime = field(default_factory=WorkerTime)
 
     def observe_spot(self, name: str, available: bool, now_s: float) -> None:
@@ -75,12 +76,16 @@ class GoalControl:
     @property
     def present_promises(self) -> list[tuple[float, float]]:
         """Return the promises of the present goal."""
-        return [(at_s, share) for at_s, share in self.promises if at_s >= self.since_s]
+        return self.promises[self._of_before :]
 
     def follow_change(self, at_s: float) -> None:
         """Make the plan anew at the next decision, if the goal was changed then."""
-        if at_s != self.since_s:
-            self.since_s, self.plan = at_s, None
+        if at_s == self.since_s:
+            return
+        is_resumed, self.since_s = self.plan is None, at_s
+        self.plan, self._of_before = None, len(self.promises)
+        if is_resumed:
+            self._of_before = sum(promised_s < at_s for promised_s, _ in self.promises)
 
     def decide(
         self,

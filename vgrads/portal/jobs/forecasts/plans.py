@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vgrads.api.plans.planning import GridSnapshot, Planned
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
 from vgrads.api.queues.log_queues import ENOUGH
 from vgrads.api.queues.start_estimate_prior import BASIS
+from vgrads.bags.bag import BagGoal
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.kernel.errors import SiteError
@@ -177,8 +178,9 @@ def _score(store: Store, run_id: str, outcome: RunOutcome) -> None:
 def score_bags(
     connect: Callable[[], Engine], dispatcher: str, bags: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Record the first promise of each ended bag with a goal, and whether it was kept; once.
-    ``bags``: their rows in the status of a dispatcher."""
+    """Record the first promise of each ended bag with a goal, and whether it was kept; once. Where
+    its goal was changed, also the first promise of its last goal. ``bags``: their rows in the
+    status of a dispatcher."""
     _whatever_happens(lambda: _score_bags(connect(), dispatcher, bags))
 
 
@@ -187,24 +189,85 @@ def _score_bags(engine: Engine, dispatcher: str, bags: Iterable[Mapping[str, Any
 
     records = ForecastRecords(engine)
     for bag in bags:
-        goal, job = bag["goal"], f"{dispatcher}/{bag['number']}"
-        if records.is_issued(job):
+        job = f"{dispatcher}/{bag['number']}"
+        names = (job, f"{job}/last")
+        if any(map(records.is_issued, names)):
             continue
-        within_s = goal["due_s"] - bag["came_s"]
-        promise = IssuedForecast(
-            site="",
-            queue="",
-            procs=0,
-            walltime_s=within_s,
-            instant_s=time.time(),
-            kind="promise",
-            method="bag",
-            probabilities=((within_s, goal["promises"][0][1]),),
-            job=job,
+        for name, scored in zip(names, scored_promises(bag), strict=True):
+            if scored is None:
+                continue
+            promise = IssuedForecast(
+                site="",
+                queue="",
+                procs=0,
+                walltime_s=scored.within_s,
+                instant_s=time.time(),
+                kind="promise",
+                method="bag",
+                probabilities=((scored.within_s, scored.probability),),
+                job=name,
+            )
+            records.add([promise])
+            if scored.covered is None:
+                records.close_job(name)
+            else:
+                records.put_outcome(name, None, covered=scored.covered)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPromise:
+    """A promise of an ended bag. ``covered``: None where a change of its goal left that open."""
+
+    within_s: float
+    probability: float
+    covered: bool | None
+
+
+def scored_promises(
+    bag: Mapping[str, Any],
+) -> tuple[ScoredPromise | None, ScoredPromise | None]:
+    """Return the first promise of a bag, and the first one of its last goal where it was changed;
+    None where there was none."""
+    goal, came_s = bag["goal"], bag["came_s"]
+    changes = [change for change in goal.get("changes", ()) if change["after"] is not None]
+    reached_s, due_s = goal["reached_s"], goal["due_s"]
+    covered = reached_s is not None and reached_s <= due_s
+    if not changes:
+        first = goal["promises"][0][1]
+        return ScoredPromise(within_s=due_s - came_s, probability=first, covered=covered), None
+    first_s, last_s = changes[0]["at_s"], changes[-1]["at_s"]
+    before = [share for at_s, share in goal["promises"] if at_s < first_s]
+    after = [share for at_s, share in goal["promises"] if at_s >= last_s]
+    within_s = changes[0]["before"]["deadline_s"]
+    return (
+        ScoredPromise(
+            within_s=within_s, probability=before[0], covered=_first_outcome(bag, changes)
         )
-        records.add([promise])
-        reached_s = goal["reached_s"]
-        records.put_outcome(job, None, covered=reached_s is not None and reached_s <= goal["due_s"])
+        if before
+        else None,
+        ScoredPromise(within_s=due_s - last_s, probability=after[0], covered=covered)
+        if after
+        else None,
+    )
+
+
+def _first_outcome(bag: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Return whether the promise for the first goal of a bag was kept. It is open where a later
+    goal needed less, so that nodes were released, or more, of which only the end is recorded."""
+    goal, first = bag["goal"], BagGoal(**changes[0]["before"])
+    due_s, required = bag["came_s"] + first.deadline_s, first.required(bag["tasks"])
+    reached_s = goal["reached_s"] if goal["required"] >= required else None
+    if bag["done"] == bag["tasks"]:
+        reached_s = min(bag["ended_s"], reached_s or bag["ended_s"])
+    if reached_s is not None and reached_s <= due_s:
+        return True
+    goals = [BagGoal(**change["after"]) for change in changes]
+    is_relaxed = any(
+        later.deadline_s > first.deadline_s or later.required(bag["tasks"]) < required
+        for later in goals
+    )
+    more = goal["required"] > required and bag["done"] >= required
+    return None if more or (is_relaxed and changes[0]["at_s"] <= due_s) else False
 
 
 def _is_evidence(slot: SlotRecord) -> bool:
