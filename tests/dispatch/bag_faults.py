@@ -69,6 +69,7 @@ def canonical(state):
     return [
         snapshot["now_s"],
         snapshot["orders"],
+        snapshot["goals"],
         snapshot["owners"],
         snapshot["slots"],
         records,

@@ -83,7 +83,7 @@ def _workers(goals: GoalFleet, bag: BagState) -> int | None:
     that are requested, or where that is not known yet."""
     sites = (*bag.sites, *bag.failover) if bag.sites else ()
     sources = [where for where in goals.sources if not sites or where.site in sites]
-    names = {where.site for where in sources}
+    names = {where.site for where in goals.sources}
     others = any(a.here and a.site not in names for a in goals.core.state.agents.values())
     if goals.ad_hoc_agents or others or not goals.inventory:
         return None
