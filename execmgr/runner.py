@@ -266,8 +266,7 @@ class Runner:
             events = results
 
     def _read_mail(self) -> None:
-        """Apply changes of the request; read messages of the releasing program, and send it the
-        states of tasks."""
+        """Apply changes of the request and messages of the releasing program; send it news."""
         mail = self._mailbox.take(self.state.mailbox_read)
         if mail is not None:
             for message in mail.changes:
