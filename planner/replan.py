@@ -355,10 +355,13 @@ def _coming(use: SlotUse, now_s: float) -> Slot:
 
 def conditional_curve(curve: StartCurve, waited_s: float) -> StartCurve:
     """Return P(ready within t more | not ready before ``waited_s``): a slot that was just requested
-    may start at once."""
+    may start at once. One that should certainly be ready by now is expected to take as long again
+    as it has waited."""
     later = curve.times_s >= waited_s
     before = 0.0 if later.all() else float(curve.probabilities[~later][-1])
-    if before >= 1.0 or not later.any():
+    if before >= 1.0:
+        return certain_from(waited_s)
+    if not later.any():
         return certain_from(0.0, 0.0)
     chances = (curve.probabilities[later] - before) / (1.0 - before)
     return StartCurve(curve.times_s[later] - waited_s, np.clip(chances, 0.0, 1.0))

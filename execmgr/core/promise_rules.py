@@ -75,6 +75,7 @@ class PromiseRules(RuleState):
             probability=plan.requested_probability,
             budget_usd=self.execution.snapshot.workflow_set.budget_usd,
             promise=event.promise,
+            message=event.message,
             by=change.by,
             refused=event.refused,
         )

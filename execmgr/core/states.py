@@ -321,7 +321,8 @@ class PromiseRecord(NamedTuple):
 
 
 class RequestRecord(NamedTuple):
-    """What a run had to keep from an instant on, and the promise for it; or a refused change."""
+    """What a run had to keep from an instant on, and the promise for it; or a refused change.
+    ``message``: number of the message that requested it."""
 
     at_s: float
     deadline_s: float
@@ -329,6 +330,7 @@ class RequestRecord(NamedTuple):
     probability: float
     budget_usd: float | None
     promise: float | None
+    message: int
     by: str = ""
     refused: str = ""
 

@@ -90,6 +90,14 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             examples=("retry RUN", "retry RUN storm-1/wrf", "retry BAG 7"),
         ),
         Command(
+            words="change",
+            request=runs.ChangeRequest,
+            output=CommandOutput,
+            run=f"{_VERBS}:change",
+            examples=("change run-0123456789 --deadline 2h --at-least 5",),
+            first=("run", "deadline", "at_least", "budget", "probability"),
+        ),
+        Command(
             words="cancel",
             request=runs.CancelRunRequest,
             output=CommandOutput,

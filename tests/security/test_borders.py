@@ -94,6 +94,7 @@ ROUTES = {
         POST /v1/workflow-sets/{set_id}/what-if
         GET /v1/workflow-sets/{set_id}/events
         GET /v1/workflow-sets/{set_id}/status
+        GET /v1/workflow-sets/{set_id}/request
         GET /v1/workflow-sets/{set_id}/tasks
         GET /v1/workflow-sets/{set_id}/tasks/{workflow}/{task}
         GET /v1/workflow-sets/{set_id}/explain
@@ -125,6 +126,8 @@ ROUTES = {
         POST /v1/workflow-sets
         POST /v1/workflow-sets/{set_id}/plan
         POST /v1/workflow-sets/{set_id}/run
+        PATCH /v1/workflow-sets/{set_id}/request
+        POST /sets/{set_id}/request
         DELETE /v1/workflow-sets/{set_id}
         DELETE /v1/workflow-sets/{set_id}/records
         POST /v1/virtual-grids

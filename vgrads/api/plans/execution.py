@@ -36,7 +36,7 @@ from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, make_execution
 from vgrads.execmgr.core.journal import EventJournal, advance
 from vgrads.execmgr.core.remainder import current_promise
-from vgrads.execmgr.core.states import Cancelled, Event, RunState, SlotUpdate
+from vgrads.execmgr.core.states import Cancelled, Event, RequestChange, RunState, SlotUpdate
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.submissions import no_submission_planner
 from vgrads.execmgr.core.times import Times
@@ -46,6 +46,7 @@ from vgrads.execmgr.mailbox import Mailbox
 from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.runner import (
     POLL_S,
+    ChangedPlan,
     Runner,
     RunnerSetup,
     Watcher,
@@ -181,11 +182,7 @@ def resume_run(
     """Continue a run whose manager is gone. Simulated sites ended with it: those are simulated
     again."""
     setup, executions = begun.setup, begun.executions
-    grid = open_grid(
-        setup.catalog, setup.options.at, observed=begun.observed, run_times=begun.run_times
-    )
-    if setup.options.at is None:  # its closures are those seen from its begin
-        grid = replace(grid, now_s=dict.fromkeys(grid.now_s, setup.began_unix_s))
+    grid = _grid_of(begun)
     if is_simulated(executions[0], setup.catalog):
         return start_run(grid, setup, executions[0], record, watch, outside)
     if begun.state == begin(executions[0]):  # its manager may have ended before this was done
@@ -199,6 +196,27 @@ def resume_run(
     sweep_others(around.drivers, setup.options.run_id, needed)
     runner = Runner(setup.options.run_id, executions[begun.state.version], around, watch)
     return _outcome(runner, lambda r: r.resume(begun.state))
+
+
+def plan_change_of(begun: StartedRun, change: RequestChange) -> ChangedPlan:
+    """Return the plan of a run's remainder for a changed request, as its manager would make it;
+    nothing is stored."""
+    grid = _grid_of(begun)
+    simulated = is_simulated(begun.executions[0], begun.setup.catalog)
+    names = _same_world(begun.setup.catalog, simulated)
+    plan = request_changer(grid, names, lambda *_: None)
+    return plan(begun.executions[begun.state.version], begun.state, change)
+
+
+def _grid_of(begun: StartedRun) -> GridSnapshot:
+    """Return the sites of a run now; its closures are those seen from its begin."""
+    setup = begun.setup
+    grid = open_grid(
+        setup.catalog, setup.options.at, observed=begun.observed, run_times=begun.run_times
+    )
+    if setup.options.at is None:
+        grid = replace(grid, now_s=dict.fromkeys(grid.now_s, setup.began_unix_s))
+    return grid
 
 
 def needed_slots(execution: ExecutionPlan, state: RunState, run_id: str) -> set[str]:

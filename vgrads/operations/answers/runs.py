@@ -261,3 +261,43 @@ class JointSubmissionState:
     needed: Annotated[int | None, About("Workflows that must end in time.", example=2)] = None
     workflow: Annotated[str | None, About("Name of this caller's workflow.")] = None
     reason: Annotated[str | None, About("Why it failed.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestNow:
+    """What a run has to keep."""
+
+    due: Annotated[datetime, About("Deadline.")]
+    deadline_s: Annotated[float, About("From the start.", "s", 7200.0)]
+    needed: Annotated[int, About("Workflows that must be done.", example=6)]
+    probability: Annotated[float, About("Requested.", example=0.9)]
+    budget_usd: Annotated[float | None, About("Most that it may cost.", "USD", 40.0)]
+    promise: Annotated[float | None, About("Probability that it is kept.", example=0.97)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestEntry(RequestNow):
+    """A request, or a refused change of it."""
+
+    at_s: Annotated[float, About("Since when, from the start.", "s", 0.0)]
+    by: Annotated[str, About("Who changed it; empty: with the submission, or here.")]
+    refused: Annotated[str, About("Why it was refused; empty: it was not.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOfRun:
+    """What the newest run of a set has to keep, and how that was changed."""
+
+    run: Annotated[str, About("Id of the run.", example="run-0123456789")]
+    history: Annotated[Sequence[RequestEntry], About("The first request, then each change.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestChangeSent:
+    """A change of what a run has to keep, as it would be planned now."""
+
+    run: Annotated[str, About("Id of the run.", example="run-0123456789")]
+    before: Annotated[RequestNow, About("The request and its promise now.")]
+    after: Annotated[RequestNow, About("The changed request and its promise.")]
+    cost_usd: Annotated[float, About("Cost of its plan, at most.", "USD", 2.72)]
+    message: Annotated[int | None, About("Number of the message; null for a preview.")]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from vgrads.operations.bags.goal_change import GoalChange
 from vgrads.operations.fields import DURATION, About, OnCommandLine, Request
 
 _OF_RUN = OnCommandLine(argument=True, metavar="RUN", complete="complete_runs")
@@ -45,6 +46,30 @@ class CancelRunRequest(Request):
     """Cancel a run or bag and release everything that it holds."""
 
     run: Annotated[str, About(_ID), _OF_RUN]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeRequest(GoalChange):
+    """Change what a set or a bag with a goal has to keep while it runs: the remainder is planned
+    again, what is done stays done. The new promise is shown before it is confirmed."""
+
+    run: Annotated[str, About(_ID), _OF_RUN]
+    at_least: Annotated[
+        str | None,
+        About("How much must be done by then: a number of workflows or tasks, or a share: 90%."),
+    ] = None
+    add_sites: Annotated[
+        tuple[str, ...],
+        About("Use this site of the run again, which was dropped."),
+        OnCommandLine(flags="--add-site", metavar="SITE"),
+    ] = ()
+    drop_sites: Annotated[
+        tuple[str, ...],
+        About("Request no more slots at this site; its slots in which nothing runs are released."),
+        OnCommandLine(flags="--drop-site", metavar="SITE"),
+    ] = ()
+    preview: Annotated[bool, About("Show the new promise and change nothing.")] = False
+    yes: Annotated[bool, About("Change it without a question.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

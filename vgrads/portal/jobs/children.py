@@ -17,6 +17,7 @@ from vgrads.portal.jobs.forkserver import be_a_child
 from vgrads.portal.records.store import Store
 
 if TYPE_CHECKING:
+    from vgrads.operations.runs.requests import ChangeRequest
     from vgrads.portal.jobs.worker import CheckedSet
     from vgrads.portal.records.reading.bags import BagEntry
     from vgrads.traces.log_queue import LogQueue
@@ -111,6 +112,13 @@ def what_if(
     from vgrads.portal.jobs import worker
 
     return worker.what_if_in_child(url, catalog, of_set, wishes)
+
+
+def preview_change(url: str, run_id: str, request: ChangeRequest, by: str) -> Json:
+    """Return what a run would promise for a changed request."""
+    from vgrads.portal.jobs import run_changes
+
+    return run_changes.preview_change(url, run_id, request, by)
 
 
 def recorded_attempts(url: str, run_id: str) -> list[Json]:

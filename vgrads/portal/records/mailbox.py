@@ -126,6 +126,20 @@ class MessageBox:
         self._write(True, messages)
         return last or 0
 
+    def send(self, message: Mapping[str, Any]) -> int:
+        """Store one message for the run; return its number."""
+        with Session(self._engine) as session:
+            row = MessageRow(run_id=self._run_id, inward=True, body=json.dumps(message))
+            session.add(row)
+            session.commit()
+            session.refresh(row)
+            return int(row.id or 0)
+
+    def newest_change(self) -> int:
+        """Return the number of the last message that changes the request; 0 without one."""
+        changes = (number for number, body in self._read(0, True) if body["kind"] == "change")
+        return max(changes, default=0)
+
     def added(self, after: int) -> tuple[int, list[tuple[str, str]]]:
         """Return the tasks (workflow, task) that messages after this number add, and the number of
         the last message."""

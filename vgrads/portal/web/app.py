@@ -33,12 +33,14 @@ from vgrads.portal.web.pool_routes import add_pool_routes
 from vgrads.portal.web.problems import install_problem_handlers
 from vgrads.portal.web.record_routes import add_record_routes
 from vgrads.portal.web.release_routes import add_release_routes
+from vgrads.portal.web.request_routes import add_request_routes
 from vgrads.portal.web.run_routes import add_run_routes
 from vgrads.portal.web.service import Bounds, Service
 from vgrads.portal.web.set_routes import add_set_routes
 from vgrads.portal.web.sets.dashboard import add_dashboard
 from vgrads.portal.web.sets.forms import add_set_forms
 from vgrads.portal.web.sets.pages import add_set_pages
+from vgrads.portal.web.sets.request_pages import add_request_pages
 from vgrads.portal.web.work_routes import add_work_routes
 from vgrads.vgrid.catalog import Catalog
 
@@ -92,6 +94,8 @@ def make_app(
     add_history_routes(app, service)
     add_live_routes(app, service)
     add_run_routes(app, service)
+    add_request_routes(app, service)
+    add_request_pages(app, service)
     add_release_routes(app, service)
     add_bag_routes(app, service)
     add_part_routes(app, service)

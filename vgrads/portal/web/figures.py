@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+from vgrads.kernel.promise_state import PromiseState
+from vgrads.portal.jobs.live_gantt import LiveGantt
+from vgrads.portal.jobs.run_status import run_status
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.work import Works
@@ -25,14 +29,19 @@ class ServiceMetrics:
     queued work, scores of forecasts."""
 
     def __init__(
-        self, store: Store, meters: Meters, scores: Callable[[], Mapping[str, Any]]
+        self,
+        store: Store,
+        live: LiveGantt,
+        meters: Meters,
+        scores: Callable[[], Mapping[str, Any]],
     ) -> None:
-        self._store, self._meters, self._scores = store, meters, scores
+        self._store, self._live, self._meters, self._scores = store, live, meters, scores
 
     def collect(self) -> Iterator[Family]:
         """Compute all metric families."""
         yield self._runs()
         yield from self._promises()
+        yield self._states()
         slots = self._store.acquisitions(limit=_MOST_SLOTS)
         yield _fates(slots)
         yield _waits(slots)
@@ -51,6 +60,21 @@ class ServiceMetrics:
         for state, count in sorted(self._store.count_runs().items()):
             runs.add_metric([state], count)
         return runs
+
+    def _states(self) -> Family:
+        """Return how many active runs are in each state of their promise."""
+        family = GaugeMetricFamily(
+            "vgrads_set_state", "Active runs by the state of their promise", labels=["state"]
+        )
+        counts = Counter(self._states_now())
+        for state in PromiseState:
+            family.add_metric([state.value], counts[state.value])
+        return family
+
+    def _states_now(self) -> Iterator[str]:
+        for run in self._store.list_runs(limit=RUNS):
+            if run.state == "running" and (status := run_status(self._live, run)) is not None:
+                yield status["promise_state"]
 
     def _bounds(self) -> Family:
         """Return, for the newest runs' slots, how many were ready within the 95 % bound that the

@@ -80,7 +80,9 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
         """Read metrics for Prometheus: requests so far, and values read from the database on
         request."""
         registry = CollectorRegistry()
-        registry.register(ServiceMetrics(service.store, service.meters, service.forecasts.scores))
+        registry.register(
+            ServiceMetrics(service.store, service.live, service.meters, service.forecasts.scores)
+        )
         registry.register(service.wait_gauges)
         text = generate_latest(registry) + generate_latest(service.meters.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -4,14 +4,19 @@ a bag or a pool. What concerns bags and pools is imported for them alone."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from dataclasses import fields
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from vgrads.kernel.errors import InputError
+from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.requests import CommandOutput, LinesOutput
 from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import NamedWork, named, refuse_inapplicable
+
+if TYPE_CHECKING:
+    from vgrads.operations.runs.requests import ChangeRequest
 
 OfWork = Callable[[str], None]
 
@@ -72,6 +77,20 @@ def logs_of_bag(bag: str, task: str | None, follow: bool, as_json: bool) -> None
         raise InputError("follows runs, not bags", where="--follow")
     tasks = () if task is None else (_number(task),)
     commands.logs(requests.BagLogsRequest(bag=bag, tasks=tasks), LinesOutput(as_json=as_json))
+
+
+def change_bag(bag_id: str, request: ChangeRequest, as_json: bool) -> None:
+    """Change the goal of a bag."""
+    from vgrads.operations.bags.goal_change import GoalChange
+    from vgrads.portal.cli.bags.goal_change import change_goal
+
+    if request.add_sites or request.drop_sites:
+        raise InputError("a bag keeps its sites while it works", where="--add-site, --drop-site")
+    if request.preview:
+        raise InputError("is for sets: a bag's dispatcher plans it anew", where="--preview")
+    shared = {field.name: getattr(request, field.name) for field in fields(GoalChange)}
+    answer = change_goal(bag_id, GoalChange(**shared))
+    answer_with(as_json, answer, lambda: str(answer["message"]))
 
 
 def cancel_bag(bag: str, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import typer
 from vgrads.kernel.errors import InputError
 from vgrads.operations.runs.requests import (
     CancelRunRequest,
+    ChangeRequest,
     ExplainRequest,
     GanttRequest,
     LogsRequest,
@@ -64,6 +65,16 @@ def cancel(request: CancelRunRequest, output: CommandOutput) -> int:
     text = running.cancel_run(run_id, _choices(ChartOutput()))
     answer_with(output.as_json, {"run": run_id, "message": text}, lambda: text)
     return 0
+
+
+def change(request: ChangeRequest, output: CommandOutput) -> int:
+    """``vgrads change``."""
+    from vgrads.portal.cli.plans import changing
+
+    run_id = family.run_of(
+        request.run, "change", lambda bag: family.change_bag(bag, request, output.as_json)
+    )
+    return changing.change_run(run_id, request, output.as_json)
 
 
 def _choices(output: ChartOutput, set_id: str = "") -> RunChoices:

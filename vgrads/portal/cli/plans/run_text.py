@@ -88,6 +88,14 @@ def details_of(reader: RecordReader, row: Json) -> Json:
         "delays": delays(execution, state),
         "slots": open_slots(record) if row["state"] in GOES_ON else [],
     }
+    changed = [record for record in state.requests if not record.refused]
+    if changed:
+        due = datetime.fromisoformat(row["started"]) + timedelta(seconds=changed[-1].deadline_s)
+        more |= {
+            "due": due.isoformat(),
+            "needed": changed[-1].needed,
+            "promise": changed[-1].promise,
+        }
     if row["state"] in GOES_ON:
         began, end_s = datetime.fromisoformat(row["started"]), state.promise.end_s
         end = None if end_s is None else began + timedelta(seconds=end_s)

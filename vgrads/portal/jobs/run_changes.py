@@ -1,0 +1,150 @@
+"""Changes of the request of a run that goes on: what they would promise, and their messages."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from vgrads.kernel.deadline import parse_deadline
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import needed_of, parse_fraction
+from vgrads.portal.records.mailbox import MessageBox
+from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.runtimes import RunTimeRecords
+from vgrads.portal.records.store import Store
+from vgrads.portal.records.tables import RunRow
+
+if TYPE_CHECKING:
+    from vgrads.api.plans.execution import StartedRun
+    from vgrads.execmgr.core.execution_plan import ExecutionPlan
+    from vgrads.execmgr.core.states import RequestChange, RunState
+    from vgrads.operations.runs.requests import ChangeRequest
+
+Json = dict[str, Any]
+
+
+def core_change(
+    request: ChangeRequest, execution: ExecutionPlan, elapsed_s: float, by: str = ""
+) -> RequestChange:
+    """Return a requested change on the clock of its run, which shows ``elapsed_s``; InputError for
+    one that changes nothing, or that cannot be read."""
+    from vgrads.execmgr.core.states import RequestChange
+
+    deadline_s = needed = None
+    if request.deadline is not None:
+        deadline_s = elapsed_s + parse_deadline(request.deadline, datetime.now(UTC), "deadline")
+    if request.at_least is not None:
+        count = len(execution.snapshot.workflow_set.workflows)
+        digits = request.at_least.strip().isdigit()
+        share = 1.0 if digits else parse_fraction(request.at_least, "at-least")
+        needed = int(request.at_least) if digits else needed_of(share, count)
+    change = RequestChange(
+        deadline_s=deadline_s,
+        needed=needed,
+        budget_usd=request.budget,
+        probability=request.probability,
+        add_sites=request.add_sites,
+        drop_sites=request.drop_sites,
+        by=by,
+    )
+    if change == RequestChange(by=by):
+        raise InputError(
+            "nothing is to be changed", fix="name a deadline, number, budget, probability or site"
+        )
+    return change
+
+
+def preview_change(url: str, run_id: str, request: ChangeRequest, by: str = "") -> Json:
+    """Return what a run promises now, and what it would promise for a changed request; nothing is
+    stored. InputError for a change that is refused."""
+    from vgrads.api.plans.execution import plan_change_of
+    from vgrads.execmgr.core.remainder import current_promise
+
+    with Store(url) as store:
+        row = store.get_run(run_id)
+        begun = _started(store, row)
+        execution, state = begun.executions[begun.state.version], begun.state
+        change = core_change(request, execution, state.now_s, by)
+        changed = plan_change_of(begun, change)
+    if changed.refused:
+        raise InputError(changed.refused, where=run_id)
+    now = state.promise.probability
+    if now is None:
+        now = current_promise(execution, state).probability
+    plan = (changed.execution or execution).plan
+    return {
+        "run": run_id,
+        "change": asdict(change),
+        "before": _request_json(row, execution, now),
+        "after": _request_json(row, changed.execution or execution, changed.promise),
+        "cost_usd": plan.cost_usd,
+    }
+
+
+def _request_json(row: RunRow, execution: ExecutionPlan, promise: float | None) -> Json:
+    plan = execution.plan
+    due = _started_at(row).timestamp() + plan.deadline_s
+    return {
+        "due": datetime.fromtimestamp(due, UTC).isoformat(),
+        "deadline_s": plan.deadline_s,
+        "needed": plan.needed,
+        "probability": plan.requested_probability,
+        "budget_usd": execution.snapshot.workflow_set.budget_usd,
+        "promise": promise,
+    }
+
+
+def request_history(row: RunRow, first: ExecutionPlan, state: RunState) -> list[Json]:
+    """Return what a run had to keep from its start on, and each change, refused ones with their
+    reasons; ``first``: its first execution plan."""
+    start = _request_json(row, first, first.plan.promise.probability)
+    history = [{"at_s": 0.0, **start, "by": "", "refused": ""}]
+    began_s = _started_at(row).timestamp()
+    for record in state.requests:
+        entry = record._asdict()
+        entry["due"] = datetime.fromtimestamp(began_s + record.deadline_s, UTC).isoformat()
+        entry.pop("message")
+        history.append(entry)
+    return history
+
+
+def send_change(store: Store, run_id: str, change: RequestChange) -> int:
+    """Send a change to a run's manager, now or when there is one; return the message's number.
+    InputError where the run has ended."""
+    if store.get_run(run_id).state not in GOES_ON:
+        raise InputError(f"run '{run_id}' has ended: its request cannot be changed")
+    return MessageBox(store.engine, run_id).send({"kind": "change", "change": asdict(change)})
+
+
+def elapsed_s(row: RunRow, state: RunState, simulated: bool) -> float:
+    """Return the clock of a run: that of a simulation stands still between its events."""
+    if simulated:
+        return state.now_s
+    return max(state.now_s, (datetime.now(UTC) - _started_at(row)).total_seconds())
+
+
+def _started_at(row: RunRow) -> datetime:
+    return row.started if row.started.tzinfo else row.started.replace(tzinfo=UTC)
+
+
+def _started(store: Store, row: RunRow) -> StartedRun:
+    """Return a run as its journal has it, on its clock now."""
+    from vgrads.api.plans.execution import StartedRun, is_simulated
+    from vgrads.execmgr.core.journal import fold
+
+    record = RunRecord(store.engine, row.id)
+    executions = record.executions()
+    if not executions:
+        raise InputError(f"run '{row.id}' has not started yet")
+    setup, state = record.setup(), fold(executions, record.stored.events())
+    now_s = elapsed_s(row, state, is_simulated(executions[0], setup.catalog))
+    return StartedRun(
+        setup=setup,
+        executions=executions,
+        state=state._replace(now_s=now_s if math.isfinite(now_s) else state.now_s),
+        observed=store.acquisitions(),
+        run_times=RunTimeRecords.of_run(store.engine, row.id).learned(),
+    )
