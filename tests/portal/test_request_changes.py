@@ -124,14 +124,12 @@ def test_a_change_survives_the_death_of_its_manager(vgrads, write, tmp_path):
     """It is sent while no manager is there, and applied by the one that continues the run."""
     file = str(write("late.yaml", LATE))
     command = [sys.executable, "-m", "vgrads", "run", file, "--sites", "here"]
-    manager = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    until(lambda: any(r.get("tasks", {}).get("running") for r in runs(vgrads)))
+    with (tmp_path / "run.log").open("w") as log:
+        manager = subprocess.Popen(
+            command, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True
+        )
+    began = tmp_path / "run.log"
+    until(lambda: "is ready" in began.read_text(), began.read_text)
     (run,) = runs(vgrads)
     manager.send_signal(signal.SIGKILL)
     manager.wait()
@@ -148,5 +146,4 @@ def test_a_change_survives_the_death_of_its_manager(vgrads, write, tmp_path):
 
 
 def runs(vgrads):
-    rows = vgrads("status", "--json").json["runs"]
-    return [vgrads("status", row["run"], "--json").json for row in rows]
+    return vgrads("status", "--json").json["runs"]

@@ -22,7 +22,7 @@ from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 
 Json = dict[str, Any]
-_PATIENCE_S, _PAUSE_S = 20.0, 0.3
+_PATIENCE_S, _PAUSE_S = 10.0, 0.3
 
 
 def change_run(run_id: str, request: ChangeRequest, as_json: bool) -> int:
