@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,6 +13,8 @@ from fastapi.testclient import TestClient
 from tests.portal.serving import LEAD
 from tests.waiting import until
 from vgrads.api.config import embedded_data
+from vgrads.execmgr.core.states import RequestRecord
+from vgrads.portal.jobs.forecasts.plans import first_outcome
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
@@ -109,6 +112,24 @@ def test_the_metric_counts_active_runs_by_state(running):
     assert sum(map(float, states.values())) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("done_s", "change", "expected"),
+    [
+        ((50.0, 90.0), {"deadline_s": 200.0}, True),
+        ((50.0, 150.0), {"deadline_s": 200.0}, None),  # it could wait
+        ((50.0,), {"needed": 1}, None),
+        ((50.0, 150.0), {"deadline_s": 90.0}, False),
+        ((50.0, 150.0), {"deadline_s": 200.0, "at_s": 120.0}, False),  # after the first deadline
+    ],
+)
+def test_the_first_promise_is_scored_as_it_was_given(done_s, change, expected):
+    first = SimpleNamespace(deadline_s=100.0, needed=2)
+    outcome = SimpleNamespace(done={f"w-{n}": at_s for n, at_s in enumerate(done_s)})
+    values = {"at_s": 10.0, "deadline_s": 100.0, "needed": 2} | change
+    record = RequestRecord(probability=0.9, budget_usd=None, promise=0.9, message=1, **values)
+    assert first_outcome(outcome, first, [record]) is expected
+
+
 LATE = """
 name: late
 deadline: 20s
@@ -140,6 +161,11 @@ def test_a_change_survives_the_death_of_its_manager(vgrads, write, tmp_path):
     assert resumed.code == 0, resumed.err
     (run,) = runs(vgrads)
     assert run["state"] == "kept"
+    with Store() as store:
+        query = "SELECT job, covered FROM forecast WHERE kind = 'promise'"
+        scores = dict(store.reader.rows(query))
+    assert scores[f"{run['run']}/last"] == 1
+    assert run["run"] in scores
     again = vgrads("change", run["run"], "--deadline", "5m")
     assert again.code == 2
     assert "has ended" in again.err

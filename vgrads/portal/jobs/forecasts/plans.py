@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # loaded by runs alone
     from sqlalchemy import Engine
 
     from vgrads.api.plans.execution import RunOutcome
+    from vgrads.execmgr.core.states import RequestRecord
+    from vgrads.planner.plan import Plan
+    from vgrads.portal.records.forecasts.rows import ForecastRecords
     from vgrads.portal.records.store import Store
 
 QueueKey = tuple[str, str]
@@ -160,12 +163,25 @@ def _issue(store: Store, run_id: str, planned: Planned) -> None:
 
 def _score(store: Store, run_id: str, outcome: RunOutcome) -> None:
     from vgrads.portal.records.forecasts.rows import ForecastRecords
+    from vgrads.portal.records.run_record import RunRecord
 
     records = ForecastRecords(store.engine)
-    if outcome.verdict in ("kept", "broken"):
-        records.put_outcome(run_id, None, covered=outcome.kept)
-    else:
-        records.close_job(run_id)
+    changes = [record for record in outcome.state.requests if not record.refused]
+    over = outcome.verdict in ("kept", "broken")
+    covered: bool | None = outcome.kept if over else None
+    if changes:
+        first = RunRecord(store.engine, run_id).executions()[0].plan
+        last, name = changes[-1], f"{run_id}/last"
+        if last.promise is not None and not records.is_issued(name):
+            within_s = last.deadline_s - last.at_s
+            _put_promise(
+                records,
+                name,
+                ScoredPromise(within_s=within_s, probability=last.promise, covered=covered),
+                "changed request",
+            )
+        covered = first_outcome(outcome, first, changes) if over else None
+    _put_covered(records, run_id, covered)
     for slot_id, slot in outcome.state.slots.items():
         job = f"{run_id}/{slot_id}"
         if _is_evidence(slot):
@@ -196,22 +212,46 @@ def _score_bags(engine: Engine, dispatcher: str, bags: Iterable[Mapping[str, Any
         for name, scored in zip(names, scored_promises(bag), strict=True):
             if scored is None:
                 continue
-            promise = IssuedForecast(
-                site="",
-                queue="",
-                procs=0,
-                walltime_s=scored.within_s,
-                instant_s=time.time(),
-                kind="promise",
-                method="bag",
-                probabilities=((scored.within_s, scored.probability),),
-                job=name,
-            )
-            records.add([promise])
-            if scored.covered is None:
-                records.close_job(name)
-            else:
-                records.put_outcome(name, None, covered=scored.covered)
+            _put_promise(records, name, scored, "bag")
+
+
+def _put_promise(records: ForecastRecords, job: str, scored: ScoredPromise, method: str) -> None:
+    """Record a promise with its outcome."""
+    promise = IssuedForecast(
+        site="",
+        queue="",
+        procs=0,
+        walltime_s=scored.within_s,
+        instant_s=time.time(),
+        kind="promise",
+        method=method,
+        probabilities=((scored.within_s, scored.probability),),
+        job=job,
+    )
+    records.add([promise])
+    _put_covered(records, job, scored.covered)
+
+
+def _put_covered(records: ForecastRecords, job: str, covered: bool | None) -> None:
+    if covered is None:
+        records.close_job(job)
+    else:
+        records.put_outcome(job, None, covered=covered)
+
+
+def first_outcome(
+    outcome: RunOutcome, first: Plan, changes: Sequence[RequestRecord]
+) -> bool | None:
+    """Return whether the first promise of a run was kept whose request has changed. It is open
+    where a change that came in time needed less, so that less was done."""
+    if sum(at_s <= first.deadline_s for at_s in outcome.done.values()) >= first.needed:
+        return True
+    is_relaxed = any(
+        change.at_s <= first.deadline_s
+        and (change.deadline_s > first.deadline_s or change.needed < first.needed)
+        for change in changes
+    )
+    return None if is_relaxed else False
 
 
 @dataclass(frozen=True, kw_only=True)
