@@ -38,6 +38,9 @@ class Record(MemoryJournal):
     def mailbox(self) -> None:
         """Return no mailbox: no tasks are released here."""
 
+    def alarms(self) -> None:
+        """Send no messages about the promise."""
+
     def stop_reason(self) -> str:
         return ""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from vgrads.drivers.api import Driver, SlotState
+from vgrads.execmgr.core.alarm_checks import AlarmChecks, AlarmSender
 from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import EventJournal
@@ -130,6 +131,15 @@ def _change(
     return changed.execution or execution, event
 
 
+def _running(state: RunState, committing: bool) -> list[ReplicaKey]:
+    """Return the replicas that run, or those that have run and are being committed."""
+    return [
+        key
+        for key, record in state.replicas.items()
+        if record.state == ReplicaState.RUNNING and record.committing == committing
+    ]
+
+
 def _nobody() -> str:
     return ""
 
@@ -144,7 +154,8 @@ class RunnerSetup:
     tasks, if they are released, and changes of the request, which ``change_request`` plans;
     ``add_tasks`` is called if that program adds tasks;
     ``plan_submissions`` is called while submissions are ahead, as often as it says; ``poll_s``:
-    maximum wait of the loop; ``polling``: particulars of a site.
+    maximum wait of the loop; ``polling``: particulars of a site; ``alarms``: sends messages about
+    the promise.
     """
 
     drivers: Mapping[str, Driver]
@@ -160,6 +171,7 @@ class RunnerSetup:
     stop_requested: Callable[[], str] = _nobody
     poll_s: float = POLL_S
     polling: Mapping[str, SitePolling] = field(default_factory=dict)
+    alarms: AlarmSender | None = None
 
 
 class Runner:
@@ -173,6 +185,7 @@ class Runner:
         self._watch, self._due_s = watch, 0.0
         self._submissions = SubmissionChecks(around.plan_submissions, around.clock)
         self._promise = PromiseChecks(around.promise_now, around.clock)
+        self._alarms = AlarmChecks(around.alarms, around.clock)
         self.own_work = ManagerOverhead(around.clock)
         self._mailbox = RunMailbox(around.mailbox, around.clock, execution.released)
         self._sites = Sites(run, around.drivers, around.clock, around.polling)
@@ -211,12 +224,12 @@ class Runner:
         self._handle([*events, Cancelled(at_s=self.around.clock.now(), reason=reason)])
 
     def _look_after(self, begin_with: Callable[[], None]) -> RunState:
-        """Work to the end and release everything; an interrupted run keeps its slots. A manager
-        whose run was taken over detaches from everything."""
+        """Work to the end, also of messages, and release everything; an interrupted run keeps its
+        slots. A manager whose run was taken over detaches from everything."""
         try:
             begin_with()
             self._check_plan()
-            while not over(self.state):
+            while not over(self.state) or self._alarms.under_way(self.execution, self.state):
                 self._wait()
                 self._handle(self._collect())
                 self._check_plan()
@@ -235,13 +248,9 @@ class Runner:
 
     def _recover(self) -> None:
         events = self._take_slots(partial(self._sites.find, self.execution))
-        running = [
-            k for k, record in self.state.replicas.items() if record.state == ReplicaState.RUNNING
-        ]
-        committing = [key for key in running if self.state.replicas[key].committing]
         engine = self.around.engine
-        engine.recover(self._orders(key for key in running if key not in committing))
-        engine.commit(self._orders(committing))
+        engine.recover(self._orders(_running(self.state, committing=False)))
+        engine.commit(self._orders(_running(self.state, committing=True)))
         self._handle([*events, Tick(at_s=self.around.clock.now())])
 
     def _leave(self) -> None:
@@ -299,8 +308,10 @@ class Runner:
         return []
 
     def _check_plan(self) -> None:
-        """Check the promise, and plan the submissions that are still ahead again, where due."""
+        """Check the promise, who is to be notified of it, and plan the submissions that are still
+        ahead again, where due."""
         self._handle(self._promise.due(self.execution, self.state))
+        self._handle(self._alarms.due(self.execution, self.state))
         if (changed := self._submissions.due(self.execution, self.state)) is not None:
             self._change_plan(*changed)
 

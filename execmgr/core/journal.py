@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import (
+    AlarmRaised,
+    AlarmSent,
     Cancelled,
     Event,
     PromiseChecked,
@@ -85,6 +87,8 @@ _KINDS: dict[str, type[Any]] = {
     "cancel": Cancelled,
     "replan": Replanned,
     "promise": PromiseChecked,
+    "alarm": AlarmRaised,
+    "message": AlarmSent,
     "silent": SiteSilent,
     "told": ReleaseUpdate,
     "change": RequestChanged,
@@ -131,6 +135,8 @@ def event_from_json(row: dict[str, Any]) -> Event:
             (tuple(key), Release(**item)) for key, item in fields["released"]
         )
         fields["abandoned"] = tuple((tuple(key), reason) for key, reason in fields["abandoned"])
+    if row["kind"] == "alarm":
+        fields["targets"] = tuple(fields["targets"])
     if row["kind"] == "change":
         fields["change"] = change_from_json(fields["change"])
     event: Event = _KINDS[row["kind"]](**fields)

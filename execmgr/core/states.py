@@ -114,6 +114,30 @@ class PromiseChecked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmRaised:
+    """A message is due by the rule with this position: ``state`` is what it is about, ``reason``
+    why the promise is in it. ``number``: of the message, from 1; ``targets``: who gets it."""
+
+    at_s: float
+    number: int
+    rule: int
+    state: str
+    reason: str = ""
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmSent:
+    """A message was delivered to a target; or was given up, with the reason."""
+
+    at_s: float
+    number: int
+    target: str
+    ok: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSilent:
     """A site did not answer, or did not carry out a request. Changes nothing; the request is
     repeated."""
@@ -191,6 +215,8 @@ Event = (
     | Cancelled
     | Replanned
     | PromiseChecked
+    | AlarmRaised
+    | AlarmSent
     | SiteSilent
 )
 
@@ -320,6 +346,34 @@ class PromiseRecord(NamedTuple):
     points: tuple[tuple[float, float, int], ...] = ()
 
 
+class AlarmRecord(NamedTuple):
+    """A message that was due: :class:`AlarmRaised`, and the targets that got it, or did not, with
+    the reason."""
+
+    number: int
+    at_s: float
+    rule: int
+    state: str
+    reason: str = ""
+    targets: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def unsent(self) -> tuple[str, ...]:
+        """Targets without a result."""
+        ended = {*self.sent, *(target for target, _ in self.failed)}
+        return tuple(target for target in self.targets if target not in ended)
+
+
+class RuleRecord(NamedTuple):
+    """What a rule of alarms needs of the past: since when the probability is below its limit (None:
+    it is not), and whether its last message is outdated by a state without a message."""
+
+    below_since_s: float | None = None
+    outdated: bool = False
+
+
 class RequestRecord(NamedTuple):
     """What a run had to keep from an instant on, and the promise for it; or a refused change.
     ``message``: number of the message that requested it."""
@@ -355,7 +409,8 @@ class RunState(NamedTuple):
     replanning before this instant, ``deferred``: it is due then; ``notes``: instants and texts of
     decisions; ``released``: tasks that may start, in sets that are released task by task;
     ``mailbox_read``: number up to which the mailbox was read; ``promise``: as last computed;
-    ``failures``: of tasks by their own commands; ``requests``: changes of the request, after the
+    ``failures``: of tasks by their own commands; ``alarms``: messages that were due,
+    ``alarm_rules``: their rules; ``requests``: changes of the request, after the
     first one; ``changes_read``: number of the last message with a change; ``dropped``: sites where
     no slots are requested any more.
     """
@@ -380,6 +435,8 @@ class RunState(NamedTuple):
     mailbox_read: int = 0
     promise: PromiseRecord = PromiseRecord()
     failures: Map[TaskKey, TaskFailures] = Map()
+    alarms: tuple[AlarmRecord, ...] = ()
+    alarm_rules: tuple[RuleRecord, ...] = ()
     requests: tuple[RequestRecord, ...] = ()
     changes_read: int = 0
     dropped: frozenset[str] = frozenset()

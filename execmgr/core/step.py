@@ -19,6 +19,7 @@ from dataclasses import replace
 from immutables import Map
 
 from vgrads.drivers.api import SlotState
+from vgrads.execmgr.core.alarms import record_alarm, record_checked
 from vgrads.execmgr.core.completion import alike
 from vgrads.execmgr.core.early_release import released_early
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
@@ -27,6 +28,8 @@ from vgrads.execmgr.core.promise_rules import MOST_REPLANS, PromiseRules, take_o
 from vgrads.execmgr.core.retries import abandon_task, retry_failed
 from vgrads.execmgr.core.slot_order import settle
 from vgrads.execmgr.core.states import (
+    AlarmRaised,
+    AlarmSent,
     Cancelled,
     Command,
     CommitReplica,
@@ -70,7 +73,17 @@ def begin(execution: ExecutionPlan) -> RunState:
 def step(execution: ExecutionPlan, state: RunState, event: Event) -> tuple[RunState, list[Command]]:
     """Return the state after an event, and the commands that follow. O(slots and replicas
     touched)."""
+    if isinstance(event, AlarmRaised | AlarmSent):
+        return record_alarm(state, event), []
     rule_state = Transition(execution, state, max(event.at_s, state.now_s))
+    _apply(rule_state, event)
+    settle(rule_state)
+    rule_state.release_early()
+    rule_state.consider_replan()
+    return rule_state.freeze(), rule_state.commands
+
+
+def _apply(rule_state: Transition, event: Event) -> None:
     if isinstance(event, SlotUpdate):
         rule_state.slot_update(event)
     elif isinstance(event, SlotRequestedAgain):
@@ -87,12 +100,9 @@ def step(execution: ExecutionPlan, state: RunState, event: Event) -> tuple[RunSt
         rule_state.releases_updated(event)
     elif isinstance(event, PromiseChecked):
         rule_state.promise_checked(event)
+        rule_state.state = record_checked(rule_state.execution, rule_state.state, event)
     elif isinstance(event, SiteSilent):
         rule_state.note(event.reason)
-    settle(rule_state)
-    rule_state.release_early()
-    rule_state.consider_replan()
-    return rule_state.freeze(), rule_state.commands
 
 
 class Transition(PromiseRules):

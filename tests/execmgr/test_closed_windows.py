@@ -39,6 +39,9 @@ class Record(MemoryJournal):
     def mailbox(self):
         return None
 
+    def alarms(self):
+        return None
+
     def stop_reason(self):
         return ""
 

@@ -35,6 +35,9 @@ class RunJournal(MemoryJournal):
     def mailbox(self) -> None:
         """No tasks are released one by one here."""
 
+    def alarms(self) -> None:
+        """Send no messages about the promise."""
+
     def stop_reason(self) -> str:
         """Only an exception stops the run."""
         return ""

@@ -22,6 +22,7 @@ from vgrads.kernel.documents import (
 )
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, needed_of, parse_fraction
+from vgrads.workflows.alarm_rules import MOST_RULES, USUAL_RULES, AlarmDocument, AlarmRule
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
 from vgrads.workflows.dag import Workflow, make_workflow, safe_name
 from vgrads.workflows.links import linked, refuse_shared_targets
@@ -130,6 +131,7 @@ class SetDocument(TaskEnvironmentDocument):
     released: bool = False
     when_lost: WhenLost = "stop_paying"
     pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
+    alarms: Annotated[tuple[AlarmDocument, ...], Field(max_length=MOST_RULES)] | None = None
     sites: str | None = None
 
     @field_validator("fraction")
@@ -161,7 +163,7 @@ class WorkflowSet:
     stored with each task. ``when_lost``: what is done once the promise cannot be met any more.
     ``released``: tasks start only when the program that submitted the set
     releases them, with their commands; one replica of each. ``deadline_text``: the deadline as
-    stated.
+    stated. ``alarms``: rules of messages; None: none are stated.
     """
 
     name: str
@@ -177,11 +179,17 @@ class WorkflowSet:
     when_lost: WhenLost = "stop_paying"
     pass_env: tuple[str, ...] = ()
     deadline_text: str = ""
+    alarms: tuple[AlarmRule, ...] | None = None
 
     @property
     def most_usd(self) -> float:
         """The budget; ``inf`` if there is none."""
         return float("inf") if self.budget_usd is None else self.budget_usd
+
+    @property
+    def alarm_rules(self) -> tuple[AlarmRule, ...]:
+        """The rules of messages, the usual one where none are stated."""
+        return USUAL_RULES if self.alarms is None else self.alarms
 
     @property
     def width(self) -> int:
@@ -243,6 +251,7 @@ def build_set(
         when_lost=document.when_lost,
         pass_env=document.pass_env,
         deadline_text=as_written(document.deadline),
+        alarms=None if document.alarms is None else tuple(a.rule for a in document.alarms),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
+from vgrads.workflows.alarm_rules import written_rules
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.sets import WorkflowSet
@@ -32,11 +33,11 @@ def document_of(workflow_set: WorkflowSet) -> dict[str, Any]:
         "env": dict(workflow_set.env),
         "workflows": entries,
     }
-    return (
-        result
-        if workflow_set.budget_usd is None
-        else result | {"budget_usd": workflow_set.budget_usd}
-    )
+    if workflow_set.budget_usd is not None:
+        result["budget_usd"] = workflow_set.budget_usd
+    if workflow_set.alarms is not None:
+        result["alarms"] = written_rules(workflow_set.alarms)
+    return result
 
 
 def _entry(workflow: Workflow) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from vgrads.api.wiring import (
     sweep_others,
 )
 from vgrads.drivers.api import SlotState
+from vgrads.execmgr.core.alarm_checks import AlarmSender
 from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, make_execution
 from vgrads.execmgr.core.journal import EventJournal, advance
@@ -123,6 +124,9 @@ class Record(EventJournal, Protocol):
     def mailbox(self) -> Mailbox | None:
         """Return the mailbox of the program that releases the tasks of the run; None if there is
         none."""
+
+    def alarms(self) -> AlarmSender | None:
+        """Return what sends messages about the promise; None: nothing is sent."""
 
     def stop_reason(self) -> str:
         """Return why the run is to be cancelled; empty if it is not."""
@@ -350,6 +354,7 @@ def _surroundings(
         add_tasks=task_adder(grid, names, record.store_execution),
         change_request=request_changer(grid, names, record.store_execution),
         mailbox=record.mailbox(),
+        alarms=record.alarms(),
         poll_s=_QUICK_S if execution.released else POLL_S,
         stop_requested=record.stop_reason,
     )

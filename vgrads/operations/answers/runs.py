@@ -101,6 +101,25 @@ class SlotCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailedTarget:
+    """A target that did not get a message."""
+
+    target: Annotated[str, About("Name of the target.", example="mail")]
+    reason: Annotated[str, About("Why.", example="the connection was refused")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmOfRun:
+    """A message about the promise of a run."""
+
+    at: Annotated[datetime, About("When it was due.")]
+    state: Annotated[str, About("What it is about.", example="at risk")]
+    reason: Annotated[str, About("Why the promise is in this state.")]
+    sent_to: Annotated[Sequence[str], About("Targets that got it.", example=["mail"])]
+    failed: Annotated[Sequence[FailedTarget], About("Targets that did not.")]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunStatus:
     """Status of the newest run of a set; only the first fields where there is none."""
 
@@ -139,6 +158,7 @@ class RunStatus:
     delays: Annotated[
         Sequence[str], About("What delays it.", example=["slot ec2-1 is overdue"])
     ] = ()
+    alarms: Annotated[Sequence[AlarmOfRun], About("Messages about its promise.")] = ()
     simulated: Annotated[bool | None, About("Whether its clock is that of a simulation.")] = None
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,19 @@ class AllowedTargets:
 
     schemes: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AlarmSettings:
+    """What a service gives the managers of runs: what is ``allowed`` for targets with limits, and
+    its ``url``, empty where it knows none. The command line has neither."""
+
+    allowed: AllowedTargets = field(default_factory=AllowedTargets)
+    url: str = ""
+
+
+AT_TERMINAL = AlarmSettings()
+"""Settings of runs from the command line."""
 
 
 @dataclass(frozen=True)

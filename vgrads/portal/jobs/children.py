@@ -18,6 +18,7 @@ from vgrads.portal.records.store import Store
 
 if TYPE_CHECKING:
     from vgrads.operations.runs.requests import ChangeRequest
+    from vgrads.portal.jobs.alarm_delivery import AlarmSettings
     from vgrads.portal.jobs.worker import CheckedSet
     from vgrads.portal.records.reading.bags import BagEntry
     from vgrads.traces.log_queue import LogQueue
@@ -41,12 +42,12 @@ def plan_set(url: str, catalog: Catalog, set_id: str) -> None:
     worker.plan_in_child(url, catalog, set_id)
 
 
-def run_set(url: str, catalog: Catalog, run_id: str) -> None:
+def run_set(url: str, catalog: Catalog, run_id: str, alarms: AlarmSettings) -> None:
     """Run, or resume, a run of the database at ``url``; a process of its own."""
     be_a_child()
     from vgrads.portal.jobs import worker
 
-    worker.run_in_child(url, catalog, run_id)
+    worker.run_in_child(url, catalog, run_id, alarms)
 
 
 def run_bags(url: str, catalog: Catalog, dispatcher: str) -> None:

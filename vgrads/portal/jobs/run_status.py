@@ -43,6 +43,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
     """Return the status of a run; instants are RFC 3339, on the clock of the run. ``simulated``:
     its clock is that of a simulation, which stands still between events."""
     # imported late: the journal of the run was read before
+    from vgrads.execmgr.core.alarms import alarms_json
     from vgrads.execmgr.core.completion import workflows_done
     from vgrads.execmgr.core.delays import delays
     from vgrads.execmgr.core.promise_record import promise_json
@@ -95,5 +96,6 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
         **promise_json(execution, state, elapsed_s, ended),
         "expected_end": None if ended else instant(state.promise.end_s),
         "delays": delays(execution, state),
+        "alarms": alarms_json(state, instant),
         "simulated": simulated,
     }

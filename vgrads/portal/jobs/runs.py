@@ -37,6 +37,8 @@ from vgrads.execmgr.runner import Watcher
 from vgrads.execmgr.tasks.folder import AWAY, HERE, SIBLINGS, TaskFolder, clean_up
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError, brief
+from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL, AlarmSettings
+from vgrads.portal.jobs.alarm_messages import AlarmMessages
 from vgrads.portal.jobs.forecasts.plans import issue_run, score_run
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import RunLease, request_stop, store_stop_request
@@ -191,6 +193,7 @@ def go_on(
     taken: TakenOver,
     watch: Watcher | None = None,
     outside: OutsideEngine | None = None,
+    alarms: AlarmSettings = AT_TERMINAL,
 ) -> RunOutcome:
     """Run a run that was taken over to its end."""
     if outside is not None and not taken.replayed:
@@ -203,17 +206,23 @@ def go_on(
         begun = with_todays_pilots(taken.begun, record, watch) if ours else taken.begun
         return resume_run(begun, record, watch, outside)
 
-    return carry_out(store, record, store.gantt_of(record.run_id), work)
+    return carry_out(store, record, store.gantt_of(record.run_id), work, alarms)
 
 
 def carry_out(
-    store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], RunOutcome]
+    store: Store,
+    record: RunRecord,
+    gantt: dict[str, Any],
+    work: Callable[[], RunOutcome],
+    alarms: AlarmSettings = AT_TERMINAL,
 ) -> RunOutcome:
     """Do a run's work under its lease, and store the outcome; after an error it is marked as
     interrupted."""
     run_id, lease = record.run_id, record.lease
     lease.take()
     lease.while_leased(lambda: store.set_run_state(run_id, "running"))
+    row = lease.while_leased(lambda: store.get_run(run_id))
+    record.notify_by(AlarmMessages(store.engine, record, row, alarms))
     try:
         outcome = work()
     except LeaseLost:  # it belongs to another manager, or will

@@ -22,6 +22,7 @@ from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.process_pool import end_pool
 from vgrads.portal.jobs import children, forkserver
+from vgrads.portal.jobs.alarm_delivery import AlarmSettings
 from vgrads.portal.jobs.bag_service import Dispatchers
 from vgrads.portal.jobs.service_sites import ServiceSites
 from vgrads.portal.records.heartbeat import RENEW_S, new_owner
@@ -74,6 +75,7 @@ class _Crew:
 
     url: str
     places: Places
+    alarms: AlarmSettings
     pool: ProcessPoolExecutor | None = None
     children: dict[str, BaseProcess] = field(default_factory=dict)
     threads: ThreadPoolExecutor = field(init=False)
@@ -110,12 +112,12 @@ class _Crew:
 
     def run(self, catalog: Catalog, run_id: str) -> Future[None]:
         if not self.places.planners:
-            return self.threads.submit(_run_in_thread, self.url, catalog, run_id)
+            return self.threads.submit(_run_in_thread, self.url, catalog, run_id, self.alarms)
         return self.threads.submit(self._watch, catalog, run_id)
 
     def _watch(self, catalog: Catalog, run_id: str) -> None:
         child = forkserver.processes.Process(
-            target=children.run_set, args=(self.url, catalog, run_id)
+            target=children.run_set, args=(self.url, catalog, run_id, self.alarms)
         )
         child.start()
         self.children[run_id] = child
@@ -138,17 +140,17 @@ def _cause(error: BaseException) -> str:
     return str(error)
 
 
-def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
+def _run_in_thread(url: str, catalog: Catalog, run_id: str, alarms: AlarmSettings) -> None:
     # imported late: the service hands runs to other processes
     from vgrads.portal.jobs import worker
 
     with Store(url) as store:
-        worker.run_set(store, catalog, run_id)
+        worker.run_set(store, catalog, run_id, alarms)
 
 
 class Supervisor:
     """Processes the queue of work while the service runs. ``catalog``: the sites for a set's id;
-    ``sites``: those of all users."""
+    ``sites``: those of all users; ``alarms``: how managers of runs send messages."""
 
     def __init__(
         self,
@@ -156,11 +158,12 @@ class Supervisor:
         catalog: Callable[[str], Catalog],
         places: Places,
         sites: ServiceSites,
+        alarms: AlarmSettings,
     ) -> None:
         self._store, self._catalog, self._places = store, catalog, places
         self._sites = sites
         self.works, self.sets = Works(store.engine), Sets(store.engine)
-        self._owner, self._crew = new_owner(), _Crew(store.url, places)
+        self._owner, self._crew = new_owner(), _Crew(store.url, places, alarms)
         self._busy: dict[int, tuple[WorkItem, Future[None]]] = {}
         self._causes: dict[int, str] = {}  # of the last death of a process, by its work
         self._over: deque[tuple[WorkItem, BaseException | None]] = deque()  # ends to be stored
@@ -290,7 +293,8 @@ class Supervisor:
         from vgrads.portal.jobs import worker
 
         try:
-            worker.run_set(self._store, catalog, run_id, self._outside[run_id])
+            outside = self._outside[run_id]
+            worker.run_set(self._store, catalog, run_id, self._crew.alarms, outside)
         finally:
             self._outside.pop(run_id, None)
 

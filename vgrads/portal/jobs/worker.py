@@ -42,6 +42,7 @@ from vgrads.operations.plans.requests import (
     stored_options,
 )
 from vgrads.planner.plan import Done
+from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL, AlarmSettings
 from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
 from vgrads.portal.records.access import AccessControl
@@ -80,10 +81,10 @@ def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
     _with_store(url, lambda store: plan_stored_set(store, catalog, set_id))
 
 
-def run_in_child(url: str, catalog: Catalog, run_id: str) -> None:
+def run_in_child(url: str, catalog: Catalog, run_id: str, alarms: AlarmSettings) -> None:
     """Run, or resume, a run of the database at ``url``."""
     try:
-        _with_store(url, lambda store: run_set(store, catalog, run_id))
+        _with_store(url, lambda store: run_set(store, catalog, run_id, alarms))
     except (DatabaseLost, LeaseExpired) as error:  # the next process takes over
         _log.error("%s", error)
         sys.exit(error.exit_code)
@@ -276,14 +277,18 @@ def tasks_of_set(url: str, set_id: str) -> dict[str, frozenset[str]]:
 
 
 def run_set(
-    store: Store, catalog: Catalog, run_id: str, outside: OutsideEngine | None = None
+    store: Store,
+    catalog: Catalog,
+    run_id: str,
+    alarms: AlarmSettings = AT_TERMINAL,
+    outside: OutsideEngine | None = None,
 ) -> None:
     """Run a run from its current state; its outcome is stored, also an error. A manager that has
     it is waited for: that of a service that was killed ends a moment later."""
     has_waited = False
     while (row := store.get_run(run_id)).state in GOES_ON:  # else its last manager has ended it
         try:
-            _carry_on(store, catalog, row, outside)
+            _carry_on(store, catalog, row, alarms, outside)
         except ManagedElsewhere as error:
             if not has_waited:
                 _log.warning("%s; waiting for its end", error.what)
@@ -293,13 +298,20 @@ def run_set(
             return
 
 
-def _carry_on(store: Store, catalog: Catalog, row: RunRow, outside: OutsideEngine | None) -> None:
+def _carry_on(
+    store: Store,
+    catalog: Catalog,
+    row: RunRow,
+    alarms: AlarmSettings,
+    outside: OutsideEngine | None,
+) -> None:
     run_id, record = row.id, RunRecord(store.engine, row.id)
     try:
         if record.begun():
-            go_on(store, record, take_over(store, record), outside=outside)
+            taken = take_over(store, record)
+            go_on(store, record, taken, outside=outside, alarms=alarms)
         else:
-            _begin(store, record, catalog, outside)
+            _begin(store, record, catalog, alarms, outside)
     except (DatabaseLost, LeaseExpired, ManagedElsewhere):  # it resumes later
         raise
     except LeaseLost as error:
@@ -310,7 +322,11 @@ def _carry_on(store: Store, catalog: Catalog, row: RunRow, outside: OutsideEngin
 
 
 def _begin(
-    store: Store, record: RunRecord, catalog: Catalog, outside: OutsideEngine | None
+    store: Store,
+    record: RunRecord,
+    catalog: Catalog,
+    alarms: AlarmSettings,
+    outside: OutsideEngine | None,
 ) -> None:
     row = store.get_run(record.run_id)
     how = json.loads(row.how)
@@ -336,7 +352,7 @@ def _begin(
     def work() -> RunOutcome:
         return run_plan(planned, options, record, outside=outside)
 
-    carry_out(store, record, json.loads(sets.text(row.set_id, "gantt")), work)
+    carry_out(store, record, json.loads(sets.text(row.set_id, "gantt")), work, alarms)
 
 
 def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> Planned:

@@ -30,6 +30,7 @@ from vgrads.planner.plan import Done, PhaseReport, Placement, Plan, Promise, Rel
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, Link, NodeType, Queue, Site
 from vgrads.vgrid.slot import Slot, StartCurve
+from vgrads.workflows.alarm_rules import AlarmRule
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.sets import WorkflowSet
@@ -66,6 +67,7 @@ KINDS: Mapping[str, type] = {
     "error-rule": ErrorRule,
     "remote-file": RemoteFile,
     "done": Done,
+    "alarm-rule": AlarmRule,
 }
 """Permanent name → its current class."""
 _PART, _ARRAY, _SET, _PATH, _INSTANT = range(1, 6)

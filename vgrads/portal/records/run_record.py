@@ -12,6 +12,7 @@ from sqlalchemy import Engine as SqlEngine
 from sqlmodel import Session, col
 
 from vgrads.api.plans.run_setup import Setup
+from vgrads.execmgr.core.alarm_checks import AlarmSender
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import event_to_json
 from vgrads.execmgr.core.states import Event
@@ -33,6 +34,7 @@ class RunRecord:
         self._engine, self.run_id = engine, run_id
         self.lease, self.stored = RunLease(engine, run_id), RunReader(EngineReader(engine), run_id)
         self._position = 0
+        self._alarms: AlarmSender | None = None
 
     def create(self, row: RunRow, setup: object, execution: ExecutionPlan) -> None:
         """Add a run with all data for resuming it, and become its manager: all in one
@@ -58,6 +60,14 @@ class RunRecord:
         """Return the mailbox for the caller that releases the run's tasks, under this manager's
         lease."""
         return MessageBox(self._engine, self.run_id, self.lease)
+
+    def notify_by(self, sender: AlarmSender) -> None:
+        """Let messages about the promise be sent."""
+        self._alarms = sender
+
+    def alarms(self) -> AlarmSender | None:
+        """Return what sends messages about the promise; None: nothing is sent."""
+        return self._alarms
 
     # the journal
 

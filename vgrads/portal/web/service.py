@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs import children
-from vgrads.portal.jobs.alarm_delivery import AllowedTargets
+from vgrads.portal.jobs.alarm_delivery import AlarmSettings, AllowedTargets
 from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 from vgrads.portal.jobs.forecasts.upkeep import ForecastUpkeep
 from vgrads.portal.jobs.learned_states import LearnedStates
@@ -76,7 +76,8 @@ class Service:
         self.queues = ServiceQueues(sites.current, self.learned, self.forecasts.record)
         self.wait_gauges = WaitGauges(bounds.wait_gauges, self.queues)
         self.stopping, self._answered_s = threading.Event(), -1.0
-        self.supervisor = Supervisor(store, self._catalog_of, bounds.places, sites)
+        alarms = AlarmSettings(bounds.alarms, bounds.url)
+        self.supervisor = Supervisor(store, self._catalog_of, bounds.places, sites, alarms)
         self.attempts = RunAttempts(self.live, self.supervisor.think, store.url)
 
     def start(self) -> None:

@@ -37,6 +37,9 @@ class Notebook(MemoryJournal):
     def mailbox(self) -> None:
         """Return no mailbox: no tasks are released here."""
 
+    def alarms(self) -> None:
+        """Send no messages about the promise."""
+
     def stop_reason(self) -> str:
         """Return an empty reason: a study's run is never cancelled."""
         return ""

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from vgrads.api.plans.attempts import attempts_json, attempts_of, printed, troubles
 from vgrads.api.wiring import any_real
+from vgrads.execmgr.core.alarms import alarms_json
 from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.delays import delays
 from vgrads.execmgr.core.journal import fold
@@ -78,6 +79,7 @@ def details_of(reader: RecordReader, row: Json) -> Json:
         return row
     attempts, state = attempts_of(executions, record.events())
     execution = executions[state.version]
+    began = datetime.fromisoformat(row["started"])
     more: Json = {
         "tasks": {
             "done": len(state.done),
@@ -86,6 +88,7 @@ def details_of(reader: RecordReader, row: Json) -> Json:
         },
         "workflows_done": len(workflows_done(execution, state)),
         "delays": delays(execution, state),
+        "alarms": alarms_json(state, lambda at_s: (began + timedelta(seconds=at_s)).isoformat()),
         "slots": open_slots(record) if row["state"] in GOES_ON else [],
     }
     changed = [record for record in state.requests if not record.refused]
@@ -97,7 +100,7 @@ def details_of(reader: RecordReader, row: Json) -> Json:
             "promise": changed[-1].promise,
         }
     if row["state"] in GOES_ON:
-        began, end_s = datetime.fromisoformat(row["started"]), state.promise.end_s
+        end_s = state.promise.end_s
         end = None if end_s is None else began + timedelta(seconds=end_s)
         more |= promise_json(execution, state, state.now_s) | {
             "expected_end": end.isoformat() if end else None

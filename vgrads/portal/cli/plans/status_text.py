@@ -68,6 +68,8 @@ def print_run(out: Console, row: Json) -> None:
     if row["state"] != "kept":
         for line in row["delays"]:
             out.print(f"  delay: {line}", highlight=False, markup=False)
+    for alarm in row["alarms"]:
+        out.print(f"  {alarm_line(alarm)}", highlight=False, markup=False)
     for line in row["slots"]:
         out.print(f"  holds {line}", highlight=False, markup=False)
     for item in row["troubles"]:
@@ -83,6 +85,13 @@ def print_run(out: Console, row: Json) -> None:
             out.print(f"    full output: {item['folder']}", highlight=False, markup=False)
     if row["troubles"]:
         out.print(f"all attempts: vgrads logs {row['run']}", highlight=False)
+
+
+def alarm_line(alarm: Json) -> str:
+    """Return a message about a promise in one line: when, about what, and who got it."""
+    who = f"sent to {', '.join(alarm['sent_to'])}" if alarm["sent_to"] else "sent to nobody"
+    failed = [f"; {item['target']} failed: {item['reason']}" for item in alarm["failed"]]
+    return f"alarm {clock(alarm['at'])}: {alarm['state']}; {who}{''.join(failed)}"
 
 
 def _progress(row: Json) -> str:
