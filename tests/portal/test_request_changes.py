@@ -14,6 +14,7 @@ from tests.portal.serving import LEAD
 from tests.waiting import until
 from vgrads.api.config import embedded_data
 from vgrads.execmgr.core.states import RequestRecord
+from vgrads.portal.client import Client
 from vgrads.portal.jobs.forecasts.plans import first_outcome
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
@@ -128,6 +129,24 @@ def test_the_first_promise_is_scored_as_it_was_given(done_s, change, expected):
     values = {"at_s": 10.0, "deadline_s": 100.0, "needed": 2} | change
     record = RequestRecord(probability=0.9, budget_usd=None, promise=0.9, message=1, **values)
     assert first_outcome(outcome, first, [record]) is expected
+
+
+def test_the_client_sends_a_change():
+    sent = []
+
+    class Recorder(Client):
+        def _ask(self, method, path, body=None, more=()):
+            sent.append((method, path, body, dict(more)))
+            return {}
+
+    client = Recorder("http://service.example", "t")
+    client.change("set-1", deadline="2h", drop_sites=["a"], etag='"run-1-0"')
+    client.change("set-1", at_least="75%", preview=True)
+    path = "/v1/workflow-sets/set-1/request"
+    assert sent == [
+        ("PATCH", path, {"deadline": "2h", "drop_sites": ["a"]}, {"If-Match": '"run-1-0"'}),
+        ("PATCH", f"{path}?preview=true", {"at_least": "75%"}, {"If-Match": "*"}),
+    ]
 
 
 LATE = """

@@ -116,6 +116,16 @@ class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
         ``budget_usd``."""
         return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)
 
+    def change(
+        self, set_id: str, *, preview: bool = False, etag: str = "*", **changes: object
+    ) -> dict[str, Any]:
+        """Change what the running set has to keep: ``deadline`` (a time from now, or an instant),
+        ``at_least``, ``budget_usd``, ``probability``, ``drop_sites``, ``add_sites``. Return the
+        request before and after, with its promise; ``preview``: change nothing. ``etag``: of the
+        request that is to be changed; InputError where it has changed since."""
+        path = f"/v1/workflow-sets/{set_id}/request{'?preview=true' if preview else ''}"
+        return self._ask("PATCH", path, changes, {"If-Match": etag})
+
     def cancel(self, set_id: str) -> None:
         """Cancel the run of a set."""
         self._ask("DELETE", f"/v1/workflow-sets/{set_id}")
