@@ -18,6 +18,8 @@ from vgrads.execmgr.core.states import (
 from vgrads.execmgr.core.triggers import beyond_help
 from vgrads.kernel.units import billed_s
 
+IMPOSSIBLE = "the promise cannot be met by the current plan"
+"""Why the remainder is planned again before a promise is said to be lost."""
 MOST_REPLANS = 20
 """How often the remainder of a run is planned again, at most."""
 _RELEASE_EARLIER = 0.01
@@ -26,6 +28,8 @@ _RELEASE_EARLIER = 0.01
 
 class PromiseRules(RuleState):
     """Transitions of the promise and of the request."""
+
+    recheck_superfluous = False  # slot ready, workflow done, or less required
 
     def promise_checked(self, event: PromiseChecked) -> None:
         """Record a promise; it is lost once no plan was found for one that is impossible."""
@@ -37,7 +41,7 @@ class PromiseRules(RuleState):
             self.note("the promise cannot be met any more")
             self._after_loss()
         elif not event.possible:
-            record = record._replace(fallen="the promise cannot be met by the current plan")
+            record = record._replace(fallen=IMPOSSIBLE)
         self.state = self.state._replace(promise=record)
 
     def _after_loss(self) -> None:
@@ -96,7 +100,7 @@ class PromiseRules(RuleState):
         for slot, slot_record in self.slots.items():
             if slot_record.paid_until_s is not None and not slot_record.closing:
                 self.set_slot(slot, paid_until_s=None)
-        self.plan_changed = True
+        self.plan_changed = self.recheck_superfluous = True
         self.note(f"the request was changed{f' by {change.by}' if change.by else ''}")
         take_over_order(self)
 

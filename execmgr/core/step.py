@@ -24,7 +24,12 @@ from vgrads.execmgr.core.completion import alike
 from vgrads.execmgr.core.early_release import released_early
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.promise_record import with_failure
-from vgrads.execmgr.core.promise_rules import MOST_REPLANS, PromiseRules, take_over_order
+from vgrads.execmgr.core.promise_rules import (
+    IMPOSSIBLE,
+    MOST_REPLANS,
+    PromiseRules,
+    take_over_order,
+)
 from vgrads.execmgr.core.retries import abandon_task, retry_failed
 from vgrads.execmgr.core.slot_order import settle
 from vgrads.execmgr.core.states import (
@@ -107,8 +112,6 @@ def _apply(rule_state: Transition, event: Event) -> None:
 
 class Transition(PromiseRules):
     """Transitions for each kind of event."""
-
-    recheck_superfluous = False  # slot ready or workflow done: check for superfluous work
 
     def slot_update(self, news: SlotUpdate) -> None:
         self._move_slot(news)
@@ -230,7 +233,7 @@ class Transition(PromiseRules):
         promise = promise._replace(
             highest=promise.probability if event.version == self.state.version else None,
             fallen="",
-            helpless=event.version == self.state.version and promise.probability == 0.0,
+            helpless=event.version == self.state.version and promise.fallen == IMPOSSIBLE,
         )
         self.state = self.state._replace(replanning=False, replans=allowed, promise=promise)
         self.plan_changed = True

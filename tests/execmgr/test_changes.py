@@ -194,6 +194,16 @@ def test_a_change_that_contradicts_what_happened_is_refused(change, words):
         check_change(execution, state, change)
 
 
+def test_what_a_smaller_request_does_not_need_is_released():
+    workflows = [chain("v", 60.0), chain("w", 400.0)]
+    execution = execution_for(workflows, [slot("a", 1), slot("b", 1)], needed=2)
+    world = ChangingWorld(execution, SiteBehaviour(), [(100.0, RequestChange(needed=1))])
+    state, journal = world.run()
+    check_ended_well(world, state, journal)
+    assert len(state.done) == 1
+    assert world.clock.now() < 300.0
+
+
 def test_dropped_sites_get_no_more_tasks():
     execution = execution_for(
         [chain("v", 60.0, 70.0), chain("w", 80.0, 40.0)],
