@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.planning.bench_announced --runs 300``: LEAD sets over the shipped sites with
 so little time and money that many are missed, each planned at a random instant of their histories
-and run by the execution manager from there, with replanning. The states are those of the journal (:func:`vgrads.execmgr.core.promise_record.state_of_promise`).
+and run by the execution manager from there, with replanning. The states are those of the journal
+(:func:`vgrads.execmgr.core.promise_record.state_of_promise`).
 """
 
 from __future__ import annotations
