@@ -267,10 +267,10 @@ def _left_of(
     """Return a workflow without completed tasks, with posterior run times; of running tasks the
     rest. None if all is done."""
     sharpened, slots = state
-    ages = {
-        key[:2]: (progress.now_s - since_s) * sharpened.of_slot(slots[key]).speed
-        for key, since_s in progress.running.items()
-    }
+    ages: dict[TaskKey, float] = {}
+    for key, since_s in progress.running.items():  # of several replicas the one that is furthest
+        age_s = (progress.now_s - since_s) * sharpened.of_slot(slots[key]).speed
+        ages[key[:2]] = max(age_s, ages.get(key[:2], 0.0))
     tasks = []
     for task_id, task in workflow.tasks.items():
         if (workflow.name, task_id) in progress.done:

@@ -302,3 +302,16 @@ def test_offers_leave_out_what_the_own_open_slots_occupy():
     lost = SlotUpdate(at_s=5.0, slot="utkeuca-1", state=SlotState.FAILED, reason="no capacity")
     ended_state, _ = step(execution, state, lost)
     assert within_capacity(again, catalog, execution, ended_state) == again
+
+
+def test_of_several_running_replicas_the_one_that_is_furthest_counts():
+    execution = execution_for(
+        [chain("w", 600.0)], [slot("a", up=0.9), slot("b", up=0.9)], probability=0.98
+    )
+    assert len(execution.replicas["w", "t0"]) == 2
+    first, second = sorted({p.slot for p in execution.plan.placements})
+    state, _ = simulate(execution, Tick(at_s=0.0), ready(first, 10.0), ready(second, 200.0))
+    assert [r.state for r in state.replicas.values()] == ["running", "running"]
+    state, _ = step(execution, state, Tick(at_s=300.0))
+    outlook = promise_now(execution.plan, execution.snapshot, progress_of(execution, state))
+    assert outlook.end_s == pytest.approx(610.0)
