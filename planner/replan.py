@@ -269,8 +269,8 @@ def _left_of(
     sharpened, slots = state
     ages: dict[TaskKey, float] = {}
     for key, since_s in progress.running.items():  # of several replicas the one that is furthest
-        age_s = (progress.now_s - since_s) * sharpened.of_slot(slots[key]).speed
-        ages[key[:2]] = max(age_s, ages.get(key[:2], 0.0))
+        work_s = (progress.now_s - since_s) * sharpened.of_slot(slots[key]).speed
+        ages[key[:2]] = max(work_s, ages.get(key[:2], 0.0))
     tasks = []
     for task_id, task in workflow.tasks.items():
         if (workflow.name, task_id) in progress.done:
