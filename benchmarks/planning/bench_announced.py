@@ -56,7 +56,7 @@ class Announced:
     paid_on: int
 
 
-def run_one(number: int) -> Announced | None:
+def plan_and_run(number: int) -> Announced | None:
     """Plan a set at an instant and run it; None where there is no plan."""
     question = QUESTIONS[number % len(QUESTIONS)]
     workflow_set = WorkflowSet(
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     chosen = parser.parse_args()
     with ProcessPoolExecutor(chosen.processes) as pool:
-        runs = [run for run in pool.map(run_one, range(chosen.runs)) if run is not None]
+        runs = [run for run in pool.map(plan_and_run, range(chosen.runs)) if run is not None]
     print("| measure | value |\n| --- | --: |")
     for name, value in table(runs):
         print(f"| {name} | {value} |")
