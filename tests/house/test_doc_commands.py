@@ -203,7 +203,8 @@ def test_a_command_of_the_documents_runs(vgrads, workdir, command, request):
     bare = {("resume",), ("cancel",), ("db", "backup"), ("token", "create")}
     bare |= {("bags", "fit"), ("bags", "run"), ("size",)}
     answer = vgrads(*words, *(["--help"] if tuple(words) in bare else []))
-    ended = line.startswith(("vgrads resume", "vgrads cancel"))  # of a run that has ended
+    verbs = ("vgrads resume", "vgrads cancel", "vgrads change")
+    ended = line.startswith(verbs)  # of a run that has ended
     assert answer.code in ((0, 2) if ended else (0,)), answer.err
     assert "Traceback" not in answer.err
 
