@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from tests.conftest import DATA
 from tests.portal.migrating import (
@@ -197,3 +197,14 @@ def test_an_interrupt_while_a_connection_is_given_back_is_no_traceback(tmp_path,
             engine.pool.logger.error("while %s", kind.__name__, exc_info=True)
     assert [record.getMessage() for record in caplog.records] == ["while ValueError"]
     engine.dispose()
+
+
+def test_ctrl_c_within_a_statement_remains_ctrl_c(tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with Store(f"sqlite:///{tmp_path}/vgrads.db") as store:
+        event.listen(store.engine, "do_execute", interrupt)
+        with pytest.raises(KeyboardInterrupt), store.engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+        event.remove(store.engine, "do_execute", interrupt)

@@ -12,8 +12,6 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import needed_of, parse_fraction
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.run_record import RunRecord
-from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 
@@ -97,9 +95,13 @@ def _request_json(row: RunRow, execution: ExecutionPlan, promise: float | None) 
     }
 
 
-def request_history(row: RunRow, first: ExecutionPlan, state: RunState) -> list[Json]:
+def request_history(store: Store, row: RunRow, state: RunState) -> list[Json]:
     """Return what a run had to keep from its start on, and each change, refused ones with their
-    reasons; ``first``: its first execution plan."""
+    reasons."""
+    # imported late: the service starts without what runs are made of
+    from vgrads.portal.records.run_record import RunRecord
+
+    first = RunRecord(store.engine, row.id).executions()[0]
     start = _request_json(row, first, first.plan.promise.probability)
     history = [{"at_s": 0.0, **start, "by": "", "refused": ""}]
     began_s = _started_at(row).timestamp()
@@ -134,6 +136,8 @@ def _started(store: Store, row: RunRow) -> StartedRun:
     """Return a run as its journal has it, on its clock now."""
     from vgrads.api.plans.execution import StartedRun, is_simulated
     from vgrads.execmgr.core.journal import fold
+    from vgrads.portal.records.run_record import RunRecord
+    from vgrads.portal.records.runtimes import RunTimeRecords
 
     record = RunRecord(store.engine, row.id)
     executions = record.executions()

@@ -185,7 +185,10 @@ class OpenedFile:
 
 
 def _translate(context: ExceptionContext) -> SiteError | None:
-    """Convert a database error to a site error: reported in a line, retried later."""
+    """Convert a database error to a site error: reported in a line, retried later. SQLAlchemy calls
+    Ctrl-C in the middle of a statement a lost connection; it remains what it is."""
+    if not isinstance(context.original_exception, Exception):
+        return None
     if is_damaged(context.original_exception):
         return damage_error(
             sqlite_file(str(context.engine.url)) if context.engine else None,

@@ -15,7 +15,6 @@ from vgrads.portal.jobs.run_changes import request_history, send_change
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.guard import Reader, Submitter
@@ -56,9 +55,8 @@ def add_request_routes(app: FastAPI, service: Service) -> None:
         result = service.live.folded(run.id)
         if result is None:
             raise HTTPException(409, "the run has not started yet")
-        first = RunRecord(service.store.engine, run.id).executions()[0]
         response.headers["ETag"] = request_tag(service, run)
-        return {"run": run.id, "history": request_history(run, first, result[1])}
+        return {"run": run.id, "history": request_history(service.store, run, result[1])}
 
     @app.patch(
         "/v1/workflow-sets/{set_id}/request",

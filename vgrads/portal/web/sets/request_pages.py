@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.run_changes import request_history
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.request_routes import RequestPatch, changed, request_tag, requested
@@ -77,13 +76,12 @@ def add_request_pages(app: FastAPI, service: Service) -> None:
         result = service.live.folded(run.id)
         if result is None:
             raise HTTPException(409, "the run has not started yet")
-        first = RunRecord(service.store.engine, run.id).executions()[0]
         return page_of(
             request,
             "",
             "request.html",
             s=summary(service, head),
-            history=request_history(run, first, result[1]),
+            history=request_history(service.store, run, result[1]),
             promise=result[1].promise.probability,
             form=form,
             etag=form.etag or request_tag(service, run),
