@@ -24,12 +24,15 @@ _CRASHES = frozenset(128 + signal for signal in (4, 6, 7, 8, 11))
 SIGSEGV."""
 
 
-def record_check(record: PromiseRecord, event: PromiseChecked, whole: int) -> PromiseRecord:
-    """Return the record after one more check; ``whole``: number of workflows that are done.
-    ``fallen`` says from what to what, until the remainder is planned again."""
+def record_check(state: RunState, event: PromiseChecked) -> PromiseRecord:
+    """Return the record after one more check. ``fallen`` says from what to what, until the
+    remainder is planned again. While a command is tried again after it failed, nothing is
+    compared: no other plan would help it."""
+    record, whole = state.promise, state.whole
     before, now = record.highest, event.probability
     fallen = record.fallen
-    if before is not None and (now <= before - FALL or now == 0.0 < before):
+    undecided = bool(repeating(state))
+    if not undecided and before is not None and (now <= before - FALL or now == 0.0 < before):
         fallen = f"the promise has fallen from {before:.3f} to {now:.3f}"
         before = now
     points = (*record.points, (event.at_s, now, whole))
@@ -39,7 +42,7 @@ def record_check(record: PromiseRecord, event: PromiseChecked, whole: int) -> Pr
         at_s=event.at_s,
         probability=now,
         end_s=event.end_s,
-        highest=now if before is None else max(before, now),
+        highest=before if undecided else now if before is None else max(before, now),
         fallen=fallen,
         points=points,
     )

@@ -33,7 +33,7 @@ class PromiseRules(RuleState):
 
     def promise_checked(self, event: PromiseChecked) -> None:
         """Record a promise; it is lost once no plan was found for one that is impossible."""
-        record = record_check(self.state.promise, event, self.state.whole)
+        record = record_check(self.state, event)
         final = record.helpless or self.execution.released or self.state.replans >= MOST_REPLANS
         if not event.possible and (final or beyond_help(self.execution, self.faulty)):
             record = record._replace(lost_s=self.now_s)

@@ -19,6 +19,7 @@ from vgrads.execmgr.core.states import (
     CancelReplica,
     PromiseChecked,
     ReleaseSlot,
+    Replan,
     Replanned,
     ReplicaEnded,
     RequestSlot,
@@ -89,6 +90,17 @@ def test_a_command_that_fails_in_two_slots_makes_the_run_failing():
     assert failure_text(dict(failing_tasks(state))) == f"your command of w/t0 fails: {TYPO}"
     shown = promise_json(execution, state, 25.0)
     assert (shown["promise_state"], shown["promise_age_s"]) == ("failing", 4.0)
+
+
+def test_a_command_that_is_tried_again_does_not_lead_to_another_plan():
+    execution = execution_for([chain("w", 100.0)], [slot("a")])
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"), exit_2(("w", "t0", 0), 10.0))
+    state, commands = step(execution, state, PromiseChecked(at_s=11.0, probability=0.5))
+    assert not [c for c in commands if isinstance(c, Replan)]
+    assert state_of_promise(execution, state) == "at risk"
+    done = ReplicaEnded(at_s=110.0, key=("w", "t0", 0), ok=True)
+    state, _ = step(execution, state, done)
+    assert not state.promise.fallen
 
 
 def test_a_failure_that_does_not_repeat_lowers_the_expected_share():
