@@ -31,9 +31,8 @@ class PromiseChecks:
     def due(self, execution: ExecutionPlan, state: RunState) -> list[Event]:
         """Check where that is due; return the result as an event."""
         now_s = self._clock.now()
-        if state.promise.lost_s is not None:
-            self.again_s = float("inf")
         if self._promise_now is None or state.promise.lost_s is not None:
+            self.again_s = float("inf")
             return []
         failed = _failed(state)
         urgent = failed != self._failed or state.version != self._version

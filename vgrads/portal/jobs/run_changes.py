@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vgrads.kernel.deadline import parse_deadline
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import needed_of, parse_fraction
+from vgrads.portal.jobs.run_clock import elapsed_s, started_at
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.store import Store
@@ -25,15 +25,15 @@ Json = dict[str, Any]
 
 
 def core_change(
-    request: ChangeRequest, execution: ExecutionPlan, elapsed_s: float, by: str = ""
+    request: ChangeRequest, execution: ExecutionPlan, now_s: float, by: str = ""
 ) -> RequestChange:
-    """Return a requested change on the clock of its run, which shows ``elapsed_s``; InputError for
+    """Return a requested change on the clock of its run, which shows ``now_s``; InputError for
     one that changes nothing, or that cannot be read."""
     from vgrads.execmgr.core.states import RequestChange
 
     deadline_s = needed = None
     if request.deadline is not None:
-        deadline_s = elapsed_s + parse_deadline(request.deadline, datetime.now(UTC), "deadline")
+        deadline_s = now_s + parse_deadline(request.deadline, datetime.now(UTC), "deadline")
     if request.at_least is not None:
         count = len(execution.snapshot.workflow_set.workflows)
         digits = request.at_least.strip().isdigit()
@@ -84,7 +84,7 @@ def preview_change(url: str, run_id: str, request: ChangeRequest, by: str = "") 
 
 def _request_json(row: RunRow, execution: ExecutionPlan, promise: float | None) -> Json:
     plan = execution.plan
-    due = _started_at(row).timestamp() + plan.deadline_s
+    due = started_at(row).timestamp() + plan.deadline_s
     return {
         "due": datetime.fromtimestamp(due, UTC).isoformat(),
         "deadline_s": plan.deadline_s,
@@ -104,7 +104,7 @@ def request_history(store: Store, row: RunRow, state: RunState) -> list[Json]:
     first = RunRecord(store.engine, row.id).executions()[0]
     start = _request_json(row, first, first.plan.promise.probability)
     history = [{"at_s": 0.0, **start, "by": "", "refused": ""}]
-    began_s = _started_at(row).timestamp()
+    began_s = started_at(row).timestamp()
     for record in state.requests:
         entry = record._asdict()
         entry["due"] = datetime.fromtimestamp(began_s + record.deadline_s, UTC).isoformat()
@@ -119,17 +119,6 @@ def send_change(store: Store, run_id: str, change: RequestChange) -> int:
     if store.get_run(run_id).state not in GOES_ON:
         raise InputError(f"run '{run_id}' has ended: its request cannot be changed")
     return MessageBox(store.engine, run_id).send({"kind": "change", "change": asdict(change)})
-
-
-def elapsed_s(row: RunRow, state: RunState, simulated: bool) -> float:
-    """Return the clock of a run: that of a simulation stands still between its events."""
-    if simulated:
-        return state.now_s
-    return max(state.now_s, (datetime.now(UTC) - _started_at(row)).total_seconds())
-
-
-def _started_at(row: RunRow) -> datetime:
-    return row.started if row.started.tzinfo else row.started.replace(tzinfo=UTC)
 
 
 def _started(store: Store, row: RunRow) -> StartedRun:
@@ -148,7 +137,7 @@ def _started(store: Store, row: RunRow) -> StartedRun:
     return StartedRun(
         setup=setup,
         executions=executions,
-        state=state._replace(now_s=now_s if math.isfinite(now_s) else state.now_s),
+        state=state._replace(now_s=now_s),
         observed=store.acquisitions(),
         run_times=RunTimeRecords.of_run(store.engine, row.id).learned(),
     )

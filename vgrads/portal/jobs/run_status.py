@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from vgrads.portal.jobs.live_gantt import LiveGantt
+from vgrads.portal.jobs.run_clock import elapsed_s, started_at
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
 
@@ -49,7 +50,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
     from vgrads.execmgr.core.promise_record import promise_json
     from vgrads.execmgr.core.states import ReplicaState
 
-    began = run.started if run.started.tzinfo else run.started.replace(tzinfo=UTC)
+    began = started_at(run)
 
     def instant(at_s: float | None) -> str | None:
         return None if at_s is None else (began + timedelta(seconds=at_s)).isoformat()
@@ -60,9 +61,6 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
     replicas = [record.state for record in state.replicas.values()]
     slots = [record.state for record in state.slots.values() if record.state is not None]
     ended = run.state not in GOES_ON
-    elapsed_s = state.now_s
-    if not simulated:
-        elapsed_s = max(elapsed_s, (datetime.now(UTC) - began).total_seconds())
     return {
         "tasks": {
             "done": len(state.done),
@@ -93,7 +91,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
         "now": instant(state.now_s),
         "due": instant(execution.plan.deadline_s),
         "ended": instant(state.now_s) if ended else None,
-        **promise_json(execution, state, elapsed_s, ended),
+        **promise_json(execution, state, elapsed_s(run, state, simulated), ended),
         "expected_end": None if ended else instant(state.promise.end_s),
         "delays": delays(execution, state),
         "alarms": alarms_json(state, instant),

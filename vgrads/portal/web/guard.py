@@ -11,7 +11,7 @@ from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Any
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Header, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -320,5 +320,7 @@ READ = needs("read")
 Reader = Annotated[Principal, READ]
 Forecaster = Annotated[Principal, needs("forecast")]
 Submitter = Annotated[Principal, needs("submit")]
+IfMatch = Annotated[str | None, Header(alias="If-Match", max_length=200)]
+"""The tag of what is to be changed."""
 Operator = Annotated[Principal, needs("operate")]
 Lender = Annotated[Principal, needs("pool")]

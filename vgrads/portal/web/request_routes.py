@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Response
+from fastapi import FastAPI, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -17,12 +17,11 @@ from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.answers import answers
-from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.guard import IfMatch, Reader, Submitter
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
 
 Json = dict[str, Any]
-IfMatch = Annotated[str | None, Header(alias="If-Match", max_length=200)]
 _Site = Annotated[str, Field(max_length=200)]
 
 

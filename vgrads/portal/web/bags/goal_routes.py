@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Response
+from fastapi import FastAPI, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -14,11 +14,10 @@ from vgrads.dispatch.storage.goal_requests import goal_requests
 from vgrads.portal.records.reading.bags import BagEntry
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
-from vgrads.portal.web.guard import Submitter
+from vgrads.portal.web.guard import IfMatch, Submitter
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
 
-IfMatch = Annotated[str | None, Header(alias="If-Match", max_length=200)]
 _TAG = re.compile(r'"goal-(\d{1,9})"')
 
 
