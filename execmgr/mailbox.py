@@ -28,13 +28,15 @@ sends a message each minute."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
     """Messages since the last read of the mailbox; ``added``: (workflow, task), parents before
-    children; ``changes``: of the request, with the numbers of their messages."""
+    children; ``changes``: of the request, with the numbers of their messages;
+    ``acknowledged``: up to which alarm, by whom."""
 
     upto: int
     released: tuple[tuple[TaskKey, Release], ...] = ()
     abandoned: tuple[tuple[TaskKey, str], ...] = ()
     added: tuple[tuple[str, Task], ...] = ()
     changes: tuple[tuple[int, RequestChange], ...] = ()
+    acknowledged: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

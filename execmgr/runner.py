@@ -14,6 +14,7 @@ from vgrads.execmgr.core.journal import EventJournal
 from vgrads.execmgr.core.lease_errors import LeaseLost
 from vgrads.execmgr.core.promise_checks import PromiseChecks, PromiseNow
 from vgrads.execmgr.core.states import (
+    AlarmsAcknowledged,
     Cancelled,
     CancelReplica,
     Command,
@@ -38,7 +39,7 @@ from vgrads.execmgr.core.submissions import (
     no_submission_planner,
 )
 from vgrads.execmgr.engines.base import Engine
-from vgrads.execmgr.mailbox import Mailbox, RunMailbox, TaskUpdate, added_to
+from vgrads.execmgr.mailbox import Mail, Mailbox, RunMailbox, TaskUpdate, added_to
 from vgrads.execmgr.overhead import ManagerOverhead
 from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.sites import Sites
@@ -129,6 +130,17 @@ def _change(
         refused=changed.refused,
     )
     return changed.execution or execution, event
+
+
+def _mail_events(mail: Mail, at_s: float) -> list[Event]:
+    """Return what messages report besides changes; the last one ends their reading."""
+    acknowledged: list[Event] = [
+        AlarmsAcknowledged(at_s=at_s, upto=upto, by=by) for upto, by in mail.acknowledged
+    ]
+    update = ReleaseUpdate(
+        at_s=at_s, upto=mail.upto, released=mail.released, abandoned=mail.abandoned
+    )
+    return [*acknowledged, update]
 
 
 def _running(state: RunState, committing: bool) -> list[ReplicaKey]:
@@ -285,13 +297,7 @@ class Runner:
                     )
                     self._handle([event])
             refused = self._add_tasks(mail.added)
-            callback = ReleaseUpdate(
-                at_s=self.around.clock.now(),
-                upto=mail.upto,
-                released=mail.released,
-                abandoned=mail.abandoned,
-            )
-            self._handle([callback])
+            self._handle(_mail_events(mail, self.around.clock.now()))
             if refused:
                 self._mailbox.answer(refused)
         self._mailbox.report(self.execution, self.state)

@@ -30,6 +30,9 @@ class AlarmSender(Protocol):
     def targets(self, rule: AlarmRule) -> tuple[str, ...]:
         """Return the names of a rule's targets: all of the run's owner where it names none."""
 
+    def minute_of_day(self, at_s: float) -> int:
+        """Return the local minute of the day, 0–1439, at an instant of the run's clock."""
+
     def send(self, execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) -> None:
         """Begin to send a message to its targets without a result."""
 
@@ -39,6 +42,10 @@ class AlarmSender(Protocol):
     def under_way(self, is_last_try: bool) -> bool:
         """Return True if results are still to come. ``is_last_try``: the run is over, so that
         failed targets are tried once more at most, at once."""
+
+
+def _is_quiet(rule: AlarmRule, minute: int) -> bool:
+    return rule.quiet is not None and rule.quiet.contains(minute)
 
 
 class AlarmChecks:
@@ -68,8 +75,14 @@ class AlarmChecks:
             return results
         self._basis, self._again_s = basis, now_s + _EVERY_S
         workflow_set = execution.snapshot.workflow_set
-        for alarm in due_alarms(execution, state._replace(now_s=max(now_s, state.now_s))):
-            targets = sender.targets(workflow_set.alarm_rules[alarm.rule])
+        minute = sender.minute_of_day(now_s)
+        state = state._replace(now_s=max(now_s, state.now_s))
+        for alarm in due_alarms(execution, state, lambda rule: _is_quiet(rule, minute)):
+            rule = workflow_set.alarm_rules[alarm.rule]
+            if alarm.escalates and rule.escalation is not None:
+                targets = rule.escalation.to
+            else:
+                targets = sender.targets(rule)
             if targets or workflow_set.alarms is not None:
                 results.append(replace(alarm, targets=targets))
         return results

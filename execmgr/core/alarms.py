@@ -7,48 +7,61 @@ run that is over does not wait, or nobody would get it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from vgrads.execmgr.core.alarm_conditions import GOOD, reason_of, state_now, subject_of
 from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, state_of_promise
 from vgrads.execmgr.core.states import (
     AlarmRaised,
     AlarmRecord,
+    AlarmsAcknowledged,
     AlarmSent,
     PromiseChecked,
     RuleRecord,
     RunState,
 )
-from vgrads.kernel.promise_state import PromiseState
-from vgrads.kernel.units import format_count, format_duration
 from vgrads.workflows.alarm_rules import AlarmRule
 
 PAUSE_S = 60.0
 """Shortest time between two messages by one rule."""
-_GOOD = frozenset({PromiseState.ON_TRACK, PromiseState.MET})
 
 
-def due_alarms(execution: ExecutionPlan, state: RunState) -> list[AlarmRaised]:
-    """Return the messages that are due now; none once the user has cancelled the run."""
+def _never(_: AlarmRule) -> bool:
+    return False
+
+
+def due_alarms(
+    execution: ExecutionPlan, state: RunState, is_quiet: Callable[[AlarmRule], bool] = _never
+) -> list[AlarmRaised]:
+    """Return the messages that are due now; none once the user has cancelled the run. ``is_quiet``:
+    whether a rule has quiet hours now, so that its messages wait."""
     if state.cancelled and state.promise.lost_s is None:
         return []
-    word = _state_now(execution, state)
-    least_s = 0.0 if over(state) else PAUSE_S
+    word, is_over = state_now(execution, state), over(state)
+    least_s = 0.0 if is_over else PAUSE_S
     raised: list[AlarmRaised] = []
     for position, (rule, record) in enumerate(_rules(execution, state)):
-        last = _last(state, position)
-        subject = _subject(rule, record, word, last, state.now_s)
-        if not subject or (last is not None and _is_superfluous(last, record, subject)):
+        if not is_over and is_quiet(rule):
             continue
-        if last is not None and state.now_s - last.at_s < least_s:
+        last, escalates = _last(state, position), 0
+        subject = subject_of(execution, state, word, rule, record, last)
+        if not subject:
             continue
+        if last is not None:
+            if state.now_s - last.at_s < least_s:
+                continue
+            if _is_superfluous(last, record, subject):
+                if not _is_escalated(state, rule, last):
+                    continue
+                escalates = last.number
         event = AlarmRaised(
             at_s=state.now_s,
             number=len(state.alarms) + len(raised) + 1,
             rule=position,
             state=subject,
-            reason=_reason(execution, state, rule, subject),
+            reason=reason_of(execution, state, rule, subject),
+            escalates=escalates,
         )
         raised.append(event)
     return raised
@@ -57,7 +70,7 @@ def due_alarms(execution: ExecutionPlan, state: RunState) -> list[AlarmRaised]:
 def record_checked(execution: ExecutionPlan, state: RunState, event: PromiseChecked) -> RunState:
     """Return the state with what rules need of a check of the promise."""
     state = state._replace(now_s=max(event.at_s, state.now_s))
-    word = _state_now(execution, state)
+    word = state_now(execution, state)
     records = []
     for position, (rule, before) in enumerate(_rules(execution, state)):
         is_below = rule.below is not None and event.probability < rule.below
@@ -65,21 +78,40 @@ def record_checked(execution: ExecutionPlan, state: RunState, event: PromiseChec
         now = before._replace(below_since_s=since_s if is_below else None)
         last = _last(state, position)
         if last is not None and event.at_s - last.at_s >= PAUSE_S:
-            subject = _subject(rule, now, word, last, event.at_s)
+            subject = subject_of(execution, state, word, rule, now, last)
             now = now._replace(outdated=now.outdated or subject != last.state)
         records.append(now)
     return state._replace(alarm_rules=tuple(records))
 
 
-def record_alarm(state: RunState, event: AlarmRaised | AlarmSent) -> RunState:
-    """Return the state with one more message, or one more result of a message. The clock of the
-    state does not move: a run that is over has ended, though its last message is still sent."""
-    return _with_result(state, event) if isinstance(event, AlarmSent) else _with_alarm(state, event)
+def record_alarm(state: RunState, event: AlarmRaised | AlarmSent | AlarmsAcknowledged) -> RunState:
+    """Return the state with one more message, one more result of a message, or acknowledged
+    messages. The clock of the state does not move: a run that is over has ended, though its last
+    message is still sent."""
+    if isinstance(event, AlarmSent):
+        return _with_result(state, event)
+    if isinstance(event, AlarmsAcknowledged):
+        return state._replace(alarms=tuple(_acknowledged(state.alarms, event)))
+    return _with_alarm(state, event)
+
+
+def _acknowledged(
+    alarms: Iterable[AlarmRecord], event: AlarmsAcknowledged
+) -> Iterator[AlarmRecord]:
+    for alarm in alarms:
+        is_new = alarm.number <= event.upto and not alarm.acknowledged
+        yield alarm._replace(acknowledged=event.by) if is_new else alarm
 
 
 def _with_alarm(state: RunState, event: AlarmRaised) -> RunState:
     record = AlarmRecord(
-        event.number, event.at_s, event.rule, event.state, event.reason, event.targets
+        number=event.number,
+        at_s=event.at_s,
+        rule=event.rule,
+        state=event.state,
+        reason=event.reason,
+        targets=event.targets,
+        escalates=event.escalates,
     )
     rules = list(state.alarm_rules)
     if event.rule < len(rules):
@@ -107,11 +139,14 @@ def alarms_json(state: RunState, instant: Callable[[float], str | None]) -> list
     of the run's clock."""
     return [
         {
+            "number": alarm.number,
             "at": instant(alarm.at_s),
             "state": str(alarm.state),
             "reason": alarm.reason,
             "sent_to": list(alarm.sent),
             "failed": [{"target": name, "reason": reason} for name, reason in alarm.failed],
+            "escalated": bool(alarm.escalates),
+            "acknowledged_by": alarm.acknowledged,
         }
         for alarm in state.alarms
     ]
@@ -124,56 +159,23 @@ def _rules(execution: ExecutionPlan, state: RunState) -> Iterator[tuple[AlarmRul
 
 
 def _last(state: RunState, position: int) -> AlarmRecord | None:
-    return next((alarm for alarm in reversed(state.alarms) if alarm.rule == position), None)
-
-
-def _state_now(execution: ExecutionPlan, state: RunState) -> PromiseState:
-    """Return the state of the promise. A run that is over early, without a reason why the promise
-    could not be met, has missed it too."""
-    word = state_of_promise(execution, state)
-    is_open = word in (PromiseState.ON_TRACK, PromiseState.AT_RISK)
-    return PromiseState.MISSED if is_open and over(state) else word
-
-
-def _subject(
-    rule: AlarmRule,
-    record: RuleRecord,
-    word: PromiseState,
-    last: AlarmRecord | None,
-    now_s: float,
-) -> str:
-    """Return what a message by a rule would be about now; empty where it has nothing to tell."""
-    if word in rule.when and word not in _GOOD:
-        return word
-    is_over = word in (PromiseState.MET, PromiseState.MISSED)
-    if rule.below is not None and record.below_since_s is not None and not is_over:
-        if now_s - record.below_since_s >= rule.for_s:
-            return f"below {rule.below:g}"
-        return ""  # not yet, and no reason to say that all is well
-    if word in _GOOD and last is not None and PromiseState.ON_TRACK in rule.when:
-        return PromiseState.ON_TRACK
-    return ""
+    """Return the last message of a rule that is no escalation."""
+    messages = (a for a in reversed(state.alarms) if a.rule == position and not a.escalates)
+    return next(messages, None)
 
 
 def _is_superfluous(last: AlarmRecord, record: RuleRecord, subject: str) -> bool:
     return subject == last.state and not record.outdated
 
 
-def _reason(execution: ExecutionPlan, state: RunState, rule: AlarmRule, subject: str) -> str:
-    """Return in one line why the promise is in a state."""
-    requested = execution.plan.requested_probability
-    failing = failure_text(dict(failing_tasks(state)))
-    if subject == PromiseState.MISSED:
-        needed = format_count(execution.plan.needed, "needed workflow", "are")
-        words = f"{state.whole} of {needed} done"
-        return f"{words}; {failing}" if failing else words
-    if subject == PromiseState.FAILING:
-        return failing
-    if subject == PromiseState.CANNOT_BE_MET:
-        return "not even if every wait and every task took as little as one in twenty does"
-    if state.promise.probability is None:
-        return ""
-    words = f"the probability is {state.promise.probability:.3f}, {requested:g} is requested"
-    if subject.startswith("below") and rule.for_s:
-        words += f"; below {rule.below:g} for {format_duration(rule.for_s)}"
-    return words
+def _is_escalated(state: RunState, rule: AlarmRule, last: AlarmRecord) -> bool:
+    """Return True if a message of a rule is to be escalated now: nobody has acknowledged it in
+    time, and it was not escalated yet."""
+    return (
+        rule.escalation is not None
+        and last.state not in GOOD
+        and not last.acknowledged
+        and state.now_s - last.at_s >= rule.escalation.after_s
+        and not any(alarm.escalates == last.number for alarm in state.alarms)
+        and not over(state)
+    )

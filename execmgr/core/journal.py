@@ -14,6 +14,7 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import (
     AlarmRaised,
+    AlarmsAcknowledged,
     AlarmSent,
     Cancelled,
     Event,
@@ -89,6 +90,7 @@ _KINDS: dict[str, type[Any]] = {
     "promise": PromiseChecked,
     "alarm": AlarmRaised,
     "message": AlarmSent,
+    "acknowledged": AlarmsAcknowledged,
     "silent": SiteSilent,
     "told": ReleaseUpdate,
     "change": RequestChanged,

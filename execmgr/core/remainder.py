@@ -11,7 +11,8 @@ from vgrads.execmgr.core.completion import refused_queues
 from vgrads.execmgr.core.escalation import added_tasks
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, amend
 from vgrads.execmgr.core.promise_record import repeating
-from vgrads.execmgr.core.states import ReplicaState, RequestChange, RunState, SlotRecord
+from vgrads.execmgr.core.spending import spent_usd
+from vgrads.execmgr.core.states import ReplicaState, RequestChange, RunState
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_usd
 from vgrads.planner.outlook import Outlook, promise_now
@@ -44,7 +45,6 @@ def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
     waiting = [
         key for key, record in state.replicas.items() if record.state == ReplicaState.WAITING
     ]
-    spent = sum(_cost_usd(execution.uses[slot], record) for slot, record in state.slots.items())
     return Progress(
         now_s=state.now_s,
         done=frozenset(state.done),
@@ -52,7 +52,7 @@ def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
         ended=ended,
         waiting=frozenset(waiting),
         open_slots=_open_slots(execution, state),
-        spent_usd=spent,
+        spent_usd=spent_usd(execution, state),
         version=state.version,
         coming=_coming(execution, state),
         broken=frozenset(workflow for workflow, _ in state.faulty),
@@ -60,15 +60,6 @@ def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
         grown=added_tasks(execution, state.replicas),
         repeating=repeating(state),
     )
-
-
-def _cost_usd(use: SlotUse, record: SlotRecord) -> float:
-    """Return what a slot has cost, or will cost as planned while it is open."""
-    if record.ended_s is None:
-        return 0.0 if record.requested_s is None else use.cost_usd
-    if record.ready_s is None:
-        return 0.0
-    return use.slot.cost_usd(record.ended_s - record.ready_s)
 
 
 def _coming(execution: ExecutionPlan, state: RunState) -> tuple[SlotUse, ...]:
@@ -166,7 +157,7 @@ def check_change(execution: ExecutionPlan, state: RunState, change: RequestChang
     if change.needed is not None and not 1 <= change.needed <= count:
         words = format_count(count, "workflow", "are")
         raise InputError(f"{change.needed} of them are requested, {words} there", where="at-least")
-    spent = progress_of(execution, state).spent_usd
+    spent = spent_usd(execution, state)
     if change.budget_usd is not None and change.budget_usd < spent:
         raise InputError(
             f"{format_usd(change.budget_usd)} is below the {format_usd(spent)} that are spent",

@@ -116,7 +116,8 @@ class PromiseChecked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmRaised:
     """A message is due by the rule with this position: ``state`` is what it is about, ``reason``
-    why the promise is in it. ``number``: of the message, from 1; ``targets``: who gets it."""
+    why the promise is in it. ``number``: of the message, from 1; ``targets``: who gets it;
+    ``escalates``: number of an earlier one, which nobody acknowledged in time; 0: none."""
 
     at_s: float
     number: int
@@ -124,6 +125,16 @@ class AlarmRaised:
     state: str
     reason: str = ""
     targets: tuple[str, ...] = ()
+    escalates: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmsAcknowledged:
+    """A user takes care of what messages up to a number are about; ``by``: its name."""
+
+    at_s: float
+    upto: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +227,7 @@ Event = (
     | Replanned
     | PromiseChecked
     | AlarmRaised
+    | AlarmsAcknowledged
     | AlarmSent
     | SiteSilent
 )
@@ -358,6 +370,8 @@ class AlarmRecord(NamedTuple):
     targets: tuple[str, ...] = ()
     sent: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
+    escalates: int = 0
+    acknowledged: str = ""  # by whom
 
     @property
     def unsent(self) -> tuple[str, ...]:

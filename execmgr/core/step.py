@@ -34,6 +34,7 @@ from vgrads.execmgr.core.retries import abandon_task, retry_failed
 from vgrads.execmgr.core.slot_order import settle
 from vgrads.execmgr.core.states import (
     AlarmRaised,
+    AlarmsAcknowledged,
     AlarmSent,
     Cancelled,
     Command,
@@ -78,7 +79,7 @@ def begin(execution: ExecutionPlan) -> RunState:
 def step(execution: ExecutionPlan, state: RunState, event: Event) -> tuple[RunState, list[Command]]:
     """Return the state after an event, and the commands that follow. O(slots and replicas
     touched)."""
-    if isinstance(event, AlarmRaised | AlarmSent):
+    if isinstance(event, AlarmRaised | AlarmSent | AlarmsAcknowledged):
         return record_alarm(state, event), []
     rule_state = Transition(execution, state, max(event.at_s, state.now_s))
     _apply(rule_state, event)

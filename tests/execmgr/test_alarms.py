@@ -11,15 +11,23 @@ from tests.execmgr.test_execmgr import execution_for, ready, simulate
 from tests.execmgr.test_promise_states import exit_2, lose
 from tests.execmgr.test_survival import World, no_leaving, run_through_crashes  # noqa: F401
 from tests.planner.test_planner import chain, slot
+from vgrads.drivers.api import SlotState
 from vgrads.drivers.simulated import SiteBehaviour
 from vgrads.execmgr.core.alarm_checks import AlarmChecks, AlarmResult
 from vgrads.execmgr.core.alarms import PAUSE_S, alarms_json, due_alarms
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
-from vgrads.execmgr.core.states import AlarmRaised, Cancelled, PromiseChecked, Tick
+from vgrads.execmgr.core.states import (
+    AlarmRaised,
+    AlarmsAcknowledged,
+    Cancelled,
+    PromiseChecked,
+    SlotUpdate,
+    Tick,
+)
 from vgrads.execmgr.core.step import step
 from vgrads.execmgr.runner import Runner
 from vgrads.kernel.clock import SimClock
-from vgrads.workflows.alarm_rules import AlarmRule
+from vgrads.workflows.alarm_rules import AlarmEscalation, AlarmRule, QuietHours
 
 DEADLINE_S = 1000.0
 
@@ -105,6 +113,96 @@ def test_nobody_is_notified_of_a_run_that_its_user_cancelled():
     assert not due_alarms(execution, state)
 
 
+def test_conditions_besides_the_state_of_the_promise():
+    rule = AlarmRule(when=("late", "on track"))
+    execution = execution_with(rule)
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    late = PromiseChecked(at_s=60.0, probability=0.95, end_s=DEADLINE_S + 120.0)
+    state, _ = step(execution, state, late)
+    (alarm,) = due_alarms(execution, state)
+    assert alarm.state == "late" and alarm.reason.endswith("expected 2m after the deadline")
+    state, _ = step(execution, state, alarm)
+    early = PromiseChecked(at_s=130.0, probability=0.95, end_s=900.0)
+    state, _ = step(execution, state, early)
+    assert [alarm.state for alarm in due_alarms(execution, state)] == ["on track"]
+
+    execution = execution_with(AlarmRule(when=("on track",), not_begun_after_s=30.0))
+    state, _ = simulate(execution, Tick(at_s=0.0), Tick(at_s=29.0))
+    assert not due_alarms(execution, state)
+    state, _ = step(execution, state, Tick(at_s=31.0))
+    (alarm,) = due_alarms(execution, state)
+    assert alarm.state == "not begun" and "no task has begun 31s after" in alarm.reason
+    state, _ = step(execution, state, alarm)
+    state, _ = step(execution, state, replace(ready("a"), at_s=95.0))
+    assert [alarm.state for alarm in due_alarms(execution, state)] == ["on track"]
+
+
+def test_money_and_a_site_that_fails():
+    execution = execution_for(
+        [chain("w", 900.0)],
+        [slot("a", price_usd_per_hour=3.0)],
+        alarms=(AlarmRule(when=("on track",), above_usd=1.0), AlarmRule(when=("site fails",))),
+    )
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    (alarm,) = due_alarms(execution, state)
+    assert alarm.state == "above $1.00" and "the slots cost $3.00 so far" in alarm.reason
+    state, _ = step(execution, state, alarm)
+    lost = SlotUpdate(at_s=100.0, slot="a", state=SlotState.FAILED, reason="no capacity")
+    state, _ = step(execution, state, lost)
+    failed = [alarm for alarm in due_alarms(execution, state) if alarm.rule == 1]
+    assert [alarm.state for alarm in failed] == ["1 site failed: a"]
+    assert failed[0].reason == "a: no capacity"
+
+
+def test_messages_wait_until_quiet_hours_are_over():
+    rule = AlarmRule(quiet=QuietHours(start=0, end=2))  # the first two minutes
+    execution, sender = execution_with(rule), Sender()
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    state, _ = step(execution, state, PromiseChecked(at_s=60.0, probability=0.2))
+    checks, clock = checks_of(execution, sender, 60.0)
+    assert not checks.due(execution, state)
+    clock.advance_to(121.0)
+    assert [alarm.state for alarm in checks.due(execution, state)] == ["at risk"]
+
+
+def escalating():
+    """A message that is due at 60 s, to be escalated after 300 s."""
+    rule = AlarmRule(to=("mail",), escalation=AlarmEscalation(to=("boss",), after_s=300.0))
+    execution = execution_with(rule)
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    state, _ = check(execution, state, 60.0, 0.2)
+    return execution, state
+
+
+def test_a_message_that_nobody_acknowledges_is_escalated_once():
+    execution, state = escalating()
+    checks, clock = checks_of(execution, Sender(), 359.0)
+    assert not checks.due(execution, state)
+    clock.advance_to(365.0)
+    (alarm,) = checks.due(execution, state)
+    assert (alarm.escalates, alarm.targets, alarm.state) == (1, ("boss",), "at risk")
+    state, _ = step(execution, state, alarm)
+    for at_s in (400.0, 700.0):
+        state, raised = check(execution, state, at_s, 0.2)
+        assert not raised
+    assert [row["escalated"] for row in alarms_json(state, str)] == [False, True]
+
+
+def test_an_acknowledged_message_is_not_escalated():
+    execution, state = escalating()
+    event = AlarmsAcknowledged(at_s=200.0, upto=1, by="ann")
+    assert event_from_json(event_to_json(event)) == event
+    state, commands = step(execution, state, event)
+    assert not commands and alarms_json(state, str)[0]["acknowledged_by"] == "ann"
+    state, raised = check(execution, state, 400.0, 0.2)
+    assert not raised
+    state, raised = check(execution, state, 500.0, 0.95)  # better, and in danger once more
+    state, raised = check(execution, state, 600.0, 0.2)
+    assert raised == ["at risk"]
+    state, raised = check(execution, state, 901.0, 0.2)
+    assert raised == ["at risk"] and state.alarms[-1].escalates == state.alarms[-2].number
+
+
 RULES = st.builds(
     AlarmRule,
     when=st.sets(
@@ -158,6 +256,9 @@ class Sender:
 
     def targets(self, rule):
         return rule.to or self.names
+
+    def minute_of_day(self, at_s):
+        return int(at_s // 60) % 1440
 
     def send(self, execution, state, alarm):
         for name in alarm.unsent:

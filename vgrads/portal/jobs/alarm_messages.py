@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC
+from datetime import UTC, timedelta
 from functools import partial
 
 from sqlalchemy import Engine as SqlEngine
@@ -63,6 +63,11 @@ class AlarmMessages:
             names = tuple(entry.name for entry in entries)
             self._listed = (now_s, names)
         return names
+
+    def minute_of_day(self, at_s: float) -> int:
+        """Return the local minute of the day at an instant of the run's clock."""
+        at = self._address.began + timedelta(seconds=at_s)
+        return at.astimezone().hour * 60 + at.astimezone().minute
 
     def send(self, execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) -> None:
         """Begin to send a message to its targets without a result."""

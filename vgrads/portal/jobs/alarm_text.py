@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from vgrads.api.plans.refusals import relaxation_text
+from vgrads.execmgr.core.alarm_conditions import NOT_BEGUN
 from vgrads.execmgr.core.delays import delays
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, state_of_promise
 from vgrads.execmgr.core.states import AlarmRecord, RunState
 from vgrads.kernel.promise_state import PromiseState
 from vgrads.kernel.units import format_count
+from vgrads.workflows.alarm_rules import LATE
 
 _TITLES: dict[str, str] = {
-    PromiseState.AT_RISK: "is at risk",
-    PromiseState.CANNOT_BE_MET: "cannot be met any more",
-    PromiseState.FAILING: "is failing",
-    PromiseState.MISSED: "is missed",
-    PromiseState.ON_TRACK: "is on track again",
+    PromiseState.AT_RISK: "the promise of {} is at risk",
+    PromiseState.CANNOT_BE_MET: "the promise of {} cannot be met any more",
+    PromiseState.FAILING: "the promise of {} is failing",
+    PromiseState.MISSED: "the promise of {} is missed",
+    PromiseState.ON_TRACK: "the promise of {} is on track again",
+    LATE: "{} is expected after its deadline",
+    NOT_BEGUN: "{} has not begun",
 }
 
 
@@ -40,19 +44,30 @@ def alarm_text(
     plan, name = execution.plan, execution.snapshot.workflow_set.name
     due = address.began + timedelta(seconds=plan.deadline_s)
     word = state_of_promise(execution, state)
-    words = _TITLES.get(alarm.state, f"has a probability {alarm.state}")
-    if alarm.state == PromiseState.ON_TRACK and word == PromiseState.MET:
-        words = "is met"
     is_final = word in (PromiseState.MET, PromiseState.MISSED)
     lines = [
         f"Set {name}, run {address.run_id}: {format_count(plan.needed, 'workflow', 'are')} needed "
         f"by {due:%Y-%m-%d %H:%M %Z}, {state.whole} done so far.",
         _probability_line(execution, state, is_final),
+        *_reason_lines(alarm),
         *_cause_lines(execution, state, alarm),
         *_remedy_lines(execution),
         address.page or f"More: vgrads status {address.run_id}",
     ]
-    return f"vgrads: the promise of {name} {words}", "\n".join(lines)
+    return f"vgrads: {_title(name, alarm, word)}", "\n".join(lines)
+
+
+def _title(name: str, alarm: AlarmRecord, word: PromiseState) -> str:
+    if alarm.state == PromiseState.ON_TRACK and word == PromiseState.MET:
+        return f"the promise of {name} is met"
+    if alarm.state.startswith("below"):
+        title = f"the promise of {name} has a probability {alarm.state}"
+    elif alarm.state.startswith("above"):
+        title = f"the cost of {name} is {alarm.state}"
+    else:
+        template = _TITLES.get(alarm.state)
+        title = template.format(name) if template else f"{name}: {alarm.state}"
+    return f"{title}; not acknowledged so far" if alarm.escalates else title
 
 
 def _probability_line(execution: ExecutionPlan, state: RunState, is_final: bool) -> str:
@@ -60,6 +75,12 @@ def _probability_line(execution: ExecutionPlan, state: RunState, is_final: bool)
     if now is None or is_final:
         return f"Requested probability: {requested:g}."
     return f"Probability now: {now:.3f}; requested: {requested:g}."
+
+
+def _reason_lines(alarm: AlarmRecord) -> list[str]:
+    """Return what a message is about where that is no state of the promise."""
+    is_state = alarm.state in set(PromiseState)
+    return [] if is_state or not alarm.reason else [f"{alarm.reason[0].upper()}{alarm.reason[1:]}."]
 
 
 def _cause_lines(execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) -> list[str]:

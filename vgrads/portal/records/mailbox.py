@@ -73,6 +73,7 @@ class MessageBox:
         abandoned: dict[TaskKey, str] = {}
         added: list[tuple[str, Task]] = []
         changes: list[tuple[int, RequestChange]] = []
+        acknowledged: list[tuple[int, str]] = []
         for number, body in rows:
             key = (body.get("workflow", ""), body.get("task", ""))
             if body["kind"] == "release":
@@ -88,12 +89,15 @@ class MessageBox:
                 )
             elif body["kind"] == "change":
                 changes.append((number, change_from_json(body["change"])))
+            elif body["kind"] == "acknowledge":
+                acknowledged.append((body["upto"], body["by"]))
         return Mail(
             upto=rows[-1][0],
             released=tuple(released.items()),
             abandoned=tuple(abandoned.items()),
             added=tuple(added),
             changes=tuple(changes),
+            acknowledged=tuple(acknowledged),
         )
 
     def answer(self, answers: Sequence[TaskUpdate]) -> None:
