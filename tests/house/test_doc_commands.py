@@ -19,6 +19,8 @@ ELSEWHERE = {
     "vgrads alarms add": "tests/portal/test_alarm_targets.py, with servers",
     "vgrads alarms test": "tests/portal/test_alarm_targets.py, with servers",
     "vgrads alarms remove": "tests/portal/test_alarm_targets.py",
+    "vgrads alarms rules": "tests/portal/test_alarm_rules.py",
+    "vgrads alarms acknowledge": "tests/portal/test_alarm_rules.py, with a run",
     "vgrads sites sweep": "tests/drivers/test_services.py, on a real batch system",
     "vgrads sites queue cluster": "tests/drivers/test_services.py",
     "vgrads sites collect": "tests/drivers/test_services.py",

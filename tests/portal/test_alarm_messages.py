@@ -70,7 +70,7 @@ def test_the_owner_gets_a_message_before_the_deadline(vgrads, put):
 @pytest.mark.parametrize(
     ("rules", "where"),
     [
-        ("[{when: [late]}]", "alarms.0.when.0"),
+        ("[{when: [tardy]}]", "alarms.0.when.0"),
         ("[{to: []}]", "alarms.0.to"),
         ("[{below: 2}]", "alarms.0.below"),
         ("[{below: 0.5, for: soon}]", "alarms.0.for"),

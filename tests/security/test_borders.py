@@ -121,6 +121,7 @@ ROUTES = {
         GET /v1/work/{name}/logs
         GET /v1/work/{name}/explain
         GET /v1/alarm-targets
+        GET /v1/alarm-rules
     """,
     "submit": """
         POST /v1/workflow-sets
@@ -155,6 +156,9 @@ ROUTES = {
         POST /v1/work/{name}/resume
         POST /v1/work/{name}/retry
         POST /v1/alarm-targets
+        PUT /v1/alarm-rules
+        POST /v1/workflow-sets/{set_id}/alarms/acknowledge
+        POST /sets/{set_id}/acknowledge
         DELETE /v1/alarm-targets/{name}
         POST /v1/alarm-targets/{name}/test
     """,

@@ -1,4 +1,4 @@
-"""Requests about targets of alarms: where their owners are notified. Light: the commands are
+"""Requests about alarms: targets, where owners are notified, and rules. Light: the commands are
 generated from these."""
 
 from __future__ import annotations
@@ -63,6 +63,36 @@ class TryTargetRequest(Request):
     delivered."""
 
     name: TargetName
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesRequest(Request):
+    """Show your rules of alarms, for runs of sets that state none; or replace them by those of a
+    file: 'alarms', as in a set."""
+
+    file: Annotated[
+        str | None,
+        About("File (YAML) with the new rules; - is standard input. Default: show them."),
+        OnCommandLine(argument=True, metavar="[FILE]"),
+    ] = None
+    reset: Annotated[bool, About("Use the usual rules again.")] = False
+
+    def __post_init__(self) -> None:
+        """Raise InputError for two ways at once."""
+        if self.reset and self.file is not None:
+            raise InputError("cannot be combined with a file", where="--reset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcknowledgeRequest(Request):
+    """Acknowledge the alarms of a run so far: you take care of it, so nobody else is notified of
+    them."""
+
+    run: Annotated[
+        str,
+        About("Id or name of a run or set."),
+        OnCommandLine(argument=True, metavar="RUN", complete="complete_runs"),
+    ]
 
 
 def check_target_name(name: str) -> None:

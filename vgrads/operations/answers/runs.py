@@ -112,11 +112,16 @@ class FailedTarget:
 class AlarmOfRun:
     """A message about the promise of a run."""
 
+    number: Annotated[int, About("Number of the message, from 1.", example=1)]
     at: Annotated[datetime, About("When it was due.")]
     state: Annotated[str, About("What it is about.", example="at risk")]
-    reason: Annotated[str, About("Why the promise is in this state.")]
+    reason: Annotated[str, About("Why it was due.")]
     sent_to: Annotated[Sequence[str], About("Targets that got it.", example=["mail"])]
     failed: Annotated[Sequence[FailedTarget], About("Targets that did not.")]
+    escalated: Annotated[
+        bool, About("Whether it repeats one that nobody acknowledged.", example=False)
+    ]
+    acknowledged_by: Annotated[str, About("Who takes care of it; empty: nobody.", example="ann")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
     from vgrads.execmgr.core.completion import workflows_done
     from vgrads.execmgr.core.delays import delays
     from vgrads.execmgr.core.promise_record import promise_json
+    from vgrads.execmgr.core.spending import spent_usd
     from vgrads.execmgr.core.states import ReplicaState
 
     began = started_at(run)
@@ -81,11 +82,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
         },
         "now_s": state.now_s,
         "deadline_s": execution.plan.deadline_s,
-        "spent_usd": sum(
-            execution.uses[slot].cost_usd
-            for slot, record in state.slots.items()
-            if record.ready_s is not None
-        ),
+        "spent_usd": spent_usd(execution, state),
         "cost_usd": execution.plan.cost_usd,
         "started": instant(0.0),
         "now": instant(state.now_s),

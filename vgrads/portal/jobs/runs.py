@@ -40,13 +40,14 @@ from vgrads.kernel.errors import InputError, brief
 from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL, AlarmSettings
 from vgrads.portal.jobs.alarm_messages import AlarmMessages
 from vgrads.portal.jobs.forecasts.plans import issue_run, score_run
+from vgrads.portal.jobs.run_alarms import with_owner_rules
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.run_lease import RunLease, request_stop, store_stop_request
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store, new_run
-from vgrads.portal.records.tables import RunRow
+from vgrads.portal.records.tables import OPERATOR, RunRow
 from vgrads.portal.records.work import Works
 from vgrads.traces.task_record import TaskRecord
 from vgrads.workflows.written import document_of
@@ -96,6 +97,7 @@ def create_run(
 ) -> NewRun:
     """Add a run of a plan, with all data needed to resume it; ``chosen``: the folder of its files,
     if its user chose it; ``set_id``: the stored set that it is one more run of."""
+    planned = with_owner_rules(store, OPERATOR, planned)
     setup, execution = prepare_run(planned, options)
     name, document = planned.workflow_set.name, document_of(planned.workflow_set)
     if set_id:

@@ -44,6 +44,7 @@ from vgrads.operations.plans.requests import (
 from vgrads.planner.plan import Done
 from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL, AlarmSettings
 from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
+from vgrads.portal.jobs.run_alarms import with_owner_rules
 from vgrads.portal.jobs.runs import carry_out, go_on, take_over
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.earlier import runs_of_set
@@ -334,6 +335,7 @@ def _begin(
     everything = bool(how.get("rerun")) or outside is not None
     which = TasksToRun(everything, tuple(how.get("again", ())))
     planned = _planned(store, catalog, row.set_id, which)
+    planned = with_owner_rules(store, _owner(sets, row.set_id), planned)
     if not planned.plan.feasible:
         raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
     set_folder(row.set_id).mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,11 @@ def _version_of(connection: Connection) -> str | None:
     return name
 
 
-LOSSES = {"0301": "all data of the database", "0302": "the targets of alarms"}
+LOSSES = {
+    "0301": "all data of the database",
+    "0302": "the targets of alarms",
+    "0303": "the rules of alarms of owners",
+}
 """Data lost when a step is reversed."""
 
 

@@ -288,6 +288,14 @@ class AlarmTargetRow(SQLModel, table=True):
     created: datetime
 
 
+class AlarmRulesRow(SQLModel, table=True):
+    """Rules of alarms for sets of an owner that state none: JSON, as users write them."""
+
+    __tablename__ = "alarm_rules"
+    owner: str = Field(primary_key=True)
+    rules: str
+
+
 class GrantRow(SQLModel, table=True):
     """A real site that the operator opened for a user's tasks."""
 

@@ -1,5 +1,6 @@
-"""REST: where users are notified of alarms. URLs are taken and never shown. Whoever reaches the
-service may not be its operator, also without tokens: what is added here has limits."""
+"""REST: where and when users are notified of alarms, and who takes care of them. URLs are
+taken and never shown. Whoever reaches the service may not be its operator, also without tokens:
+what is added here has limits."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Form
 from fastapi import Path as PathParameter
+from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -16,12 +18,17 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.rate_limiter import RateLimiter, parse_rate
 from vgrads.operations.alarms import AddTargetRequest
 from vgrads.portal.jobs.alarm_delivery import TRIAL, check_target, deliver
+from vgrads.portal.jobs.run_alarms import acknowledge_alarms
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets, TargetEntry
+from vgrads.portal.records.owner_rules import OwnerRules
+from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.web.answers import NOTHING, answers, list_of
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.paging import ShortPage
 from vgrads.portal.web.service import Service
+from vgrads.portal.web.set_routes import SetId
+from vgrads.workflows.alarm_rules import AlarmRulesDocument, written_rules
 
 Json = dict[str, Any]
 TargetName = Annotated[str, PathParameter(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -53,11 +60,20 @@ class AlarmTargetDocument(BaseModel):
         return values
 
 
+class AcknowledgedDocument(BaseModel):
+    """Which alarms are acknowledged: up to a number, None: all so far."""
+
+    model_config = ConfigDict(extra="forbid")
+    upto: Annotated[int, Field(ge=1)] | None = None
+
+
 def add_alarm_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of a user's own targets."""
     targets = AlarmTargets(service.store.engine)
     _add_entries(app, service, targets)
     _add_tests(app, service, targets)
+    _add_rules(app, OwnerRules(service.store.engine))
+    _add_acknowledgement(app, service)
 
 
 def _add_entries(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
@@ -120,6 +136,60 @@ def _add_tests(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
         async with turns:
             answer = await run_in_threadpool(deliver, [target], *TRIAL, service.bounds.alarms)
         return asdict(answer[0])
+
+
+def _add_rules(app: FastAPI, stored: OwnerRules) -> None:
+    def rules_of(owner: str) -> Json:
+        rules = stored.find(owner)
+        return {"alarms": None if rules is None else written_rules(rules)}
+
+    @app.get(
+        "/v1/alarm-rules",
+        **answers("alarms.RulesOfOwner", operation="read_alarm_rules", tag="alarms"),
+    )
+    def read_alarm_rules(who: Reader) -> Json:
+        """Read your rules of alarms, for runs of sets that state none."""
+        return rules_of(who.user)
+
+    @app.put(
+        "/v1/alarm-rules",
+        **answers("alarms.RulesOfOwner", operation="replace_alarm_rules", tag="alarms"),
+    )
+    def replace_alarm_rules(document: AlarmRulesDocument, who: Submitter) -> Json:
+        """Replace your rules of alarms; they hold for runs that begin from now on."""
+        stored.store(who.user, document.rules)
+        return rules_of(who.user)
+
+
+def _add_acknowledgement(app: FastAPI, service: Service) -> None:
+    def acknowledge(set_id: str, who: Principal, upto: int | None) -> Json:
+        service.visible(set_id, who)
+        run = service.newest_run(set_id)
+        if run is None or run.state not in GOES_ON:
+            raise HTTPException(409, "the set does not run: there is nothing to acknowledge")
+        number = acknowledge_alarms(service.store, run.id, who.user, upto)
+        return {"run": run.id, "upto": number}
+
+    @app.post(
+        "/v1/workflow-sets/{set_id}/alarms/acknowledge",
+        status_code=202,
+        **answers(
+            "alarms.Acknowledged", operation="acknowledge_alarms", tag="alarms", errors=(404, 409)
+        ),
+    )
+    def acknowledge_alarms_of_run(
+        set_id: SetId, who: Submitter, document: AcknowledgedDocument
+    ) -> Json:
+        """Acknowledge the alarms of the newest run up to a number: you take care of it, so they are
+        not escalated."""
+        return acknowledge(set_id, who, document.upto)
+
+    @app.post("/sets/{set_id}/acknowledge", include_in_schema=False)
+    def acknowledge_on_page(
+        set_id: SetId, who: Submitter, upto: Annotated[int, Form(ge=1)]
+    ) -> RedirectResponse:
+        acknowledge(set_id, who, upto)
+        return RedirectResponse(f"/sets/{set_id}", 303)
 
 
 def _refuse_too_often(limiter: RateLimiter, who: Principal) -> None:

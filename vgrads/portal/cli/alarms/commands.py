@@ -1,20 +1,25 @@
-"""What the commands about targets of alarms do. Those of the command line are the operator's and
-have no limits."""
+"""What the commands about alarms do: their targets, rules, acknowledgement. Targets of the
+command line are the operator's and have no limits."""
 
 from __future__ import annotations
 
 import getpass
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import typer
+import yaml
 
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.units import format_count
 from vgrads.operations.alarms import (
+    AcknowledgeRequest,
     AddTargetRequest,
     ListTargetsRequest,
     RemoveTargetRequest,
+    RulesRequest,
     TryTargetRequest,
 )
 from vgrads.portal.cli.options import answer_with
@@ -79,6 +84,46 @@ def remove_target(request: RemoveTargetRequest, _: NoOutput) -> int:
         if not AlarmTargets(store.engine).remove(OPERATOR, request.name):
             raise _missing(request.name)
     typer.echo(f"removed {request.name}")
+    return 0
+
+
+def show_or_set_rules(request: RulesRequest, output: CommandOutput) -> int:
+    """``vgrads alarms rules``."""
+    from vgrads.kernel.documents import load_mapping, parse_mapping, validate
+    from vgrads.portal.records.owner_rules import OwnerRules
+    from vgrads.portal.records.store import Store
+    from vgrads.workflows.alarm_rules import AlarmRulesDocument, written_rules
+
+    with Store() as store:
+        stored = OwnerRules(store.engine)
+        if request.reset:
+            stored.store(OPERATOR, None)
+        elif request.file is not None:
+            if request.file == "-":
+                data = parse_mapping(sys.stdin.read(), "standard input")
+            else:
+                data = load_mapping(Path(request.file))
+            document = validate(AlarmRulesDocument, data, request.file)
+            stored.store(OPERATOR, document.rules)
+        rules = stored.find(OPERATOR)
+    payload = {"alarms": None if rules is None else written_rules(rules)}
+    words = "the usual rule: every change of a promise that comes into danger, to all targets"
+    text = words if rules is None else yaml.safe_dump(payload, sort_keys=False).rstrip()
+    answer_with(output.as_json, payload, lambda: text)
+    return 0
+
+
+def acknowledge(request: AcknowledgeRequest, output: CommandOutput) -> int:
+    """``vgrads alarms acknowledge``."""
+    from vgrads.portal.cli.plans.family import run_of
+    from vgrads.portal.jobs.run_alarms import acknowledge_alarms
+    from vgrads.portal.records.store import Store
+
+    run_id = run_of(request.run, "acknowledge")
+    with Store() as store:
+        upto = acknowledge_alarms(store, run_id, OPERATOR)
+    words = f"acknowledged {format_count(upto, 'alarm')} of {run_id}"
+    answer_with(output.as_json, {"run": run_id, "upto": upto}, lambda: words)
     return 0
 
 

@@ -5,6 +5,8 @@ import typer
 from vgrads.portal.cli.options import app
 
 alarms_app = typer.Typer(
-    name="alarms", help="Manage who is notified, and where, of alarms.", no_args_is_help=True
+    name="alarms",
+    help="Manage who is notified of alarms: where, when; acknowledge them.",
+    no_args_is_help=True,
 )
 app.add_typer(alarms_app)
