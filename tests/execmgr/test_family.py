@@ -9,7 +9,7 @@ from vgrads.portal.records.reading.run_rows import run_rows
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.set_display import MET
-from vgrads.portal.web.set_overview import Overview
+from vgrads.portal.web.work_overview import Overview
 
 SET = """
 name: {name}
@@ -166,7 +166,7 @@ def test_what_failed_is_tried_again_with_what_failed_because_of_it(vgrads, write
     assert vgrads("retry", second.json["run"], "w-1/b").code == 0
     assert ran.read_text().split() == ["b", "c"]
     with Store() as store:  # three runs of a set: a row in lists, in the state of the last one
-        (entry,) = Overview(store.reader).entries(None, lambda _: None)
+        (entry,) = Overview(store.reader).sets(None, lambda _: None)
         assert (entry.run.state, entry.state) == ("kept", MET)
         assert len({row["set"] for row in run_rows(store.reader)}) == 1
         assert len(run_rows(store.reader)) == 3

@@ -132,7 +132,7 @@ def test_a_bag_goes_and_its_folder_is_of_no_other_bag(idle, store, vgrads, state
         assert idle.get(path + part).status_code == 404, part
     assert idle.delete(f"{path}/records").status_code == 404
     assert [bag["id"] for bag in idle.get("/v1/bags").json()] == [bags[0].id]
-    assert bags[1].id not in idle.get("/bags").text
+    assert bags[1].id not in idle.get("/").text
     assert bags[1].id not in vgrads("bags", "status", "--json").out
     assert (dispatcher_folder("service-1") / f"bags/{number:04d}/document.json").is_file()
     assert submit_bag(store, "service-1", "running").number > number

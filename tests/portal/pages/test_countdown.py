@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from vgrads.portal.web.set_display import MET, PromiseSummary
-from vgrads.portal.web.set_overview import NewestRun, SetEntry
 from vgrads.portal.web.sets.answer import _of_run
-from vgrads.portal.web.sets.dashboard import _due_text
+from vgrads.portal.web.sets.dashboard import due_text
+from vgrads.portal.web.work_entry import NewestRun, WorkEntry
 
 
 def status_of(ago_s, now_s):
@@ -35,21 +35,23 @@ def status_of(ago_s, now_s):
 def test_both_pages_count_by_the_same_clock(ago_s, now_s, text):
     status = status_of(ago_s, now_s)
     run = NewestRun("run-1", "running", datetime.now(UTC) - timedelta(seconds=ago_s))
-    entry = SetEntry(
-        "set-1",
-        "s",
-        "local",
-        datetime.now(UTC),
-        PromiseSummary(),
-        run,
-        MET,
-        0.9,
-        time.time() + 7200.0 - ago_s,
+    entry = WorkEntry(
+        kind="set",
+        id="set-1",
+        name="s",
+        owner="local",
+        created=datetime.now(UTC),
+        promise=PromiseSummary(),
+        run=run,
+        state=MET,
+        probability=0.9,
+        due_s=time.time() + 7200.0 - ago_s,
+        goes_on=True,
     )
     figure, words = _of_run(status)[0]
-    row = _due_text(entry, status)
+    row = due_text(entry, status)
     assert figure.startswith(text)
     assert text in row
-    assert ("past" in words) == row.endswith("ago")
+    assert ("past" in words) == row.endswith("late")
     if now_s < ago_s:  # before its progress is computed
-        assert text in _due_text(entry, None)
+        assert text in due_text(entry, None)

@@ -65,7 +65,7 @@ def test_the_answer_is_above_the_fold(browser, gallery, gallery_url, view):
             first = page.locator(".remedies button").first.bounding_box()
             assert first["y"] + first["height"] <= view.height, name
     page.goto("/")
-    first = page.locator("table.sets tbody tr").first
+    first = page.locator("table.work tbody tr").first
     first.filter(has_text="at risk").wait_for()  # once its probability is computed
     assert "at risk" in first.text_content()
     box = first.bounding_box()
@@ -139,7 +139,7 @@ def test_the_sets_page_of_a_browser_without_scripts_answers_and_acts(browser, ga
     page.fill("[name=find]", "lead-below")
     page.click("text=Show")
     page.wait_for_url("**find=lead-below*")
-    assert page.locator("table.sets a", has_text="lead-below").count()
+    assert page.locator("table.work a", has_text="lead-below").count()
     before = f"/sets/{gallery.ids['below']}"
     page.goto(before)
     page.click(".remedies button >> nth=0")

@@ -171,7 +171,7 @@ def test_a_bag_of_which_nothing_was_measured(served, state):
     dispatcher_folder("bag-0123456789").mkdir(parents=True)
     row = new_bag("bag-0123456789", "bag-0123456789", 0, "empty", "local", 3)
     BagStore(store.engine).add(replace(row, state=state))
-    for path in ("/bags", "/bags/bag-0123456789", "/bags/bag-0123456789/why"):
+    for path in ("/?kind=bag", "/bags/bag-0123456789", "/bags/bag-0123456789/why"):
         assert "empty" in open_page(client, path)
 
 

@@ -335,7 +335,7 @@ def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):
         page.wait_for_url("**/login")
         page.fill("#token", ann)
         page.click("text=Log in >> nth=-1")
-        page.wait_for_selector("text=Workflow sets")
+        page.wait_for_selector("main[data-page=work]")
         assert "of-bob" not in page.content()
         page.goto("/submit")
         page.fill("#text", json.dumps(LEAD | {"name": "of-ann"}))

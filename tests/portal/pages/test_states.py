@@ -290,9 +290,27 @@ def test_the_dashboard_begins_with_what_is_at_risk(gallery, client):
     assert names_on(page)[0] == "lead-at-risk"
     row = page[page.index("lead-at-risk") :].partition("</tr>")[0]
     assert "at risk" in row
-    assert re.search(r"\bin 1h \d+m", row)  # the countdown
-    assert 'class="spark"' in row
-    assert "of $3.00 budget" in text_of(row)
+    assert re.search(r"\b1h \d+m left", row)  # the countdown
+    assert re.search(r"\$\d\.\d\d of \$3\.00", text_of(row))
+    assert f'href="/sets/{gallery.ids["at-risk"]}/request"' in row  # what to do
+
+
+def test_sets_and_bags_are_in_one_list_by_what_they_need(gallery, client):
+    page = read(client, "/")
+    titles = re.findall(r'<h2 class="group">([^<]+) <', page)
+    assert titles == ["Needs you", "Running", "Coming", "Ended"]
+    ended = page[page.index('<h2 class="group">Ended') :]
+    assert f"/bags/{gallery.bags['nightly']}" in ended
+    bags = read(client, "/?kind=bag")
+    assert names_on(bags) == [] and "60 of 60 tasks done" in bags
+    assert "1 of 31 tasks" not in bags and "30 of 31 tasks done, 1 failed" in bags
+    row = bags[bags.index(gallery.bags["nightly"]) :].partition("</tr>")[0]
+    assert ">met<" in row  # its goal
+    assert client.get("/bags", follow_redirects=False).headers["location"] == "/?kind=bag"
+    needs = page[page.index("lead-below") :].partition("</tr>")[0]
+    assert "See what meets it" in needs
+    ready = page[page.index("lead-ready") :].partition("</tr>")[0]
+    assert re.search(r"Run for \$\d", ready)
 
 
 def test_the_dashboard_is_searched_filtered_ordered_and_counted(gallery, client):
@@ -300,7 +318,7 @@ def test_the_dashboard_is_searched_filtered_ordered_and_counted(gallery, client)
     assert names_on(missed) == ["lead-missed"]
     assert re.search(r"1 missed</a>", missed)
     assert names_on(read(client, "/?find=LEAD+met")) == ["lead-met"]
-    assert "No set matches." in read(client, "/?find=nothing-of-that-name")
+    assert "Nothing matches." in read(client, "/?find=nothing-of-that-name")
     ordered = names_on(read(client, "/?order=name&find=lead-"))
     assert ordered == sorted(ordered)
     for wrong in ("state=lost", "order=luck", "page=0", "page=x", f"find={'x' * 201}"):
@@ -322,11 +340,11 @@ def test_an_empty_and_a_large_list(tmp_path, monkeypatch):
     with Store(f"sqlite:///{tmp_path / 'v.db'}") as store:
         own = Gallery(store)
         client = TestClient(make_app(store, own.catalog))
-        assert "No sets yet." in read(client, "/")
+        assert "Nothing has been submitted yet." in read(client, "/")
         own.ids["met"] = own.planned(STORM)
         own.many(160)
         page = read(client, "/")
-        assert "161 sets" in page
+        assert "161 in all" in page
         assert len(names_on(page)) == 50
         last = read(client, "/?page=4")
         assert "151–161 of 161" in last
@@ -334,7 +352,7 @@ def test_an_empty_and_a_large_list(tmp_path, monkeypatch):
         assert names_on(read(client, "/?page=9")) == names_on(last)
         head = Sets(store.engine).head(own.ids["met"])
         own.sets.fail(head.id, "changed")  # a list notices changes
-        assert "161 sets" in read(client, "/")
+        assert "161 in all" in read(client, "/")
 
 
 def test_an_unreadable_set_is_refused_on_the_submit_page_with_its_text(client):

@@ -4,6 +4,7 @@ imports."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from vgrads.kernel.promise_state import PromiseState
@@ -15,8 +16,9 @@ _FINAL = (PromiseState.MET, PromiseState.MISSED)
 def goal_now(
     goal: Mapping[str, Any], status: Mapping[str, Any], now_unix_s: float
 ) -> dict[str, Any]:
-    """Return a goal with ``promise_age_s``, how old its promise is; it is missed where its deadline
-    has passed since, whether or not a dispatcher works.
+    """Return a goal with ``promise_age_s``, how old its promise is, and ``due``, RFC 3339 (None at
+    simulated sites); it is missed where its deadline has passed since, whether or not a dispatcher
+    works.
 
     ``status``: of the dispatcher, whose simulated sites have a time of their own."""
     if "state" not in goal:  # as written by an earlier version
@@ -24,7 +26,10 @@ def goal_now(
     now_s = status.get("now_s")
     if not status.get("virtual") and status.get("began_unix_s") is not None:
         now_s = now_unix_s - status["began_unix_s"]
-    result = {**goal, "promise_age_s": None}
+    result = {**goal, "promise_age_s": None, "due": None}
+    if not status.get("virtual") and status.get("began_unix_s") is not None:
+        due_s = status["began_unix_s"] + goal["due_s"]
+        result["due"] = datetime.fromtimestamp(due_s, UTC).isoformat()
     if now_s is None or goal["state"] in _FINAL:
         return result
     if goal["promised_s"] is not None:

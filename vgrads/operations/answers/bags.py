@@ -121,6 +121,7 @@ class BagDeadline:
     ] = None
     promised_s: Annotated[float | None, About("When that was computed.", "s", 60.0)] = None
     promise_age_s: Annotated[float | None, About("How old it is.", "s", 15.0)] = None
+    due: Annotated[datetime | None, About("Deadline; null at simulated sites.")] = None
     why: Annotated[str | None, About("Reason of the last decision.")] = None
     nodes: Annotated[
         Mapping[str, int] | None, About("Nodes wanted of each source.", example={"ec2": 2})

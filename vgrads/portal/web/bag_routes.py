@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -28,7 +28,7 @@ from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
 from vgrads.portal.web.answers import answers, events_of, files_of, lines_of, list_of
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
-from vgrads.portal.web.bags.goal import TONES, goal_view
+from vgrads.portal.web.bags.goal import goal_view
 from vgrads.portal.web.bags.goal_routes import goal_tag
 from vgrads.portal.web.bags.liveness import note_client_of, while_connected
 from vgrads.portal.web.bags.news import NewsOfEnds
@@ -379,12 +379,10 @@ async def result_lines(
 
 
 def _add_pages(app: FastAPI, service: Service) -> None:
-    @app.get("/bags", response_class=HTMLResponse, include_in_schema=False)
-    def bags_page(request: Request) -> HTMLResponse:
-        who = reader_of(request)
-        rows = BagStore(service.store.engine).newest(None if who.operator else who.user)
-        bags = [_row_of(row) for row in rows]
-        return page_of(request, "/bags", "bags.html", bags=bags, tones=TONES)
+    @app.get("/bags", include_in_schema=False)
+    def bags_page(request: Request) -> RedirectResponse:
+        reader_of(request)
+        return RedirectResponse("/?kind=bag", 308)
 
     @app.get("/bags/{bag_id}/why", response_class=HTMLResponse, include_in_schema=False)
     def why_page(
@@ -403,7 +401,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
             payload, problem = {}, str(error)
         return page_of(
             request,
-            "/bags",
+            "/",
             "bag_why.html",
             b=_row_of(row),
             t=payload,
@@ -417,7 +415,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         row = visible_bag(service, bag_id, reader_of(request))
         return page_of(
             request,
-            "/bags",
+            "/",
             "bag.html",
             b=_row_of(row),
             d=_hosts_of(row),

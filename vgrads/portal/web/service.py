@@ -32,7 +32,7 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.embedding.wait_gauges import WaitGauge, WaitGauges
 from vgrads.portal.web.meters import Meters
-from vgrads.portal.web.set_overview import Overview
+from vgrads.portal.web.work_overview import Overview
 from vgrads.vgrid.catalog import Catalog
 
 if TYPE_CHECKING:

@@ -41,23 +41,29 @@ ON_TRACK = DisplayState("on track", "good", 2)
 PLANNING = DisplayState("planning", "soft", 3)
 RECEIVED = DisplayState("received", "soft", 3)
 READY = DisplayState("ready", "soft", 4)
+WAITING = DisplayState("waiting", "soft", 3)
+RUNNING = DisplayState("running", "good", 2)
 MISSED = DisplayState("missed", "bad", 5)
 FAILED = DisplayState("failed", "bad", 5)
 MET = DisplayState("met", "good", 6)
+DONE = DisplayState("done", "good", 6)
 CANCELLED = DisplayState("cancelled", "soft", 7)
 STATES = (
     FAILING,
     CANNOT_BE_MET,
     AT_RISK,
     ON_TRACK,
+    RUNNING,
     BELOW,
     IMPOSSIBLE,
     NOT_PLANNED,
     INTERRUPTED,
     RECEIVED,
     PLANNING,
+    WAITING,
     READY,
     MET,
+    DONE,
     MISSED,
     FAILED,
     CANCELLED,
@@ -65,6 +71,11 @@ STATES = (
 """All displayed states, in the order of filters."""
 _BY_WORD = {state.word: state for state in STATES}
 _ENDED = {"kept": MET, "broken": MISSED, "failed": FAILED, "cancelled": CANCELLED}
+
+
+def state_with(word: str | None) -> DisplayState | None:
+    """Return the state with a word; None without one."""
+    return _BY_WORD.get(word or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,12 @@ def newest_bags(
     return _bags(reader, f"{clause} LIMIT :most", most=most, **parameters)
 
 
+def all_bags(reader: RecordReader, owner: str | None) -> list[BagEntry]:
+    """Return the bags of an owner, or of all, newest first."""
+    which, values = ("", {}) if owner is None else ("WHERE owner = :owner ", {"owner": owner})
+    return _bags(reader, f"{which}ORDER BY created DESC, number DESC, id DESC", **values)
+
+
 def bags_named(reader: RecordReader, name: str, owner: str) -> list[BagEntry]:
     """Return the bags of an owner with a name, newest first."""
     which = "WHERE name = :name AND owner = :owner ORDER BY created DESC, number DESC"

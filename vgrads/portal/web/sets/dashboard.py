@@ -1,45 +1,53 @@
-"""The dashboard: all sets of a user, at risk first; filter, search, order."""
+"""The front page: all work of a user, what needs attention first; filter, search, order."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import groupby
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse
-from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_duration
-from vgrads.portal.charts.sparkline import sparkline
+from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.portal.jobs.run_status import run_status
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_display import (
     AT_RISK,
+    BELOW,
+    CANCELLED,
     CANNOT_BE_MET,
+    FAILED,
     FAILING,
+    IMPOSSIBLE,
     INTERRUPTED,
+    MISSED,
+    NOT_PLANNED,
+    READY,
     STATES,
     seconds_left,
 )
-from vgrads.portal.web.set_overview import CurrentPromise, Overview, SetEntry
+from vgrads.portal.web.work_entry import WorkEntry
+from vgrads.portal.web.work_overview import CurrentPromise, Overview, unix_s
 
 Json = dict[str, Any]
 Order = Literal["attention", "newest", "due", "name", "owner", "probability"]
+Kind = Literal["", "set", "bag"]
 _PAGE = 50
 _FOLDED = 32  # active runs whose progress the service follows
 _REFRESH_S = 3.0
 _FIRST_S = 0.5  # wait of a view where nothing is known of an active run
 _FAR_S = 1e12
 _TITLES = {
-    "attention": "at risk first",
+    "attention": "what needs you first",
     "newest": "newest first",
     "due": "due first",
     "name": "by name",
@@ -48,8 +56,27 @@ _TITLES = {
 }
 
 
+_GROUPS = ("Needs you", "Running", "Coming", "Ended")
+_GROUP_OF_RANK = (0, 0, 1, 2, 2, 3, 3, 3)
+_LIKE = "/submit?like={}"
+_ACTIONS = {
+    FAILING: ("See the failure", "{}#tasks"),
+    CANNOT_BE_MET: ("Change or stop", "{}/request"),
+    AT_RISK: ("Change or stop", "{}/request"),
+    INTERRUPTED: ("See why", "{}"),
+    BELOW: ("See what meets it", "{}"),
+    IMPOSSIBLE: ("See what meets it", "{}"),
+    NOT_PLANNED: ("Change it", _LIKE),
+    READY: ("Run", "{}/run"),
+    MISSED: ("Submit again", _LIKE),
+    FAILED: ("Submit again", _LIKE),
+    CANCELLED: ("Submit again", _LIKE),
+}
+"""What can be done next, by state: a label, and an address in which the set's stands."""
+
+
 def add_dashboard(app: FastAPI, service: Service) -> None:
-    """Add the page of all sets."""
+    """Add the front page."""
     overview, progress = service.overview, ActiveRuns(service)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
@@ -57,6 +84,7 @@ def add_dashboard(app: FastAPI, service: Service) -> None:
         request: Request,
         find: Annotated[str, Query(max_length=200)] = "",
         state: Annotated[str, Query(max_length=30)] = "",
+        kind: Kind = "",
         order: Order = "attention",
         page: Annotated[int, Query(ge=1, le=100_000)] = 1,
     ) -> HTMLResponse:
@@ -64,12 +92,12 @@ def add_dashboard(app: FastAPI, service: Service) -> None:
         owner = None if who.operator else who.user
         if state and state not in {s.word for s in STATES}:
             raise InputError(f"'{state}' is no state", where="state", fix=", ".join(_words()))
-        choice = {"find": find, "state": state, "order": order}
+        choice = {"find": find, "state": state, "kind": kind, "order": order}
         result = await run_in_threadpool(_list, overview, progress, owner, choice, page)
         if await progress.refresh(result["active"]):
             result = await run_in_threadpool(_list, overview, progress, owner, choice, page)
         return await run_in_threadpool(
-            page_of, request, "/", "sets.html", orders=_TITLES, only_owner=owner, **choice, **result
+            page_of, request, "/", "work.html", orders=_TITLES, only_owner=owner, **choice, **result
         )
 
 
@@ -81,6 +109,8 @@ def _list(
     overview: Overview, progress: ActiveRuns, owner: str | None, choice: Json, page: int
 ) -> Json:
     entries = overview.entries(owner, progress.promise)
+    if choice["kind"]:
+        entries = [entry for entry in entries if entry.kind == choice["kind"]]
     counts = Counter(entry.state.word for entry in entries)
     matching = [entry for entry in entries if _matches(entry, choice["find"])]
     shown = Counter(entry.state.word for entry in matching)
@@ -91,10 +121,11 @@ def _list(
     page = min(page, pages)
     chosen = matching[(page - 1) * _PAGE : page * _PAGE]
     outcomes = overview.outcomes([e.run.id for e in chosen if e.run and not e.run.goes_on])
-    active = [entry for entry in entries if entry.run is not None and entry.run.goes_on]
+    active = [entry for entry in entries if entry.run is not None and entry.goes_on]
     query = {name: value for name, value in choice.items() if value}
+    rows = [_row(entry, progress, outcomes) for entry in chosen]
     return {
-        "rows": [_row(entry, progress, outcomes) for entry in chosen],
+        "groups": _groups(rows, matching, is_grouped=choice["order"] == "attention"),
         "total": len(entries),
         "matching": len(matching),
         "states": [(s.word, s.tone, shown[s.word]) for s in STATES if counts[s.word]],
@@ -109,30 +140,53 @@ def _list(
     }
 
 
-def _matches(entry: SetEntry, find: str) -> bool:
-    """Return True where all words occur in the name, the owner, or the id of a set."""
+def _groups(
+    rows: Iterable[Json], matching: Iterable[WorkEntry], is_grouped: bool
+) -> list[tuple[str, int, list[Json]]]:
+    """Return the rows of a page with the titles of their groups, and how many entries each group
+    has; one group without a title in another order than by attention."""
+    if not is_grouped:
+        rows = list(rows)
+        return [("", len(rows), rows)] if rows else []
+    counts = Counter(_group(entry) for entry in matching)
+    return [
+        (_GROUPS[group], counts[group], list(members))
+        for group, members in groupby(rows, lambda row: _group(row["entry"]))
+    ]
+
+
+def _group(entry: WorkEntry) -> int:
+    return _GROUP_OF_RANK[entry.state.rank]
+
+
+def _matches(entry: WorkEntry, find: str) -> bool:
+    """Return True where all words occur in the name, the owner, or the id."""
     text = f"{entry.name} {entry.owner} {entry.id}".casefold()
     return all(word in text for word in find.casefold().split())
 
 
-def _attention(entry: SetEntry) -> tuple[int, float]:
-    """What needs attention first: within a rank the least probable, then the first due."""
+def _attention(entry: WorkEntry) -> tuple[int, int, float]:
+    """What needs attention first: within a group the least probable, then the first due, then the
+    newest."""
+    group, rank = _group(entry), entry.state.rank
     if entry.state in (FAILING, CANNOT_BE_MET, AT_RISK, INTERRUPTED):
-        return entry.state.rank, entry.probability or 0.0
-    return entry.state.rank, _due(entry) if entry.run and entry.run.goes_on else 0.0
+        return group, rank, entry.probability or 0.0
+    if entry.goes_on and entry.due_s is not None:
+        return group, rank, entry.due_s
+    return group, rank if group == 0 else 9, -unix_s(entry.created)
 
 
-def _due(entry: SetEntry) -> float:
+def _due(entry: WorkEntry) -> float:
     return _FAR_S if entry.due_s is None else entry.due_s
 
 
-def _least_probable(entry: SetEntry) -> float:
+def _least_probable(entry: WorkEntry) -> float:
     return 2.0 if entry.probability is None else entry.probability
 
 
-_KEYS: dict[str, Callable[[SetEntry], Any]] = {
+_KEYS: dict[str, Callable[[WorkEntry], Any]] = {
     "attention": _attention,
-    "newest": lambda _: 0,
+    "newest": lambda entry: -unix_s(entry.created),
     "due": _due,
     "name": lambda entry: entry.name.casefold(),
     "owner": lambda entry: (entry.owner.casefold(), entry.name.casefold()),
@@ -140,40 +194,64 @@ _KEYS: dict[str, Callable[[SetEntry], Any]] = {
 }
 
 
-def _row(entry: SetEntry, progress: ActiveRuns, outcomes: Json) -> Json:
+def _row(entry: WorkEntry, progress: ActiveRuns, outcomes: Json) -> Json:
     """Return a row of the table; of an active run, with its progress."""
     outcome = outcomes.get(entry.run.id, {}) if entry.run else {}
-    status = progress.status(entry.run.id) if entry.run and entry.run.goes_on else None
-    spent = status["spent_usd"] if status else outcome.get("spent_usd")
-    cost, budget = entry.promise.cost_usd, entry.promise.budget_usd
+    status = progress.status(entry.run.id) if entry.run and entry.goes_on else None
+    spent = status["spent_usd"] if status else outcome.get("spent_usd", entry.spent_usd)
     return {
         "entry": entry,
-        "live": bool(entry.run and entry.run.goes_on),
-        "status": status,
-        "outcome": outcome,
-        "spark": _spark(entry, progress),
-        "due": _due_text(entry, status),
-        "spent": spent,
-        "of": cost if budget is None else budget,
-        "of_what": "planned" if budget is None else "budget",
-        "share": min(1.0, spent / budget) if spent and budget else None,
+        "progress": _progress(entry, status, outcome),
+        "due": due_text(entry, status),
+        "money": _money(spent, entry.promise.cost_usd, entry.promise.budget_usd),
+        "action": _action(entry),
     }
 
 
-def _spark(entry: SetEntry, progress: ActiveRuns) -> Markup | str:
-    """Return the probabilities of a run so far: first the promised one."""
-    if entry.run is None or not entry.run.goes_on or entry.promise.probability is None:
-        return ""
-    points = [(0.0, entry.promise.probability), *progress.points(entry.run.id)]
-    return sparkline(points, entry.promise.requested)
+def _action(entry: WorkEntry) -> tuple[str, str] | None:
+    """Return what can be done next: a label and an address; None: nothing is needed."""
+    action = _ACTIONS.get(entry.state)
+    if action is None:
+        return None
+    label, address = action
+    if entry.state is READY and entry.promise.cost_usd:
+        label = f"Run for {format_usd(entry.promise.cost_usd)}"
+    if entry.kind == "bag":
+        return "See why", entry.path
+    return label, address.format(entry.id if address == _LIKE else entry.path)
 
 
-def _due_text(entry: SetEntry, status: Json | None) -> str:
-    """Return how long a run has until its deadline, on its clock."""
-    if entry.due_s is None or not (entry.run and entry.run.goes_on):
+def _progress(entry: WorkEntry, status: Json | None, outcome: Json) -> str:
+    """Return how far an entry is, in words."""
+    needed = entry.promise.needed
+    if entry.kind == "bag":
+        return entry.progress + (f", {needed:,} needed" if needed else "")
+    if status:
+        done = status["workflows"]
+        workflows = format_count(done["of"], "workflow")
+        return f"{done['done']} of {workflows} done, {done['needed']} needed"
+    if "in_time" in outcome:
+        return f"{outcome['in_time']} in time, {outcome['needed']} needed"
+    return f"{format_count(needed, 'workflow', 'are')} needed" if needed else ""
+
+
+def _money(spent: float | None, cost: float | None, budget: float | None) -> str:
+    """Return what was spent of what may be; empty where nothing is paid for."""
+    most = cost if budget is None else budget
+    if spent is None:
+        words = "about" if budget is None else "up to"
+        return f"{words} {format_usd(most)}" if most else ""
+    if not most:
+        return format_usd(spent) if spent else ""
+    return f"{format_usd(spent)} of {format_usd(most)}"
+
+
+def due_text(entry: WorkEntry, status: Json | None) -> str:
+    """Return how long work has until its deadline, a run on its own clock."""
+    if entry.due_s is None or not entry.goes_on:
         return ""
     left_s = seconds_left(status) if status else entry.due_s - time.time()
-    return f"in {format_duration(left_s)}" if left_s >= 0 else f"{format_duration(-left_s)} ago"
+    return f"{format_duration(left_s)} left" if left_s >= 0 else f"{format_duration(-left_s)} late"
 
 
 class ActiveRuns:
@@ -194,11 +272,6 @@ class ActiveRuns:
         """Return the promise of a run now; None where it is not known yet."""
         status = self._status.get(run_id)
         return (status["promise_state"], status["promise_now"]) if status else None
-
-    def points(self, run_id: str) -> list[tuple[float, float]]:
-        """Return the probabilities of a run that were computed so far, with their instants."""
-        result = self._service.live.folded(run_id) if run_id in self._status else None
-        return [] if result is None else [point[:2] for point in result[1].promise.points]
 
     async def refresh(self, run_ids: list[str]) -> bool:
         """Compute the progress of these runs in the background, unless it is recent. Return True

@@ -58,8 +58,16 @@
 
   // Instants in the zone of whoever reads.
   function clocks(host) {
-    const form = new Intl.DateTimeFormat(undefined, {weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZoneName: "short"});
-    for (const one of host.querySelectorAll("time[datetime]")) one.textContent = form.format(new Date(one.dateTime));
+    const hours = {hour: "2-digit", minute: "2-digit"}, days = {weekday: "short", day: "numeric", month: "short"};
+    const today = new Intl.DateTimeFormat(undefined, hours), near = new Intl.DateTimeFormat(undefined, {...days, ...hours});
+    const far = new Intl.DateTimeFormat(undefined, {...days, ...hours, year: "numeric"});
+    const full = new Intl.DateTimeFormat(undefined, {...days, ...hours, year: "numeric", timeZoneName: "short"});
+    const now = new Date();
+    for (const one of host.querySelectorAll("time[datetime]")) {
+      const at = new Date(one.dateTime), same = at.toDateString() === now.toDateString();
+      one.textContent = (same ? today : at.getFullYear() === now.getFullYear() ? near : far).format(at);
+      one.title = full.format(at);
+    }
   }
 
   // What costs something is requested about on the page; without scripts the link leads to a page that asks.
@@ -179,10 +187,10 @@
     else if (status().live === "yes") setInterval(parts, 3000);
   }
 
-  function setsPage() {
+  function workPage() {
     const form = document.getElementById("filter");
     form?.addEventListener("change", e => { if (e.target.tagName === "SELECT") form.requestSubmit(); });
-    livePage("sets");
+    livePage("work");
   }
 
   function whatIfPage() {
@@ -236,5 +244,5 @@
   }
 
   clocks(document);
-  ({set: setPage, sets: setsPage, bags: () => livePage("bags"), whatif: whatIfPage})[main?.dataset.page]?.();
+  ({set: setPage, work: workPage, whatif: whatIfPage})[main?.dataset.page]?.();
 })();

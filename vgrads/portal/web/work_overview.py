@@ -1,58 +1,26 @@
-"""All sets of a user in one list, fast enough for ten thousand: heads and runs are read from
-indexes, and the summary of a plan once for each of its revisions."""
+"""All sets and bags of a user in one list, fast enough for ten thousand: heads and runs are read
+from indexes, and the summary of a plan once for each of its revisions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.web.bag_entries import BagEntries
 from vgrads.portal.web.set_display import (
-    DisplayState,
     PromiseSummary,
     display_state,
     read_summary,
 )
+from vgrads.portal.web.work_entry import NewestRun, StoredInstant, WorkEntry
 
-StoredInstant = datetime | str
-"""An instant as the database returns it: SQLite stores text."""
 _MOST_CACHED = 200_000
 _CHUNK = 500
 _NO_PROMISE = PromiseSummary()
-
-
-@dataclass(frozen=True, slots=True)
-class NewestRun:
-    """The newest run of a set; ``started``: as the database returns it."""
-
-    id: str
-    state: str
-    started: StoredInstant
-
-    @property
-    def goes_on(self) -> bool:
-        """True while it is not terminal."""
-        return self.state in GOES_ON
-
-
-@dataclass(frozen=True, slots=True)
-class SetEntry:
-    """A set in the list. ``probability``: now for a run, else as promised; ``due_s``: deadline of
-    its run, Unix time."""
-
-    id: str
-    name: str
-    owner: str
-    created: StoredInstant
-    promise: PromiseSummary
-    run: NewestRun | None
-    state: DisplayState
-    probability: float | None
-    due_s: float | None
 
 
 CurrentPromise = tuple[str, float | None]
@@ -64,14 +32,18 @@ PromiseOf = Callable[[str], CurrentPromise | None]
 
 
 class Overview:
-    """Lists of sets; one for each service. ``reader``: of its database."""
+    """Lists of sets and bags; one for each service. ``reader``: of its database."""
 
     def __init__(self, reader: RecordReader) -> None:
-        self._reader = reader
+        self._reader, self._bags = reader, BagEntries(reader)
         self._promises: dict[str, tuple[int, PromiseSummary]] = {}
-        self._entries: dict[str, tuple[_Basis, SetEntry]] = {}
+        self._entries: dict[str, tuple[_Basis, WorkEntry]] = {}
 
-    def entries(self, owner: str | None, now: PromiseOf) -> list[SetEntry]:
+    def entries(self, owner: str | None, now: PromiseOf) -> list[WorkEntry]:
+        """Return the sets of an owner, or of all, newest first; then the bags."""
+        return [*self.sets(owner, now), *self._bags.entries(owner)]
+
+    def sets(self, owner: str | None, now: PromiseOf) -> list[WorkEntry]:
         """Return the sets of an owner, or of all, newest first."""
         condition = "" if owner is None else "WHERE owner = :owner"
         values = {} if owner is None else {"owner": owner}
@@ -91,7 +63,7 @@ class Overview:
 
     def _entry(
         self, row: tuple[Any, ...], run: tuple[Any, ...] | None, taken: bool, now: PromiseOf
-    ) -> SetEntry:
+    ) -> WorkEntry:
         """Return the entry of a row; the one of the last list, where nothing has changed."""
         current = now(run[1]) if run is not None and run[2] in GOES_ON else None
         basis, last = (row, run, taken, current), self._entries.get(row[0])
@@ -107,7 +79,7 @@ class Overview:
         run: NewestRun | None,
         taken: bool,
         current: CurrentPromise | None,
-    ) -> SetEntry:
+    ) -> WorkEntry:
         id_, name, owner, created, state, _ = row
         promise = self._promises.get(id_, (0, _NO_PROMISE))[1]
         word = current[0] if current else None
@@ -117,7 +89,19 @@ class Overview:
             due_s = unix_s(run.started) + promise.deadline_s
         probability = promise.probability if current is None else current[1]
         probability = probability if promise.feasible else None
-        return SetEntry(id_, name, owner, created, promise, run, display, probability, due_s)
+        return WorkEntry(
+            kind="set",
+            id=id_,
+            name=name,
+            owner=owner,
+            created=created,
+            promise=promise,
+            run=run,
+            state=display,
+            probability=probability,
+            due_s=due_s,
+            goes_on=run is not None and run.goes_on,
+        )
 
     def _newest_runs(self) -> dict[str, tuple[Any, ...]]:
         query = "SELECT set_id, id, state, started FROM run ORDER BY set_id, started"
