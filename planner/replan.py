@@ -388,9 +388,12 @@ def plan_as_it_stays(plan: Plan, left: Remainder, progress: Progress) -> Plan:
             or p.workflow not in remainder.workflow_by_name
         ):
             continue
-        length_s = remainder.duration_s(remainder.task(p.task_key), remainder.slot_by_id[p.slot])
-        runs = p.key in progress.running
-        begin_s = _FIRST_S if runs else max(0.0, p.start_s - progress.now_s)
+        slot = remainder.slot_by_id[p.slot]
+        length_s = remainder.duration_s(remainder.task(p.task_key), slot)
+        begin_s = max(0.0, p.start_s - progress.now_s)
+        if p.key in progress.running:  # it has begun, whether or not its worst case is in time
+            length_s = min(length_s, slot.end_s, remainder.workflow_set.deadline_s)
+            begin_s = _FIRST_S
         shifted.append(replace(p, start_s=begin_s, end_s=begin_s + length_s))
     return replace(
         plan,

@@ -26,6 +26,10 @@ _STANDARD = NormalDist()
 _LEAST_OWN = 0.02  # no measurement is more exact than this
 _UPPER = 0.9  # quantile that sets the spread of remaining run times
 _WIDEST = 3.0
+_LATE_SPREAD = 1.8
+"""Spread of what is left of a task that takes longer than its estimate permits: half of them take
+as much longer again as they have by now, one in ten takes ten times as much. So do lengths of which
+nothing is known, P(> t) = 1 / (1 + t)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,15 +141,17 @@ def _workflow(rows: list[tuple[int, int, ObservedError]], precision: Floats, pul
 
 def left_of(task: Task, spread: RuntimeSpread, age_s: float) -> Task:
     """Return the rest of a task that has run for this time (at speed 1): its distribution given
-    that it is longer."""
-    if spread.total <= 0:
-        return replace(task, runtime_s=max(0.0, task.runtime_s - age_s))
+    that it is longer. One that takes longer than its estimate permits is about to take as much
+    longer again as it has by now, with a wide spread: it is neither done nor lost."""
     if age_s <= 0:
         return task
-    z = math.log(age_s / task.runtime_s) / spread.total if task.runtime_s > 0 else math.inf
+    late_s, estimated = age_s - task.runtime_s, spread.total > 0 and task.runtime_s > 0
+    if late_s < 0 and not estimated:
+        return replace(task, runtime_s=-late_s)
+    z = math.log(age_s / task.runtime_s) / spread.total if estimated else math.inf
     beyond = 1.0 - _STANDARD.cdf(z)
-    if beyond < 1e-9:  # no estimate: as long again as it has run
-        return replace(task, runtime_s=age_s, spread=spread.alone(min(_WIDEST, spread.total)))
+    if beyond < 1e-9:
+        return replace(task, runtime_s=late_s, spread=spread.alone(_LATE_SPREAD))
 
     def quantile(level: float) -> float:
         at = _STANDARD.inv_cdf(1.0 - beyond * (1.0 - level))

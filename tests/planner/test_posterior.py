@@ -106,11 +106,15 @@ def test_what_is_left_of_a_running_task_has_the_right_quantiles(sigma, age):
     assert upper == pytest.approx(np.quantile(longer, 0.9), rel=0.15)
 
 
-def test_an_exact_task_is_over_when_it_should_be_and_a_very_late_a_single_takes_as_long_again():
-    assert left_of(Task(id="t", runtime_s=100.0), EXACT, 30.0).runtime_s == 70.0
-    assert left_of(Task(id="t", runtime_s=100.0), EXACT, 300.0).runtime_s == 0.0
-    late = left_of(Task(id="t", runtime_s=100.0), RuntimeSpread(own=0.1), 5000.0)
-    assert late.runtime_s == 5000.0
+@pytest.mark.parametrize("spread", [EXACT, RuntimeSpread(own=0.1)])
+def test_a_task_that_disproves_its_estimate_is_neither_done_nor_lost(spread):
+    """Half of them take as much longer again as they have by now."""
+    task = Task(id="t", runtime_s=100.0)
+    assert left_of(task, EXACT, 30.0) == replace(task, runtime_s=70.0)
+    late = left_of(task, spread, 300.0)
+    assert late.runtime_s == 200.0
+    assert late.spread.factor(0.05) < 0.06 and late.spread.factor(0.9) > 9.0
+    assert left_of(task, EXACT, 100.1).runtime_s == pytest.approx(0.1)
 
 
 def test_a_run_whose_first_tasks_took_long_promises_less_and_another_that_was_quick_more():
@@ -150,3 +154,24 @@ def test_a_run_whose_first_tasks_took_long_promises_less_and_another_that_was_qu
     assert 0.4 < plan.promise.probability < 0.9
     assert promise(50.0) > 0.99
     assert promise(200.0) < 0.01
+
+
+@pytest.mark.parametrize(("now_s", "expected"), [(90.0, 1.0), (300.0, 0.757), (950.0, 0.058)])
+def test_a_promise_falls_while_a_task_takes_longer_than_stated(now_s, expected):
+    """It may still end in the rest of its slot, whatever a plan would reserve for it."""
+    flow, only = chain("w", 100.0), slot("s", end_s=1000.0)
+    snapshot = Snapshot(workflow_set=make_set([flow], deadline_s=1000.0), slots=(only,))
+    plan = make_plan(snapshot)
+    (placement,) = plan.placements
+    progress = Progress(
+        now_s=now_s,
+        done=frozenset(),
+        running={placement.key: 0.0},
+        waiting=frozenset(),
+        open_slots=(OpenSlot(use=plan.uses[0], ready=True, end_s=1000.0),),
+        spent_usd=0.0,
+        version=0,
+    )
+    outlook = promise_now(plan, snapshot, progress)
+    assert outlook.probability == pytest.approx(expected, abs=0.03)
+    assert outlook.possible

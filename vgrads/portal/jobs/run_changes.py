@@ -69,9 +69,8 @@ def preview_change(url: str, run_id: str, request: ChangeRequest, by: str = "") 
         changed = plan_change_of(begun, change)
     if changed.refused:
         raise InputError(changed.refused, where=run_id)
-    now = state.promise.probability
-    if now is None:
-        now = current_promise(execution, state).probability
+    # not the manager's last one, which may be a minute old: a falling promise would look higher
+    now = current_promise(execution, state).probability
     plan = (changed.execution or execution).plan
     return {
         "run": run_id,
