@@ -112,9 +112,14 @@ def test_the_text_says_what_by_when_why_and_what_would_help():
     assert "1 workflow is needed by 2026-11-29 13:00 UTC, 0 done so far." in body
     assert "Probability now: 0.300; requested: 0.9." in body
     assert "later deadline (by 30m; promise 0.950, $2.00)" in body
-    assert body.endswith("\nhttps://x.org/sets/1")
+    help_now = "May help: a later deadline: https://x.org/sets/1/request"
+    assert body.endswith(f"\n{help_now}\nhttps://x.org/sets/1")
+    at_terminal = RunAddress("run-1", address.began)
+    _, body = alarm_text(execution, state, AlarmRecord(1, 11.0, 0, "at risk"), at_terminal)
+    assert "May help: a later deadline: vgrads change run-1\n" in body
+    state, _ = step(execution, state, PromiseChecked(at_s=80.0, probability=0.9))
     title, body = alarm_text(execution, state, AlarmRecord(2, 80.0, 0, "on track"), address)
-    assert title.endswith("is on track again") and "Why" not in body
+    assert title.endswith("is on track again") and "Why" not in body and "May" not in body
 
 
 def results_of(store, url, pauses_s, hurry):

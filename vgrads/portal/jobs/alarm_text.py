@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from vgrads.api.plans.refusals import relaxation_text
 from vgrads.execmgr.core.alarm_conditions import NOT_BEGUN
+from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.delays import delays
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, state_of_promise
@@ -51,7 +52,7 @@ def alarm_text(
         _probability_line(execution, state, is_final),
         *_reason_lines(alarm),
         *_cause_lines(execution, state, alarm),
-        *_remedy_lines(execution),
+        *_remedy_lines(execution, state, word, address),
         address.page or f"More: vgrads status {address.run_id}",
     ]
     return f"vgrads: {_title(name, alarm, word)}", "\n".join(lines)
@@ -92,9 +93,23 @@ def _cause_lines(execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) 
     return [f"Why: {cause}." for cause in causes]
 
 
-def _remedy_lines(execution: ExecutionPlan) -> list[str]:
-    """Return what would have met the request when it was planned, and what it costs."""
-    return [
+def _remedy_lines(
+    execution: ExecutionPlan, state: RunState, word: PromiseState, address: RunAddress
+) -> list[str]:
+    """Return what would have met the request when it was planned, with its cost, and how the
+    request of a run that goes on is changed where that may help."""
+    lines = [
         f"Sufficient when it was planned: {relaxation_text(change)}."
         for change in execution.plan.relaxations
     ]
+    if over(state) or word in (PromiseState.ON_TRACK, PromiseState.MET):
+        return lines
+    changes = [] if word == PromiseState.FAILING else ["a later deadline"]
+    if execution.plan.needed > 1:
+        changes.append("fewer workflows")
+    if changes and execution.snapshot.workflow_set.budget_usd is not None:
+        changes.append("more money")
+    if changes:
+        where = f"{address.page}/request" if address.page else f"vgrads change {address.run_id}"
+        lines.append(f"May help: {' or '.join(changes)}: {where}")
+    return lines
