@@ -123,7 +123,7 @@ class Served:
         return Client(self.url, token=token)
 
 
-def serve_this_machine(home: Path) -> Served:
+def serve_this_machine(home: Path, *options: object) -> Served:
     """A service with this machine as a site, which is open to everybody here."""
     environment = {**os.environ, "VGRADS_HOME": str(home)}
     for words in (
@@ -137,7 +137,7 @@ def serve_this_machine(home: Path) -> Served:
             check=True,
             capture_output=True,
         )
-    return Served(home)
+    return Served(home, *options)
 
 
 @contextmanager
