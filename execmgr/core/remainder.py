@@ -150,7 +150,7 @@ def changed_request(execution: ExecutionPlan, change: RequestChange) -> Executio
 
 def check_change(execution: ExecutionPlan, state: RunState, change: RequestChange) -> None:
     """Raise InputError for a deadline before now, a budget below what is spent, more workflows than
-    there are, or sites that the run does not have."""
+    there are, or sites to be added that were not dropped."""
     if change.deadline_s is not None and change.deadline_s <= state.now_s:
         raise InputError("is before now", where="deadline")
     count = len(execution.snapshot.workflow_set.workflows)
@@ -166,6 +166,9 @@ def check_change(execution: ExecutionPlan, state: RunState, change: RequestChang
     both = set(change.add_sites) & set(change.drop_sites)
     if both:
         raise InputError(f"'{min(both)}' is both added and dropped", where="add-site")
+    in_use = set(change.add_sites) - state.dropped
+    if in_use:
+        raise InputError(f"'{min(in_use)}' is in use: it was not dropped", where="add-site")
 
 
 def _without_sites(

@@ -184,6 +184,7 @@ def test_a_lost_promise_is_given_again_after_a_change():
         (RequestChange(needed=2), "2 of them are requested, 1 workflow is there"),
         (RequestChange(budget_usd=0.0), "\\$0.00 is below the \\$1.00 that are spent"),
         (RequestChange(add_sites=("a",), drop_sites=("a",)), "'a' is both added and dropped"),
+        (RequestChange(add_sites=("a",)), "add-site: 'a' is in use: it was not dropped"),
     ],
 )
 def test_a_change_that_contradicts_what_happened_is_refused(change, words):
@@ -217,4 +218,5 @@ def test_dropped_sites_get_no_more_tasks():
     check_ended_well(world, state, journal)
     assert state.dropped == {"b"}
     assert len(state.done) == 4
+    check_change(world.executions[state.version], state, RequestChange(add_sites=("b",)))
     assert isinstance(journal, MemoryJournal)

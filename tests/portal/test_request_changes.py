@@ -71,7 +71,8 @@ def test_a_change_is_shown_before_it_is_made_and_applied_once(running):
         ({"at_least": 9}, "9 of them are requested, 8 workflows are there"),
         ({"deadline": "2020-01-01T00:00:00Z"}, "is in the past"),
         ({"deadline": "soon"}, "deadline"),
-        ({"drop_sites": ["nowhere"]}, "'nowhere' is no site of this run"),
+        ({"drop_sites": ["nowhere"]}, "drop-site: 'nowhere' is no site of this run"),
+        ({"add_sites": ["nowhere"]}, "add-site: 'nowhere' is no site of this run"),
         ({"budget": 3}, "budget"),
     ],
 )
@@ -176,10 +177,13 @@ def test_a_change_survives_the_death_of_its_manager(vgrads, write, tmp_path):
     changed = vgrads("change", run["run"], "--deadline", "5m", "--yes", "--json")
     assert changed.code == 0, changed.err
     assert "its manager has not answered yet" in json.loads(changed.out)["message"]
+    assert runs(vgrads)[0]["due"] == run["due"]
     resumed = vgrads("resume", run["run"], "--json")
     assert resumed.code == 0, resumed.err
-    (run,) = runs(vgrads)
+    first_due, (run,) = run["due"], runs(vgrads)
     assert run["state"] == "kept"
+    assert run["due"] > first_due
+    assert vgrads("status", run["run"], "--json").json["runs"][0]["due"] == run["due"]
     with Store() as store:
         query = "SELECT job, covered FROM forecast WHERE kind = 'promise'"
         scores = dict(store.reader.rows(query))

@@ -71,11 +71,12 @@ def request_changer(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan
     def change_request(
         execution: ExecutionPlan, state: RunState, change: RequestChange
     ) -> ChangedPlan:
-        unknown = [s for s in (*change.add_sites, *change.drop_sites) if s not in names]
-        if unknown:
-            raise InputError(
-                f"'{unknown[0]}' is no site of this run", where="site", fix=", ".join(names)
-            )
+        for where, sites in (("add-site", change.add_sites), ("drop-site", change.drop_sites)):
+            unknown = [site for site in sites if site not in names]
+            if unknown:
+                raise InputError(
+                    f"'{unknown[0]}' is no site of this run", where=where, fix=", ".join(names)
+                )
         dropped = (state.dropped - set(change.add_sites)) | set(change.drop_sites)
         offers = _offers(grid, names, execution, state._replace(dropped=dropped))
         effort = planning_effort()

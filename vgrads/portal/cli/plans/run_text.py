@@ -91,14 +91,6 @@ def details_of(reader: RecordReader, row: Json) -> Json:
         "alarms": alarms_json(state, lambda at_s: (began + timedelta(seconds=at_s)).isoformat()),
         "slots": open_slots(record) if row["state"] in GOES_ON else [],
     }
-    changed = [record for record in state.requests if not record.refused]
-    if changed:
-        due = datetime.fromisoformat(row["started"]) + timedelta(seconds=changed[-1].deadline_s)
-        more |= {
-            "due": due.isoformat(),
-            "needed": changed[-1].needed,
-            "promise": changed[-1].promise,
-        }
     if row["state"] in GOES_ON:
         end_s = state.promise.end_s
         end = None if end_s is None else began + timedelta(seconds=end_s)

@@ -68,7 +68,13 @@ def _row(reader: RecordReader, run_id: str, set_id: str, *values: Any) -> Json:
     state, stored_start, outcome, name, stored_summary = values
     start, summary = as_instant(stored_start), json.loads(stored_summary)
     started = start if start.tzinfo else start.replace(tzinfo=UTC)
-    deadline_s = summary.get("deadline_s")
+    request = {
+        "deadline_s": summary.get("deadline_s"),
+        "needed": summary.get("needed"),
+        "promise": (summary.get("promise") or {}).get("probability"),
+    }
+    request |= _changed_request(reader, run_id)
+    deadline_s = request.pop("deadline_s")
     due = started + timedelta(seconds=deadline_s) if deadline_s is not None else None
     return {
         "run": run_id,
@@ -77,13 +83,35 @@ def _row(reader: RecordReader, run_id: str, set_id: str, *values: Any) -> Json:
         "state": state,
         "started": started.isoformat(),
         "due": due.isoformat() if due else None,
-        "promise": (summary.get("promise") or {}).get("probability"),
-        "needed": summary.get("needed"),
+        **request,
         "cost_usd": summary.get("cost_usd"),
         "manager": manager_of(reader, run_id, state),
         "hint": None,
         "outcome": json.loads(outcome),
     }
+
+
+def _changed_request(reader: RecordReader, run_id: str) -> Json:
+    """Return what the changes of a run's request have changed: ``deadline_s``, ``needed``, and the
+    promise for it. The journal is read only where there may be one: it may be long."""
+    query = "SELECT name FROM run_archive WHERE run_id = :run_id AND name = 'book-1'"
+    if not reader.rows(query, run_id=run_id):  # never planned again, as for a change
+        return {}
+    begin = '{"kind": "change"%'
+    query = "SELECT id FROM run_message WHERE run_id = :run_id AND body LIKE :begin LIMIT 1"
+    if not reader.rows(query, run_id=run_id, begin=begin):
+        return {}
+    query = (
+        "SELECT body FROM run_event WHERE run_id = :run_id AND body LIKE :begin ORDER BY position"
+    )
+    changed: Json = {}
+    for (body,) in reader.rows(query, run_id=run_id, begin=begin):
+        event = json.loads(body)
+        if not event.get("refused"):
+            fields = {name: event["change"][name] for name in ("deadline_s", "needed")}
+            changed |= {name: value for name, value in fields.items() if value is not None}
+            changed["promise"] = event["promise"]
+    return changed
 
 
 def _hint(reader: RecordReader, run_id: str) -> str:
