@@ -13,9 +13,10 @@ from fastapi.testclient import TestClient
 from tests.portal.serving import LEAD
 from tests.waiting import until
 from vgrads.api.config import embedded_data
-from vgrads.execmgr.core.states import RequestRecord
+from vgrads.execmgr.core.states import PromiseChecked, RequestRecord
 from vgrads.portal.client import Client
 from vgrads.portal.jobs.forecasts.plans import first_outcome
+from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
@@ -174,6 +175,14 @@ def test_a_change_survives_the_death_of_its_manager(vgrads, write, tmp_path):
     (run,) = runs(vgrads)
     manager.send_signal(signal.SIGKILL)
     manager.wait()
+    with Store() as store:  # both promises are of this instant, whatever was computed last
+        record = RunRecord(store.engine, run["run"])
+        record.lease.take()
+        assert record.events()
+        record.append([PromiseChecked(at_s=0.5, probability=0.123)])
+        record.lease.leave()
+    shown = vgrads("change", run["run"], "--deadline", "5m", "--preview", "--json").json
+    assert shown["before"]["promise"] > 0.5
     changed = vgrads("change", run["run"], "--deadline", "5m", "--yes", "--json")
     assert changed.code == 0, changed.err
     assert "its manager has not answered yet" in json.loads(changed.out)["message"]
