@@ -183,6 +183,7 @@ ROUTES = {
         GET /sets/{set_id}/run
         GET /sets/{set_id}/cancel
         GET /sets/{set_id}/request
+        GET /history
         GET /sets/{set_id}/status
         GET /sets/{set_id}/tasks
         GET /sets/{set_id}/graph

@@ -38,6 +38,9 @@ class ResultOfRun:
     ] = None
     ended_s: Annotated[float | None, About("End of the run.", "s", 5036.0)] = None
     spent_usd: Annotated[float | None, About("Cost.", "USD", 2.72)] = None
+    promised: Annotated[
+        float | None, About("Probability that its first plan promised.", example=0.95)
+    ] = None
     times: Annotated[TimesOfTasks | None, About("Where the time went.")] = None
     problem: Annotated[str | None, About("Error that ended it.")] = None
     reason: Annotated[str | None, About("Why it ended early.")] = None

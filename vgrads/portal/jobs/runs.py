@@ -238,7 +238,9 @@ def carry_out(
     lease.while_leased(lambda: store.add_acquisitions(run_id, result))
     lease.while_leased(lambda: _learn(store, record, outcome))
     score_run(store, run_id, outcome)
-    ended = (run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
+    first = lease.while_leased(record.executions)[0]
+    result_json = outcome_json(outcome) | {"promised": first.plan.promise.probability}
+    ended = (run_id, outcome.verdict, result_json, run_gantt(outcome))
     lease.while_leased(lambda: store.end_run(*ended))
     lease.leave()
     return outcome

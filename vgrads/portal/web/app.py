@@ -39,6 +39,7 @@ from vgrads.portal.web.service import Bounds, Service
 from vgrads.portal.web.set_routes import add_set_routes
 from vgrads.portal.web.sets.dashboard import add_dashboard
 from vgrads.portal.web.sets.forms import add_set_forms
+from vgrads.portal.web.sets.history_page import add_history_page
 from vgrads.portal.web.sets.pages import add_set_pages
 from vgrads.portal.web.sets.request_pages import add_request_pages
 from vgrads.portal.web.work_routes import add_work_routes
@@ -96,6 +97,7 @@ def make_app(
     add_run_routes(app, service)
     add_request_routes(app, service)
     add_request_pages(app, service)
+    add_history_page(app, service)
     add_release_routes(app, service)
     add_bag_routes(app, service)
     add_part_routes(app, service)

@@ -31,6 +31,20 @@ def newest_runs(
     return [_run(row) for row in stored]
 
 
+def runs_of_name(
+    reader: RecordReader, owner: str, name: str, most: int
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the runs of an owner's sets of a name, newest first, each with the summary of its
+    set's plan."""
+    query = (
+        "SELECT r.id, r.set_id, s.name, s.owner, r.state, r.started, r.outcome, s.summary "
+        "FROM run r JOIN workflow_set s ON r.set_id = s.id "
+        "WHERE s.owner = :owner AND s.name = :name ORDER BY r.started DESC, r.id DESC LIMIT :most"
+    )
+    rows = reader.rows(query, owner=owner, name=name, most=most)
+    return [(_run(row[:-1]), json.loads(row[-1] or "{}")) for row in rows]
+
+
 def _run(row: tuple[Any, ...]) -> dict[str, Any]:
     *names, state, stored_start, outcome = row
     start = as_instant(stored_start)
