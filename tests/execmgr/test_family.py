@@ -6,7 +6,7 @@ from vgrads.api.pools.document import PoolDocument
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.reading.run_rows import run_rows
-from vgrads.portal.records.sets import Sets
+from vgrads.portal.records.sets import NewSet, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.set_display import MET
 from vgrads.portal.web.work_overview import Overview
@@ -118,7 +118,7 @@ def test_a_set_means_its_newest_run_and_one_that_never_ran_hides_no_name(vgrads,
     run = things(run="model")["run"]
     with Store() as store:
         set_id = store.get_run(run).set_id
-        never = Sets(store.engine).add("local", "model", "{}", real=False)["id"]
+        never = Sets(store.engine).add("local", NewSet("model", "{}"), real=False)["id"]
         assert vgrads("status", "model", "--json").json["runs"][0]["run"] == run
         newer = store.add_run(set_id)
     for name in ("model", set_id):

@@ -28,7 +28,7 @@ from vgrads.portal.jobs.worker import run_set
 from vgrads.portal.records.heartbeat import new_owner
 from vgrads.portal.records.reading.run_rows import InapplicableError
 from vgrads.portal.records.run_lease import RunLease
-from vgrads.portal.records.sets import Sets
+from vgrads.portal.records.sets import NewSet, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import LeaseRow
 from vgrads.portal.records.work import PLAN, RUN, Works
@@ -481,7 +481,7 @@ def test_plans_and_runs_survive_a_service_that_is_killed(tmp_path):
 
 def test_work_is_done_once_taken_over_and_abandoned_only_for_processes_that_died(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'w.db'}") as store:
-        set_id = Sets(store.engine).add("ann", "s", "{}", False)["id"]
+        set_id = Sets(store.engine).add("ann", NewSet("s", "{}"), False)["id"]
         works, mine, other = Works(store.engine), new_owner(), "elsewhere:1:x"
         work = works.claim(mine, [PLAN])
         assert (work.set_id, work.tries) == (set_id, 0)
@@ -502,6 +502,25 @@ def test_work_is_done_once_taken_over_and_abandoned_only_for_processes_that_died
         works.finish(work, True)
         assert works.claim(mine, [PLAN]) is None
         assert works.open_kinds() == {PLAN: 0, RUN: 0}
+
+
+def test_small_sets_and_users_without_work_come_first(tmp_path):
+    with Store(f"sqlite:///{tmp_path / 'w.db'}") as store:
+        sets, works, mine = Sets(store.engine), Works(store.engine), new_owner()
+
+        def add(user, tasks):
+            return sets.add(user, NewSet("s", "{}", tasks=tasks), False)["id"]
+
+        large = [add("ann", 2400) for _ in range(3)]
+        unknown, small, of_ben = add("ann", None), add("ann", 200), add("ben", 900)
+        first = works.claim(mine, [PLAN], is_small=True)
+        assert (first.set_id, first.is_small) == (small, True)
+        assert works.claim(mine, [PLAN], {first.id}, is_small=True) is None
+        busy, claimed = {first.id}, []
+        while work := works.claim(mine, [PLAN], busy, is_small=False):
+            busy.add(work.id)
+            claimed.append(work.set_id)
+        assert claimed == [of_ben, *large, unknown]  # a small set of ann is being planned
 
 
 @pytest.mark.more

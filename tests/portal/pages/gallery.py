@@ -24,7 +24,7 @@ from tests.waiting import until
 from vgrads.api.config import embedded_data, home
 from vgrads.portal.jobs.worker import check_document, plan_stored_set, run_set
 from vgrads.portal.records.heartbeat import new_owner
-from vgrads.portal.records.sets import Sets
+from vgrads.portal.records.sets import NewSet, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import EventRow, RunRow, SetRow, WorkRow
 from vgrads.portal.records.work import PLAN
@@ -79,7 +79,7 @@ class Gallery:
     def add(self, document: dict[str, object]) -> str:
         """A set that nobody plans yet."""
         text = check_document(document, 50_000).text
-        return str(self.sets.add("ann", str(document["name"]), text, real=False)["id"])
+        return str(self.sets.add("ann", NewSet(str(document["name"]), text), real=False)["id"])
 
     def planned(self, document: dict[str, object]) -> str:
         """A set with its plan."""

@@ -14,7 +14,7 @@ from tests.waiting import until
 from vgrads.api.config import dispatcher_folder, embedded_data
 from vgrads.portal.charts import pages
 from vgrads.portal.records.bags import BagStore, new_bag
-from vgrads.portal.records.sets import Sets
+from vgrads.portal.records.sets import NewSet, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
@@ -62,7 +62,7 @@ def test_a_set_that_was_received_and_another_that_cannot_be_planned(tmp_path, mo
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     with Store() as store:
         client, sets = TestClient(application(store)), Sets(store.engine)
-        set_id = sets.add("local", "small", json.dumps(SMALL), real=False)["id"]
+        set_id = sets.add("local", NewSet("small", json.dumps(SMALL)), real=False)["id"]
         assert "<strong>Received.</strong>" in open_all(client, set_id)
         sets.fail(set_id, "the history of a queue cannot be read")
         page = open_all(client, set_id)
@@ -164,14 +164,19 @@ def test_a_run_that_missed_its_deadline(served):
     assert "<strong>Missed:</strong> 0 workflows were done in time" in open_all(client, set_id)
 
 
-@pytest.mark.parametrize("state", ["waiting", "running", "interrupted", "cancelled", "failed"])
+STATES = ("waiting", "running", "interrupted", "cancelled", "failed")
+
+
+@pytest.mark.parametrize("state", STATES)
 def test_a_bag_of_which_nothing_was_measured(served, state):
-    """Its folder comes first: the service works on a bag as soon as its row is there."""
+    """Its folder comes first: the service works on a bag as soon as its row is there. Each has its
+    own id: the service of the test before may still end its work."""
     client, store = served
-    dispatcher_folder("bag-0123456789").mkdir(parents=True)
-    row = new_bag("bag-0123456789", "bag-0123456789", 0, "empty", "local", 3)
+    bag_id = f"bag-012345678{STATES.index(state)}"
+    dispatcher_folder(bag_id).mkdir(parents=True)
+    row = new_bag(bag_id, bag_id, 0, "empty", "local", 3)
     BagStore(store.engine).add(replace(row, state=state))
-    for path in ("/?kind=bag", "/bags/bag-0123456789", "/bags/bag-0123456789/why"):
+    for path in ("/?kind=bag", f"/bags/{bag_id}", f"/bags/{bag_id}/why"):
         assert "empty" in open_page(client, path)
 
 

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -71,12 +71,14 @@ class Places:
 
 @dataclass
 class _Crew:
-    """Plans in a few permanent processes with warm caches; each run in its own process."""
+    """Plans in a few permanent processes with warm caches; questions of pages, and plans of small
+    sets, in one of their own, so that they do not wait for large sets; each run in its own
+    process."""
 
     url: str
     places: Places
     alarms: AlarmSettings
-    pool: ProcessPoolExecutor | None = None
+    pools: dict[bool, ProcessPoolExecutor] = field(default_factory=dict)  # by ``is_small``
     children: dict[str, BaseProcess] = field(default_factory=dict)
     threads: ThreadPoolExecutor = field(init=False)
     starting: threading.Lock = field(default_factory=threading.Lock)
@@ -84,31 +86,39 @@ class _Crew:
     def __post_init__(self) -> None:
         self.threads = ThreadPoolExecutor(self.places.runs + 1)
 
-    def think(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
-        """Run a computation that takes a processor for a while."""
+    def think(
+        self, is_small: bool, function: Callable[..., Any], *arguments: object
+    ) -> Future[Any]:
+        """Run a computation that takes a processor for a while; ``is_small``: for a second or
+        so."""
         if not self.places.planners:
             return self.threads.submit(function, *arguments)
-        pool = self._ready_pool()
+        pool = self._ready_pool(is_small)
         try:
             return pool.submit(function, *arguments)
         except BrokenProcessPool:  # one of its processes has died
-            return self._ready_pool(instead_of=pool).submit(function, *arguments)
+            return self._ready_pool(is_small, instead_of=pool).submit(function, *arguments)
 
     def warm(self, catalog: Catalog) -> None:
         """Warm the caches of every planner before the first request."""
+        self.think(True, children.warm, catalog)
         for _ in range(self.places.planners):
-            self.think(children.warm, catalog)
+            self.think(False, children.warm, catalog)
 
-    def _ready_pool(self, instead_of: ProcessPoolExecutor | None = None) -> ProcessPoolExecutor:
-        """Return the pool; a new one where there is none, or only one that is broken."""
+    def _ready_pool(
+        self, is_small: bool, instead_of: ProcessPoolExecutor | None = None
+    ) -> ProcessPoolExecutor:
+        """Return a pool; a new one where there is none, or only one that is broken."""
         with self.starting:
-            if self.pool is None or self.pool is instead_of:
-                self.pool = ProcessPoolExecutor(
-                    self.places.planners,
+            pool = self.pools.get(is_small)
+            if pool is None or pool is instead_of:
+                pool = ProcessPoolExecutor(
+                    1 if is_small else self.places.planners,
                     mp_context=forkserver.processes,
                     initializer=forkserver.be_a_child,
                 )
-            return self.pool
+                self.pools[is_small] = pool
+            return pool
 
     def run(self, catalog: Catalog, run_id: str) -> Future[None]:
         if not self.places.planners:
@@ -129,9 +139,21 @@ class _Crew:
     def stop(self) -> None:
         for child in list(self.children.values()):
             child.terminate()
-        if self.pool is not None:
-            end_pool(self.pool)
+        for pool in self.pools.values():
+            end_pool(pool)
         self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _free(places: Places, works: Sequence[WorkItem]) -> Iterator[tuple[str, bool | None]]:
+    """Yield the kinds of work for which there is a place besides these works: small plans, large
+    ones, runs. One more plan of each size waits while one is made."""
+    plans = [work.is_small for work in works if work.kind == PLAN]
+    if plans.count(True) < 2:
+        yield PLAN, True
+    if plans.count(False) < 2 * max(1, places.planners):
+        yield PLAN, False
+    if len(works) - len(plans) < places.runs:
+        yield RUN, None
 
 
 def _cause(error: BaseException) -> str:
@@ -190,7 +212,7 @@ class Supervisor:
         is currently impossible."""
         try:
             # in a thread: it waits while the first processes are started
-            future = await asyncio.to_thread(self._crew.think, function, *arguments)
+            future = await asyncio.to_thread(self._crew.think, True, function, *arguments)
             return await asyncio.wrap_future(future)
         except BrokenProcessPool as error:
             raise SiteError(
@@ -249,7 +271,7 @@ class Supervisor:
                     self.works.renew(self._owner)
                     renewed_s = time.monotonic()
                 self._write_ends()
-                while work := self.works.claim(self._owner, self._free(), self._busy):
+                while work := self._next():
                     self._hand_out(work)
                 self._dispatchers.look()
                 lost = False
@@ -262,10 +284,12 @@ class Supervisor:
             self._news.wait(_LOOK_S)
             self._news.clear()
 
-    def _free(self) -> list[str]:
-        kinds = [work.kind for work, _ in list(self._busy.values())]
-        plans = max(1, self._places.planners) * 2  # one waits while one is planned
-        return [k for k, most in ((PLAN, plans), (RUN, self._places.runs)) if kinds.count(k) < most]
+    def _next(self) -> WorkItem | None:
+        """Claim a piece of work for which there is a place: small plans first."""
+        for kind, is_small in _free(self._places, [work for work, _ in list(self._busy.values())]):
+            if work := self.works.claim(self._owner, [kind], self._busy, is_small):
+                return work
+        return None
 
     def _hand_out(self, work: WorkItem) -> None:
         if work.tries >= MOST_TRIES:
@@ -279,7 +303,9 @@ class Supervisor:
     def _begin(self, work: WorkItem) -> Future[None]:
         catalog = self._catalog(work.set_id)
         if work.kind == PLAN:
-            return self._crew.think(children.plan_set, self._store.url, catalog, work.set_id)
+            return self._crew.think(
+                work.is_small, children.plan_set, self._store.url, catalog, work.set_id
+            )
         if self.sets.engine_of(work.run_id) == "outside":
             # imported late: few services have runs of an outside engine
             from vgrads.execmgr.engines.outside import OutsideEngine

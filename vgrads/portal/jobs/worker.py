@@ -117,6 +117,7 @@ class CheckedSet:
 
     name: str
     text: str
+    tasks: int
     options: PlanningOptions = USUAL_OPTIONS
 
     @property
@@ -148,7 +149,8 @@ def check_document(value: Mapping[str, Any], most_tasks: int) -> CheckedSet:
     workflow_set = workflow_set_of(document)
     if workflow_set.task_count > most_tasks:
         raise InputError(f"more than {format_count(most_tasks, 'task')}", where="workflows")
-    return CheckedSet(document.name, json.dumps(document.model_dump(mode="json", by_alias=True)))
+    text = json.dumps(document.model_dump(mode="json", by_alias=True))
+    return CheckedSet(document.name, text, workflow_set.task_count)
 
 
 def _shipped_workflow(entry: WorkflowDocument) -> Workflow:

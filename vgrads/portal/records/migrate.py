@@ -69,6 +69,7 @@ LOSSES = {
     "0301": "all data of the database",
     "0302": "the targets of alarms",
     "0303": "the rules of alarms of owners",
+    "0304": "the sizes of sets that wait to be planned",
 }
 """Data lost when a step is reversed."""
 

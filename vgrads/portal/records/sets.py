@@ -67,6 +67,17 @@ class Head:
         return f'"{self.revision}-{self.state}"'
 
 
+@dataclass(frozen=True, slots=True)
+class NewSet:
+    """A set to be stored: ``document`` and ``options`` of planning as JSON; ``tasks``: how many it
+    has, None where that is not known."""
+
+    name: str
+    document: str
+    options: str = "{}"
+    tasks: int | None = None
+
+
 class Sets:
     """The sets of a database."""
 
@@ -111,28 +122,19 @@ class Sets:
             ).scalar_one()
         return name
 
-    def add(
-        self,
-        owner: str,
-        name: str,
-        document: str,
-        real: bool,
-        key: Key | None = None,
-        options: str = "{}",
-    ) -> Json:
-        """Store a set (as JSON) for planning with these options (as JSON), and queue the planning;
-        return the answer for the caller."""
+    def add(self, owner: str, new: NewSet, real: bool, key: Key | None = None) -> Json:
+        """Store a set for planning, and queue the planning; return the answer for the caller."""
 
         def make(session: Session) -> Json:
             row = SetRow(
                 id=new_id("set"),
-                name=name,
+                name=new.name,
                 created=datetime.now(UTC),
                 owner=owner,
                 real=real,
                 plan="{}",
-                document=document,
-                options=options,
+                document=new.document,
+                options=new.options,
                 gantt="{}",
                 state="planning",
                 revision=0,
@@ -140,10 +142,10 @@ class Sets:
             set_id = row.id
             session.add(row)
             session.flush()
-            session.add(WorkRow(kind=PLAN, set_id=set_id))
+            session.add(WorkRow(kind=PLAN, set_id=set_id, tasks=new.tasks))
             return {
                 "id": set_id,
-                "name": name,
+                "name": new.name,
                 "plan": f"/v1/workflow-sets/{set_id}/plan",
             }
 
@@ -158,7 +160,8 @@ class Sets:
                 return False
             row.state = "planning"
             session.add(row)
-            session.add(WorkRow(kind=PLAN, set_id=set_id))
+            tasks = json.loads(row.summary).get("counts", {}).get("tasks")
+            session.add(WorkRow(kind=PLAN, set_id=set_id, tasks=tasks))
             session.commit()
         return True
 

@@ -181,7 +181,8 @@ class WorkRow(SQLModel, table=True):
     """Background work of a service: planning a set, or running a run.
 
     ``state``: queued, taken, done or failed; ``owner`` took it and sends heartbeats (as of
-    :class:`LeaseRow`); ``progress``: of planning, as JSON (:mod:`vgrads.kernel.progress`).
+    :class:`LeaseRow`); ``progress``: of planning, as JSON (:mod:`vgrads.kernel.progress`);
+    ``tasks``: of a set that is to be planned, None where that was not recorded.
     """
 
     __tablename__ = "work"
@@ -196,6 +197,7 @@ class WorkRow(SQLModel, table=True):
     beaten_s: float = 0.0
     tries: int = 0
     progress: str = ""
+    tasks: int | None = None
 
 
 class BagRow(SQLModel, table=True):

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import update
+from sqlalchemy import func, or_, update
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.progress import PhaseProgress
@@ -17,11 +19,11 @@ from vgrads.portal.records.engine_reader import EngineReader
 from vgrads.portal.records.heartbeat import Watch, is_dead
 from vgrads.portal.records.lease import heartbeat_of, make_heartbeat
 from vgrads.portal.records.reading.run_rows import is_queued
-from vgrads.portal.records.tables import WorkRow
+from vgrads.portal.records.tables import SetRow, WorkRow
 
 PLAN, RUN = "plan", "run"
-_OLDEST = 10
-"""Queued pieces that are read to take one: others may be faster with the first."""
+SMALL = 200
+"""Most tasks of a set whose planning takes about a second, so that it need not wait for others."""
 _PROGRESS_S = 0.5  # between two stored reports
 MOST_TRIES = 3
 """Number of processes that may die with a piece of work before it is given up."""
@@ -29,13 +31,15 @@ MOST_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A piece of work that was taken. ``tries``: processes that died with it."""
+    """A piece of work that was taken. ``tries``: processes that died with it; ``is_small``: the
+    planning of a set with few tasks."""
 
     id: int
     kind: str
     set_id: str
     run_id: str
     tries: int
+    is_small: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +66,33 @@ class Works:
             session.add(WorkRow(kind=RUN, set_id=set_id, run_id=run_id))
             session.commit()
 
-    def claim(self, owner: str, kinds: Sequence[str], busy: Container[int] = ()) -> WorkItem | None:
-        """Take the oldest piece of these kinds without an owner; None where there is none.
+    def claim(
+        self,
+        owner: str,
+        kinds: Sequence[str],
+        busy: Container[int] = (),
+        is_small: bool | None = None,
+    ) -> WorkItem | None:
+        """Take a piece of these kinds that nobody works on; None where there is none: one whose
+        process is gone, else the oldest of the user of whose work the least is taken.
 
         ``busy``: the owner's current work. Other work recorded as its own is not known to it: the
-        answer was lost.
+        answer was lost. ``is_small``: sets of at most :data:`SMALL` tasks, or all others.
         """
-        query = select(WorkRow).where(col(WorkRow.kind).in_(kinds)).order_by(col(WorkRow.id))
-        others = query.where(col(WorkRow.state) == "taken")
-        waiting = query.where(col(WorkRow.state) == "queued").limit(_OLDEST)
+        which: list[Any] = [col(WorkRow.kind).in_(kinds)]
+        if is_small is not None:
+            small = col(WorkRow.tasks) <= SMALL
+            which.append(small if is_small else or_(~small, col(WorkRow.tasks).is_(None)))
+        others = select(WorkRow).where(*which, col(WorkRow.state) == "taken")
         with Session(self._engine) as session:
-            rows = [*session.exec(others), *session.exec(waiting)]
-            for row in sorted((r.model_copy() for r in rows), key=lambda r: r.id or 0):
+            rows = [*session.exec(others.order_by(col(WorkRow.id))), *_oldest(session, which)]
+            for row in [row.model_copy() for row in rows]:
                 if row.id in busy:
                     continue
                 taken = row.state == "taken" and row.owner not in ("", owner)
                 answered = taken and not self._watch.judge(heartbeat_of(session, row))
                 if not answered and _take(session, row, owner):
-                    return WorkItem(
-                        int(row.id or 0), row.kind, row.set_id, row.run_id or "", row.tries
-                    )
+                    return _item_of(row)
         return None
 
     def renew(self, owner: str) -> None:
@@ -177,6 +188,42 @@ class ProgressRecorder:
         with Session(self._engine) as session:
             session.execute(update(WorkRow).where(*current).values(progress=text))  # type: ignore[arg-type]
             session.commit()
+
+
+def _oldest(session: Session, which: Sequence[Any]) -> list[WorkRow]:
+    """Return the oldest queued piece of each user; first of those of whose work the least is
+    taken."""
+    user = col(SetRow.owner)
+    of_user = (
+        select(func.min(col(WorkRow.id)))
+        .join(SetRow, col(SetRow.id) == col(WorkRow.set_id))
+        .where(*which, col(WorkRow.state) == "queued")
+        .group_by(user)
+    )
+    waiting = (
+        select(WorkRow, SetRow.owner)
+        .join(SetRow, col(SetRow.id) == col(WorkRow.set_id))
+        .where(col(WorkRow.id).in_(of_user))
+    )
+    taken = (
+        select(SetRow.owner)
+        .join(WorkRow, col(SetRow.id) == col(WorkRow.set_id))
+        .where(col(WorkRow.state) == "taken")
+    )
+    count = Counter(session.exec(taken))
+    rows = sorted(session.exec(waiting), key=lambda row: (count[row[1]], row[0].id or 0))
+    return [row for row, _ in rows]
+
+
+def _item_of(row: WorkRow) -> WorkItem:
+    return WorkItem(
+        id=int(row.id or 0),
+        kind=row.kind,
+        set_id=row.set_id,
+        run_id=row.run_id or "",
+        tries=row.tries,
+        is_small=row.kind == PLAN and row.tasks is not None and row.tasks <= SMALL,
+    )
 
 
 def _take(session: Session, row: WorkRow, owner: str) -> bool:

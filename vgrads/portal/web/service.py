@@ -27,7 +27,7 @@ from vgrads.portal.records.access import AccessControl, Principal
 from vgrads.portal.records.idempotency import Key
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.reading.sites import usable
-from vgrads.portal.records.sets import Head, Sets
+from vgrads.portal.records.sets import Head, NewSet, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.embedding.wait_gauges import WaitGauge, WaitGauges
@@ -151,9 +151,8 @@ class Service:
     def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
         """Store a checked set, and queue it for planning."""
         real = usable(self.catalog, self.granted(principal.user))[1]
-        answer = self.sets.add(
-            principal.user, checked.name, checked.text, real, key, checked.stored_options
-        )
+        new = NewSet(checked.name, checked.text, checked.stored_options, checked.tasks)
+        answer = self.sets.add(principal.user, new, real, key)
         self.supervisor.notify()
         return answer
 
