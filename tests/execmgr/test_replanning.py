@@ -235,6 +235,14 @@ def test_a_running_task_is_counted_where_it_runs():
     assert "planned again 1.000" in reason
 
 
+def test_a_running_task_counts_though_less_time_is_left_than_its_plan_reserves():
+    execution = execution_for([chain("w", 600.0)], [slot("a")], runtime_spread=0.2)
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    outlooks = [current_promise(execution, state._replace(now_s=at)) for at in (0.0, 700.0, 980.0)]
+    assert outlooks[0].probability > outlooks[1].probability > 0.8
+    assert 0.0 < outlooks[2].probability < 0.5 and outlooks[2].possible
+
+
 def test_what_is_left_of_a_running_task_is_planned_only_where_it_runs():
     """Elsewhere it would begin anew: a slot that is ready at once is no place for its rest."""
     execution = execution_for([chain("w", 600.0)], [slot("a")])
