@@ -23,6 +23,7 @@ from vgrads.planner.search.search import search_anew
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.sets import WorkflowSet
 
+FEWER = "fewer workflows"
 Ask = Callable[[WorkflowSet], Snapshot]
 Change = Callable[[float], Snapshot]
 _LATER = (1.03, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0, 400.0, 3600.0)
@@ -40,11 +41,15 @@ _PER_OFFER = 2_000  # effort of asking sites again, for each slot
 _SMALL = 600  # tasks up to which every change is tried
 
 
-def relaxations(snapshot: Snapshot, plan: Plan, ask: Ask, effort: Effort) -> tuple[Relaxation, ...]:
+def relaxations(
+    snapshot: Snapshot, plan: Plan, ask: Ask, effort: Effort, widens: bool = True
+) -> tuple[Relaxation, ...]:
     """Return relaxations of a set whose request ``plan`` does not meet: fewer workflows, later
-    deadline, more money, wider slot; each alone."""
+    deadline, more money, wider slot (if it ``widens``); each alone."""
     small = snapshot.workflow_set.task_count <= _SMALL
     kinds = {_fewer: 0, _dearer: 2, _wider: 3, _later: 1} if small else {_fewer: 0, _later: 1}
+    if not widens:
+        kinds.pop(_wider, None)
     results: list[tuple[int, Relaxation]] = []
     for number, (kind, place) in enumerate(kinds.items()):  # the last has what others leave
         report_progress("looking for changes that meet the request", number, len(kinds))
@@ -180,7 +185,7 @@ def _fewer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     grid = sorted({float(min(2**n, most)) for n in range(most.bit_length())}) if most > 0 else []
     result = probes.least(change, grid, whole=True)
     if result is not None:
-        yield _relaxed(result[1], "fewer workflows", result[0], "workflows")
+        yield _relaxed(result[1], FEWER, result[0], "workflows")
 
 
 def _later(probes: _Probes, ask: Ask) -> Iterator[Relaxation]:

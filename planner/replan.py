@@ -131,7 +131,7 @@ def replan(
     current = with_promise(remainder, plan_as_it_stays(plan, left, progress))
     staying = current.promise.probability
     effort = options.begin()
-    fresh = make_plan(_as_paid(remainder, progress), options, effort, others=(current,))
+    fresh = make_plan(as_paid(remainder, progress), options, effort, others=(current,))
     ended = f"; the search was ended after {options.within_s:g} s" if effort.ended_early else ""
     if not fresh.feasible:
         return (
@@ -173,7 +173,7 @@ def plan_change(
         return Amended(plan=plan, snapshot=snapshot, reason="nothing is left"), enough, ""
     remainder = left.snapshot
     current = with_promise(remainder, plan_as_it_stays(plan, left, progress))
-    fresh = make_plan(_as_paid(remainder, progress), options, options.begin(), others=(current,))
+    fresh = make_plan(as_paid(remainder, progress), options, options.begin(), others=(current,))
     if not fresh.feasible:
         return None, 0.0, fresh.lacking
     promised = with_promise(remainder, _where_they_run(fresh, current, progress)).promise
@@ -185,9 +185,13 @@ def plan_change(
 
 def enough_is_done(snapshot: Snapshot, progress: Progress) -> bool:
     """Return True where as many workflows are done as are needed."""
-    workflow_set = snapshot.workflow_set
-    done = (all((w.name, t) in progress.done for t in w.tasks) for w in workflow_set.workflows)
-    return sum(done) >= workflow_set.needed
+    return count_done(snapshot, progress) >= snapshot.workflow_set.needed
+
+
+def count_done(snapshot: Snapshot, progress: Progress) -> int:
+    """Return the number of workflows that are done."""
+    workflows = snapshot.workflow_set.workflows
+    return sum(all((w.name, t) in progress.done for t in w.tasks) for w in workflows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +298,7 @@ def _left_of(
     return make_workflow(workflow.name, tasks, workflow.file_mib) if tasks else None
 
 
-def _as_paid(remainder: Snapshot, progress: Progress) -> Snapshot:
+def as_paid(remainder: Snapshot, progress: Progress) -> Snapshot:
     """Return the remainder with open slots that end with the time that the plan pays for: more
     would exceed the budget. A plan that continues may take longer, if its tasks do."""
     if remainder.workflow_set.budget_usd is None:

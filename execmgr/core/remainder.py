@@ -15,8 +15,10 @@ from vgrads.execmgr.core.spending import spent_usd
 from vgrads.execmgr.core.states import ReplicaState, RequestChange, RunState
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_usd
+from vgrads.planner.make import Options
 from vgrads.planner.outlook import Outlook, promise_now
-from vgrads.planner.plan import SlotUse
+from vgrads.planner.plan import Relaxation, SlotUse
+from vgrads.planner.relax_remainder import relaxations_now
 from vgrads.planner.replan import (
     REPLANNING,
     Amended,
@@ -28,6 +30,8 @@ from vgrads.planner.replan import (
     replan,
 )
 from vgrads.workflows.task import Task
+
+_WITHIN_S = 20.0  # after which a search for changes ends: the end of a run may wait for it
 
 
 def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
@@ -169,6 +173,19 @@ def check_change(execution: ExecutionPlan, state: RunState, change: RequestChang
     in_use = set(change.add_sites) - state.dropped
     if in_use:
         raise InputError(f"'{min(in_use)}' is in use: it was not dropped", where="add-site")
+
+
+def find_sufficient_changes(
+    execution: ExecutionPlan, state: RunState, offers: Offers, effort: float = 1.0
+) -> tuple[Relaxation, ...]:
+    """Return the changes of the request, each alone, with which what remains would reach the
+    requested probability. Nothing is expected of workflows whose command has failed by itself: no
+    change of the request helps it. ``effort``: a multiple of the usual."""
+    progress = progress_of(execution, state)
+    failed = {task[0] for task in state.failures if task not in state.done}
+    progress = replace(progress, broken=progress.broken | failed)
+    options = Options(effort=effort, within_s=_WITHIN_S)
+    return relaxations_now(execution.plan, execution.snapshot, progress, offers, options)
 
 
 def _without_sites(

@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.execmgr.test_execmgr import execution_for, ready, simulate
+from tests.execmgr.test_execmgr import ended, execution_for, ready, simulate
 from tests.execmgr.test_survival import FragileJournal, Killed, World, check_ended_well
 from tests.planner.test_planner import chain, slot
 from vgrads.drivers.simulated import SiteBehaviour
 from vgrads.execmgr.core.completion import workflows_done
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
 from vgrads.execmgr.core.promise_record import state_of_promise
-from vgrads.execmgr.core.remainder import check_change, plan_request
+from vgrads.execmgr.core.remainder import (
+    check_change,
+    find_sufficient_changes,
+    plan_request,
+)
 from vgrads.execmgr.core.states import (
     PromiseChecked,
     Replanned,
@@ -193,6 +197,52 @@ def test_a_change_that_contradicts_what_happened_is_refused(change, words):
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a", 10.0), Tick(at_s=100.0))
     with pytest.raises(InputError, match=words):
         check_change(execution, state, change)
+
+
+def sufficient_now(execution, state, *offered):
+    changes = find_sufficient_changes(execution, state, lambda _: offered, 0.1)
+    assert all(change.probability >= 0.9 for change in changes)
+    return {change.change: change for change in changes}
+
+
+def late_slot():
+    """Two workflows, both needed, of which one is done; the slot of the other was never ready."""
+    slots = [slot("a", 1, price_usd_per_hour=1.0), slot("b", 1, end_s=2000.0)]
+    execution = execution_for([chain("v", 700.0), chain("w", 700.0)], slots, 2, budget_usd=2.0)
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    state, _ = step(execution, state, ended(execution.order["a"][0], 700.0))
+    return execution, state._replace(now_s=700.0)
+
+
+def test_the_changes_that_suffice_now_are_those_for_what_remains():
+    execution, state = late_slot()
+    spare = slot("spare", 1, certain_from(1.0), end_s=2000.0)
+    changes = sufficient_now(execution, state, spare)
+    assert set(changes) == {"fewer workflows", "a later deadline"}
+    fewer, later = changes["fewer workflows"], changes["a later deadline"]
+    assert (fewer.amount, fewer.cost_usd) == (1, later.cost_usd)
+    assert later.amount == pytest.approx(400.0, rel=0.2) and later.amount >= 400.0
+    change = RequestChange(deadline_s=1000.0 + later.amount)
+    _, promise, _ = plan_request(execution, state, lambda _: (spare,), change, 0.1)
+    assert promise >= 0.9
+
+
+def test_what_suffices_now_costs_what_is_spent_and_more():
+    execution, state = late_slot()
+    fast = slot("fast", 1, certain_from(1.0), speed=9.0, price_usd_per_hour=36.0, end_s=300.0)
+    dearer = sufficient_now(execution, state, fast)["a larger budget"]
+    assert dearer.amount == pytest.approx(dearer.cost_usd - 2.0, abs=0.01)
+    change = RequestChange(budget_usd=2.0 + dearer.amount)
+    _, promise, lacking = plan_request(execution, state, lambda _: (fast,), change, 0.1)
+    assert promise >= 0.9, lacking
+
+
+def test_no_change_helps_a_command_that_fails():
+    execution = execution_for([chain("w", 100.0)], [slot("a")])
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    failed = replace(ended(("w", "t0", 0), 50.0, ok=False), code=2, ended=2)
+    state, _ = step(execution, state, failed)
+    assert sufficient_now(execution, state) == {}
 
 
 def test_what_a_smaller_request_does_not_need_is_released():

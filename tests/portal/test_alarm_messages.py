@@ -8,9 +8,11 @@ import pytest
 
 from tests.execmgr.test_execmgr import execution_for, ready, simulate
 from tests.execmgr.test_promise_states import exit_2
-from tests.planner.test_planner import chain, slot
+from tests.planner.test_planner import chain, make_set, slot
 from tests.portal.listeners import HttpListener
 from tests.waiting import until
+from vgrads.api.plans.planning import open_grid, plan_set
+from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.plans.set_files import load_set
 from vgrads.execmgr.core.states import AlarmRecord, PromiseChecked, Tick
 from vgrads.execmgr.core.step import step
@@ -18,10 +20,12 @@ from vgrads.planner.plan import Relaxation
 from vgrads.portal.jobs.alarm_delivery import AlarmSettings
 from vgrads.portal.jobs.alarm_messages import AlarmMessages
 from vgrads.portal.jobs.alarm_text import RunAddress, alarm_text
+from vgrads.portal.jobs.runs import create_run
 from vgrads.portal.jobs.worker import check_document, workflow_set_of
 from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.tables import RunRow
+from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.alarm_rules import AlarmRule
 from vgrads.workflows.sets import SetDocument, build_set
 from vgrads.workflows.written import document_of
@@ -111,12 +115,18 @@ def test_the_text_says_what_by_when_why_and_what_would_help():
     assert title == "vgrads: the promise of s is at risk"
     assert "1 workflow is needed by 2026-11-29 13:00 UTC, 0 done so far." in body
     assert "Probability now: 0.300; requested: 0.9." in body
-    assert "later deadline (by 30m; promise 0.950, $2.00)" in body
+    assert "Sufficient when it was planned: later deadline (by 30m; promise 0.950, $2.00)" in body
     help_now = "May help: a later deadline: https://x.org/sets/1/request"
     assert body.endswith(f"\n{help_now}\nhttps://x.org/sets/1")
+    alarm, more = AlarmRecord(1, 11.0, 0, "at risk"), replace(change, change="larger budget")
     at_terminal = RunAddress("run-1", address.began)
-    _, body = alarm_text(execution, state, AlarmRecord(1, 11.0, 0, "at risk"), at_terminal)
+    _, body = alarm_text(execution, state, alarm, at_terminal)
     assert "May help: a later deadline: vgrads change run-1\n" in body
+    _, body = alarm_text(execution, state, alarm, address, (more,))
+    assert "Sufficient now: larger budget" in body and "when it was planned" not in body
+    assert "Change it: https://x.org/sets/1/request\n" in body and "May" not in body
+    _, body = alarm_text(execution, state, alarm, address, ())
+    assert "No change of the request was found that would suffice now; to try: " in body
     state, _ = step(execution, state, PromiseChecked(at_s=80.0, probability=0.9))
     title, body = alarm_text(execution, state, AlarmRecord(2, 80.0, 0, "on track"), address)
     assert title.endswith("is on track again") and "Why" not in body and "May" not in body
@@ -166,3 +176,35 @@ def test_a_simulated_run_records_what_was_due_and_sends_nothing(vgrads, put):
     (shown,) = vgrads("status", run_id, "--json").json["runs"]
     alarm, *_ = shown["alarms"]
     assert (alarm["state"], alarm["sent_to"], alarm["failed"]) == ("below 0.99", [], [])
+
+
+def body_of_message(store, run, execution, state):
+    """The text of a message at risk, as a target gets it."""
+    with HttpListener() as server:
+        url = f"json://127.0.0.1:{server.port}/"
+        AlarmTargets(store.engine).add("local", AlarmTarget("hook", url, False), "json://")
+        sender = AlarmMessages(store.engine, RunRecord(store.engine, run.id), run, AlarmSettings())
+        sender.send(execution, state, AlarmRecord(1, 900.0, 0, "at risk", targets=("hook",)))
+        until(lambda: server.requests)
+        return server.documents[0]["message"]
+
+
+def test_a_message_names_the_changes_that_suffice_now(store, tmp_path):
+    sites = tmp_path / "sites.toml"
+    sites.write_text('[[site]]\nname = "cloud"\nkind = "cloud"\nprocs = 4\nboot = "1m"\n')
+    workflow_set = make_set([chain("w", 600.0)], deadline_s=2000.0)
+    planned = plan_set(workflow_set, open_grid(load_catalog(sites)))
+    run = create_run(store, planned, RunOptions(run_id="run-1", folder=tmp_path))
+    state, _ = simulate(run.execution, Tick(at_s=0.0))
+    late = state._replace(now_s=1900.0)
+    body = body_of_message(store, store.get_run("run-1"), run.execution, late)
+    assert "Sufficient now: a later deadline (by " in body
+
+
+def test_a_message_whose_changes_cannot_be_computed_is_sent(store):
+    execution = execution_for([chain("w", 100.0)], [slot("a")])
+    change = Relaxation(change="more", amount=1.0, unit="USD", probability=0.95, cost_usd=2.0)
+    execution = replace(execution, plan=replace(execution.plan, relaxations=(change,)))
+    run = RunRow(id="not stored", set_id="set-1", state="running", started=datetime.now(UTC))
+    body = body_of_message(store, run, execution, simulate(execution, Tick(at_s=0.0))[0])
+    assert "Sufficient when it was planned: more (by 1 USD; promise 0.950, $2.00)." in body

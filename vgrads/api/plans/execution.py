@@ -13,7 +13,12 @@ from vgrads.api.plans.planning import (
     open_grid,
 )
 from vgrads.api.plans.refusals import refuse_without_commands, refuse_without_s3
-from vgrads.api.plans.replanners import replanner, request_changer, task_adder
+from vgrads.api.plans.replanners import (
+    replanner,
+    request_changer,
+    sufficient_changes,
+    task_adder,
+)
 from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.api.plans.submissions import submission_planner
@@ -55,6 +60,7 @@ from vgrads.execmgr.runner import (
 )
 from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import Moment
+from vgrads.planner.plan import Relaxation
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
 
@@ -205,11 +211,19 @@ def resume_run(
 def plan_change_of(begun: StartedRun, change: RequestChange) -> ChangedPlan:
     """Return the plan of a run's remainder for a changed request, as its manager would make it;
     nothing is stored."""
-    grid = _grid_of(begun)
-    simulated = is_simulated(begun.executions[0], begun.setup.catalog)
-    names = _same_world(begun.setup.catalog, simulated)
-    plan = request_changer(grid, names, lambda *_: None)
+    plan = request_changer(_grid_of(begun), _usable_sites(begun), lambda *_: None)
     return plan(begun.executions[begun.state.version], begun.state, change)
+
+
+def sufficient_changes_of(begun: StartedRun) -> tuple[Relaxation, ...]:
+    """Return the changes of a run's request, each alone, with which what remains would meet it."""
+    execution = begun.executions[begun.state.version]
+    return sufficient_changes(_grid_of(begun), _usable_sites(begun), execution, begun.state)
+
+
+def _usable_sites(begun: StartedRun) -> tuple[str, ...]:
+    simulated = is_simulated(begun.executions[0], begun.setup.catalog)
+    return _same_world(begun.setup.catalog, simulated)
 
 
 def _grid_of(begun: StartedRun) -> GridSnapshot:

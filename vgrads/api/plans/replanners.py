@@ -18,11 +18,16 @@ from vgrads.api.wiring import is_real
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.acquisitions import acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.remainder import plan_added_tasks, plan_remainder, plan_request
+from vgrads.execmgr.core.remainder import (
+    find_sufficient_changes,
+    plan_added_tasks,
+    plan_remainder,
+    plan_request,
+)
 from vgrads.execmgr.core.states import RequestChange, RunState, SlotRecord
 from vgrads.execmgr.runner import ChangedPlan, Grower, Replanner, RequestChanger
 from vgrads.kernel.errors import InputError
-from vgrads.planner.plan import SlotUse
+from vgrads.planner.plan import Relaxation, SlotUse
 from vgrads.planner.replan import Offers
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.offers import OwnJobs
@@ -87,6 +92,15 @@ def request_changer(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan
         return ChangedPlan(execution=plan, promise=promise)
 
     return change_request
+
+
+def sufficient_changes(
+    grid: GridSnapshot, names: tuple[str, ...], execution: ExecutionPlan, state: RunState
+) -> tuple[Relaxation, ...]:
+    """Return the changes of the request, each alone, with which what remains would meet it, over
+    new offers of the sites that are not dropped."""
+    offers = _offers(grid, names, execution, state)
+    return find_sufficient_changes(execution, state, offers, planning_effort())
 
 
 def _offers(

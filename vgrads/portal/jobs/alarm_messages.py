@@ -3,27 +3,32 @@ target does not take them, never delaying the run."""
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, timedelta
-from functools import partial
+from functools import cache, partial
 
 from sqlalchemy import Engine as SqlEngine
 
+from vgrads.api.plans.execution import sufficient_changes_of
 from vgrads.execmgr.core.alarm_checks import AlarmResult
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import AlarmRecord, RunState
 from vgrads.kernel.errors import brief
 from vgrads.portal.jobs.alarm_delivery import AlarmDelivery, AlarmSettings, deliver
-from vgrads.portal.jobs.alarm_text import RunAddress, alarm_text
+from vgrads.portal.jobs.alarm_text import RunAddress, alarm_text, helps_no_more
+from vgrads.portal.jobs.run_changes import stored_run
 from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.tables import OPERATOR, RunRow
 from vgrads.workflows.alarm_rules import AlarmRule
 
+_log = logging.getLogger("vgrads.runs")
 PAUSES_S = (5.0, 30.0, 120.0)
 """Pauses before a message is sent again to a target that did not take it."""
 _LISTED_S = 5.0  # for how long a list of targets is used again
@@ -42,7 +47,7 @@ class AlarmMessages:
         settings: AlarmSettings,
         pauses_s: tuple[float, ...] = PAUSES_S,
     ) -> None:
-        self._targets, self._lease = AlarmTargets(engine), record.lease
+        self._engine, self._targets, self._lease = engine, AlarmTargets(engine), record.lease
         head = Sets(engine).head(run.set_id)
         self._owner = head.owner if head else OPERATOR
         self._settings, self._pauses_s = settings, pauses_s
@@ -80,7 +85,7 @@ class AlarmMessages:
                 targets.append(target)
         if not targets:
             return
-        text = alarm_text(execution, state, alarm, self._address)
+        text = cache(partial(self._text, execution, state, alarm))
         send = partial(self._try, alarm, text=text)
         before = self._threads.get(alarm.rule)
         thread = _MessageThread(targets, send, self._pauses_s, before)
@@ -103,13 +108,31 @@ class AlarmMessages:
                 thread.hurry.set()
         return any(thread.is_alive() for thread in threads) or not self._results.empty()
 
+    def _text(
+        self, execution: ExecutionPlan, state: RunState, alarm: AlarmRecord
+    ) -> tuple[str, str]:
+        """Return the text of a message, with the changes that would suffice now: computed by its
+        thread, as it takes a while. Without them it is sent too."""
+        changes = None
+        if not helps_no_more(state, alarm):
+            try:
+                begun = replace(stored_run(self._engine, self._address.run_id), state=state)
+                changes = sufficient_changes_of(begun)
+            except Exception:
+                _log.exception("what would help run %s was not computed", self._address.run_id)
+        return alarm_text(execution, state, alarm, self._address, changes)
+
     def _try(
-        self, alarm: AlarmRecord, targets: list[AlarmTarget], is_last: bool, text: tuple[str, str]
+        self,
+        alarm: AlarmRecord,
+        targets: list[AlarmTarget],
+        is_last: bool,
+        text: Callable[[], tuple[str, str]],
     ) -> list[AlarmTarget]:
         """Send a message to targets; return those that failed. Failures of the last try are
         results."""
         try:
-            deliveries = deliver(targets, *text, self._settings.allowed)
+            deliveries = deliver(targets, *text(), self._settings.allowed)
         except Exception as error:  # whatever it is: it is the targets' result, not the run's
             deliveries = [AlarmDelivery(target.name, False, brief(error)) for target in targets]
         for item in deliveries:

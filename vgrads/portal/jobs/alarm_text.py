@@ -3,6 +3,7 @@ help."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,6 +16,7 @@ from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, stat
 from vgrads.execmgr.core.states import AlarmRecord, RunState
 from vgrads.kernel.promise_state import PromiseState
 from vgrads.kernel.units import format_count
+from vgrads.planner.plan import Relaxation
 from vgrads.workflows.alarm_rules import LATE
 
 _TITLES: dict[str, str] = {
@@ -39,9 +41,14 @@ class RunAddress:
 
 
 def alarm_text(
-    execution: ExecutionPlan, state: RunState, alarm: AlarmRecord, address: RunAddress
+    execution: ExecutionPlan,
+    state: RunState,
+    alarm: AlarmRecord,
+    address: RunAddress,
+    changes: Sequence[Relaxation] | None = None,
 ) -> tuple[str, str]:
-    """Return title and body of a message."""
+    """Return title and body of a message. ``changes``: of the request, each of which would suffice
+    now; None where they were not computed."""
     plan, name = execution.plan, execution.snapshot.workflow_set.name
     due = address.began + timedelta(seconds=plan.deadline_s)
     word = state_of_promise(execution, state)
@@ -52,7 +59,7 @@ def alarm_text(
         _probability_line(execution, state, is_final),
         *_reason_lines(alarm),
         *_cause_lines(execution, state, alarm),
-        *_remedy_lines(execution, state, word, address),
+        *([] if helps_no_more(state, alarm) else _change_lines(execution, word, address, changes)),
         address.page or f"More: vgrads status {address.run_id}",
     ]
     return f"vgrads: {_title(name, alarm, word)}", "\n".join(lines)
@@ -93,23 +100,32 @@ def _cause_lines(execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) 
     return [f"Why: {cause}." for cause in causes]
 
 
-def _remedy_lines(
-    execution: ExecutionPlan, state: RunState, word: PromiseState, address: RunAddress
+def helps_no_more(state: RunState, alarm: AlarmRecord) -> bool:
+    """Return True for a message about a promise that needs no help, or is decided."""
+    return over(state) or alarm.state in (PromiseState.ON_TRACK, PromiseState.MISSED)
+
+
+def _change_lines(
+    execution: ExecutionPlan,
+    word: PromiseState,
+    address: RunAddress,
+    changes: Sequence[Relaxation] | None,
 ) -> list[str]:
-    """Return what would have met the request when it was planned, with its cost, and how the
-    request of a run that goes on is changed where that may help."""
+    """Return which changes of the request would suffice now, what they cost, and where they are
+    made; where that was not computed, those of the plan, and what may help."""
+    where = f"{address.page}/request" if address.page else f"vgrads change {address.run_id}"
+    if changes:
+        sufficient = [f"Sufficient now: {relaxation_text(change)}." for change in changes]
+        return [*sufficient, f"Change it: {where}"]
+    if changes is not None:
+        return [f"No change of the request was found that would suffice now; to try: {where}"]
     lines = [
         f"Sufficient when it was planned: {relaxation_text(change)}."
         for change in execution.plan.relaxations
     ]
-    if over(state) or word in (PromiseState.ON_TRACK, PromiseState.MET):
-        return lines
-    changes = [] if word == PromiseState.FAILING else ["a later deadline"]
+    kinds = [] if word == PromiseState.FAILING else ["a later deadline"]
     if execution.plan.needed > 1:
-        changes.append("fewer workflows")
-    if changes and execution.snapshot.workflow_set.budget_usd is not None:
-        changes.append("more money")
-    if changes:
-        where = f"{address.page}/request" if address.page else f"vgrads change {address.run_id}"
-        lines.append(f"May help: {' or '.join(changes)}: {where}")
-    return lines
+        kinds.append("fewer workflows")
+    if kinds and execution.snapshot.workflow_set.budget_usd is not None:
+        kinds.append("more money")
+    return [*lines, f"May help: {' or '.join(kinds)}: {where}"] if kinds else lines

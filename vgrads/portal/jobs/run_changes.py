@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine as SqlEngine
+
     from vgrads.api.plans.execution import StartedRun
     from vgrads.execmgr.core.execution_plan import ExecutionPlan
     from vgrads.execmgr.core.states import RequestChange, RunState
@@ -122,21 +124,31 @@ def send_change(store: Store, run_id: str, change: RequestChange) -> int:
 
 def _started(store: Store, row: RunRow) -> StartedRun:
     """Return a run as its journal has it, on its clock now."""
-    from vgrads.api.plans.execution import StartedRun, is_simulated
+    from vgrads.api.plans.execution import is_simulated
+
+    begun = stored_run(store.engine, row.id)
+    now_s = elapsed_s(row, begun.state, is_simulated(begun.executions[0], begun.setup.catalog))
+    return replace(begun, state=begun.state._replace(now_s=now_s))
+
+
+def stored_run(engine: SqlEngine, run_id: str) -> StartedRun:
+    """Return a run as its journal has it. InputError where it has not started yet."""
+    from vgrads.api.plans.execution import StartedRun
     from vgrads.execmgr.core.journal import fold
-    from vgrads.portal.records.run_record import RunRecord
+    from vgrads.portal.records.acquisitions import newest_acquisitions
+    from vgrads.portal.records.engine_reader import EngineReader
+    from vgrads.portal.records.reading.runs import RunReader
     from vgrads.portal.records.runtimes import RunTimeRecords
 
-    record = RunRecord(store.engine, row.id)
-    executions = record.executions()
+    reader = EngineReader(engine)
+    stored = RunReader(reader, run_id)
+    executions = stored.executions()
     if not executions:
-        raise InputError(f"run '{row.id}' has not started yet")
-    setup, state = record.setup(), fold(executions, record.stored.events())
-    now_s = elapsed_s(row, state, is_simulated(executions[0], setup.catalog))
+        raise InputError(f"run '{run_id}' has not started yet")
     return StartedRun(
-        setup=setup,
+        setup=stored.setup(),
         executions=executions,
-        state=state._replace(now_s=now_s),
-        observed=store.acquisitions(),
-        run_times=RunTimeRecords.of_run(store.engine, row.id).learned(),
+        state=fold(executions, stored.events()),
+        observed=newest_acquisitions(reader),
+        run_times=RunTimeRecords.of_run(engine, run_id).learned(),
     )
