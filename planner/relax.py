@@ -38,7 +38,8 @@ _NARROWINGS = 3  # at least
 _THOROUGH = 1_000_000  # effort of a plan after another has fallen short in other scenarios
 _RETRIES = 6  # larger changes that are tried where a plan falls short in other scenarios
 _PER_OFFER = 2_000  # effort of asking sites again, for each slot
-_SMALL = 600  # tasks up to which every change is tried
+SMALL = 600
+"""Tasks up to which every change is tried."""
 
 
 def relaxations(
@@ -46,7 +47,7 @@ def relaxations(
 ) -> tuple[Relaxation, ...]:
     """Return relaxations of a set whose request ``plan`` does not meet: fewer workflows, later
     deadline, more money, wider slot (if it ``widens``); each alone."""
-    small = snapshot.workflow_set.task_count <= _SMALL
+    small = snapshot.workflow_set.task_count <= SMALL
     kinds = {_fewer: 0, _dearer: 2, _wider: 3, _later: 1} if small else {_fewer: 0, _later: 1}
     if not widens:
         kinds.pop(_wider, None)
@@ -95,7 +96,7 @@ class _Probes:
         return self._planned_anew(changed, effort)
 
     def _searches(self, changed: Snapshot) -> bool:
-        return self._whole > 0 and changed.workflow_set.task_count <= _SMALL
+        return self._whole > 0 and changed.workflow_set.task_count <= SMALL
 
     def _planned_anew(self, changed: Snapshot, effort: Effort) -> Plan:
         """Plan a small set by a search, a large one by the four phases alone."""

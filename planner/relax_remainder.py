@@ -8,7 +8,7 @@ from dataclasses import replace
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan, Relaxation
 from vgrads.planner.promise.reported import with_promise
-from vgrads.planner.relax import FEWER, relaxations
+from vgrads.planner.relax import FEWER, SMALL, relaxations
 from vgrads.planner.replan import (
     Offers,
     Progress,
@@ -25,9 +25,12 @@ _PLANNING = 0.4  # share of the effort for a plan with which the search for chan
 
 def relaxations_now(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options
-) -> tuple[Relaxation, ...]:
+) -> tuple[Relaxation, ...] | None:
     """Return fewer workflows, a later deadline, more money, each alone, with the promise of the run
-    and its whole cost; nothing once the deadline has passed, or enough is done."""
+    and its whole cost; nothing once the deadline has passed, or enough is done. None for a set that
+    is too large: each change would take a long plan, whatever the effort."""
+    if snapshot.workflow_set.task_count > SMALL:
+        return None
     done = count_done(snapshot, progress)
     short = snapshot.workflow_set.needed - done
     if short <= 0 or plan.deadline_s <= progress.now_s:

@@ -177,10 +177,11 @@ def check_change(execution: ExecutionPlan, state: RunState, change: RequestChang
 
 def find_sufficient_changes(
     execution: ExecutionPlan, state: RunState, offers: Offers, effort: float = 1.0
-) -> tuple[Relaxation, ...]:
+) -> tuple[Relaxation, ...] | None:
     """Return the changes of the request, each alone, with which what remains would reach the
-    requested probability. Nothing is expected of workflows whose command has failed by itself: no
-    change of the request helps it. ``effort``: a multiple of the usual."""
+    requested probability; None for a set that is too large to try them. Nothing is expected of
+    workflows whose command has failed by itself: no change of the request helps it. ``effort``: a
+    multiple of the usual."""
     progress = progress_of(execution, state)
     failed = {task[0] for task in state.failures if task not in state.done}
     progress = replace(progress, broken=progress.broken | failed)

@@ -245,6 +245,13 @@ def test_no_change_helps_a_command_that_fails():
     assert sufficient_now(execution, state) == {}
 
 
+def test_changes_of_a_large_set_are_not_tried():
+    workflows = [chain(f"w{n}", *[1.0] * 101) for n in range(6)]
+    execution = execution_for(workflows, [slot("a", 8)])
+    state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
+    assert find_sufficient_changes(execution, state, lambda _: ()) is None
+
+
 def test_what_a_smaller_request_does_not_need_is_released():
     workflows = [chain("v", 60.0), chain("w", 400.0)]
     execution = execution_for(workflows, [slot("a", 1), slot("b", 1)], needed=2)

@@ -215,8 +215,9 @@ def plan_change_of(begun: StartedRun, change: RequestChange) -> ChangedPlan:
     return plan(begun.executions[begun.state.version], begun.state, change)
 
 
-def sufficient_changes_of(begun: StartedRun) -> tuple[Relaxation, ...]:
-    """Return the changes of a run's request, each alone, with which what remains would meet it."""
+def sufficient_changes_of(begun: StartedRun) -> tuple[Relaxation, ...] | None:
+    """Return the changes of a run's request, each alone, with which what remains would meet it;
+    None for a set that is too large to try them."""
     execution = begun.executions[begun.state.version]
     return sufficient_changes(_grid_of(begun), _usable_sites(begun), execution, begun.state)
 

@@ -96,9 +96,9 @@ def request_changer(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan
 
 def sufficient_changes(
     grid: GridSnapshot, names: tuple[str, ...], execution: ExecutionPlan, state: RunState
-) -> tuple[Relaxation, ...]:
+) -> tuple[Relaxation, ...] | None:
     """Return the changes of the request, each alone, with which what remains would meet it, over
-    new offers of the sites that are not dropped."""
+    new offers of the sites that are not dropped; None for a set that is too large to try them."""
     offers = _offers(grid, names, execution, state)
     return find_sufficient_changes(execution, state, offers, planning_effort())
 
