@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repetitions", type=int, default=5)
     repetitions = parser.parse_args().repetitions
-    alone, beside = [], []
+    alone, with_large = [], []
     for _ in range(repetitions):
         with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
             with serving(Path(one)) as service:
@@ -57,14 +57,14 @@ def main() -> None:
                 client = service.client()
                 planned_s(service.url, client)
                 large = [submit(service.url, LARGE) for _ in range(3)]
-                beside.append(planned_s(service.url, client))
+                with_large.append(planned_s(service.url, client))
                 states = [client.read(set_id)["state"] for set_id in large]
                 if "planned" in states:
                     print(f"a large set was planned before: {states}")
     print(f"alone:  median {statistics.median(alone):.2f} s, longest {max(alone):.2f} s")
-    print(f"beside: median {statistics.median(beside):.2f} s, longest {max(beside):.2f} s")
+    print(f"beside: median {statistics.median(with_large):.2f} s, longest {max(with_large):.2f} s")
     print(
-        f"difference of the medians: {statistics.median(beside) - statistics.median(alone):.2f} s"
+        f"difference of the medians: {statistics.median(with_large) - statistics.median(alone):.2f} s"
     )
 
 

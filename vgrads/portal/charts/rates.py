@@ -9,12 +9,13 @@ from markupsafe import Markup
 from vgrads.portal.charts.curves import Curve, CurveChart, curves_svg, step_points
 
 _TITLES = ("Tasks finished per second", "Connected agents")
+_FEWEST = 5
 
 
 def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
     """Draw (instant in seconds, tasks finished per second, agents) of each sample; empty where
     there are too few."""
-    if len(samples) < 2:
+    if len(samples) < _FEWEST:
         return Markup("")
     first_s, last_s = samples[0][0], samples[-1][0]
     rates = tuple((at_s - first_s, rate) for at_s, rate, _ in samples)

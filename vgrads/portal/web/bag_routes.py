@@ -28,6 +28,7 @@ from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
 from vgrads.portal.web.answers import answers, events_of, files_of, lines_of, list_of
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
+from vgrads.portal.web.bags.answer import answer_of
 from vgrads.portal.web.bags.goal import goal_view
 from vgrads.portal.web.bags.goal_routes import goal_tag
 from vgrads.portal.web.bags.liveness import note_client_of, while_connected
@@ -418,6 +419,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
             "/",
             "bag.html",
             b=_row_of(row),
+            answer=answer_of(row, _row_of(row)),
             d=_hosts_of(row),
             live=row.state not in ENDED,
             last=_last(row),
