@@ -63,9 +63,8 @@ def main() -> None:
                     print(f"a large set was planned before: {states}")
     print(f"alone:  median {statistics.median(alone):.2f} s, longest {max(alone):.2f} s")
     print(f"beside: median {statistics.median(with_large):.2f} s, longest {max(with_large):.2f} s")
-    print(
-        f"difference of the medians: {statistics.median(with_large) - statistics.median(alone):.2f} s"
-    )
+    more_s = statistics.median(with_large) - statistics.median(alone)
+    print(f"difference of the medians: {more_s:.2f} s")
 
 
 if __name__ == "__main__":
