@@ -147,6 +147,7 @@ ROUTES = {
         DELETE /v1/bags/{bag_id}
         DELETE /v1/bags/{bag_id}/records
         POST /submit
+        POST /submit/promise
         POST /sets/{set_id}/change
         POST /sets/{set_id}/plan
         POST /sets/{set_id}/run

@@ -218,7 +218,7 @@ workflows:
     [
         ("2h", "fraction: 5/4", "fraction: .*not in"),
         ("2h", "fraction: .5\nat_least: 1", "not both"),
-        ("2h", "at_least: 3", "at_least is 3, but there are 1"),
+        ("2h", "at_least: 3", "at_least: is 3, but the set has 1"),
         ("2h", "probability: 1.5", "probability: .*outside"),
         ("2h", "colour: red", "colour: unknown key"),
         ("0s", "", "deadline: must be above 0"),

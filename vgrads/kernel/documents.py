@@ -142,16 +142,17 @@ def load_mapping(path: Path) -> dict[str, Any]:
     )
 
 
-def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
+def parse_mapping(text: str, where: str, kind: str = "yaml") -> Sourced:
     """Parse the mapping of a text of a kind (yaml, json, toml); InputError states where it cannot
     be read."""
     try:
         parsed = _PARSERS[kind](text)
     except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        number = error.problem_mark.line + 1 if error.problem_mark else None
+        line = f" in line {number}" if number else ""
         raise InputError(
             f"cannot be parsed: {error.problem or error.context}{line}", where=where
-        ) from error
+        ).at_line(number) from error
     except RecursionError as error:
         raise InputError("is nested too deeply", where=where) from error
     except InputError as error:
@@ -233,7 +234,7 @@ def validate_field(model: type[Model], data: object) -> Model:
         what, more = _all_problems(error, model, data)
         if len(matrix_problems) == 1:
             what = f"line {first.line}: {first.what}" if first.line else first.what
-        raise InputError(what, more, where=first.field) from error
+        raise InputError(what, more, where=first.field).at_line(first.line) from error
 
 
 def document_error(

@@ -83,9 +83,16 @@ def _rebuild(kind: type[VgradsError], state: dict[str, Any]) -> VgradsError:
 
 
 class InputError(VgradsError):
-    """Bad input: a file, a line of it, a field, an option."""
+    """Bad input: a file, a line of it, a field, an option. ``line``: of the text, where it is
+    stated there and can be found."""
 
     exit_code = 2
+    line: int | None = None
+
+    def at_line(self, line: int | None) -> InputError:
+        """Add the line where this is written, and keep the existing one."""
+        self.line = self.line or line
+        return self
 
 
 class NothingToDo(InputError):

@@ -278,6 +278,14 @@ class Sourced(dict[str, Any]):
             return next((self._tables[p] for p in _around(folder) if p in self._tables), None)
         return _yaml_line(self._root, folder)
 
+    def line_of(self, place: str) -> int | None:
+        """Return the line of a place as errors name it (``workflows.0.tasks: …``), or of the
+        nearest around it; None if it is not in the text."""
+        names = place.partition(":")[0].split(".")
+        if names[0] not in self:
+            return None
+        return self.line(tuple(int(name) if name.isdigit() else name for name in names))
+
     @cached_property
     def _tables(self) -> dict[Path, int]:
         return _toml_lines(self._text)

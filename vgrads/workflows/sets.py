@@ -328,8 +328,8 @@ def _needed(document: SetDocument, count: int, where: str) -> int:
     if document.at_least is not None:
         if document.at_least > count:
             raise InputError(
-                f"at_least is {document.at_least}, but there are {format_count(count, 'workflow')}",
-                where=where,
+                f"is {document.at_least}, but the set has {format_count(count, 'workflow')}",
+                where=f"{where}: at_least",
             )
         return document.at_least
     return needed_of(float(document.fraction or 1.0), count)

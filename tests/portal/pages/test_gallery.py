@@ -188,3 +188,50 @@ def test_any_name_fits_every_screen(browser, gallery, gallery_url, name):
             assert page.evaluate("document.documentElement.scrollWidth") == view.width, path
             assert page.locator("b", has_text="bold").count() == 0
         page.context.close()
+
+
+def test_the_promise_beside_the_form_follows_the_newest_that_is_typed(
+    browser, gallery_url, tmp_path
+):
+    page = DESKTOP.open(browser, gallery_url)
+    delayed = []
+
+    def answer(route):
+        """Answer the first question only after the second."""
+        if "deadline=1m" in route.request.post_data:
+            delayed.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/submit/promise", answer)
+    page.goto("/submit")
+    settled(page)
+    assert "6 of 8 workflows within 2h" in page.text_content("#answer")
+    assert re.fullmatch(r"Run for \$\d+\.\d\d", page.text_content("#run").strip())
+    page.fill("#deadline", "1m")
+    assert page.is_disabled("#run")
+    until(lambda: page.wait_for_timeout(50) or delayed)
+    page.fill("#deadline", "3h")
+    page.locator("#answer", has_text="within 3h").wait_for()
+    for route in delayed:
+        route.continue_()
+    settled(page)
+    assert "within 3h" in page.text_content("#answer")
+    page.fill("#text", page.input_value("#text").replace("probability", "probabilty"))
+    page.locator("#problem", has_text="line 5: probabilty").wait_for()
+    assert page.get_attribute("#text", "aria-invalid") == "true"
+    page.click(".at-line")
+    assert page.evaluate("getSelection().toString()") == "probabilty: 0.9"
+    page.select_option("#template", "commands")
+    page.locator("#answer", has_text="2 of 2 workflows").wait_for()
+    assert page.get_attribute("#text", "aria-invalid") is None
+    file = tmp_path / "own.yaml"
+    file.write_text("name: own\ndeadline: 1h\nworkflows:\n  - {file: lead.json}\n")
+    page.set_input_files("#file", file)
+    page.fill("#deadline", "30m")
+    page.locator(".remedies button", has_text="Later deadline").click()
+    page.locator("#answer", has_text="1 of 1 workflow within").wait_for()
+    settled(page)
+    assert page.input_value("#deadline") != "30m"
+    assert page.is_visible("#run")
+    page.context.close()

@@ -58,11 +58,13 @@ def run_bags(url: str, catalog: Catalog, dispatcher: str) -> None:
     bag_worker.bags_in_child(url, catalog, dispatcher)
 
 
-def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
-    """Read and check a set submitted from outside."""
+def check_set(
+    body: bytes, kind: str, most_tasks: int, change: Mapping[str, Any] | None = None
+) -> CheckedSet:
+    """Read and check a set submitted from outside; ``change``: values instead of its own."""
     from vgrads.portal.jobs import worker
 
-    return worker.check_set(body, kind, most_tasks)
+    return worker.check_set(body, kind, most_tasks, change)
 
 
 def check_body(model: type[BaseModel], body: bytes) -> BaseModel:
@@ -113,6 +115,15 @@ def what_if(
     from vgrads.portal.jobs import worker
 
     return worker.what_if_in_child(url, catalog, of_set, wishes)
+
+
+def promise_of_text(
+    url: str, catalog: Catalog, owner: str, written: tuple[bytes, Mapping[str, Any]], most: int
+) -> Json:
+    """Return the promise for a set that is not submitted: text, and values instead of its own."""
+    from vgrads.portal.jobs import worker
+
+    return worker.promise_in_child(url, catalog, owner, written, most)
 
 
 def preview_change(url: str, run_id: str, request: ChangeRequest, by: str) -> Json:

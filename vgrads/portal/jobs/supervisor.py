@@ -82,6 +82,7 @@ class _Crew:
     children: dict[str, BaseProcess] = field(default_factory=dict)
     threads: ThreadPoolExecutor = field(init=False)
     starting: threading.Lock = field(default_factory=threading.Lock)
+    unfinished: dict[Future[Any], bool] = field(default_factory=dict)  # oldest first
 
     def __post_init__(self) -> None:
         self.threads = ThreadPoolExecutor(self.places.runs + 1)
@@ -91,6 +92,24 @@ class _Crew:
     ) -> Future[Any]:
         """Run a computation that takes a processor for a while; ``is_small``: for a second or
         so."""
+        future = self._begin(is_small, function, *arguments)
+        self.unfinished[future] = is_small
+        future.add_done_callback(lambda done: self.unfinished.pop(done, None))
+        return future
+
+    def ahead_of(self, computation: Future[Any]) -> int:
+        """Return how many computations have to end before one begins."""
+        unfinished = dict(self.unfinished)
+        is_small = unfinished.get(computation)
+        older = [future for future, small in unfinished.items() if small == is_small]
+        at_once = 1 if is_small else self.places.planners
+        if is_small is None or not self.places.planners:
+            return 0
+        return max(0, older.index(computation) - at_once + 1)
+
+    def _begin(
+        self, is_small: bool, function: Callable[..., Any], *arguments: object
+    ) -> Future[Any]:
         if not self.places.planners:
             return self.threads.submit(function, *arguments)
         pool = self._ready_pool(is_small)
@@ -170,6 +189,20 @@ def _run_in_thread(url: str, catalog: Catalog, run_id: str, alarms: AlarmSetting
         worker.run_set(store, catalog, run_id, alarms)
 
 
+async def result_of(computation: Future[Any]) -> Any:
+    """Return the result of a computation in another process. Raise SiteError where that process has
+    died."""
+    try:
+        return await asyncio.wrap_future(computation)
+    except BrokenProcessPool as error:
+        raise SiteError(
+            "a process of the service died",
+            site="service",
+            transient=True,
+            fix="repeat the request",
+        ) from error
+
+
 class Supervisor:
     """Processes the queue of work while the service runs. ``catalog``: the sites for a set's id;
     ``sites``: those of all users; ``alarms``: how managers of runs send messages."""
@@ -210,17 +243,16 @@ class Supervisor:
     async def think(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Return the result of a function, computed in another process. Raise SiteError where that
         is currently impossible."""
-        try:
-            # in a thread: it waits while the first processes are started
-            future = await asyncio.to_thread(self._crew.think, True, function, *arguments)
-            return await asyncio.wrap_future(future)
-        except BrokenProcessPool as error:
-            raise SiteError(
-                "a process of the service died",
-                site="service",
-                transient=True,
-                fix="repeat the request",
-            ) from error
+        return await result_of(await self.enqueue(function, *arguments))
+
+    async def enqueue(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
+        """Have a function computed in another process; :func:`result_of` waits for it."""
+        # in a thread: it waits while the first processes are started
+        return await asyncio.to_thread(self._crew.think, True, function, *arguments)
+
+    def ahead_of(self, computation: Future[Any]) -> int:
+        """Return how many computations have to end before one begins."""
+        return self._crew.ahead_of(computation)
 
     def end_runs(self, reason: str) -> None:
         """Cancel all runs of this supervisor, and wait for them for a limited time."""

@@ -131,16 +131,22 @@ class CheckedSet:
         return json.dumps(changed_options(self.options, PlanningOptions))
 
 
-def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
-    """Read a set (``kind``: json or yaml) submitted from outside. Raise InputError with the field.
-    Slow for a large one."""
+def check_set(
+    body: bytes, kind: str, most_tasks: int, change: Mapping[str, Any] | None = None
+) -> CheckedSet:
+    """Read a set (``kind``: json or yaml) submitted from outside; ``change``: values of its keys
+    instead of those of the text. Raise InputError with the field, and its line. Slow for a large
+    one."""
     try:
         document = parse_mapping(body.decode(), "body", kind)
     except UnicodeDecodeError as error:
         raise InputError("is not UTF-8 text", where="body") from error
     if kind == "yaml":
         document.pop("sites", None)  # local to the file; the service has its own
-    return check_document(document, most_tasks)
+    try:
+        return check_document(document.replaced(**(change or {})), most_tasks)
+    except InputError as error:
+        raise error.at_line(document.line_of(error.where.removeprefix("body: "))) from None
 
 
 def check_document(value: Mapping[str, Any], most_tasks: int) -> CheckedSet:
@@ -414,3 +420,23 @@ def what_if_in_child(
     briefly = replace(planner_options(options), effort=_AT_A_GLANCE, relax=False)
     planned = plan_set(workflow_set, grid, options.seed, briefly, others=own)
     return summary_of(plan_json(planned.plan))
+
+
+def promise_in_child(
+    url: str, catalog: Catalog, owner: str, written: tuple[bytes, Mapping[str, Any]], most: int
+) -> dict[str, Any]:
+    """Return the promise for a set that is not submitted: a summary of its brief plan, with the
+    changes that meet the request where it falls short, and its number of ``workflows``.
+
+    ``written``: the text (YAML) and values instead of its own, see :func:`check_set`; ``most``:
+    tasks.
+    """
+    checked_set = check_set(written[0], "yaml", most, written[1])
+    document = SetDocument.model_validate(json.loads(checked_set.text))
+    workflow_set = workflow_set_of(document)
+    with Store(url) as store:
+        grid = open_sites(USUAL_OPTIONS, _context(store, catalog, owner))
+    briefly = replace(planner_options(USUAL_OPTIONS), effort=_AT_A_GLANCE)
+    planned = plan_set(workflow_set, grid, USUAL_OPTIONS.seed, briefly)
+    summary = summary_of(plan_json(planned.plan), workflow_set.budget_usd)
+    return summary | {"workflows": len(workflow_set.workflows)}

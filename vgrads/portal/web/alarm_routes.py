@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.kernel.rate_limiter import RateLimiter, parse_rate
+from vgrads.kernel.rate_limiter import RateLimiter
 from vgrads.operations.alarms import AddTargetRequest
 from vgrads.portal.jobs.alarm_delivery import TRIAL, check_target, deliver
 from vgrads.portal.jobs.run_alarms import acknowledge_alarms
@@ -24,7 +24,7 @@ from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets, Targe
 from vgrads.portal.records.owner_rules import OwnerRules
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.web.answers import NOTHING, answers, list_of
-from vgrads.portal.web.guard import Reader, Submitter
+from vgrads.portal.web.guard import Reader, Submitter, refuse_too_often
 from vgrads.portal.web.paging import ShortPage
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
@@ -102,7 +102,7 @@ def _add_entries(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
         """Add a target of alarms. Its URL is checked, stored, and shown to nobody."""
         request = AddTargetRequest(name=document.name, url=document.url)
         targets.refuse_another(who.user, request.name)
-        _refuse_too_often(limiter, who)
+        refuse_too_often(limiter, _RATE, who)
         is_limited = not service.bounds.own
         address = check_target(request.url, service.bounds.alarms if is_limited else None)
         target = AlarmTarget(request.name, request.url, is_limited)
@@ -132,7 +132,7 @@ def _add_tests(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
         target = await run_in_threadpool(targets.find, who.user, name)
         if target is None:
             raise _missing(name)
-        _refuse_too_often(limiter, who)
+        refuse_too_often(limiter, _RATE, who)
         async with turns:
             answer = await run_in_threadpool(deliver, [target], *TRIAL, service.bounds.alarms)
         return asdict(answer[0])
@@ -190,15 +190,6 @@ def _add_acknowledgement(app: FastAPI, service: Service) -> None:
     ) -> RedirectResponse:
         acknowledge(set_id, who, upto)
         return RedirectResponse(f"/sets/{set_id}", 303)
-
-
-def _refuse_too_often(limiter: RateLimiter, who: Principal) -> None:
-    rate = parse_rate(_RATE)
-    if not limiter.hit(rate, who.user):
-        wait_s = max(1, round(limiter.wait_s(rate, who.user)))
-        raise HTTPException(
-            429, f"at most {_RATE.replace('/', ' a ')}", {"Retry-After": str(wait_s)}
-        )
 
 
 def _missing(name: str) -> HTTPException:

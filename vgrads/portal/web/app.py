@@ -42,6 +42,7 @@ from vgrads.portal.web.sets.forms import add_set_forms
 from vgrads.portal.web.sets.history_page import add_history_page
 from vgrads.portal.web.sets.pages import add_set_pages
 from vgrads.portal.web.sets.request_pages import add_request_pages
+from vgrads.portal.web.sets.submit_pages import add_submit_pages
 from vgrads.portal.web.work_routes import add_work_routes
 from vgrads.vgrid.catalog import Catalog
 
@@ -109,6 +110,7 @@ def make_app(
     add_dashboard(app, service)
     add_set_pages(app, service)
     add_set_forms(app, service)
+    add_submit_pages(app, service)
     add_page_routes(app, service)
     add_work_routes(app, service)
     app.openapi = describe(app)  # type: ignore[method-assign]

@@ -16,6 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -297,6 +298,17 @@ def _is_open(exchange: Exchange) -> bool:
     if exchange.path.startswith("/v1/"):
         return False
     return exchange.method in SAFE or exchange.path in _ENTRANCE
+
+
+def refuse_too_often(limiter: RateLimiter, rate: str, who: Principal) -> None:
+    """Limit a user's requests of one kind. HTTPException 429 for those above the ``rate``
+    (``10/minute``)."""
+    limit = parse_rate(rate)
+    if not limiter.hit(limit, who.user):
+        wait_s = max(1, round(limiter.wait_s(limit, who.user)))
+        raise HTTPException(
+            429, f"at most {rate.replace('/', ' a ')}", {"Retry-After": str(wait_s)}
+        )
 
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `vgrads token create`.")

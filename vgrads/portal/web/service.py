@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -137,16 +138,18 @@ class Service:
                 return run
         raise HTTPException(404, f"no run '{run_id}'")
 
-    async def read_set(self, body: bytes, kind: str) -> CheckedSet:
+    async def read_set(
+        self, body: bytes, kind: str, change: Mapping[str, Any] | None = None
+    ) -> CheckedSet:
         """Read and check a set (``kind``: json or yaml); a large one in another process of the
-        service."""
+        service. ``change``: values of its keys instead of those of the text."""
         most = self.bounds.max_tasks
         if len(body) > _LARGE:
             checked_set: CheckedSet = await self.supervisor.think(
-                children.check_set, body, kind, most
+                children.check_set, body, kind, most, change
             )
             return checked_set
-        return await run_in_threadpool(children.check_set, body, kind, most)
+        return await run_in_threadpool(children.check_set, body, kind, most, change)
 
     def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
         """Store a checked set, and queue it for planning."""

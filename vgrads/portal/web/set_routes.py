@@ -118,7 +118,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
             read = await service.read_set(body, kind)
         checked = replace(read, options=checked_options(fields))
         requested = key_of(who.user, key, [request.url.path, checked.digest])
-        answer, head = await service.submit_set(checked, who, requested, _patience(prefer))
+        answer, head = await service.submit_set(checked, who, requested, patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
         return answer | {"state": head.state if head else "failed"} | _state_json(head)
 
@@ -148,7 +148,8 @@ def _state_json(head: Head | None) -> Json:
     return {name: head.summary.get(name) for name in names}
 
 
-def _patience(prefer: str) -> float:
+def patience(prefer: str) -> float:
+    """Return the seconds that a caller waits, by its header ``Prefer``."""
     match = _WAIT.search(prefer)
     if match:
         return min(float(match[1]), PLANNING_S)

@@ -100,7 +100,7 @@ def show_or_set_rules(request: RulesRequest, output: CommandOutput) -> int:
             stored.store(OPERATOR, None)
         elif request.file is not None:
             if request.file == "-":
-                data = parse_mapping(sys.stdin.read(), "standard input")
+                data = dict(parse_mapping(sys.stdin.read(), "standard input"))
             else:
                 data = load_mapping(Path(request.file))
             document = validate(AlarmRulesDocument, data, request.file)

@@ -7,17 +7,13 @@ import secrets
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Form, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import FastAPI, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from vgrads.api.config import embedded_data
-from vgrads.kernel.errors import InputError
 from vgrads.operations.plans.requests import stored_options
 from vgrads.portal.jobs.run_status import run_status
-from vgrads.portal.records.access import Principal
-from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.live_routes import cancel_run
 from vgrads.portal.web.page_context import page_of, reader_of
@@ -32,9 +28,9 @@ from vgrads.portal.web.set_routes import (
     request_plan,
     summary,
 )
+from vgrads.portal.web.sets.submission import FormKey, submit_checked
 
 Json = dict[str, Any]
-FormKey = Annotated[str, Form(max_length=200)]
 
 
 class OtherValues(BaseModel):
@@ -141,53 +137,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         document = changed_document(text, head.summary.get("deadline_s"), changes)
         if form.unlimited:
             document["budget_usd"] = None
-        created = await _submit(service, json.dumps(document), "json", who, form.key, options)
+        read = await service.read_set(json.dumps(document).encode(), "json")
+        checked = replace(read, options=stored_options(json.loads(options)))
+        created = await submit_checked(service, checked, who, form.key)
         return RedirectResponse(f"/sets/{created}", 303)
-
-    @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
-    def blank(request: Request, like: Annotated[str, Query(max_length=50)] = "") -> HTMLResponse:
-        who = reader_of(request)
-        if not like:
-            example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
-            return _submit_page(request, example)
-        head = service.visible(like, who)
-        document = json.loads(service.sets.text(head.id, "document"))
-        stated = {name: value for name, value in document.items() if value not in (None, [], {})}
-        return _submit_page(request, json.dumps(stated, indent=2, ensure_ascii=False))
-
-    @app.post("/submit", response_class=HTMLResponse, include_in_schema=False, response_model=None)
-    async def submit(
-        request: Request, who: Submitter, text: Annotated[str, Form()], key: FormKey
-    ) -> Response:
-        try:
-            created = await _submit(service, text, "yaml", who, key)
-        except InputError as error:
-            page = await run_in_threadpool(_submit_page, request, text, str(error))
-            page.status_code = 422
-            return page
-        return RedirectResponse(f"/sets/{created}", 303)
-
-
-async def _submit(
-    service: Service, text: str, kind: str, who: Principal, key: str, options: str = "{}"
-) -> str:
-    """Submit a set, with stored options of planning; return its id at once: its page shows the
-    planning."""
-    read = await service.read_set(text.encode(), kind)
-    checked = replace(read, options=stored_options(json.loads(options)))
-    requested = key_of(who.user, key, ["/v1/workflow-sets", checked.digest])
-    answer = await run_in_threadpool(service.submit, checked, who, requested)
-    return str(answer["id"])
-
-
-def _submit_page(request: Request, text: str, problem: str = "") -> HTMLResponse:
-    files = sorted(p.name for p in embedded_data().glob("*.json"))
-    return page_of(
-        request,
-        "/submit",
-        "submit.html",
-        files=files,
-        text=text,
-        problem=problem,
-        key=secrets.token_hex(16),
-    )

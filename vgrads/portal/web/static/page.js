@@ -243,6 +243,98 @@
     draw();
   }
 
+  // The form of a set: the promise beside it follows what is typed. Its newest question counts, answers to older ones are ignored.
+  function submitPage() {
+    const form = document.getElementById("hand-over"), text = form.elements.text, run = document.getElementById("run");
+    const answer = document.getElementById("answer"), choice = document.getElementById("template");
+    const fields = ["deadline", "due", "at_least", "probability", "budget_usd"].map(name => form.elements[name]);
+    const zoneAt = due => -(due ? new Date(due) : new Date()).getTimezoneOffset() || 0;
+    let round = 0, stop = null, timer = null;
+    const copy = (from, to, names) => { for (const name of names) {
+      if (from.hasAttribute(name)) to.setAttribute(name, from.getAttribute(name)); else to.removeAttribute(name);
+    } };
+    const show = fresh => {
+      for (const e of [text, ...fields]) copy(fresh.getElementById(e.id), e, ["aria-invalid", "aria-describedby", "placeholder"]);
+      for (const e of [answer, document.getElementById("problem")]) e.replaceChildren(...fresh.getElementById(e.id).childNodes);
+      const next = fresh.getElementById("answer"), offer = fresh.getElementById("run");
+      copy(next, answer, ["class", "data-again"]);
+      if (next.dataset.again === "yes") return;
+      copy(offer, run, ["value", "hidden"]);
+      run.textContent = offer.textContent;
+      copy(fresh.getElementById("send"), document.getElementById("send"), ["class"]);
+      run.disabled = false;
+      answer.setAttribute("aria-busy", "false");
+      answer.dataset.ready = "yes";
+    };
+    const explain = problem => {
+      const p = document.createElement("p");
+      p.textContent = problem;
+      answer.replaceChildren(p);
+      answer.setAttribute("aria-busy", "false");
+    };
+    const stale = () => { run.disabled = true; answer.setAttribute("aria-busy", "true"); answer.dataset.ready = "no"; };
+    const question = async () => {
+      const mine = ++round;
+      clearTimeout(timer);
+      stop?.abort();
+      stop = new AbortController();
+      stale();
+      form.elements.zone_min.value = zoneAt(form.elements.due.value);
+      const body = new URLSearchParams(new FormData(form)), headers = {Accept: "text/html", Prefer: "wait=2"};
+      try {
+        do {
+          const reply = await fetch("/submit/promise", {method: "POST", body, headers, signal: stop.signal});
+          const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+          if (mine !== round) return;
+          if (fresh.getElementById("answer")) show(fresh);
+          else {  // another page: logged out, too many questions
+            answer.dataset.again = "no";
+            explain(fresh.querySelector("main")?.textContent.trim() || reply.statusText);
+            if (reply.status === 429) timer = setTimeout(question, 1000 * (Number(reply.headers.get("Retry-After")) || 10));
+          }
+        } while (answer.dataset.again === "yes");
+      } catch (error) { if (mine === round && error.name !== "AbortError") explain("The service does not answer. Change something to ask it again."); }
+    };
+    const soon = () => { stale(); clearTimeout(timer); timer = setTimeout(question, 600); };
+    const replace = value => { text.value = value; text.setSelectionRange(0, 0); text.scrollTop = 0; question(); };
+    text.addEventListener("input", () => { choice.options[0].dataset.text = text.value; choice.selectedIndex = 0; soon(); });
+    for (const e of fields) {
+      e.addEventListener("input", soon);
+      e.addEventListener("keydown", key => { if (key.key === "Enter") { key.preventDefault(); question(); } });
+    }
+    choice.addEventListener("change", () => replace(choice.selectedOptions[0].dataset.text));
+    document.getElementById("file").addEventListener("change", async e => {
+      const file = e.target.files[0];
+      if (!file) return;
+      if (file.size > 1e6) { explain(`${file.name} has more than 1 MB: submit it with the command or over REST.`); return; }
+      choice.options[0].dataset.text = await file.text();
+      choice.selectedIndex = 0;
+      replace(choice.options[0].dataset.text);
+    });
+    answer.addEventListener("click", e => {
+      const remedy = e.target.closest("button[name]");
+      if (!remedy) return;
+      e.preventDefault();
+      form.elements[remedy.name].value = remedy.value;
+      if (remedy.name === "deadline") form.elements.due.value = "";
+      form.elements[remedy.name].focus();
+      question();
+    });
+    document.getElementById("problem").addEventListener("click", e => {
+      const line = Number(e.target.closest("[data-line]")?.dataset.line), rows = text.value.split("\n");
+      if (!line) return;
+      e.preventDefault();
+      const start = rows.slice(0, line - 1).join("\n").length + (line > 1);
+      text.focus();
+      text.setSelectionRange(start, start + rows[line - 1].length);
+      text.scrollTop = (line - 3) * parseFloat(getComputedStyle(text).lineHeight);
+    });
+    form.addEventListener("submit", () => { form.elements.zone_min.value = zoneAt(form.elements.due.value); });
+    for (const part of document.querySelectorAll(".script")) part.hidden = false;
+    document.getElementById("zone").textContent = "your time";
+    if (text.getAttribute("aria-invalid") !== "true" && !document.getElementById("problem").textContent.trim()) question();
+  }
+
   clocks(document);
-  ({set: setPage, work: workPage, whatif: whatIfPage})[main?.dataset.page]?.();
+  ({set: setPage, work: workPage, whatif: whatIfPage, submit: submitPage})[main?.dataset.page]?.();
 })();

@@ -1,0 +1,156 @@
+"""The form with which a set is submitted: a text, and fields that replace values of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Form
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from vgrads.kernel.deadline import is_bare, parse_deadline
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import parse_fraction
+from vgrads.portal.records.access import Principal
+from vgrads.portal.records.idempotency import key_of
+from vgrads.portal.web.service import Service
+
+if TYPE_CHECKING:
+    from vgrads.portal.jobs.worker import CheckedSet
+
+Json = dict[str, Any]
+FormKey = Annotated[str, Form(max_length=200)]
+_Text = Annotated[str, Field(max_length=100)]
+_FIELDS = {"fraction": "at_least"}
+"""Key of a set → the field of the form that states it, where that has another name."""
+
+
+class SubmissionForm(BaseModel):
+    """The text of a set (YAML), and values instead of its own; an empty field: as in the text.
+
+    ``deadline``: a duration; ``due``: the same by the clock, ``zone_min`` minutes east of UTC.
+    ``at_least``: a number of workflows, or a share as ``75%``. ``run_for``: run the set, too, for
+    at most so many dollars.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    key: Annotated[str, Field(max_length=200)]
+    deadline: _Text = ""
+    due: _Text = ""
+    zone_min: Annotated[int, Field(ge=-1440, le=1440)] = 0
+    at_least: _Text = ""
+    probability: _Text = ""
+    budget_usd: _Text = ""
+    run_for: Annotated[float | None, Field(ge=0)] = None
+
+    def change(self) -> Json:
+        """Return the keys of a set that the fields replace. InputError for a field that cannot be
+        read; its place is the field."""
+        result: Json = {}
+        if self.deadline.strip():
+            result["deadline"] = _deadline(self.deadline.strip())
+        if self.due.strip():
+            if result:
+                raise InputError("give a duration or a time of the clock, not both", where="due")
+            result["deadline"] = self._due_instant()
+        if self.at_least.strip():
+            result |= _requirement(self.at_least.strip())
+        if self.probability.strip():
+            result["probability"] = _probability(self.probability.strip())
+        if self.budget_usd.strip():
+            result["budget_usd"] = _number(self.budget_usd.strip().removeprefix("$"), "budget_usd")
+        return result
+
+    def _due_instant(self) -> str:
+        try:
+            local = datetime.fromisoformat(self.due.strip())
+        except ValueError as error:
+            raise InputError(f"'{self.due}' is not a time of the clock", where="due") from error
+        zone = timezone(timedelta(minutes=self.zone_min)) if self.zone_min else UTC
+        instant = (local if local.tzinfo else local.replace(tzinfo=zone)).isoformat()
+        parse_deadline(instant, None, "due")
+        return instant
+
+
+def _deadline(text: str) -> str:
+    if is_bare(text):
+        raise InputError(f"'{text}' has no unit", where="deadline", fix=f"write {text}h or {text}m")
+    parse_deadline(text, None, "deadline")
+    return text
+
+
+def _requirement(text: str) -> Json:
+    if not text.isdigit():
+        return {"fraction": parse_fraction(text, "at_least"), "at_least": None}
+    if int(text) < 1:
+        raise InputError("must be at least 1", where="at_least")
+    return {"at_least": int(text), "fraction": None}
+
+
+def _probability(text: str) -> float:
+    share = parse_fraction(text, "probability")
+    if share >= 1:
+        raise InputError("nothing is certain: must be below 100%", where="probability")
+    return share
+
+
+def _number(text: str, field: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise InputError(f"'{text}' is not a number", where=field) from error
+    if not 0 <= value < float("inf"):
+        raise InputError(f"'{text}' is outside its range", where=field)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What cannot be read of a form: in words, and the ``line`` of its text with what is
+    ``written`` there, or the ``field`` that states it."""
+
+    words: tuple[str, ...]
+    field: str = "text"
+    line: int | None = None
+    written: str = ""
+
+
+def mistake_of(form: SubmissionForm, error: InputError) -> Mistake:
+    """Return what is wrong with a form, by the error that was raised for it."""
+    place = error.where.removeprefix("body").removeprefix(": ")
+    key = place.partition(":")[0].partition(".")[0]
+    field = _FIELDS.get(key, key)
+    if field in SubmissionForm.model_fields and getattr(form, field):
+        return Mistake((error.without_place,), field)
+    if key == "deadline" and form.due.strip():
+        return Mistake((error.without_place,), "due")
+    lines = form.text.splitlines()
+    number = error.line if error.line is not None and error.line <= len(lines) else None
+    written = lines[number - 1].strip()[:200] if number else ""
+    words = error.parts or (_first_line(error, place.partition(": ")[0], number),)
+    return Mistake(words, "text", number, written)
+
+
+def _first_line(error: InputError, place: str, number: int | None) -> str:
+    line = f"line {number}: " if number else ""
+    what = error.without_place.removeprefix(line).replace(f" in line {number}", "")
+    return f"{line}{place}: {what}" if place else f"{line}{what}"
+
+
+async def read_submission(service: Service, form: SubmissionForm) -> CheckedSet:
+    """Read and check the set of a form. Raise InputError for what is wrong with it."""
+    return await service.read_set(form.text.encode(), "yaml", form.change())
+
+
+async def submit_checked(service: Service, checked: CheckedSet, who: Principal, key: str) -> str:
+    """Submit a set; return its id at once: its page shows the planning. The same ``key`` again is
+    answered with the same set."""
+    requested = key_of(who.user, key, ["/v1/workflow-sets", checked.digest])
+    submit: Callable[..., Json] = service.submit
+    answer = await run_in_threadpool(submit, checked, who, requested)
+    return str(answer["id"])

@@ -1,0 +1,188 @@
+"""The page on which a set is submitted: its text, fields beside it, and what would be promised."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Form, Header, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from vgrads.api.config import embedded_data
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_duration, parse_duration
+from vgrads.portal.records.access import Principal
+from vgrads.portal.web.guard import Submitter
+from vgrads.portal.web.page_context import page_of, reader_of
+from vgrads.portal.web.service import PLANNING_S, Service
+from vgrads.portal.web.set_display import (
+    BELOW,
+    IMPOSSIBLE,
+    READY,
+    PromiseSummary,
+    display_state,
+    read_summary,
+)
+from vgrads.portal.web.set_routes import begin_run, patience
+from vgrads.portal.web.sets.promise_questions import PromiseQuestions, StillWaiting
+from vgrads.portal.web.sets.remedies import Remedy, remedies
+from vgrads.portal.web.sets.submission import (
+    Mistake,
+    SubmissionForm,
+    mistake_of,
+    read_submission,
+    submit_checked,
+)
+
+Json = dict[str, Any]
+TEMPLATES = {
+    "storm": ("lead-storm.yaml", "Eight storm forecasts, the example of the demo"),
+    "commands": ("commands.yaml", "Your own commands"),
+    "bag": ("bag-in-set.yaml", "A bag of independent tasks"),
+}
+"""Name of a template → its file and what it is."""
+TemplateName = Literal["storm", "commands", "bag"]
+_FIELDS = {"deadline_s": "deadline", "needed": "at_least", "budget_usd": "budget_usd"}
+"""Field of a remedy → that of the form."""
+_CENT = 0.005
+
+
+def add_submit_pages(app: FastAPI, service: Service) -> None:
+    """Add the page, the promise that it shows, and the submission."""
+    questions = PromiseQuestions(service)
+
+    @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
+    def blank(
+        request: Request,
+        like: Annotated[str, Query(max_length=50)] = "",
+        template: TemplateName = "storm",
+    ) -> HTMLResponse:
+        who = reader_of(request)
+        text = _stored_text(service, like, who) if like else _template(template)
+        form = SubmissionForm(text=text, key=secrets.token_hex(16))
+        return _page(request, form, chosen="" if like else template)
+
+    @app.post("/submit", response_class=HTMLResponse, include_in_schema=False, response_model=None)
+    async def submit(
+        request: Request, who: Submitter, form: Annotated[SubmissionForm, Form()]
+    ) -> Response:
+        try:
+            checked = await read_submission(service, form)
+        except InputError as error:
+            mistake = mistake_of(form, error)
+            refused = await run_in_threadpool(_page, request, form, mistake=mistake)
+            refused.status_code = 422
+            return refused
+        created = await submit_checked(service, checked, who, form.key)
+        shown = f"/sets/{created}"
+        if form.run_for is not None:
+            shown = await _run_as_shown(service, created, who, form.key, form.run_for)
+        return RedirectResponse(shown, 303)
+
+    @app.post("/submit/promise", response_class=HTMLResponse, include_in_schema=False)
+    async def promise(
+        request: Request,
+        who: Submitter,
+        form: Annotated[SubmissionForm, Form()],
+        prefer: Annotated[str, Header()] = "",
+    ) -> HTMLResponse:
+        """Show what would be promised, or what is wrong with the form; ``Prefer: wait=2``: wait so
+        many seconds for it. Nothing is stored."""
+        try:
+            wait_s = patience(prefer)
+            answer = await questions.ask(who, form.key, form.text, form.change(), wait_s)
+        except InputError as error:
+            mistake = mistake_of(form, error)
+            return await run_in_threadpool(_page, request, form, mistake=mistake)
+        return await run_in_threadpool(_page, request, form, answer=answer)
+
+
+def _template(name: str) -> str:
+    return (embedded_data() / TEMPLATES[name][0]).read_text(encoding="utf-8")
+
+
+def _stored_text(service: Service, set_id: str, who: Principal) -> str:
+    """Return the text of a set that is to be submitted again."""
+    head = service.visible(set_id, who)
+    document = json.loads(service.sets.text(head.id, "document"))
+    stated = {name: value for name, value in document.items() if value not in (None, [], {})}
+    return json.dumps(stated, indent=2, ensure_ascii=False)
+
+
+async def _run_as_shown(
+    service: Service, set_id: str, who: Principal, key: str, most_usd: float
+) -> str:
+    """Run a set as soon as it is planned, if the plan is as good as was shown; return the page that
+    comes next: the one that asks where the plan costs more or promises less."""
+    head, page = await service.planned(set_id, PLANNING_S), f"/sets/{set_id}"
+    if head is None or head.state != "planned":
+        return page
+    promise = read_summary(head.summary)
+    dearer = (promise.cost_usd or 0.0) > most_usd + _CENT
+    if not promise.feasible or promise.below or dearer:
+        return f"{page}/run"
+    how = {"engine": "vgrads", "speed": None}
+    try:
+        await begin_run(service, set_id, who, how, f"{key}-run"[-200:], head.etag)
+    except (HTTPException, InputError):  # the page that asks says why
+        return f"{page}/run"
+    return page
+
+
+def _page(
+    request: Request,
+    form: SubmissionForm,
+    answer: Json | StillWaiting | None = None,
+    mistake: Mistake | None = None,
+    chosen: str = "",
+) -> HTMLResponse:
+    """Return the page with the promise for its set, or what is wrong with it."""
+    return page_of(
+        request,
+        "/submit",
+        "submit.html",
+        form=form,
+        chosen=chosen,
+        templates=[(name, title, _template(name)) for name, (_, title) in TEMPLATES.items()],
+        files=sorted(path.name for path in embedded_data().glob("*.json")),
+        mistake=mistake,
+        ahead=answer.ahead if isinstance(answer, StillWaiting) else None,
+        **_promise_parts(answer if isinstance(answer, dict) else None),
+    )
+
+
+def _promise_parts(answer: Json | None) -> Json:
+    """Return the values of the template that show a promise; None: there is none."""
+    promise = read_summary(answer or {})
+    state = display_state("planned", None, promise)
+    return {
+        "promise": promise if answer else None,
+        "tone": {READY: "good", BELOW: "warn", IMPOSSIBLE: "bad"}[state] if answer else "soft",
+        "met": state == READY,
+        "workflows": (answer or {}).get("workflows"),
+        "lacking": (answer or {}).get("lacking") or "",
+        "stated": _stated(promise) if answer else {},
+        "remedies": [(_FIELDS[r.field], _written(r), r) for r in remedies(answer or {}, promise)],
+    }
+
+
+def _stated(promise: PromiseSummary) -> dict[str, str]:
+    """Return what a set requests, by the fields of the form: shown in those that are empty."""
+    budget = promise.budget_usd
+    return {
+        "deadline": format_duration(promise.deadline_s),
+        "at_least": str(promise.needed),
+        "probability": f"{promise.requested:g}",
+        "budget_usd": "no limit" if budget is None else f"{budget:.2f}",
+    }
+
+
+def _written(remedy: Remedy) -> str:
+    """Return the value of a remedy as people write it into the form."""
+    if remedy.field != "deadline_s":
+        return remedy.value
+    text = format_duration(float(remedy.value))
+    return text if parse_duration(text) == float(remedy.value) else f"{remedy.value}s"
