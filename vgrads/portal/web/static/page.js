@@ -247,8 +247,9 @@
   function submitPage() {
     const form = document.getElementById("hand-over"), text = form.elements.text, run = document.getElementById("run");
     const answer = document.getElementById("answer"), choice = document.getElementById("template");
-    const fields = ["deadline", "due", "at_least", "probability", "budget_usd"].map(name => form.elements[name]);
-    const zoneAt = due => -(due ? new Date(due) : new Date()).getTimezoneOffset() || 0;
+    const fields = ["deadline", "due", "at_least", "probability", "budget_usd"].map(id => document.getElementById(id));
+    const due = document.getElementById("due");
+    const stateZone = () => { form.elements.zone_min.value = -(due.value ? new Date(due.value) : new Date()).getTimezoneOffset() || 0; };
     let round = 0, stop = null, timer = null;
     const copy = (from, to, names) => { for (const name of names) {
       if (from.hasAttribute(name)) to.setAttribute(name, from.getAttribute(name)); else to.removeAttribute(name);
@@ -279,7 +280,7 @@
       stop?.abort();
       stop = new AbortController();
       stale();
-      form.elements.zone_min.value = zoneAt(form.elements.due.value);
+      stateZone();
       const body = new URLSearchParams(new FormData(form)), headers = {Accept: "text/html", Prefer: "wait=2"};
       try {
         do {
@@ -315,9 +316,10 @@
       const remedy = e.target.closest("button[name]");
       if (!remedy) return;
       e.preventDefault();
-      form.elements[remedy.name].value = remedy.value;
-      if (remedy.name === "deadline") form.elements.due.value = "";
-      form.elements[remedy.name].focus();
+      const field = document.getElementById(remedy.name);  // not by its name, which the button has too
+      field.value = remedy.value;
+      if (field.id === "deadline") due.value = "";
+      field.focus();
       question();
     });
     document.getElementById("problem").addEventListener("click", e => {
@@ -329,7 +331,7 @@
       text.setSelectionRange(start, start + rows[line - 1].length);
       text.scrollTop = (line - 3) * parseFloat(getComputedStyle(text).lineHeight);
     });
-    form.addEventListener("submit", () => { form.elements.zone_min.value = zoneAt(form.elements.due.value); });
+    form.addEventListener("submit", stateZone);
     for (const part of document.querySelectorAll(".script")) part.hidden = false;
     document.getElementById("zone").textContent = "your time";
     if (text.getAttribute("aria-invalid") !== "true" && !document.getElementById("problem").textContent.trim()) question();
