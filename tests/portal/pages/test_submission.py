@@ -32,7 +32,7 @@ from vgrads.vgrid.catalog import load_catalog
 
 PAGE = {"Accept": "text/html"}
 TEXT = "name: x\ndeadline: 2h\nworkflows:\n  - {name: w, tasks: [{id: a, runtime_s: 60}]}\n"
-IN_TIME = re.compile(r'class="chance"><strong>(over )?\d+\W%</strong> for about \$\d')
+IN_TIME = re.compile(r'class="chance"><strong>(over )?\d+\W%</strong>\s+for about \$\d')
 
 
 def form_of(text=TEXT, **fields):
@@ -52,6 +52,7 @@ def ask(client, text=TEXT, **fields):
         (TEXT.replace("tasks: [{id: a, runtime_s: 60}]", "file: no.json"), 4, "no.json"),
         (TEXT + "at_least: 2\n", 5, "the set has 1 workflow"),
         (TEXT + "at_least: }\n", 5, "cannot be parsed"),
+        (TEXT + "at_least: [", 5, "cannot be parsed"),
     ],
 )
 def test_an_error_stands_at_its_line(client, text, line, words):

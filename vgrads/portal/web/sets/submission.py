@@ -130,16 +130,19 @@ def mistake_of(form: SubmissionForm, error: InputError) -> Mistake:
     if key == "deadline" and form.due.strip():
         return Mistake((error.without_place,), "due")
     lines = form.text.splitlines()
-    number = error.line if error.line is not None and error.line <= len(lines) else None
+    # a text that breaks off is wrong in the line after its last
+    number = min(error.line, len(lines)) if error.line and lines else None
     written = lines[number - 1].strip()[:200] if number else ""
     words = error.parts or (_first_line(error, place.partition(": ")[0], number),)
     return Mistake(words, "text", number, written)
 
 
 def _first_line(error: InputError, place: str, number: int | None) -> str:
-    line = f"line {number}: " if number else ""
-    what = error.without_place.removeprefix(line).replace(f" in line {number}", "")
-    return f"{line}{place}: {what}" if place else f"{line}{what}"
+    """Return an error that is one line: its line first, then its place."""
+    what = error.without_place.removeprefix(f"line {error.line}: ")
+    what = what.replace(f" in line {error.line}", "")
+    parts = (f"line {number}" if number else "", place, what)
+    return ": ".join(part for part in parts if part)
 
 
 async def read_submission(service: Service, form: SubmissionForm) -> CheckedSet:

@@ -48,6 +48,7 @@ TemplateName = Literal["storm", "commands", "bag"]
 _FIELDS = {"deadline_s": "deadline", "needed": "at_least", "budget_usd": "budget_usd"}
 """Field of a remedy → that of the form."""
 _CENT = 0.005
+"""Less is no cost, in dollars: prices are shown to the cent."""
 
 
 def add_submit_pages(app: FastAPI, service: Service) -> None:
@@ -162,6 +163,7 @@ def _promise_parts(answer: Json | None) -> Json:
         "promise": promise if answer else None,
         "tone": {READY: "good", BELOW: "warn", IMPOSSIBLE: "bad"}[state] if answer else "soft",
         "met": state == READY,
+        "free": (promise.cost_usd or 0.0) < _CENT,
         "workflows": (answer or {}).get("workflows"),
         "lacking": (answer or {}).get("lacking") or "",
         "stated": _stated(promise) if answer else {},
