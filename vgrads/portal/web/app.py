@@ -39,7 +39,6 @@ from vgrads.portal.web.service import Bounds, Service
 from vgrads.portal.web.set_routes import add_set_routes
 from vgrads.portal.web.sets.dashboard import add_dashboard
 from vgrads.portal.web.sets.forms import add_set_forms
-from vgrads.portal.web.sets.history_page import add_history_page
 from vgrads.portal.web.sets.pages import add_set_pages
 from vgrads.portal.web.sets.request_pages import add_request_pages
 from vgrads.portal.web.sets.submit_pages import add_submit_pages
@@ -98,7 +97,6 @@ def make_app(
     add_run_routes(app, service)
     add_request_routes(app, service)
     add_request_pages(app, service)
-    add_history_page(app, service)
     add_release_routes(app, service)
     add_bag_routes(app, service)
     add_part_routes(app, service)

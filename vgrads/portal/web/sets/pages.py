@@ -30,6 +30,7 @@ from vgrads.portal.web.set_routes import (
 from vgrads.portal.web.sets.answer import answer_parts
 from vgrads.portal.web.sets.forms import OtherValues, what_if_of
 from vgrads.portal.web.sets.graph_part import WorkflowName, graph_parts
+from vgrads.portal.web.sets.history_page import add_history_page
 from vgrads.portal.web.sets.task_table import retry_key, task_parts
 
 Json = dict[str, Any]
@@ -38,10 +39,12 @@ _MOST_STILL = 1000  # bars
 
 
 def add_set_pages(app: FastAPI, service: Service) -> None:
-    """Add the page of a set, its parts, its tasks' output, and its alternatives."""
+    """Add the page of a set, its parts, its tasks' output, its alternatives, and the history of a
+    name."""
     _add_whole(app, service)
     _add_parts(app, service)
     _add_alternatives(app, service)
+    add_history_page(app, service)
 
 
 def _add_whole(app: FastAPI, service: Service) -> None:
