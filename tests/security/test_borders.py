@@ -129,6 +129,7 @@ ROUTES = {
         POST /v1/workflow-sets/{set_id}/run
         PATCH /v1/workflow-sets/{set_id}/request
         POST /sets/{set_id}/request
+        POST /sets/{set_id}/delete
         DELETE /v1/workflow-sets/{set_id}
         DELETE /v1/workflow-sets/{set_id}/records
         POST /v1/virtual-grids
@@ -183,6 +184,7 @@ ROUTES = {
         GET /sets/{set_id}
         GET /sets/{set_id}/run
         GET /sets/{set_id}/cancel
+        GET /sets/{set_id}/delete
         GET /sets/{set_id}/request
         GET /history
         GET /sets/{set_id}/status

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.portal.pages.gallery import IMPOSSIBLE, STORM, Gallery
+from tests.portal.serving import SMALL
 from tests.waiting import until
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.kernel.progress import progress_to, report_progress
@@ -267,6 +268,26 @@ def test_a_changed_set_keeps_all_else():
     instant = json.dumps({"deadline": "2030-01-01T10:00:00+00:00"})
     moved = changed_document(instant, 3600.0, {"deadline_s": 7200.0})
     assert moved["deadline"] == "2030-01-01T11:00:00+00:00"
+
+
+def test_a_set_is_deleted_after_a_question(gallery, client):
+    set_id = gallery.planned(SMALL | {"name": "to-be-deleted"})
+    gallery.run(set_id)
+    page = read(client, f"/sets/{set_id}")
+    assert f'href="/sets/{set_id}/delete"' in page
+    question = read(client, f"/sets/{set_id}/delete")
+    assert "Deleted from the records: its plan and 1 run, also" in text_of(question)
+    assert gallery.sets.head(set_id) is not None  # a question changes nothing
+    answer = client.post(f"/sets/{set_id}/delete", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert client.get(f"/sets/{set_id}", headers=PAGE).status_code == 404
+    assert client.post(f"/sets/{set_id}/delete").status_code == 404
+
+
+def test_a_set_that_runs_is_not_deleted(gallery, client):
+    set_id = gallery.ids["running"]
+    assert f"/sets/{set_id}/delete" not in read(client, f"/sets/{set_id}")
+    assert client.post(f"/sets/{set_id}/delete").status_code == 409
 
 
 def test_a_change_of_nonsense_is_refused(gallery, client):

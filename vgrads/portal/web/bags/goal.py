@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from vgrads.dispatch.storage.goal_age import change_text, promise_text
 from vgrads.kernel.promise_state import PromiseState
-from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.kernel.units import format_count, format_duration
 from vgrads.portal.charts.curves import (
     AMBER,
     BLUE,
@@ -42,7 +42,6 @@ def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | N
     if not goal or "state" not in goal:  # of an earlier version, which has ended
         return None
     came_s = bag["came_s"]
-    budget = goal["budget_usd"]
     promises = [(at_s - came_s, share) for at_s, share in goal["promises"]]
     reached_s, due_s = goal["reached_s"], goal["due_s"]
     if reached_s is not None:
@@ -60,8 +59,6 @@ def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | N
         "tone": TONES[PromiseState(goal["state"])],
         "promise": promise_text(goal),
         "changes": [change_text(change, came_s) for change in goal["changes"]],
-        "money": format_usd(goal["spent_usd"])
-        + (f" of {format_usd(budget)}" if budget is not None else ""),
         "why": goal["why"],
         "chart": promise_chart(promises, end_s - came_s, due_s - came_s, _NONE_YET),
         "nodes": nodes_chart(goal["nodes_over_time"], came_s, end_s, due_s),

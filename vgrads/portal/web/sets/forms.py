@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from vgrads.operations.plans.requests import stored_options
 from vgrads.portal.jobs.run_status import run_status
+from vgrads.portal.records.retention import remove_ended_set
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.live_routes import cancel_run
 from vgrads.portal.web.page_context import page_of, reader_of
@@ -87,6 +88,10 @@ def _add_confirmations(app: FastAPI, service: Service) -> None:
     def ask_cancel(set_id: SetId, request: Request) -> HTMLResponse:
         return confirm(set_id, request, "cancel")
 
+    @app.get("/sets/{set_id}/delete", response_class=HTMLResponse, include_in_schema=False)
+    def ask_delete(set_id: SetId, request: Request) -> HTMLResponse:
+        return confirm(set_id, request, "delete")
+
 
 def _add_actions(app: FastAPI, service: Service) -> None:
     @app.post("/sets/{set_id}/run", include_in_schema=False)
@@ -122,6 +127,12 @@ def _add_actions(app: FastAPI, service: Service) -> None:
     def cancel(set_id: SetId, who: Submitter) -> RedirectResponse:
         cancel_run(service, set_id, who)
         return RedirectResponse(f"/sets/{set_id}", 303)
+
+    @app.post("/sets/{set_id}/delete", include_in_schema=False)
+    def delete(set_id: SetId, who: Submitter) -> RedirectResponse:
+        service.visible(set_id, who)
+        remove_ended_set(service.store, set_id)
+        return RedirectResponse("/", 303)
 
 
 def _add_changes(app: FastAPI, service: Service) -> None:
