@@ -52,9 +52,10 @@ def test_a_step_curve_changes_at_its_samples_only_and_goes_on_to_the_end():
     assert step_points([], 9) == ()
 
 
-def test_rates_and_pools_are_drawn_from_two_samples_on():
-    assert rate_chart([(0.0, 1.0, 1)]) == ""
-    page = rate_chart([(0.0, 0.0, 0), (4.0, 1250.0, 3)])
+def test_rates_are_drawn_from_five_samples_on_and_pools_from_two():
+    samples = [(float(at_s), 1250.0 * (at_s == 4), 3) for at_s in range(5)]
+    assert rate_chart(samples[:4]) == ""
+    page = rate_chart(samples)
     assert page.count("<svg") == 2
     assert ">1,500<" in page
     moments = [(100.0, {"decided": 4, "running": 1, "capacity": None}), (160.0, {"decided": 8})]

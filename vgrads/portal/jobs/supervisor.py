@@ -101,10 +101,13 @@ class _Crew:
         """Return how many computations have to end before one begins."""
         unfinished = dict(self.unfinished)
         is_small = unfinished.get(computation)
-        older = [future for future, small in unfinished.items() if small == is_small]
-        at_once = 1 if is_small else self.places.planners
-        if is_small is None or not self.places.planners:
+        if is_small is None:
             return 0
+        if self.places.planners:
+            older = [future for future, small in unfinished.items() if small == is_small]
+            at_once = 1 if is_small else self.places.planners
+        else:
+            older, at_once = list(unfinished), self.places.runs + 1
         return max(0, older.index(computation) - at_once + 1)
 
     def _begin(

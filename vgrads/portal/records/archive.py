@@ -30,7 +30,7 @@ from vgrads.planner.plan import Done, PhaseReport, Placement, Plan, Promise, Rel
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, Link, NodeType, Queue, Site
 from vgrads.vgrid.slot import Slot, StartCurve
-from vgrads.workflows.alarm_rules import AlarmRule
+from vgrads.workflows.alarm_rules import AlarmEscalation, AlarmRule, QuietHours
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.sets import WorkflowSet
@@ -68,6 +68,8 @@ KINDS: Mapping[str, type] = {
     "remote-file": RemoteFile,
     "done": Done,
     "alarm-rule": AlarmRule,
+    "quiet-hours": QuietHours,
+    "alarm-escalation": AlarmEscalation,
 }
 """Permanent name → its current class."""
 _PART, _ARRAY, _SET, _PATH, _INSTANT = range(1, 6)
