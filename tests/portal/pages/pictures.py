@@ -62,7 +62,7 @@ def addresses(gallery: Gallery) -> dict[str, str]:
         "confirm-cancel": f"/sets/{running}/cancel",
         "what-if": f"/sets/{gallery.ids['below']}/what-if",
         "submit": "/submit",
-        "history": "/history?name=lead-storm&owner=ann",
+        "history": "/history?name=lead-met&owner=ann",
         "bags": "/?kind=bag",
         "bag": f"/bags/{gallery.bags['sweep']}",
         "bag-goal": f"/bags/{gallery.bags['nightly']}",
