@@ -143,15 +143,24 @@ class AlarmDocument(Document):
         )
 
 
-class AlarmRulesDocument(Document):
-    """Rules as users write them, in a set or for all of their sets; None: the usual ones."""
+AlarmDocuments = Annotated[tuple[AlarmDocument, ...], Field(max_length=MOST_RULES)]
+"""Rules as users write them, in a set or for all of their sets."""
 
-    alarms: Annotated[tuple[AlarmDocument, ...], Field(max_length=MOST_RULES)] | None
+
+def read_rules(documents: Iterable[AlarmDocument] | None) -> tuple[AlarmRule, ...] | None:
+    """Return the rules of documents; None: none were stated."""
+    return None if documents is None else tuple(document.rule for document in documents)
+
+
+class AlarmRulesDocument(Document):
+    """Rules for all sets of a user that state none; None: the usual ones."""
+
+    alarms: AlarmDocuments | None
 
     @property
     def rules(self) -> tuple[AlarmRule, ...] | None:
         """The rules."""
-        return None if self.alarms is None else tuple(entry.rule for entry in self.alarms)
+        return read_rules(self.alarms)
 
 
 def _quiet_hours(text: str) -> QuietHours:

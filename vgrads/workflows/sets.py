@@ -22,7 +22,7 @@ from vgrads.kernel.documents import (
 )
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, needed_of, parse_fraction
-from vgrads.workflows.alarm_rules import MOST_RULES, USUAL_RULES, AlarmDocument, AlarmRule
+from vgrads.workflows.alarm_rules import USUAL_RULES, AlarmDocuments, AlarmRule, read_rules
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
 from vgrads.workflows.dag import Workflow, make_workflow, safe_name
 from vgrads.workflows.links import linked, refuse_shared_targets
@@ -131,7 +131,7 @@ class SetDocument(TaskEnvironmentDocument):
     released: bool = False
     when_lost: WhenLost = "stop_paying"
     pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
-    alarms: Annotated[tuple[AlarmDocument, ...], Field(max_length=MOST_RULES)] | None = None
+    alarms: AlarmDocuments | None = None
     sites: str | None = None
 
     @field_validator("fraction")
@@ -251,7 +251,7 @@ def build_set(
         when_lost=document.when_lost,
         pass_env=document.pass_env,
         deadline_text=as_written(document.deadline),
-        alarms=None if document.alarms is None else tuple(a.rule for a in document.alarms),
+        alarms=read_rules(document.alarms),
     )
 
 

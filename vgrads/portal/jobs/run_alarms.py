@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.owner_rules import OwnerRules
-from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.reading.run_rows import GOES_ON, InapplicableError
 from vgrads.portal.records.store import Store
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def with_owner_rules(store: Store, owner: str, planned: Planned) -> Planned:
 
 def acknowledge_alarms(store: Store, run_id: str, by: str, upto: int | None = None) -> int:
     """Send a run's manager who takes care of its alarms, up to a number (None: all so far); return
-    the number. InputError where the run has ended, or has no such alarm."""
+    the number. InapplicableError where the run has ended, InputError without such an alarm."""
     # imported late: the service starts without what runs are made of
     from vgrads.execmgr.core.journal import fold
     from vgrads.portal.records.run_record import RunRecord
 
     if store.get_run(run_id).state not in GOES_ON:
-        raise InputError(f"run '{run_id}' has ended: there is nothing to acknowledge")
+        raise InapplicableError(f"run '{run_id}' has ended: there is nothing to acknowledge")
     record = RunRecord(store.engine, run_id)
     executions = record.executions()
     count = len(fold(executions, record.stored.events()).alarms) if executions else 0

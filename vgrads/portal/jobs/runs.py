@@ -236,23 +236,26 @@ def carry_out(
     lease.confirm_now()
     result = acquisitions(outcome.execution, outcome.state)
     lease.while_leased(lambda: store.add_acquisitions(run_id, result))
-    lease.while_leased(lambda: _learn(store, record, outcome))
+    executions = lease.while_leased(record.executions)
+    lease.while_leased(lambda: _learn(store, record, outcome, executions))
     score_run(store, run_id, outcome)
-    first = lease.while_leased(record.executions)[0]
-    result_json = outcome_json(outcome) | {"promised": first.plan.promise.probability}
+    promised = executions[0].plan.promise.probability
+    result_json = outcome_json(outcome) | {"promised": promised}
     ended = (run_id, outcome.verdict, result_json, run_gantt(outcome))
     lease.while_leased(lambda: store.end_run(*ended))
     lease.leave()
     return outcome
 
 
-def _learn(store: Store, record: RunRecord, outcome: RunOutcome) -> None:
+def _learn(
+    store: Store, record: RunRecord, outcome: RunOutcome, executions: list[ExecutionPlan]
+) -> None:
     """Store the run times of tasks that really ran, for the next plan."""
     setup = record.setup()
     if is_simulated(outcome.execution, setup.catalog):
         return
     own_mib = getrusage(RUSAGE_SELF).ru_maxrss / 1024.0
-    attempts, _ = attempts_of(record.executions(), record.events())
+    attempts, _ = attempts_of(executions, record.events())
     task_records = records_of(
         outcome.execution, attempts, (record.run_id, setup.began_unix_s), own_mib
     )

@@ -22,10 +22,10 @@ from vgrads.portal.jobs.run_alarms import acknowledge_alarms
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.alarm_targets import AlarmTarget, AlarmTargets, TargetEntry
 from vgrads.portal.records.owner_rules import OwnerRules
-from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.web.answers import NOTHING, answers, list_of
 from vgrads.portal.web.guard import Reader, Submitter, refuse_too_often
 from vgrads.portal.web.paging import ShortPage
+from vgrads.portal.web.request_routes import newest_run_of
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
 from vgrads.workflows.alarm_rules import AlarmRulesDocument, written_rules
@@ -164,9 +164,7 @@ def _add_rules(app: FastAPI, stored: OwnerRules) -> None:
 def _add_acknowledgement(app: FastAPI, service: Service) -> None:
     def acknowledge(set_id: str, who: Principal, upto: int | None) -> Json:
         service.visible(set_id, who)
-        run = service.newest_run(set_id)
-        if run is None or run.state not in GOES_ON:
-            raise HTTPException(409, "the set does not run: there is nothing to acknowledge")
+        run = newest_run_of(service, set_id)
         number = acknowledge_alarms(service.store, run.id, who.user, upto)
         return {"run": run.id, "upto": number}
 

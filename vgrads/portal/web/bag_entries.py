@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
+from vgrads.api.config import dispatcher_folder
+from vgrads.dispatch.storage.status import read_status
 from vgrads.kernel.units import format_count
 from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.bags import ENDED, BagEntry, all_bags, bag_status
@@ -43,16 +46,18 @@ class BagEntries:
 
     def entries(self, owner: str | None) -> list[WorkEntry]:
         """Return the bags of an owner, or of all, newest first."""
-        return [self._entry(row) for row in all_bags(self._reader, owner)]
+        # one file has the status of all bags of a dispatcher
+        status_of = cache(lambda dispatcher: read_status(dispatcher_folder(dispatcher)))
+        return [self._entry(row, status_of) for row in all_bags(self._reader, owner)]
 
-    def _entry(self, row: BagEntry) -> WorkEntry:
+    def _entry(self, row: BagEntry, status_of: Callable[[str], Json]) -> WorkEntry:
         last = self._ended.get(row.id)
         if last is not None and last[0] == row:
             return last[1]
-        has_ended = row.state in ENDED
-        entry = entry_of(row, json.loads(row.summary) if has_ended else bag_status(row))
-        if has_ended:
-            self._ended[row.id] = row, entry
+        if row.state not in ENDED:
+            return entry_of(row, bag_status(row, status_of(row.dispatcher)))
+        entry = entry_of(row, json.loads(row.summary))
+        self._ended[row.id] = row, entry
         return entry
 
 

@@ -414,17 +414,18 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/bags/{bag_id}", response_class=HTMLResponse, include_in_schema=False)
     def bag_page(bag_id: BagId, request: Request) -> HTMLResponse:
         row = visible_bag(service, bag_id, reader_of(request))
+        bag, hosts = _row_of(row), _hosts_of(row)
         return page_of(
             request,
             "/",
             "bag.html",
-            b=_row_of(row),
-            answer=answer_of(row, _row_of(row)),
-            d=_hosts_of(row),
+            b=bag,
+            answer=answer_of(row, bag),
+            d=hosts,
             live=row.state not in ENDED,
             last=_last(row),
-            chart=rate_chart(_hosts_of(row)["rates"] or ()),
-            goal=goal_view(_row_of(row), _hosts_of(row)["now_s"]),
+            chart=rate_chart(hosts["rates"] or ()),
+            goal=goal_view(bag, hosts["now_s"]),
         )
 
 

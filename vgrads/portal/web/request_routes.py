@@ -50,7 +50,7 @@ def add_request_routes(app: FastAPI, service: Service) -> None:
     def read_request(set_id: SetId, who: Reader, response: Response) -> Json:
         """Read what the newest run has to keep, and how that was changed. ``ETag``: for changes."""
         service.visible(set_id, who)
-        run = _newest(service, set_id)
+        run = newest_run_of(service, set_id)
         result = service.live.folded(run.id)
         if result is None:
             raise HTTPException(409, "the run has not started yet")
@@ -107,7 +107,7 @@ async def changed(
     # imported late: the journal of the run is read first
     from vgrads.execmgr.core.journal import change_from_json
 
-    run = await run_in_threadpool(_newest, service, set_id)
+    run = await run_in_threadpool(newest_run_of, service, set_id)
     if run.state not in GOES_ON:
         raise HTTPException(409, f"run '{run.id}' has ended: its request cannot be changed")
     if not preview:
@@ -134,7 +134,8 @@ def request_tag(service: Service, run: RunRow) -> str:
     return f'"{run.id}-{MessageBox(service.store.engine, run.id).newest_change()}"'
 
 
-def _newest(service: Service, set_id: str) -> RunRow:
+def newest_run_of(service: Service, set_id: str) -> RunRow:
+    """Return the newest run of a set; 409 where it has not run."""
     run = service.newest_run(set_id)
     if run is None:
         raise HTTPException(409, "the set has not run")

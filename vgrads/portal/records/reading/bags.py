@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
@@ -93,10 +94,11 @@ def _bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
     return [replace(bag, created=as_instant(bag.created)) for bag in stored]
 
 
-def bag_status(row: BagEntry) -> dict[str, Any]:
+def bag_status(row: BagEntry, status: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a bag's last status from its dispatcher, with its goal as of now; empty where there is
-    none yet."""
-    status = read_status(dispatcher_folder(row.dispatcher))
+    none yet. ``status``: of the dispatcher, where it was read already."""
+    if status is None:
+        status = read_status(dispatcher_folder(row.dispatcher))
     message = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
     bag = next(message, {}) or dict(json.loads(row.summary))
     if bag.get("goal"):
