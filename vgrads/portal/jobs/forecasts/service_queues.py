@@ -129,10 +129,11 @@ class ServiceQueues:
         if settings.looks_at_state:
             place = (path, source.queue, settings.view)
             key = (history_identity(open_history(path)), source.queue, settings.view)
+            settled = self._learned.settled(*place)  # before it is read: it may settle meanwhile
             learned = self._learned.find(*place)
             if learned is not None:
                 self._former[key] = learned
-            elif self._learned.settled(*place):
+            elif settled:
                 reason = self._learned.problem(*place) or None
             else:  # of the same history before it has grown
                 learned = self._former.get(key)
