@@ -1,23 +1,32 @@
 """The page of a queue: the predictor that answers, from a history's file to text and pictures."""
 
 import html
+import math
 import re
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import Markup
 
 from tests.logs import make_log, queued_log
 from tests.portal.forecasts.logs_that_grow import UNIX_START, scored, swf
 from tests.waiting import until
 from vgrads.api.queues.histories import AS_QUESTION
+from vgrads.operations.queue_questions import JobLimits
 from vgrads.portal.charts import queue_record
 from vgrads.portal.charts.queue_record import BoundRecord, history_svg, record_of
-from vgrads.portal.charts.wait_axis import wait_ticks
+from vgrads.portal.charts.wait_axis import WaitAxis
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.web.app import make_app
-from vgrads.portal.web.forecasts.queue_now import best_submission, machine_numbers
+from vgrads.portal.web.forecasts.queue_now import best_submission, submission_sentence
+from vgrads.portal.web.forecasts.queue_waits import MachineLoad, load_of, usual_shapes
+from vgrads.portal.web.forecasts.record_verdict import judge_record
 from vgrads.portal.web.service import Bounds
 from vgrads.qbets.backtest import backtest
 from vgrads.qbets.predictor import JobArrival
@@ -69,7 +78,7 @@ def text_of(client, queue, wishes=""):
 
 
 def numbers(page):
-    facts = re.findall(r'class="fact"><b>([^<]*)</b><span>([^<]*)', page)
+    facts = re.findall(r'class="fact"><b[^>]*>([^<]*)</b><span>([^<]*)', page)
     return {name: value for value, name in facts}
 
 
@@ -81,12 +90,15 @@ def test_a_page_names_the_method_and_shows_curve_instant_and_jobs(client):
     curve = re.search(r'<svg class="wait-curve".*?</svg>', page).group()
     assert curve.count('class="mark"') == 5
     assert curve.count('class="band"') == 1
+    assert ">0</text>" in curve
     assert "1 min</text>" in curve
-    assert re.search(
-        r"Submit within the next \d+ min to start by <time [^>]*>[^<]*</time> with probability 0.9",
-        page,
-    )
-    assert numbers(page) == {}
+    assert re.search(r"Submit within the next \d+ min to start within \d+ [^<]* of 90 %", page)
+    assert "Half of the jobs of 4 processors for 1h start within " in page
+    assert re.search(r"start within [\d.]+ min, 95 in 100 within [\d.]+ min\.", page)
+    assert "the end of its history" in page  # a simulated queue has no other present
+    assert numbers(page) == {"past answers": "no record yet"}
+    assert page.count('href="?procs=') == 9  # three widths, three times
+    assert "Waits by week of submission" not in page  # a history of days
     assert "There are too few jobs" not in page
     shown = "The history shows neither waiting nor running jobs as of 2023-11-2"
     assert shown in " ".join(page.split())
@@ -107,8 +119,8 @@ def test_the_page_and_its_picture_state_the_same_method_as_the_api(client):
 
 def test_an_instant_that_cannot_be_reached_is_reported_with_the_best_one(client):
     page = text_of(client, "all", "?procs=4&hours=1&start_by=1m&probability=0.98")
-    assert "No instant reaches probability 0.98" in page
-    assert re.search(r"the best, (now|in \d+ min), reaches 0\.\d\d", page)
+    assert "No instant reaches a probability of 98 %" in page
+    assert re.search(r"the best, (now|in \d+ min), reaches \d+ %", page)
     longer = text_of(client, "all", "?procs=4&hours=23.5&start_by=3h")
     assert "between 2 h 30 min and 2 h" in longer  # the queue's limit
 
@@ -144,7 +156,8 @@ def test_a_short_history_is_answered_from_past_waits_or_not_at_all(client):
     assert "too few jobs to learn the state" in page
     assert "There are too few waits to say." in page
     assert "wait-curve" not in page
-    assert numbers(page) == {}
+    assert numbers(page) == {"past answers": "no record yet"}
+    assert re.search(r"Half of the jobs of 1 processor for 1h start within [\d.]+ min\.", page)
     assert "Too few waits" in client.get("/sites/m/few/record.svg").text
 
 
@@ -158,13 +171,13 @@ def test_a_queue_without_history_says_so(client):
 @pytest.mark.parametrize(
     ("covered", "of", "sentence"),
     [
-        (30, 40, "Of the last 40 bounds at probability .95 as issued, 75.0 % were kept. "),
-        (300, 300, "last 200 bounds at probability .95 as issued, 100.0 % were kept; of the last"),
-        (500, 600, "200 bounds at probability .95 as issued, 50.0 % were kept; of the last 500, 8"),
+        (30, 40, "30 of the last 40 answers at 95 % were right"),
+        (300, 300, "300 of the last 300 answers at 95 % were right"),
+        (500, 600, "400 of the last 500 answers at 95 % were right"),
     ],
 )
 def test_the_page_reports_how_its_answers_did(client, store, covered, of, sentence):
-    assert "No job that an answer was about has started yet" in text_of(client, "few")
+    assert "No job that an answer was about has started." in text_of(client, "few")
     scored(store, "m", "few", covered, of)
     client.app.state.service.forecasts.score()
     page = text_of(client, "few")
@@ -178,11 +191,11 @@ def test_running_jobs_and_free_processors_are_counted():
     waiting = [(50.0, JobArrival(procs=8, request_s=60.0)), (900.0, JobArrival(procs=3))]
     running = [(10.0, JobArrival(procs=20, request_s=600.0))]
     present = PresentQueue(taken_s=log.end_s + 100, waiting=waiting, running=running)
-    rows = machine_numbers(forecast.with_queue(present))
-    assert rows == {"running": 1, "free": 44, "most": 64}
-    assert machine_numbers(make_forecast(make_log(50), 0.0, AS_QUESTION)) is None
+    load = load_of(forecast.with_queue(present))
+    assert load == MachineLoad(running=1, free=44, most=64)
+    assert load_of(make_forecast(make_log(50), 0.0, AS_QUESTION)) is None
     ended = make_forecast(log, log.end_s, replace(AS_QUESTION, view=ENDED))
-    assert machine_numbers(ended) is None
+    assert load_of(ended) is None
 
 
 # the record
@@ -225,9 +238,9 @@ def test_only_the_newest_part_of_a_long_log_is_replayed(monkeypatch):
 @pytest.mark.parametrize(
     ("scale", "labels", "missing"),
     [
-        (5.0, {"≤ 1 s", "10 s"}, {"1 h", "1 d"}),
-        (300.0, {"1 min", "10 min"}, {"1 d"}),
-        (2e4, {"1 h", "5 h", "1 d"}, {"1 s", "10 s"}),
+        (5.0, {"0", "1 s", "10 s"}, {"1 h", "1 d"}),
+        (300.0, {"0", "1 min", "10 min"}, {"1 d"}),
+        (2e4, {"0", "1 h", "5 h", "1 d"}, {"1 s", "10 s"}),
     ],
 )
 def test_the_axis_has_the_units_of_the_waits(scale, labels, missing):
@@ -245,14 +258,15 @@ def test_the_axis_has_the_units_of_the_waits(scale, labels, missing):
     assert not missing & words
 
 
-def test_few_decades_have_more_ticks():
-    assert [words.replace("\u202f", " ") for _, words in wait_ticks(60, 1300)] == [
-        "1 min",
-        "2 min",
-        "5 min",
-        "10 min",
-        "20 min",
-    ]
+@given(st.floats(0.0, 1e7), st.floats(0.0, 1e8))
+def test_an_axis_begins_at_0_and_its_labels_are_apart(usual_s, high_s):
+    axis = WaitAxis.up_to(usual_s, high_s)
+    ticks = axis.ticks(0.08)
+    places = [axis.share(seconds) for seconds, _ in ticks]
+    assert ticks[0] == (0.0, "0")
+    assert all(later - earlier >= 0.08 for earlier, later in pairwise(places))
+    assert places[-1] <= 1.0
+    assert axis.wait_at(axis.share(axis.high_s / 2)) == pytest.approx(axis.high_s / 2)
 
 
 # the best instant
@@ -276,13 +290,97 @@ def path(chances, chosen, step_s=600.0):
     ],
 )
 def test_the_instants_that_suffice_have_no_gap(chances, chosen, begin, end):
-    best = best_submission(path(chances, chosen), 0.9, 1e9)
+    best = best_submission(path(chances, chosen), 0.9)
     spaced = [best[name].replace("\u202f", " ") for name in ("from", "until")]
     assert (best["suffices"], spaced) == (True, [begin, end])
 
 
 def test_the_best_instant_is_reported_where_none_suffices():
-    best = best_submission(path([0.4, 0.7, 0.1], None), 0.9, 1e9)
+    best = best_submission(path([0.4, 0.7, 0.1], None), 0.9)
     assert (best["suffices"], best["probability"]) == (False, 0.7)
     assert best["until"].replace("\u202f", " ") == "10 min"
-    assert not best_submission(path([0.0, 0.0], None), 0.9, 1e9)["permitted"]
+    assert not best_submission(path([0.0, 0.0], None), 0.9)["permitted"]
+
+
+@pytest.mark.parametrize(
+    ("chances", "chosen", "words"),
+    [
+        ([0.95, 0.93, 0.5], 1, "Submit within the next 10 min to start by noon with"),
+        ([0.95, 0.5, 0.91, 0.1], 2, "Submit in 20 min to start by noon"),
+        ([0.95, 0.5, 0.91, 0.92], 3, "Submit between 20 min and 30 min from now to start"),
+        ([0.95, 0.5], 0, "Submit now to start by noon with a probability of 90 %."),
+        ([0.4, 0.7], None, "of 90 % of a start by noon: the best, in 10 min, reaches 70 %."),
+        ([0.0, 0.0], None, "a start by noon: the best has 0."),
+    ],
+)
+def test_the_instant_is_in_words(chances, chosen, words):
+    best = best_submission(path(chances, chosen), 0.9)
+    sentence = submission_sentence(best, Markup("by noon"), 0.9, 0.9)
+    assert words in sentence.replace("\u202f", " ")
+
+
+# usual jobs, and the verdict on past answers
+
+
+@given(st.integers(1, 10**6), st.floats(60.0, 1e6) | st.just(math.inf))
+def test_usual_jobs_are_those_that_the_queue_permits(procs, walltime_s):
+    shapes = usual_shapes(JobLimits(place="it permits", procs=procs, walltime_s=walltime_s))
+    assert 1 <= len(shapes) <= 3
+    assert len(set(shapes)) == len(shapes)
+    assert shapes == sorted(shapes)
+    assert all(1 <= p <= procs and 0 < s <= walltime_s for p, s in shapes)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "share", "warning", "word", "tone"),
+    [
+        (0, None, None, "no record yet", "soft"),
+        (12, 1.0, None, "few yet", "soft"),
+        (12, 0.5, None, "too low", "warn"),
+        (300, 0.96, None, "reliable", "good"),
+        (300, 0.96, "unknown outcomes", "too low", "warn"),
+    ],
+)
+def test_a_record_has_one_word_and_one_colour(bounds, share, warning, word, tone):
+    verdict = judge_record(bounds, share, warning)
+    assert (verdict.word, verdict.tone) == (word, tone)
+
+
+# all queues
+
+
+def test_all_queues_are_in_one_table_with_the_jobs_that_they_permit(client):
+    client.get("/sites", headers=PAGE)
+    for queue in ("all", "few"):
+        entry = client.queues[queue]
+        until(lambda e=entry: client.learned.settled(e.history, e.of_log), 120)
+    page = client.get("/sites", headers=PAGE).text.replace("\u202f", " ")
+    rows = re.findall(r"<tr>\s*<td><a href=.*?</tr>", page, re.DOTALL)
+    assert [re.search(r"</b>/(\w+)</a>", row)[1] for row in rows] == ["all", "few", "none"]
+    words = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in rows]
+    for job in ("1 processor, 1h", "4 processors, 4h", "16 processors, 12h"):
+        assert job in words[0]
+    assert re.search(r"[\d.]+ min ≤ [\d.]+ min 1 processor, 1h", words[0])
+    assert "≤" not in words[1]  # too few jobs to say what 95 in 100 wait
+    assert "Not predicted: it has no history." in words[2]
+    assert all("no record yet" in row for row in words)
+
+
+def test_a_history_that_cannot_be_read_spoils_only_its_own_row(client):
+    Path(client.queues["few"].history).write_text("no log at all\n")
+    page = client.get("/sites", headers=PAGE)
+    assert page.status_code == 200
+    assert "Not predicted: " in page.text
+    assert "1 processor, 1h" in page.text
+
+
+def test_the_next_maintenance_is_announced(store, tmp_path):
+    (tmp_path / "all.swf").write_text(swf(WAITS))
+    closed = 'closed = ["Tue 06:00/4h"]\n'
+    text = SITES.replace('kind = "batch"\n', f'kind = "batch"\n{closed}', 1)
+    (tmp_path / "few.swf").write_text(swf(WAITS[:9]))
+    (tmp_path / "sites.toml").write_text(text)
+    app = make_app(store, load_catalog(tmp_path / "sites.toml"), Bounds(places=Places(planners=0)))
+    with TestClient(app, base_url="http://127.0.0.1") as opened:
+        for address in ("/sites", "/sites/m/all"):
+            assert ", every week: " in opened.get(address, headers=PAGE).text

@@ -17,6 +17,7 @@ import uvicorn
 from sqlalchemy import delete, update
 from sqlmodel import Session, col
 
+from tests.portal.forecasts.logs_that_grow import scored
 from tests.portal.pages.bag_gallery import decide_pool, run_bags
 from tests.portal.serving import LEAD, SMALL
 from tests.ports import free_ports
@@ -75,6 +76,8 @@ class Gallery:
         self.ids |= {"cancelled": cancelled, "failed": failed}
         self.folder = home()
         self.bags, self.pool = run_bags(self.folder), decide_pool(self.store.engine)
+        scored(self.store, "kittyhawk", "default", 287, 300)
+        scored(self.store, "mercury", "default", 205, 240)
 
     def add(self, document: dict[str, object]) -> str:
         """A set that nobody plans yet."""

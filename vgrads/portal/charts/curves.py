@@ -42,6 +42,7 @@ class CurveChart:
     axis is drawn at its edge.
 
     ``marks``: (x, text) of vertical lines. ``y_least``: where the axis of probabilities begins.
+    ``x_names``: (x, text) of ticks, where x is neither.
     """
 
     title: str
@@ -53,11 +54,14 @@ class CurveChart:
     y_least: float = 0.0
     y_most: float | None = None
     marks: tuple[tuple[float, str], ...] = ()
+    x_names: tuple[tuple[float, str], ...] = ()
 
     @property
     def x_ticks(self) -> list[tuple[float, str]]:
         """Positions and labels of the x axis."""
         low, high = self.x_range
+        if self.x_names:
+            return list(self.x_names)
         if not self.x_is_time:
             return [(value, f"{value:g}") for value in _shares(low)]
         step = tick(1.7 * high)  # about six labels fit

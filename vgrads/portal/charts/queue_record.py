@@ -1,5 +1,5 @@
-"""History of the bounds of one queue, as a picture: bound against wait over time on a log scale,
-and below it the share of bounds that held.
+"""History of the bounds of one queue, as a picture: bound against wait over time, and below it the
+share of bounds that held.
 
 The bounds are those of the predictor that answers questions about the queue: by the state of its
 machine, whose queues share it, or from its past waits alone while there is too little to learn.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.history_files import open_history
-from vgrads.portal.charts.wait_axis import axis_begin, wait_ticks
+from vgrads.portal.charts.wait_axis import WaitAxis
 from vgrads.qbets.backtest import WINDOW, backtest, rolling_coverage
 from vgrads.qbets.state_predictor import StatePredictor
 from vgrads.qbets.viewed_log import view_at
@@ -28,6 +28,7 @@ from vgrads.traces.records import JobLog
 _W, _H, _LEFT, _RIGHT = 1100, 520, 76, 12
 _UPPER, _LOWER = (34, 350), (372, 480)  # upper and lower edge of the two parts
 _MOST_POINTS, _MOST_CHANGES, _DATES = 4000, 400, 6
+_APART = 0.07  # of two labels of waits
 _MOST_DRAWN, _LEARNED_BEFORE = 20_000, 10_000  # newest submissions of a log
 _COVERED, _MISSED, _CHANGE = "#3b7dd8", "#d22f2f", "#c58a00"
 _ON_DARK = {_COVERED: "#6fa8ff", _MISSED: "#ff6f66", _CHANGE: "#e0b050"}
@@ -132,16 +133,14 @@ class _Frame:
 
 def _parts(record: BoundRecord, ink: str) -> list[str]:
     when, covered = record.submit_s, record.wait_s <= record.bound_s
-    low_s, high_s = _range(record)
-    waits, bounds = (
-        np.log10(np.maximum(seconds, low_s)) for seconds in (record.wait_s, record.bound_s)
-    )
+    axis = _axis(record)
+    waits, bounds = (np.log1p(seconds / axis.knee_s) for seconds in (record.wait_s, record.bound_s))
     some = np.linspace(0, len(when) - 1, min(len(when), _MOST_POINTS)).astype(int)
     span = (float(when[0]), float(when[-1]))
-    upper = _Frame(span, (float(np.log10(low_s)), float(np.log10(high_s))), _UPPER)
+    upper = _Frame(span, (0.0, axis.height), _UPPER)
     within, missed = some[covered[some]], some[~covered[some]]
     return [
-        *_wait_axis(upper, (low_s, high_s), ink),
+        *_wait_axis(upper, axis, ink),
         _changes(upper, record.changes),
         _dots(upper.places(when[within], waits[within]), _COVERED, 2.2),
         _dots(upper.places(when[missed], waits[missed]), _MISSED, 2.2),
@@ -152,19 +151,18 @@ def _parts(record: BoundRecord, ink: str) -> list[str]:
     ]
 
 
-def _range(record: BoundRecord) -> tuple[float, float]:
-    """Return the waits at the edges of the picture; few are shorter, none is longer."""
+def _axis(record: BoundRecord) -> WaitAxis:
+    """Return the axis of waits: none is longer."""
     both = np.concatenate([record.wait_s, record.bound_s])
-    low_s = axis_begin(float(np.quantile(both[both > 0], 0.05)) if (both > 0).any() else 1.0)
-    return low_s, max(1.1 * float(both.max()), 10.0 * low_s)
+    return WaitAxis.up_to(float(np.quantile(both, 0.9)), 1.05 * float(both.max()))
 
 
-def _wait_axis(frame: _Frame, edges_s: tuple[float, float], ink: str) -> list[str]:
+def _wait_axis(frame: _Frame, axis: WaitAxis, ink: str) -> list[str]:
+    top, bottom = frame.edges
     parts = [_title(frame, "wait", ink)]
-    for seconds, words in wait_ticks(*edges_s):
-        y = float(frame.y(np.array(np.log10(seconds))))
-        label = f"≤ {words}" if seconds == edges_s[0] else words
-        parts += [_line(y, ink, 0.2), _text(_LEFT - 6, y + 4, label, ink, "end")]
+    for seconds, words in axis.ticks(_APART):
+        y = bottom - axis.share(seconds) * (bottom - top)
+        parts += [_line(y, ink, 0.2), _text(_LEFT - 6, y + 4, words, ink, "end")]
     return parts
 
 

@@ -1,11 +1,21 @@
-"""Waits in words and on logarithmic axes: in seconds, minutes, hours or days, as their size is."""
+"""Waits in words, and on axes that begin at 0: in seconds, minutes, hours or days, as their size
+is."""
 
 from __future__ import annotations
 
-_COARSE = ((1, 10), (1, 10), (1, 5), (1, 10, 100))
-_FINE = ((1, 2, 5, 10, 20), (1, 2, 5, 10, 20), (1, 2, 5, 10), (1, 2, 5, 10, 20, 50, 100))
+import math
+from dataclasses import dataclass
+
 _UNITS = (("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86400.0))
-_LEAST_TICKS = 4
+_COUNTS = (
+    ((1, 10), (1, 10), (1,), (1, 10, 100)),
+    ((2, 5, 30), (2, 5, 30), (2, 5, 12), (2, 5, 20, 50)),
+    ((20,), (20,), (8,), (7, 30)),
+)
+"""Ticks by unit, those that are placed first in the first row."""
+_KNEE = 100.0
+"""How much the usual longest wait is above the one up to which an axis is about linear."""
+_LEAST_KNEE_S = 1.0
 _ROUNDING = 0.5  # the next unit begins where the count would be rounded to it
 
 
@@ -40,21 +50,43 @@ def minute_words(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def wait_ticks(low_s: float, high_s: float) -> list[tuple[float, str]]:
-    """Return the ticks of a logarithmic axis between two waits, with their labels; more of them
-    where few decades are shown."""
-    for steps in (_COARSE, _FINE):
-        ticks = [
-            (count * size, f"{count}\u202f{name}")
-            for counts, (name, size) in zip(steps, _UNITS, strict=True)
-            for count in counts
-            if low_s <= count * size <= high_s
-        ]
-        if len(ticks) >= _LEAST_TICKS:
-            break
-    return ticks
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitAxis:
+    """An axis from 0 to ``high_s``: logarithmic, but about linear below ``knee_s``, so that a wait
+    of 0 has a place on it."""
 
+    high_s: float
+    knee_s: float
 
-def axis_begin(seconds: float) -> float:
-    """Return the beginning of an axis for waits of which few are shorter: 1 s, 10 s or 1 min."""
-    return max(start for start in (1.0, 10.0, 60.0) if start <= max(seconds, 1.0))
+    @staticmethod
+    def up_to(usual_s: float, high_s: float) -> WaitAxis:
+        """Return an axis on which waits of about ``usual_s`` and a hundredth of it can be told
+        apart."""
+        knee_s = max(usual_s / _KNEE, _LEAST_KNEE_S)
+        return WaitAxis(high_s=max(high_s, knee_s), knee_s=knee_s)
+
+    @property
+    def height(self) -> float:
+        """The largest value of log(1 + wait / knee)."""
+        return math.log1p(self.high_s / self.knee_s)
+
+    def share(self, seconds: float) -> float:
+        """Return the place of a wait, from 0 to 1."""
+        return min(math.log1p(max(seconds, 0.0) / self.knee_s) / self.height, 1.0)
+
+    def wait_at(self, share: float) -> float:
+        """Return the wait at a place, the inverse of :meth:`share`."""
+        return self.knee_s * math.expm1(share * self.height)
+
+    def ticks(self, apart: float) -> list[tuple[float, str]]:
+        """Return 0 and round waits that are at least so far apart, a share of the axis, with their
+        labels."""
+        chosen = {0.0: "0"}
+        for counts in _COUNTS:
+            for (name, size), units in zip(_UNITS, counts, strict=True):
+                for count in units:
+                    share = self.share(count * size)
+                    is_free = all(abs(share - self.share(s)) >= apart for s in chosen)
+                    if count * size <= self.high_s and is_free:
+                        chosen[count * size] = f"{count}\u202f{name}"
+        return sorted(chosen.items())

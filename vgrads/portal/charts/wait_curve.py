@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgrads.portal.charts.wait_axis import wait_ticks, wait_words
+from vgrads.portal.charts.wait_axis import WaitAxis, wait_words
 
 _W, _H, _LEFT, _RIGHT, _TOP, _BOTTOM = 760, 300, 48, 16, 14, 250
 _LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_APART = 0.075  # of two labels below it
 
 Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitCurve:
-    """P(start within t) at ascending, positive times; ``marks``: bounds with their probabilities,
+    """P(start within t) at ascending times on an axis; ``marks``: bounds with their probabilities,
     ``interval``: two bounds between which the wait probably lies."""
 
+    axis: WaitAxis
     points: Points
     marks: Points
     interval: tuple[float, float]
 
     def _x(self, seconds: float) -> float:
-        first, last = math.log(self.points[0][0]), math.log(self.points[-1][0])
-        share = (math.log(max(seconds, self.points[0][0])) - first) / (last - first)
-        return _LEFT + min(share, 1.0) * (_W - _LEFT - _RIGHT)
+        return _LEFT + self.axis.share(seconds) * (_W - _LEFT - _RIGHT)
 
     def svg(self) -> str:
         """Return the picture."""
@@ -54,7 +53,7 @@ class WaitCurve:
             y = _y(level)
             parts.append(f'<path class="axis" d="M{_LEFT} {y:.1f}H{_W - _RIGHT}"/>')
             parts.append(_label(_LEFT - 6, y + 4, f"{level:g}", "end"))
-        for seconds, words in wait_ticks(self.points[0][0], self.points[-1][0]):
+        for seconds, words in self.axis.ticks(_APART):
             x = self._x(seconds)
             parts.append(f'<path class="axis" d="M{x:.1f} {_TOP}V{_BOTTOM + 4}"/>')
             parts.append(_label(x, _BOTTOM + 18, words))

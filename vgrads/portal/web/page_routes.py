@@ -115,12 +115,22 @@ def explain_placement(service: Service, set_id: str, who: Principal, task: str) 
 def _add_site_pages(app: FastAPI, service: Service) -> None:
     @app.get("/sites", response_class=HTMLResponse, include_in_schema=False)
     def sites(request: Request) -> HTMLResponse:
-        # imported late: a page of its own needs it
+        # imported late: a page of its own needs them
         from vgrads.api.queues import sites as site_rows
+        from vgrads.portal.web.forecasts.queue_overview import cloud_lines, queue_lines
 
-        reader_of(request)
-        rows = site_rows.describe(service.catalog, service.store.acquisitions())
-        return page_of(request, "/sites", "sites.html", sites=rows)
+        who, catalog = reader_of(request), service.catalog
+        scores = {(s["site"], s["queue"]): s for s in service.forecasts.scores()["queues"]}
+        queues = queue_lines(catalog, service.queues.context(owner=who.user), scores)
+        slots = site_rows.describe(catalog, service.store.acquisitions())
+        return page_of(
+            request,
+            "/sites",
+            "sites.html",
+            queues=queues,
+            clouds=cloud_lines(catalog),
+            slots=slots,
+        )
 
 
 def _add_api_page(app: FastAPI, service: Service) -> None:

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
-from markupsafe import Markup
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
@@ -14,6 +13,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.operations.questions import JobQuestion
 from vgrads.portal.jobs import children
 from vgrads.portal.records.reading.forecast_scores import newest_coverage
+from vgrads.portal.web.forecasts.record_verdict import RecordVerdict, judge_record
 from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import READ
 from vgrads.portal.web.page_context import page_of, reader_of
@@ -72,9 +72,9 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
             bounds=tuple((row["probability"], row["bound_s"]) for row in payload["bounds"])
         )
         record(service, who, [issue_answer(opened.query, opened.target, shape, stated)])
-        payload["curve"] = Markup(payload["curve"])
         payload["learning"] = opened.reason is not None
-        payload["record"] = newest_coverage(service.store.reader, site, queue)
+        payload["is_live"] = opened.target.is_live
+        payload["verdict"] = _verdict(service, site, queue, warning)
         return page_of(request, "/sites", "queue.html", **payload, **here)
 
     @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
@@ -86,6 +86,13 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
             children.record_picture, entry.history, entry.of_log, dark
         )
         return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"})
+
+
+def _verdict(service: Service, site: str, queue: str, warning: str | None) -> RecordVerdict:
+    newest = newest_coverage(service.store.reader, site, queue)
+    if not newest:
+        return judge_record(0, None, warning)
+    return judge_record(newest[-1]["bounds"], newest[-1]["share"], warning)
 
 
 def _queue(service: Service, site: str, queue: str) -> Queue:
