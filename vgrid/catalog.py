@@ -6,8 +6,8 @@ The TOML form is fixed in the contracts; the portal's database stores the same f
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vgrads.drivers.api import SiteAccess
@@ -137,6 +137,19 @@ class Catalog:
         raise InputError(
             f"unknown site '{name}'", fix=f"known: {', '.join(s.name for s in self.sites)}"
         )
+
+    def only(self, names: Sequence[str], where: str) -> Catalog:
+        """Return a catalogue of these sites alone, in its own order; of all without names.
+        InputError, with the field ``where``, for an unknown one."""
+        own = {site.name for site in self.sites}
+        for name in names:
+            if name not in own:
+                raise InputError(
+                    f"unknown site '{name}'", where=where, fix=f"known: {', '.join(sorted(own))}"
+                )
+        if not names:
+            return self
+        return replace(self, sites=tuple(site for site in self.sites if site.name in names))
 
     def link(self, name: str, other: str) -> Link:
         """Return the link between two sites; the default if none is given."""

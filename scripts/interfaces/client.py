@@ -74,5 +74,6 @@ def _parameter(field: FieldDescription) -> str:
         kind = f"tuple[{kind}, ...]"
     elif is_optional(field.type):
         kind = f"{kind} | None"
-    default = repr(field.default) if field.form else default_text(field)
+    is_plain = bool(field.form) or is_list(field.type)  # an empty tuple is one for everybody
+    default = repr(field.default) if is_plain else default_text(field)
     return f"{field.name}: {kind}" + ("" if field.is_required else f" = {default}")

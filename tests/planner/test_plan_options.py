@@ -71,6 +71,16 @@ def test_unknown_policies_and_rules_are_refused(vgrads):
         assert (answer.code, existing in answer.err) == (2, True)
 
 
+def test_only_the_chosen_sites_are_used(vgrads):
+    chosen = ("--only-site", "kittyhawk", "--only-site", "ec2")
+    plan = vgrads("plan", DATA / "lead-storm.yaml", *chosen, "--json").json
+    assert {slot["site"] for slot in plan["slots"]} <= {"kittyhawk", "ec2"}
+    assert plan["slots"]
+    answer = vgrads("plan", DATA / "lead-storm.yaml", "--only-site", "kitty")
+    assert (answer.code, "unknown site 'kitty'" in answer.err) == (2, True)
+    assert "--only-site" in answer.err
+
+
 def test_the_effort_of_the_environment_holds_where_none_is_given(vgrads, monkeypatch):
     def planned(*words):
         return vgrads("plan", DATA / "lead-storm.yaml", "--json", *words)

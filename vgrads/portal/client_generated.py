@@ -37,6 +37,7 @@ class OptionCalls:
         policy: str = "vgrads",
         promise_model: str = "joint",
         effort: float | None = None,
+        only_sites: tuple[str, ...] = (),
     ) -> str:
         """Submit a workflow set; return its id. With the same ``key`` it is submitted once, for any
         number of calls.
@@ -52,6 +53,7 @@ class OptionCalls:
         :param promise_model: Model of the promise: joint, or the paper's rule (paper).
         :param effort: Work of planning, from the offers to sufficient changes: 4 is four times
             the usual; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.
+        :param only_sites: Use only this site; may be repeated. Default: all sites.
         """
         options = {
             "at": at,
@@ -61,6 +63,7 @@ class OptionCalls:
             "policy": policy,
             "promise_model": promise_model,
             "effort": effort,
+            "only_sites": only_sites,
         }
         answer = self._send("POST", "/v1/workflow-sets", options, document=document, key=key)
         return str(answer["id"])

@@ -1,6 +1,7 @@
 """The form with which a set is submitted: its errors, its fields, its promise, its run."""
 
 import asyncio
+import html
 import json
 import re
 import threading
@@ -20,18 +21,20 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL
 from vgrads.portal.jobs.service_sites import ServiceSites
 from vgrads.portal.jobs.supervisor import Places, Supervisor
-from vgrads.portal.jobs.worker import check_set
+from vgrads.portal.jobs.worker import check_set, plan_stored_set
 from vgrads.portal.records.access import EVERYBODY_HERE
 from vgrads.portal.records.tables import RunRow, SetRow, WorkRow
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
-from vgrads.portal.web.sets.promise_questions import PromiseQuestions, StillWaiting
+from vgrads.portal.web.sets.promise_questions import PromiseQuestions, StillWaiting, WrittenSet
 from vgrads.portal.web.sets.submission import SubmissionForm, mistake_of
 from vgrads.portal.web.sets.submit_pages import TEMPLATES
 from vgrads.vgrid.catalog import load_catalog
 
+pytestmark = pytest.mark.more  # needs the gallery, a set in every state
 PAGE = {"Accept": "text/html"}
 TEXT = "name: x\ndeadline: 2h\nworkflows:\n  - {name: w, tasks: [{id: a, runtime_s: 60}]}\n"
+SET = '{"name": "x", "deadline": "2h", "workflows": [{"name": "w", "tasks": [{"id": "a"}]}]}'
 IN_TIME = re.compile(r'class="chance"><strong>(over )?\d+\W%</strong>\s+for about \$\d')
 
 
@@ -77,12 +80,15 @@ def test_an_error_stands_at_its_line(client, text, line, words):
         ("probability", "100%", "nothing is certain"),
         ("budget_usd", "much", "not a number"),
         ("budget_usd", "-1", "outside its range"),
+        ("site", "", "choose at least one"),
+        ("site", "elsewhere", "no site &#39;elsewhere&#39;"),
     ],
 )
 def test_an_error_of_a_field_is_shown_at_the_field(client, field, value, words):
     page = ask(client, **{field: value})
     assert words in page.partition('id="problem"')[2].partition("</div>")[0]
-    assert re.search(rf'name="{field}"[^>]*aria-invalid="true"', page)
+    place = 'id="sites"' if field == "site" else f'name="{field}"'
+    assert re.search(rf'{place}[^>]*aria-invalid="true"', page)
     assert page.count('aria-invalid="true"') == 1
 
 
@@ -185,7 +191,7 @@ def test_the_newest_question_of_a_form_counts(gallery):
         questions = questions_over(computations, gallery.catalog)
 
         async def question(text, wait_s=30.0, form="form"):
-            return await questions.ask(EVERYBODY_HERE, form, text, {}, wait_s)
+            return await questions.ask(EVERYBODY_HERE, form, WrittenSet(text, {}), wait_s)
 
         older = asyncio.create_task(question("a"))
         while not computations.futures:
@@ -207,11 +213,12 @@ def test_the_newest_question_of_a_form_counts(gallery):
 def test_a_user_asks_so_many_questions_in_a_minute(gallery):
     async def type_on():
         questions = questions_over(Computations(), gallery.catalog)
+        last = WrittenSet("59", {})
         for number in range(60):
-            await questions.ask(EVERYBODY_HERE, "form", f"{number}", {}, 0.0)
-        await questions.ask(EVERYBODY_HERE, "form", "59", {}, 0.0)  # the same, which goes on
+            await questions.ask(EVERYBODY_HERE, "form", WrittenSet(f"{number}", {}), 0.0)
+        await questions.ask(EVERYBODY_HERE, "form", last, 0.0)  # the same, which goes on
         with pytest.raises(HTTPException) as refused:
-            await questions.ask(EVERYBODY_HERE, "another form", "60", {}, 0.0)
+            await questions.ask(EVERYBODY_HERE, "another form", WrittenSet("60", {}), 0.0)
         assert refused.value.status_code == 429
         assert int(refused.value.headers["Retry-After"]) >= 1
 
@@ -249,3 +256,67 @@ def test_run_starts_a_set_that_costs_no_more_than_shown(store, most_usd, runs):
         assert rest == ("" if runs else "run")
         assert len(store.list_runs(set_id)) == runs
         until(lambda: all(run.state == "kept" for run in store.list_runs(set_id)))
+
+
+def test_a_set_is_planned_on_the_chosen_sites_alone(client, gallery):
+    page = client.get("/submit", headers=PAGE).text
+    names = re.findall(r'name="site" value="([^"]+)" checked', page)
+    assert names == [site.name for site in gallery.catalog.sites]
+    text = json.dumps(STORM | {"name": "on-two", "at_least": 1})
+    asked = ask(client, text, site=["", "kittyhawk", "mayhem"])
+    assert re.search(r'class="chance"><strong>[^<]*%</strong>\s+at no cost', asked)
+    assert re.findall(r'name="site" value="([^"]+)" checked', asked) == ["kittyhawk", "mayhem"]
+    form = form_of(text, site=["", "kittyhawk", "mayhem"]) | {"key": "two"}
+    set_id = client.post("/submit", data=form, headers=PAGE).headers["location"].rpartition("/")[2]
+    assert json.loads(gallery.sets.text(set_id, "options")) == {
+        "only_sites": ["kittyhawk", "mayhem"]
+    }
+    plan_stored_set(gallery.store, gallery.catalog, set_id)
+    plan = json.loads(gallery.sets.text(set_id, "plan"))
+    assert {slot["site"] for slot in plan["slots"]} <= {"kittyhawk", "mayhem"}
+    assert plan["slots"]
+
+
+def test_all_sites_are_no_choice(client, gallery):
+    names = [site.name for site in gallery.catalog.sites]
+    form = form_of(TEXT, site=["", *names]) | {"key": "all"}
+    set_id = client.post("/submit", data=form, headers=PAGE).headers["location"].rpartition("/")[2]
+    assert gallery.sets.text(set_id, "options") == "{}"
+    gallery.remove(set_id)
+
+
+def test_an_unknown_site_is_refused_over_rest(client):
+    answer = client.post(
+        "/v1/workflow-sets?only_sites=kittyhawk&only_sites=nowhere", json=json.loads(SET)
+    )
+    assert answer.status_code == 422
+    assert "unknown site 'nowhere'" in answer.text
+
+
+def test_a_workflow_becomes_a_set_that_is_shown_before_it_is_submitted(client):
+    workflow = (DATA / "lead.json").read_text()
+    page = client.post("/submit", data=form_of(workflow, deadline="3h"), headers=PAGE)
+    assert page.status_code == 200
+    assert 'data-new="yes"' in page.text
+    text = html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page.text, re.DOTALL)[1])
+    assert text.lstrip().startswith("# From WfFormat: 6 tasks, 6 edges")
+    assert "deadline: 3h" in text
+    asked = ask(client, workflow)
+    assert 'data-new="yes"' in asked
+    assert re.search(r'class="chance"><strong>', asked)
+    assert 'data-new="no"' in ask(client, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rule all:\n    input: 'x'\n", "is a workflow (Snakefile), which is read where its"),
+        ('<adag name="x"><dax id="ID1" file="/etc/passwd"/></adag>', "names the file passwd"),
+        ("JOB a a.sub\n", "is a workflow (DAGMan)"),
+    ],
+)
+def test_a_workflow_that_needs_other_files_is_refused(client, text, words):
+    page = ask(client, text)
+    assert words in html.unescape(page.partition('id="problem"')[2].partition("</div>")[0])
+    answer = client.post("/submit", data=form_of(text), headers=PAGE)
+    assert answer.status_code == 422

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,15 @@ from vgrads.api.plans.set_files import SetOverrides, load_set
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
-from vgrads.kernel.units import format_count
+from vgrads.kernel.units import format_count, parse_duration
 from vgrads.workflows.dag import Workflow
-from vgrads.workflows.formats.load import format_of, is_workflow, load_workflow
+from vgrads.workflows.formats.load import (
+    ALONE,
+    format_of,
+    is_workflow,
+    load_workflow,
+    read_alone,
+)
 from vgrads.workflows.formats.wfformat import write_wfformat
 from vgrads.workflows.sets import SetDocument, WorkflowSet
 from vgrads.workflows.task_environment import PLAIN
@@ -88,6 +95,29 @@ def _single_workflow(path: Path, overrides: SetOverrides) -> Workflow:
     return workflow.renamed(
         workflow.name.rpartition("-")[0]
     )  # without the number that reading a set appends
+
+
+def set_of_workflow_text(text: str, deadline: str, most_tasks: int) -> str | None:
+    """Return the text of a set of the one workflow that a text describes, with what was read in its
+    first line; None for a text in no format of workflows. InputError for one that cannot be read
+    without its folder."""
+    name = format_of(Path("workflow"), text)
+    if not is_workflow(name):
+        return None
+    if name not in ALONE:
+        raise InputError(
+            f"is a workflow ({name}), which is read where its files are",
+            fix="use 'vgrads init' there, or 'vgrads convert IN set.yaml'",
+        )
+    workflow = read_alone(text, name, most_tasks)
+    own = replace(workflow.renamed(f"{workflow.name}-0"), notes=())  # numbered, as in a set
+    only = WorkflowSet(
+        name=workflow.name,
+        workflows=(own,),
+        deadline_s=parse_duration(deadline),
+        needed=1,
+    )
+    return f"# From {name}: {'; '.join(workflow.notes)}\n{set_text(only, deadline)}"
 
 
 def set_text(workflow_set: WorkflowSet, deadline: str | None = None, where: str = "set") -> str:

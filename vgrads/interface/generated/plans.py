@@ -39,6 +39,7 @@ def plan(
     policy: str = "vgrads",
     promise_model: str = "joint",
     effort: float | None = None,
+    only_sites: Sequence[str] = (),
     earlier: Sequence[FileName] = (),
 ) -> PlanResult:
     """What can be promised for a workflow set?
@@ -62,6 +63,7 @@ def plan(
     :param promise_model: Model of the promise: joint, or the paper's rule (paper).
     :param effort: Work of planning, from the offers to sufficient changes: 4 is four times the
         usual; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.
+    :param only_sites: Use only this site; may be repeated. Default: all sites.
     :param earlier: folders of earlier runs; tasks that are up to date there are not planned
 
     A set that cannot be promised gives a result with ``feasible`` False.
@@ -92,6 +94,7 @@ def plan(
             policy=policy,
             promise_model=promise_model,
             effort=effort,
+            only_sites=tuple(only_sites),
         ),
     )
 
@@ -114,6 +117,7 @@ def run(
     policy: str = "vgrads",
     promise_model: str = "joint",
     effort: float | None = None,
+    only_sites: Sequence[str] = (),
     sites: Sites | None = None,
     on_event: EventCallback | None = None,
 ) -> RunResult:
@@ -140,6 +144,7 @@ def run(
     :param promise_model: Model of the promise: joint, or the paper's rule (paper).
     :param effort: Work of planning, from the offers to sufficient changes: 4 is four times the
         usual; 0: only the first plan. Default: VGRADS_EFFORT, otherwise 1.
+    :param only_sites: Use only this site; may be repeated. Default: all sites.
     :param sites: of the set, as for :func:`vgrads.plan`
     :param on_event: called with each event as a mapping; an exception in it ends the run
 
@@ -175,5 +180,6 @@ def run(
             policy=policy,
             promise_model=promise_model,
             effort=effort,
+            only_sites=tuple(only_sites),
         ),
     )

@@ -47,7 +47,7 @@ def open_sites(options: PlanningOptions, context: PlanningContext) -> GridSnapsh
     run_times = NOTHING if options.as_stated else context.run_times()
     with context.reading():
         return open_grid(
-            context.catalog,
+            context.catalog.only(options.only_sites, "only_sites"),
             options.at,
             notify=report_progress,
             observed=observed,

@@ -85,6 +85,11 @@ class PlanningOptions(GridOptions):
         ),
         OnCommandLine(metavar="N"),
     ] = None
+    only_sites: Annotated[
+        tuple[str, ...],
+        About("Use only this site; may be repeated. Default: all sites.", example="kittyhawk"),
+        OnCommandLine(flags="--only-site", metavar="SITE", complete="complete_sites"),
+    ] = ()
 
 
 USUAL_OPTIONS = PlanningOptions()
@@ -202,4 +207,5 @@ def stored_options(stored: Json) -> PlanningOptions:
     """Return the options that :func:`changed_options` wrote."""
     at = stored.get("at")
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return PlanningOptions(**stored | {"at": instant})
+    only = tuple(stored.get("only_sites", ()))
+    return PlanningOptions(**stored | {"at": instant, "only_sites": only})

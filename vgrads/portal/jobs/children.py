@@ -117,6 +117,13 @@ def what_if(
     return worker.what_if_in_child(url, catalog, of_set, wishes)
 
 
+def set_of_workflow(text: str, deadline: str, most_tasks: int) -> str | None:
+    """Return the text of a set of the workflow that a text describes; None for other texts."""
+    from vgrads.api.plans.convert import set_of_workflow_text
+
+    return set_of_workflow_text(text, deadline, most_tasks)
+
+
 def promise_of_text(
     url: str, catalog: Catalog, owner: str, written: tuple[bytes, Mapping[str, Any]], most: int
 ) -> Json:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 PLANNING_S = 30.0
 """Default wait of a caller for a plan, in seconds."""
-_LARGE = 64 * 1024  # bytes of a set that is checked in another process
+LARGE = 64 * 1024  # bytes of a set that is checked in another process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class Service:
         """Read and check a set (``kind``: json or yaml); a large one in another process of the
         service. ``change``: values of its keys instead of those of the text."""
         most = self.bounds.max_tasks
-        if len(body) > _LARGE:
+        if len(body) > LARGE:
             checked_set: CheckedSet = await self.supervisor.think(
                 children.check_set, body, kind, most, change
             )

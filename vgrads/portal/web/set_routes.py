@@ -117,6 +117,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         async with turn_of(request):
             read = await service.read_set(body, kind)
         checked = replace(read, options=checked_options(fields))
+        service.catalog.only(checked.options.only_sites, "only_sites")  # or InputError, before
         requested = key_of(who.user, key, [request.url.path, checked.digest])
         answer, head = await service.submit_set(checked, who, requested, patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"

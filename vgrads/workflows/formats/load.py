@@ -84,6 +84,8 @@ _READERS: Mapping[str, Callable[[_Source], Workflow]] = {
     "Makeflow": lambda s: read_makeflow(s.text, s.runtimes, s.reading),
     "Makeflow in JX": lambda s: read_makeflow_jx(s.text, s.runtimes, s.reading, s.inputs),
 }
+ALONE = ("WfFormat", "DAX", "Makeflow")
+"""Formats of which one text is enough: nothing is asked of other programs, or read of a folder."""
 _WITH_INPUTS = ("Snakefile", "Nextflow trace", "CWL", "Makeflow in JX")
 _ASK_OTHERS = ("Snakefile", "CWL")  # read by their own programs
 _SUFFIXES = {".dag": "DAGMan", ".makeflow": "Makeflow", ".mf": "Makeflow"}
@@ -186,4 +188,13 @@ def load_workflow(
         )
     reading = Reading(path, most_tasks)
     workflow = _READERS[name](_Source(path, text, runtimes or {}, inputs, options, entry, reading))
+    return workflow.noted(reading.closing_line(workflow))
+
+
+def read_alone(text: str, name: str, most_tasks: int) -> Workflow:
+    """Read the workflow of a text in one of the formats :data:`ALONE`; it may name no other
+    file."""
+    path = Path("workflow")
+    reading = Reading(path, most_tasks, alone=True)
+    workflow = _READERS[name](_Source(path, text, {}, None, NO_OPTIONS, "", reading))
     return workflow.noted(reading.closing_line(workflow))

@@ -30,10 +30,12 @@ _MOST_NAMED = 8
 
 @dataclass(slots=True)
 class Reading:
-    """One workflow as it is read, from all its files: opens them, and counts what has no effect."""
+    """One workflow as it is read, from all its files: opens them, and counts what has no effect.
+    ``alone``: its text came without a folder, so that none may be opened."""
 
     path: Path
     most_tasks: int = MOST_TASKS
+    alone: bool = False
     _counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _listed: dict[str, dict[str, None]] = field(default_factory=dict)
     _remarks: dict[str, None] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class Reading:
     def follow(self, path: Path, place: str) -> Iterator[str]:
         """Return the text of a file that is named at ``place``, while it is read. InputError if it
         cannot be read, is being read already, or there are too many."""
+        self._refuse_other(path, place)
         identity = identity_of(path)
         if not self._open:
             self._open.append((identity_of(self.path), self.path))
@@ -106,6 +109,7 @@ class Reading:
 
     def text(self, path: Path, place: str) -> str:
         """Return the text of a file that is named at ``place``; InputError if it cannot be read."""
+        self._refuse_other(path, place)
         if path not in self._texts:
             try:
                 if path.stat().st_size > _LARGEST:
@@ -117,6 +121,10 @@ class Reading:
                 message = f"names {path}, which cannot be read: {error.strerror}"
                 raise InputError(message, where=place) from None
         return self._texts[path]
+
+    def _refuse_other(self, path: Path, place: str) -> None:
+        if self.alone:
+            raise InputError(f"names the file {path.name}, which is not in this text", where=place)
 
 
 def with_line(name: str, pattern: str, text: str) -> str:

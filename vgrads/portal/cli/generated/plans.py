@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vgrads.kernel.units import parse_instant, parse_probability, parse_speed
-from vgrads.portal.cli.completion import complete_policies, complete_sets
+from vgrads.portal.cli.completion import complete_policies, complete_sets, complete_sites
 from vgrads.portal.cli.options import app, chart_file
 from vgrads.portal.cli.requests import naming_options
 from vgrads.portal.cli.wide import set_wide
@@ -122,6 +122,16 @@ def plan(
             show_default=False,
         ),
     ] = None,
+    only_sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only-site",
+            metavar="SITE",
+            help="Use only this site; may be repeated. Default: all sites.",
+            show_default=False,
+            autocompletion=complete_sites,
+        ),
+    ] = None,
     rerun: Annotated[
         bool,
         typer.Option(
@@ -201,6 +211,7 @@ def plan(
             policy=policy,
             promise_model=promise_model,
             effort=effort,
+            only_sites=tuple(only_sites or ()),
             set_file=set_file,
             rerun=rerun,
             calibrate=calibrate,
@@ -331,6 +342,16 @@ def run(
             show_default=False,
         ),
     ] = None,
+    only_sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only-site",
+            metavar="SITE",
+            help="Use only this site; may be repeated. Default: all sites.",
+            show_default=False,
+            autocompletion=complete_sites,
+        ),
+    ] = None,
     rerun: Annotated[
         bool,
         typer.Option(
@@ -413,6 +434,7 @@ def run(
             policy=policy,
             promise_model=promise_model,
             effort=effort,
+            only_sites=tuple(only_sites or ()),
             set_file=set_file,
             rerun=rerun,
             folder=folder,

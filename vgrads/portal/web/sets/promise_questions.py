@@ -34,6 +34,22 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenSet:
+    """A set as a form states it: see :func:`vgrads.portal.jobs.worker.check_set`, and the sites
+    that may be used, none: all."""
+
+    text: str
+    change: Mapping[str, Any]
+    only_sites: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal questions."""
+        content = json.dumps([self.text, self.change, self.only_sites])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class StillWaiting:
     """No answer yet: so many computations come ``ahead``; 0: it is being computed."""
 
@@ -49,22 +65,21 @@ class PromiseQuestions:
         self._limiter = RateLimiter()
 
     async def ask(
-        self, who: Principal, form: str, text: str, change: Mapping[str, Any], wait_s: float
+        self, who: Principal, form: str, written: WrittenSet, wait_s: float
     ) -> Json | StillWaiting:
         """Return the promise for a set, after at most ``wait_s``; a question that is repeated
         waits for the same answer.
 
-        ``form``: which of the user's forms; ``text`` and ``change``: see
-        :func:`vgrads.portal.jobs.worker.check_set`. Raise InputError for a set that cannot be read,
+        ``form``: which of the user's forms. Raise InputError for a set that cannot be read,
         HTTPException 409 for a question that a newer one has replaced, 429 for too many.
         """
-        key, digest = (who.user, form), _digest_of(text, change)
+        key, digest = (who.user, form), written.digest
         question = self._newest.get(key)
         if question is None or question.digest != digest:
             refuse_too_often(self._limiter, _RATE, who)
             if question is not None:
                 question.task.cancel()
-            question = self._begin(key, digest, (text.encode(), change))
+            question = self._begin(key, written)
         await asyncio.wait([question.task], timeout=wait_s)
         if question.task.cancelled():
             raise HTTPException(409, "a newer question of this form is answered instead")
@@ -73,10 +88,8 @@ class PromiseQuestions:
         waiting = question.computation
         return StillWaiting(0 if waiting is None else self._service.supervisor.ahead_of(waiting))
 
-    def _begin(
-        self, key: tuple[str, str], digest: str, written: tuple[bytes, Mapping[str, Any]]
-    ) -> _Question:
-        question = self._newest[key] = _Question(digest)
+    def _begin(self, key: tuple[str, str], written: WrittenSet) -> _Question:
+        question = self._newest[key] = _Question(written.digest)
         question.task = asyncio.create_task(self._answer(question, key[0], written))
 
         def forget() -> None:
@@ -91,22 +104,17 @@ class PromiseQuestions:
         question.task.add_done_callback(end)
         return question
 
-    async def _answer(
-        self, question: _Question, owner: str, written: tuple[bytes, Mapping[str, Any]]
-    ) -> Json:
+    async def _answer(self, question: _Question, owner: str, written: WrittenSet) -> Json:
         service = self._service
         catalog = usable(service.catalog, service.granted(owner))[0]
+        catalog = catalog.only(written.only_sites, "site")
         question.computation = await service.supervisor.enqueue(
             children.promise_of_text,
             service.store.url,
             catalog,
             owner,
-            written,
+            (written.text.encode(), written.change),
             service.bounds.max_tasks,
         )
         answer: Json = await result_of(question.computation)
         return answer
-
-
-def _digest_of(text: str, change: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps([text, change]).encode()).hexdigest()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from vgrads.kernel.deadline import is_bare, parse_deadline
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import parse_fraction
+from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
-from vgrads.portal.web.service import Service
+from vgrads.portal.web.service import LARGE, Service
 
 if TYPE_CHECKING:
     from vgrads.portal.jobs.worker import CheckedSet
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 FormKey = Annotated[str, Form(max_length=200)]
 _Text = Annotated[str, Field(max_length=100)]
+_USUAL_DEADLINE = "4h"  # as that of `vgrads init`
 _FIELDS = {"fraction": "at_least"}
 """Key of a set → the field of the form that states it, where that has another name."""
 
@@ -32,8 +34,9 @@ class SubmissionForm(BaseModel):
     """The text of a set (YAML), and values instead of its own; an empty field: as in the text.
 
     ``deadline``: a duration; ``due``: the same by the clock, ``zone_min`` minutes east of UTC.
-    ``at_least``: a number of workflows, or a share as ``75%``. ``run_for``: run the set, too, for
-    at most so many dollars.
+    ``at_least``: a number of workflows, or a share as ``75%``. ``site``: those that may be used,
+    and an empty one of the form; none: all. ``run_for``: run the set, too, for at most so many
+    dollars.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -46,6 +49,7 @@ class SubmissionForm(BaseModel):
     at_least: _Text = ""
     probability: _Text = ""
     budget_usd: _Text = ""
+    site: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=1000)] = []
     run_for: Annotated[float | None, Field(ge=0)] = None
 
     def change(self) -> Json:
@@ -65,6 +69,17 @@ class SubmissionForm(BaseModel):
         if self.budget_usd.strip():
             result["budget_usd"] = _number(self.budget_usd.strip().removeprefix("$"), "budget_usd")
         return result
+
+    def only_sites(self, offered: Collection[str]) -> tuple[str, ...]:
+        """Return the chosen sites; none where all that are ``offered`` are. InputError where none
+        is chosen, or an unknown one is."""
+        chosen = tuple(name for name in self.site if name)
+        if self.site and not chosen:
+            raise InputError("choose at least one", where="site")
+        for name in chosen:
+            if name not in offered:
+                raise InputError(f"no site '{name}'", where="site")
+        return () if set(chosen) == set(offered) else chosen
 
     def _due_instant(self) -> str:
         try:
@@ -145,9 +160,25 @@ def _first_line(error: InputError, place: str, number: int | None) -> str:
     return ": ".join(part for part in parts if part)
 
 
-async def read_submission(service: Service, form: SubmissionForm) -> CheckedSet:
-    """Read and check the set of a form. Raise InputError for what is wrong with it."""
-    return await service.read_set(form.text.encode(), "yaml", form.change())
+async def set_instead(service: Service, form: SubmissionForm) -> SubmissionForm | None:
+    """Return the form with a set in place of its text, where that is a workflow as other programs
+    write it; None where it is not. InputError for one that cannot be read here."""
+    what = form.text, form.deadline.strip() or _USUAL_DEADLINE, service.bounds.max_tasks
+    if len(form.text) > LARGE:
+        written: str | None = await service.supervisor.think(children.set_of_workflow, *what)
+    else:
+        written = await run_in_threadpool(children.set_of_workflow, *what)
+    return None if written is None else form.model_copy(update={"text": written})
+
+
+async def read_submission(
+    service: Service, form: SubmissionForm, offered: Collection[str]
+) -> CheckedSet:
+    """Read and check the set of a form; ``offered``: the sites that its user may choose of. Raise
+    InputError for what is wrong with it."""
+    only = form.only_sites(offered)
+    checked = await service.read_set(form.text.encode(), "yaml", form.change())
+    return replace(checked, options=replace(checked.options, only_sites=only))
 
 
 async def submit_checked(service: Service, checked: CheckedSet, who: Principal, key: str) -> str:

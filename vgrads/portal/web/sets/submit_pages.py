@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Form, Header, Query, Request
@@ -15,6 +16,7 @@ from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, parse_duration
 from vgrads.portal.records.access import Principal
+from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import PLANNING_S, Service
@@ -27,13 +29,14 @@ from vgrads.portal.web.set_display import (
     read_summary,
 )
 from vgrads.portal.web.set_routes import begin_run, patience
-from vgrads.portal.web.sets.promise_questions import PromiseQuestions, StillWaiting
+from vgrads.portal.web.sets.promise_questions import PromiseQuestions, StillWaiting, WrittenSet
 from vgrads.portal.web.sets.remedies import Remedy, remedies
 from vgrads.portal.web.sets.submission import (
     Mistake,
     SubmissionForm,
     mistake_of,
     read_submission,
+    set_instead,
     submit_checked,
 )
 
@@ -64,17 +67,24 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
         who = reader_of(request)
         text = _stored_text(service, like, who) if like else _template(template)
         form = SubmissionForm(text=text, key=secrets.token_hex(16))
-        return _page(request, form, chosen="" if like else template)
+        shown = ShownForm(form, offered_sites(service, who), chosen="" if like else template)
+        return _page(request, shown)
 
     @app.post("/submit", response_class=HTMLResponse, include_in_schema=False, response_model=None)
     async def submit(
         request: Request, who: Submitter, form: Annotated[SubmissionForm, Form()]
     ) -> Response:
+        offered = offered_sites(service, who)
         try:
-            checked = await read_submission(service, form)
+            instead = await set_instead(service, form)
+            if instead is not None:  # it is shown before anything is submitted
+                return await run_in_threadpool(
+                    _page, request, ShownForm(instead, offered, is_new=True)
+                )
+            checked = await read_submission(service, form, offered)
         except InputError as error:
-            mistake = mistake_of(form, error)
-            refused = await run_in_threadpool(_page, request, form, mistake=mistake)
+            wrong = ShownForm(form, offered, mistake=mistake_of(form, error))
+            refused = await run_in_threadpool(_page, request, wrong)
             refused.status_code = 422
             return refused
         created = await submit_checked(service, checked, who, form.key)
@@ -92,13 +102,24 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
     ) -> HTMLResponse:
         """Show what would be promised, or what is wrong with the form; ``Prefer: wait=2``: wait so
         many seconds for it. Nothing is stored."""
+        offered, is_new = offered_sites(service, who), False
         try:
             wait_s = patience(prefer)
-            answer = await questions.ask(who, form.key, form.text, form.change(), wait_s)
+            instead = await set_instead(service, form)
+            form, is_new = instead or form, instead is not None
+            written = WrittenSet(form.text, form.change(), form.only_sites(offered))
+            answer = await questions.ask(who, form.key, written, wait_s)
         except InputError as error:
-            mistake = mistake_of(form, error)
-            return await run_in_threadpool(_page, request, form, mistake=mistake)
-        return await run_in_threadpool(_page, request, form, answer=answer)
+            wrong = ShownForm(form, offered, mistake=mistake_of(form, error))
+            return await run_in_threadpool(_page, request, wrong)
+        shown = ShownForm(form, offered, is_new=is_new)
+        return await run_in_threadpool(_page, request, shown, answer)
+
+
+def offered_sites(service: Service, who: Principal) -> tuple[str, ...]:
+    """Return the names of the sites for the sets of a user."""
+    chosen = usable(service.catalog, service.granted(who.user))[0]
+    return tuple(site.name for site in chosen.sites)
 
 
 def _template(name: str) -> str:
@@ -133,23 +154,36 @@ async def _run_as_shown(
     return page
 
 
+@dataclass(frozen=True, slots=True)
+class ShownForm:
+    """A form as its page shows it. ``offered``: sites; ``chosen``: template of its text;
+    ``is_new``: the text was written for the workflow that was sent."""
+
+    form: SubmissionForm
+    offered: tuple[str, ...]
+    chosen: str = ""
+    is_new: bool = False
+    mistake: Mistake | None = None
+
+
 def _page(
     request: Request,
-    form: SubmissionForm,
+    shown: ShownForm,
     answer: Json | StillWaiting | None = None,
-    mistake: Mistake | None = None,
-    chosen: str = "",
 ) -> HTMLResponse:
     """Return the page with the promise for its set, or what is wrong with it."""
     return page_of(
         request,
         "/submit",
         "submit.html",
-        form=form,
-        chosen=chosen,
+        form=shown.form,
+        chosen=shown.chosen,
         templates=[(name, title, _template(name)) for name, (_, title) in TEMPLATES.items()],
         files=sorted(path.name for path in embedded_data().glob("*.json")),
-        mistake=mistake,
+        mistake=shown.mistake,
+        offered=shown.offered,
+        chosen_sites=[name for name in shown.form.site if name] or shown.offered,
+        is_new=shown.is_new,
         ahead=answer.ahead if isinstance(answer, StillWaiting) else None,
         **_promise_parts(answer if isinstance(answer, dict) else None),
     )

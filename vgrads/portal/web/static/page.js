@@ -255,6 +255,12 @@
       if (from.hasAttribute(name)) to.setAttribute(name, from.getAttribute(name)); else to.removeAttribute(name);
     } };
     const show = fresh => {
+      const sent = fresh.getElementById("text");
+      if (sent.dataset.new === "yes") {  // a set was made of the workflow that was sent
+        text.value = sent.value;
+        choice.options[0].dataset.text = text.value;
+        choice.selectedIndex = 0;
+      }
       for (const e of [text, ...fields]) copy(fresh.getElementById(e.id), e, ["aria-invalid", "aria-describedby", "placeholder"]);
       for (const e of [answer, document.getElementById("problem")]) e.replaceChildren(...fresh.getElementById(e.id).childNodes);
       const next = fresh.getElementById("answer"), offer = fresh.getElementById("run");
@@ -303,6 +309,7 @@
       e.addEventListener("input", soon);
       e.addEventListener("keydown", key => { if (key.key === "Enter") { key.preventDefault(); question(); } });
     }
+    document.getElementById("sites")?.addEventListener("change", soon);
     choice.addEventListener("change", () => replace(choice.selectedOptions[0].dataset.text));
     document.getElementById("file").addEventListener("change", async e => {
       const file = e.target.files[0];
