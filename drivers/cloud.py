@@ -29,7 +29,7 @@ from vgrads.drivers.pilot import environment_exports
 from vgrads.drivers.shell import quote
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
-from vgrads.kernel.units import billed_s
+from vgrads.kernel.units import billed_usd
 
 TAG_SLOT, TAG_RUN, TAG_SECONDS, TAG_USD = (
     "vgrads-slot",
@@ -82,7 +82,7 @@ class NodePrice:
             if spot and self.spot_usd_per_hour is not None
             else self.usd_per_hour
         )
-        return nodes * billed_s(seconds, self.billing_s) / 3600.0 * rate
+        return billed_usd(nodes, seconds, self.billing_s, rate)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vgrads.execmgr.core.states import Event, SiteSilent
+from vgrads.kernel.backoff import Backoff
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_BACKOFF = Backoff(1.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,6 @@ class SiteBackoff:
     def note(self, site: str, error: SiteError) -> list[Event]:
         """Increase the backoff, doubling; the first failure is reported as an event."""
         now, before = self._clock.now(), self._silent.get(site)
-        pause_s = min(_LONGEST_PAUSE_S, before.pause_s * 2) if before else _FIRST_PAUSE_S
+        pause_s = _BACKOFF.after(before.pause_s if before else None)
         self._silent[site] = _Silence(now + pause_s, pause_s, str(error))
         return [] if before else [SiteSilent(at_s=now, site=site, reason=str(error))]

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vgrads.kernel.units import billed_s
+from vgrads.kernel.units import billed_usd
 from vgrads.workflows.needs import Needs
 
 Floats = NDArray[np.float64]
@@ -197,5 +197,5 @@ class Slot:
         of every node, to the cent."""
         if not self.paid or duration_s <= 0:
             return 0.0
-        paid_s = billed_s(duration_s, self.billing_s)
-        return round(self.nodes * paid_s / 3600.0 * self.price_usd_per_hour + 1e-9, 2)
+        price = self.price_usd_per_hour
+        return round(billed_usd(self.nodes, duration_s, self.billing_s, price) + 1e-9, 2)

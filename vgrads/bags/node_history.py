@@ -12,6 +12,8 @@ from math import exp2, log
 from struct import Struct
 from typing import NamedTuple
 
+from vgrads.kernel.backoff import Backoff
+
 _SINGLES = Struct("<2f")
 DAY_S = 86400.0
 _PRIOR_WRONG, _PRIOR_DONE = 0.1, 1.9  # Beta: one in twenty, weight of two results
@@ -23,7 +25,7 @@ _LEAST = 0.05  # least failure probability of a healthy node
 QUARANTINE_AT = log(50.0)
 """Black-hole odds at which a node is quarantined: never before its third consecutive failure."""
 MAX_QUICK_FAILURES = 8
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 300.0
+_QUARANTINES = Backoff(30.0, 300.0)
 NEVER = float("-inf")
 
 QuickFailure = tuple[int, int]
@@ -127,5 +129,5 @@ def black_hole_odds(chances: Sequence[float]) -> float:
 
 def quarantined(record: NodeHistory, at_s: float) -> NodeHistory:
     """Return the record after a quarantine: longer each time, until a probe succeeds."""
-    pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**record.pauses)
-    return record._replace(pauses=record.pauses + 1, quarantined_until_s=at_s + pause_s)
+    until_s = at_s + _QUARANTINES.pause_s(record.pauses)
+    return record._replace(pauses=record.pauses + 1, quarantined_until_s=until_s)

@@ -238,6 +238,11 @@ def billed_s(duration_s: float, billing_s: float) -> float:
     return math.ceil(duration_s / billing_s - 1e-9) * billing_s
 
 
+def billed_usd(nodes: int, duration_s: float, billing_s: float, usd_per_hour: float) -> float:
+    """Return the dollars for nodes that are held this long, in started billing units."""
+    return nodes * billed_s(duration_s, billing_s) / 3600.0 * usd_per_hour
+
+
 def format_usd(amount: float) -> str:
     """Format money, to the cent."""
     return f"${amount:,.2f}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import billed_s
+from vgrads.kernel.units import billed_usd
 from vgrads.operations.forecast_lists import (
     WITHIN_S,
     Forecasts,
@@ -114,12 +114,12 @@ def cheapest_cloud(catalog: Catalog, procs: int, walltime_s: float) -> Json | No
 
 def _cloud_offer(site: Site, node: NodeType, procs: int, walltime_s: float) -> Json:
     nodes = -(-procs // node.cores)
-    hours = billed_s(walltime_s, site.billing_s) / 3600.0
+    cost_usd = billed_usd(nodes, walltime_s, site.billing_s, node.price_usd_per_hour)
     return {
         "site": site.name,
         "node_type": node.name or None,
         "nodes": nodes,
         "start_s": site.boot_s,
         "price_usd_per_hour": node.price_usd_per_hour,
-        "cost_usd": round(nodes * hours * node.price_usd_per_hour, 2),
+        "cost_usd": round(cost_usd, 2),
     }

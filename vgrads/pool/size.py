@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vgrads.kernel.units import billed_s
+from vgrads.kernel.units import billed_usd
 
 _SOON = 1.01
 """Sizes within this factor of the fastest count as fastest: of these the fewest nodes."""
@@ -21,7 +21,7 @@ class AgentPrice:
 
     def of(self, nodes: int, seconds: float) -> float:
         """Return the dollars of some nodes for this time."""
-        return nodes * billed_s(seconds, self.billing_s) / 3600.0 * self.usd_per_hour
+        return billed_usd(nodes, seconds, self.billing_s, self.usd_per_hour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

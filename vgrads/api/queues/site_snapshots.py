@@ -26,6 +26,7 @@ from vgrads.api.config import make_home
 from vgrads.api.wiring import is_batch_system, open_batch, site_file
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteFacts
 from vgrads.drivers.batch_site import BatchSite
+from vgrads.kernel.backoff import Backoff
 from vgrads.kernel.closures import Closure
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.files import write_whole
@@ -37,7 +38,7 @@ FRESH_S = 60.0
 """Least time between two listings of a site's whole queue."""
 FACTS_S = 600.0
 """Least time between two listings of a site's limits and closures."""
-_LONGEST_PAUSE_S = 16 * 60.0  # of a site that does not answer
+_BACKOFF = Backoff(FRESH_S, 16 * 60.0)  # of a site that does not answer
 _SLOW = 20.0  # a listing may take this fraction of the time until the next
 _VERSION = 1
 _STEP_S, _ROUNDING_S = 0.05, 0.01
@@ -156,7 +157,7 @@ def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:
         facts = _ask_facts(site, batch) if facts_are_due else before
         jobs = tuple(_without_name(site, job) for job in batch.listed_jobs())
     except SiteError as error:
-        pause_s = min(_LONGEST_PAUSE_S, 2 * before.pause_s)
+        pause_s = _BACKOFF.after(before.pause_s)
         result = replace(before, tried_unix_s=begin, pause_s=pause_s, problem=str(error))
     else:
         taken = time.time()
@@ -168,7 +169,7 @@ def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:
             is_hidden=is_hidden,
             facts_unix_s=begin if facts_are_due else before.facts_unix_s,
             tried_unix_s=begin,
-            pause_s=min(_LONGEST_PAUSE_S, max(FRESH_S, _SLOW * (taken - begin))),
+            pause_s=min(_BACKOFF.longest_s, max(FRESH_S, _SLOW * (taken - begin))),
             problem="",
         )
     try:

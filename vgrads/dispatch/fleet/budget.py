@@ -11,7 +11,7 @@ from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.fleet.site_view import FleetSite
 from vgrads.drivers.api import SlotState
-from vgrads.kernel.units import billed_s
+from vgrads.kernel.units import billed_usd
 
 RELEASE_S = 30.0
 """A node that cannot be paid any longer is released so long before: the site needs some time."""
@@ -31,8 +31,8 @@ class PaidSlot:
     def cost_usd(self, at_s: float) -> float:
         """Return what it will have cost at an instant."""
         end_s = at_s if self.ended_s is None else self.ended_s
-        used_s = billed_s(end_s - self.since_s, self.where.billing_s)
-        return self.nodes * used_s / 3600.0 * self.where.price
+        where = self.where
+        return billed_usd(self.nodes, end_s - self.since_s, where.billing_s, where.price)
 
 
 def paid_slots(

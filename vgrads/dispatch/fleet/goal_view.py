@@ -15,7 +15,7 @@ from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, ENDED, FAILED, P
 from vgrads.dispatch.fleet.budget import RELEASE_S
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.worker_time import WorkerTime
-from vgrads.kernel.units import billed_s, format_count, format_usd
+from vgrads.kernel.units import billed_usd, format_count, format_usd
 from vgrads.pool.deadline.values import NodeSource, Work
 from vgrads.pool.deadline.width import Width
 
@@ -196,7 +196,7 @@ def expected_wait_s(where: FleetSite, health: SiteHealth | None = None) -> float
 def first_usd(view: GoalView, where: FleetSite, health: SiteHealth) -> float:
     """Return what a new node of a source costs at least: until it has ended one task."""
     first_s = expected_wait_s(where, health) + (view.each_s or 0.0) + 2.0 * RELEASE_S
-    return where.price * billed_s(first_s, where.billing_s) / 3600.0
+    return billed_usd(1, first_s, where.billing_s, where.price)
 
 
 def payable_nodes(

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.slots import source_name
 from vgrads.dispatch.fleet.supply import SiteDemand, SupplySite
+from vgrads.kernel.backoff import Backoff
 from vgrads.pool.overlay import GridRoom
 from vgrads.pool.view import Decide, NodeView, PoolLimits, PoolView, RequestView
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
+_BACKOFF = Backoff(5.0, 300.0)
 _GIVE_UP = 3
 """Number of consecutive permanent refusals after which no request is sent to a site."""
 
@@ -78,7 +79,7 @@ class SiteHealth:
     failed: int = 0
     late_s: float = 0.0
     next_s: float = 0.0
-    backoff_s: float = _FIRST_PAUSE_S
+    backoff_s: float = _BACKOFF.first_s
     wait_s: float = 0.0
     came: int = 0
     words: str = ""
@@ -103,11 +104,11 @@ class SiteHealth:
         self.refused += 1 if permanent else 0
         self.failed += 1
         self.next_s = now_s + self.backoff_s
-        self.backoff_s = min(_LONGEST_PAUSE_S, self.backoff_s * 2)
+        self.backoff_s = _BACKOFF.after(self.backoff_s)
 
     def record_arrival(self, waited_s: float) -> None:
         """Record the arrival of an agent."""
-        self.refused, self.backoff_s, self.words, self.late_s = 0, _FIRST_PAUSE_S, "", 0.0
+        self.refused, self.backoff_s, self.words, self.late_s = 0, _BACKOFF.first_s, "", 0.0
         self.came += 1
         self.wait_s += (waited_s - self.wait_s) / self.came
 

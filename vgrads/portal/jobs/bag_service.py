@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import is_worked_on
+from vgrads.kernel.backoff import Backoff
 from vgrads.kernel.errors import VgradsError
 from vgrads.portal.jobs import children, forkserver
 from vgrads.portal.records.bags import BagStore
@@ -19,7 +20,7 @@ from vgrads.portal.records.reading.bags import HERE, BagEntry
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_BACKOFF = Backoff(1.0, 60.0)
 _STOP_S = 5.0  # for dispatchers that release their agents as the service ends
 _log = logging.getLogger("vgrads.bags")
 
@@ -27,7 +28,7 @@ _log = logging.getLogger("vgrads.bags")
 @dataclass
 class _Pause:
     until_s: float = 0.0
-    length_s: float = _FIRST_PAUSE_S
+    length_s: float = _BACKOFF.first_s
 
 
 @dataclass
@@ -58,7 +59,7 @@ class Dispatchers:
             if is_worked_on(dispatcher_folder(name)):
                 continue
             pause.until_s = now + pause.length_s
-            pause.length_s = min(_LONGEST_PAUSE_S, pause.length_s * 2)
+            pause.length_s = _BACKOFF.after(pause.length_s)
             self._children[name] = self._start(name)
         for name in [n for n, c in self._children.items() if not c.is_alive()]:
             child = self._children.pop(name)

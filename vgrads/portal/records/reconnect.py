@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, ExceptionContext
 
+from vgrads.kernel.backoff import Backoff
 from vgrads.kernel.errors import SiteError
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_BACKOFF = Backoff(0.1, 2.0)
 _CONNECT_S, _SILENCE_S = 5, 20
 """Timeouts of opening a connection, and of an answer on an open one, in seconds."""
 _STATES = ("08", "57P01", "57P02", "57P03", "53300")
@@ -57,7 +58,7 @@ def await_database(work: Callable[[bool], _T], until_s: Callable[[], float]) -> 
     ``work`` is called with True where an earlier try may have been written. Raises DatabaseLost
     when the time is up.
     """
-    pause_s, again = _FIRST_PAUSE_S, False
+    pause_s, again = _BACKOFF.first_s, False
     while True:
         try:
             return work(again)
@@ -69,4 +70,4 @@ def await_database(work: Callable[[bool], _T], until_s: Callable[[], float]) -> 
                 _log.warning("%s; waiting for it up to %.0f s", error, left_s)
             again = True
             time.sleep(min(pause_s, left_s))
-            pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+            pause_s = _BACKOFF.after(pause_s)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from vgrads.kernel.backoff import Backoff
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs import children
 from vgrads.portal.jobs.alarm_delivery import AlarmSettings, AllowedTargets
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 PLANNING_S = 30.0
 """Default wait of a caller for a plan, in seconds."""
+_POLLS = Backoff(0.01, 0.2, factor=1.5)  # of a set that is being planned
 LARGE = 64 * 1024  # bytes of a set that is checked in another process
 
 
@@ -177,14 +179,14 @@ class Service:
 
     async def planned(self, set_id: str, wait_s: float) -> Head | None:
         """Return the set, when it is no longer being planned or the time is up."""
-        end_s, pause_s = time.monotonic() + wait_s, 0.01
+        end_s, pause_s = time.monotonic() + wait_s, _POLLS.first_s
         while True:
             head = await run_in_threadpool(self.sets.head, set_id)
             over = time.monotonic() >= end_s or self.stopping.is_set()
             if head is None or head.state != "planning" or over:
                 return head
             await asyncio.sleep(pause_s)
-            pause_s = min(0.2, 1.5 * pause_s)
+            pause_s = _POLLS.after(pause_s)
 
     # runs
 

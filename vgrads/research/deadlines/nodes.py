@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.kernel.units import billed_s
+from vgrads.kernel.units import billed_s, billed_usd
 from vgrads.research.deadlines.cases import StudySource
 
 
@@ -42,7 +42,7 @@ class StudyNode:
 
     def cost_usd(self, now_s: float) -> float:
         """Return what it costs."""
-        return billed_s(self.duration_s(now_s), self.source.billing_s) / 3600.0 * self.price
+        return billed_usd(1, self.duration_s(now_s), self.source.billing_s, self.price)
 
     def paid_left_s(self, now_s: float) -> float:
         """Return for how long it is paid already."""
