@@ -224,10 +224,11 @@ def test_every_task_is_in_a_table_and_what_it_printed_is_shown_on_demand(vgrads,
         None,
     )
     table = client.get(page, headers=PAGE).text
-    assert "/says" in table
-    assert "/after" in table  # never begun
+    assert "/<wbr>says" in table
+    assert "/<wbr>after" in table  # never begun
     shown = client.get(f"{page}/tasks/{logs[0]['workflow']}/says", headers=PAGE)
     assert "&lt;b&gt;heard" in shown.text
+    assert "<h2>Attempt 1: failed, exit 3</h2>" in shown.text
     assert client.get(f"{base}/tasks/none/none").status_code == 404
     assert client.get("/v1/workflow-sets/set-0123456789/tasks").status_code == 404
 
@@ -489,7 +490,7 @@ def test_tasks_are_selected_by_any_of_their_words(looking):
     whole = client.get(f"/sets/{set_id}/tasks").text
     some = client.get(f"/sets/{set_id}/tasks", params={"find": "LEAD-1/ wrf"}).text
     assert 0 < some.count("<tr>") < whole.count("<tr>")
-    assert "lead-1/wrf" in some
+    assert "lead-1/<wbr>wrf" in some
     assert "lead-2/" not in some
     none = client.get(f"/sets/{set_id}", params={"find": NAUGHTY}, headers=PAGE).text
     assert "No task has" in none

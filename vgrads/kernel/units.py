@@ -263,15 +263,17 @@ def format_share(value: float | None, cases: int = _FEW) -> str:
     return f"{value:.3f}" if cases >= _FEW else f"{round(value * cases)} of {cases}"
 
 
-def format_seconds(seconds: float) -> str:
-    """Format a duration of which fractions of a second matter.
+def format_seconds(seconds: float, digits: int = 3) -> str:
+    """Format a duration of which fractions of a second matter, to so many significant digits.
 
     >>> format_seconds(2.7e-11), format_seconds(0.25), format_seconds(12.3456)
     ('0 s', '0.25 s', '12.3 s')
     >>> format_seconds(400.0), format_seconds(86400.0)
     ('400 s', '1d')
+    >>> format_seconds(0.04567, 2), format_seconds(123.4, 2)
+    ('0.046 s', '120 s')
     """
     if abs(seconds) >= 1000:
         return format_duration(seconds)
-    text = f"{round(seconds, 6):.3g}"
+    text = f"{round(seconds, 6):.{digits}g}"
     return f"{float(text):.6f}".rstrip("0").rstrip(".") + " s"

@@ -257,7 +257,7 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
 
 def _bar_title(bar: Bar) -> str:
     item = bar.item
-    replica = f" (copy {item['copy']})" if item["copy"] else ""
+    replica = f" (replica {item['copy'] + 1})" if item["copy"] else ""
     reason = f": {item['reason']}" if item.get("reason") else ""
     return (
         f"{item['workflow']} · {item['task']}{replica}\n{format_duration(bar.start_s)} – "

@@ -16,6 +16,9 @@ from vgrads.kernel.units import format_count, format_duration, format_seconds, f
 from vgrads.portal.charts.wait_axis import wait_words
 
 _METHODS = ("get", "items")
+_LONGEST_WORD = 28
+_WORD_ENDS = re.compile(r"(?<=[/_])(?=\S)|(?<=\.)(?=[^\W\d])")
+_LONG_WORD = re.compile(rf"[^\s-]{{{_LONGEST_WORD + 1},}}")
 _CODE = re.compile(r"``?([^`]+)``?")
 STATIC = Path(__file__).parent / "static"
 
@@ -49,6 +52,7 @@ def environment(package: str) -> Environment:
         "prose": render_text,
         "hours": hours,
         "wait": wait_words,
+        "breakable": breakable,
     }
     return templates
 
@@ -89,6 +93,15 @@ def hours(seconds: float) -> str:
     if 0 < seconds < 18:
         return "< 0.01\u202fh"
     return f"{seconds / 3600.0:.{2 if 0 < seconds < 36000 else 0}f}\u202fh"
+
+
+def breakable(text: str) -> Markup:
+    """Return a text that browsers break only where words of it end; longer words are shortened, and
+    the whole is the title."""
+    words = _WORD_ENDS.split(text)
+    short = [_LONG_WORD.sub(lambda word: f"{word[0][:19]}…{word[0][-8:]}", word) for word in words]
+    shown = Markup("<bdi>{}</bdi>").format(Markup("<wbr>").join(short))
+    return shown if short == words else Markup('<span title="{}">{}</span>').format(text, shown)
 
 
 def render_text(text: str) -> Markup:

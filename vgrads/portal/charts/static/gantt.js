@@ -136,6 +136,23 @@
       this.canvas.setAttribute("aria-label", this.describe(bar).replaceAll("\n", ", "));
     }
 
+    // Bring a task, or a slot, into view: the task has the focus, with some time before and after it.
+    open(task, slot) {
+      const named = ({item}) => `${item.workflow}/${item.task}` === task;
+      const find = () => this.parts[this.parts.length - 1].bars.findIndex(named);
+      if (task && find() < 0) this.show("plan");  // it has not started
+      this.focus = task ? find() : -1;
+      const bar = this.focused(), place = this.tops.get(bar ? bar.item.slot : slot);
+      if (bar) {
+        const from = this.u(bar.start), to = this.u(bar.end), around = Math.max(2 * (to - from), this.total / 20);
+        this.setView(from - around, to + around);
+        this.detail.textContent = this.describe(bar);
+      }
+      this.paint();  // measures its height
+      if (place) this.scroll = clamp(place.top - this.height / 2, 0, 1e9);
+      this.draw();
+    }
+
     focused() { return this.parts[this.parts.length - 1].bars[this.focus]; }
 
     update(data) {
@@ -269,7 +286,7 @@
           `state ${s.state}${seen.reason ? ": " + seen.reason : ""}`].filter(Boolean).join("\n");
       }
       const p = thing.item;
-      return [`${p.workflow} · ${p.task}${p.copy ? ` (replica ${p.copy})` : ""}`, `${duration(thing.start)} to ${duration(thing.end)}, ${count(p.procs, "processor")}`,
+      return [`${p.workflow} · ${p.task}${p.copy ? ` (replica ${p.copy + 1})` : ""}`, `${duration(thing.start)} to ${duration(thing.end)}, ${count(p.procs, "processor")}`,
         `planned ${duration(p.start_s)} to ${duration(p.end_s)} in ${p.slot}`, `probability ${(100 * p.probability).toFixed(1)} %`,
         `state ${p.state}${p.reason ? ": " + p.reason : ""}`].join("\n");
     }

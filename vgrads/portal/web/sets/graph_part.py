@@ -14,7 +14,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.task_table import task_rows
+from vgrads.portal.web.sets.task_table import TaskResult, task_rows
 
 if TYPE_CHECKING:
     from vgrads.workflows.sets import WorkflowSet
@@ -42,13 +42,13 @@ def graph_parts(
         raise HTTPException(404, f"no workflow '{workflow}' in set '{head.id}'")
     rows = task_rows(chart["placements"], ())
     chosen = workflow or _chosen(rows, parents)
-    states = {row["task"]: row["state"] for row in rows if row["workflow"] == chosen}
+    states = {row.task: row.state for row in rows if row.workflow == chosen}
     states |= {d["task"]: "done" for d in chart.get("done", ()) if d["workflow"] == chosen}
     base = f"/sets/{head.id}/tasks/{quote(chosen, safe='')}"
     links = {
-        row["task"]: f"{base}/{quote(row['task'], safe='')}"
+        row.task: f"{base}/{quote(row.task, safe='')}"
         for row in rows
-        if row["workflow"] == chosen and row["state"] in _STARTED
+        if row.workflow == chosen and row.state in _STARTED
     }
     names = list(parents)[:_MOST_NAMES]
     return {
@@ -58,12 +58,12 @@ def graph_parts(
     }
 
 
-def _chosen(rows: list[Json], parents: Parents) -> str:
+def _chosen(rows: list[TaskResult], parents: Parents) -> str:
     """Return the workflow that needs attention; where none does, the first one."""
     for state in _ATTENTION:
         for row in rows:
-            if row["state"] == state and row["workflow"] in parents:
-                return str(row["workflow"])
+            if row.state == state and row.workflow in parents:
+                return row.workflow
     return next(iter(parents))
 
 

@@ -17,7 +17,6 @@ from vgrads.portal.charts.gantt import render_svg
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.page_context import page_of, reader_of
-from vgrads.portal.web.run_routes import Name, set_logs
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_display import read_summary
 from vgrads.portal.web.set_document import workflow_count
@@ -31,7 +30,8 @@ from vgrads.portal.web.sets.answer import answer_parts
 from vgrads.portal.web.sets.forms import OtherValues, what_if_of
 from vgrads.portal.web.sets.graph_part import WorkflowName, graph_parts
 from vgrads.portal.web.sets.history_page import add_history_page
-from vgrads.portal.web.sets.task_table import retry_key, task_parts
+from vgrads.portal.web.sets.task_page import add_task_page
+from vgrads.portal.web.sets.task_table import task_parts
 
 Json = dict[str, Any]
 SearchText = Annotated[str, Query(max_length=200)]
@@ -44,6 +44,7 @@ def add_set_pages(app: FastAPI, service: Service) -> None:
     _add_whole(app, service)
     _add_parts(app, service)
     _add_alternatives(app, service)
+    add_task_page(app, service)
     add_history_page(app, service)
 
 
@@ -57,32 +58,6 @@ def _add_whole(app: FastAPI, service: Service) -> None:
         parts |= await task_parts(service, head, run, chart, find)
         parts |= await run_in_threadpool(graph_parts, service, head, run, chart, workflow)
         return await run_in_threadpool(_set_page, service, head, chart, request, parts)
-
-    @app.get(
-        "/sets/{set_id}/tasks/{workflow}/{task}",
-        response_class=HTMLResponse,
-        include_in_schema=False,
-    )
-    def log_page(set_id: SetId, workflow: Name, task: Name, request: Request) -> HTMLResponse:
-        head = service.visible(set_id, reader_of(request))
-        run = service.newest_run(set_id)
-        again = retry_key(service, run)
-        try:
-            rows = set_logs(service, set_id, workflow, task)
-        except HTTPException:
-            planned = gantt(service, head, run)["placements"] if again else ()
-            if all((p["workflow"], p["task"]) != (workflow, task) for p in planned):
-                raise
-            rows = []  # it was lost before it started
-        return page_of(
-            request,
-            "",
-            "logs.html",
-            s=summary(service, head),
-            task=f"{workflow}/{task}",
-            attempts=rows,
-            again=again if all(row["state"] != "done" for row in rows) else "",
-        )
 
 
 def _add_parts(app: FastAPI, service: Service) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 
+from vgrads.kernel.units import format_duration, format_seconds
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
@@ -18,6 +21,59 @@ from vgrads.portal.web.service import Service
 Json = dict[str, Any]
 _MOST_ROWS = 300
 _ORDER = ("failed", "running", "waiting", "planned", "cancelled", "skipped", "done")
+_TONES = {"failed": "bad", "running": "good"}
+_OVERHEAD = ("waited_s", "in_s", "out_s", "commit_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """A task: the state of its best replica, and the result of its last attempt in that state."""
+
+    workflow: str
+    task: str
+    state: str
+    slot: str = ""
+    site: str = ""
+    attempts: int = 0
+    exit: int | None = None
+    seconds: float | None = None
+    times: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCell:
+    """A cell of the table; ``text``: empty where there is no value; ``number``: it stands at the
+    right; ``tone``: a CSS class; ``path``: where it leads."""
+
+    label: str
+    text: str
+    number: bool = False
+    tone: str = ""
+    title: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskColumn:
+    """A column of the table after that of the names."""
+
+    label: str
+    text: Callable[[TaskResult], str]
+    number: bool = False
+    tone: Callable[[TaskResult], str] = lambda _: ""
+    title: Callable[[TaskResult], str] = lambda _: ""
+
+    def cell(self, result: TaskResult) -> TaskCell:
+        """Return the cell of a task."""
+        text = self.text(result)
+        return TaskCell(
+            label=self.label,
+            text=text,
+            number=self.number,
+            tone=self.tone(result) if text else "none",
+            title=self.title(result) if text else "",
+        )
 
 
 async def task_parts(
@@ -35,7 +91,8 @@ async def task_parts(
     whole = task_rows(chart["placements"], attempts) + _rows_before(chart.get("done", ()))
     rows = [row for row in whole if _has(row, find)]
     more = max(0, len(rows) - _MOST_ROWS)
-    return empty | {"tasks": rows[:_MOST_ROWS], "more": more, "complete": complete}
+    tasks = table_of(head.id, rows[:_MOST_ROWS], bool(again))
+    return empty | {"tasks": tasks, "more": more, "complete": complete}
 
 
 def retry_key(service: Service, run: RunRow | None) -> str:
@@ -45,57 +102,126 @@ def retry_key(service: Service, run: RunRow | None) -> str:
     return secrets.token_hex(16) if is_left(service, run) else ""
 
 
-def _has(row: Json, find: str) -> bool:
-    """Return True where all words occur in the displayed text of a task."""
-    text = (
-        f"{row['workflow']}/{row['task']} {row['state']} {row['slot']} {row['reason']}".casefold()
+def table_of(set_id: str, rows: Sequence[TaskResult], again: bool) -> list[list[TaskCell]]:
+    """Return the cells of tasks, row by row, without the columns that have no value in any row.
+    ``again``: tasks that are not done can be run again, from their pages."""
+    columns = [column for column in _COLUMNS if any(map(column.text, rows))]
+    return [
+        [_name_cell(set_id, row, again), *(column.cell(row) for column in columns)] for row in rows
+    ]
+
+
+def _name_cell(set_id: str, row: TaskResult, again: bool) -> TaskCell:
+    names = (quote(name, safe="") for name in (row.workflow, row.task))
+    has_page = row.attempts or (again and row.state != "done")
+    path = f"/sets/{set_id}/tasks/{'/'.join(names)}" if has_page else ""
+    return TaskCell(label="Task", text=f"{row.workflow}/{row.task}", path=path)
+
+
+def _elapsed(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return format_duration(seconds) if seconds >= 60 else format_seconds(seconds)
+
+
+def _peak(row: TaskResult) -> str:
+    mib = row.times.get("peak_mib")
+    return f"{mib:.0f} MiB" if mib else ""
+
+
+def _overhead(row: TaskResult) -> str:
+    return (
+        format_seconds(sum(row.times.get(name, 0.0) for name in _OVERHEAD), 2) if row.times else ""
     )
+
+
+def _parts_of_overhead(row: TaskResult) -> str:
+    spent = [(words, row.times.get(name, 0.0)) for name, words in SPENT if name not in _OF_TASK]
+    return ", ".join(f"{format_seconds(seconds, 2)} {words}" for words, seconds in spent if seconds)
+
+
+SPENT = (
+    ("waited_s", "waited for its place"),
+    ("in_s", "for its inputs"),
+    ("ran_s", "ran"),
+    ("cpu_s", "of processors"),
+    ("out_s", "for its outputs"),
+    ("commit_s", "until these were on the disk"),
+    ("own_s", "of the manager itself"),
+)
+"""What an attempt spends time for, in the order in which it happens."""
+_OF_TASK = ("ran_s", "cpu_s")
+_COLUMNS = (
+    TaskColumn(
+        label="State", text=lambda row: row.state, tone=lambda row: _TONES.get(row.state, "")
+    ),
+    TaskColumn(label="Attempts", text=lambda row: str(row.attempts or ""), number=True),
+    TaskColumn(
+        label="Exit code", text=lambda row: "" if row.exit is None else str(row.exit), number=True
+    ),
+    TaskColumn(label="Elapsed", text=lambda row: _elapsed(row.seconds), number=True),
+    TaskColumn(
+        label="CPU time", text=lambda row: _elapsed(row.times.get("cpu_s") or None), number=True
+    ),
+    TaskColumn(label="Max RSS", text=_peak, number=True),
+    TaskColumn(label="Overhead", text=_overhead, number=True, title=_parts_of_overhead),
+    TaskColumn(label="Slot", text=lambda row: row.slot),
+    TaskColumn(label="Reason", text=lambda row: row.reason),
+)
+
+
+def _has(row: TaskResult, find: str) -> bool:
+    """Return True where all words occur in the displayed text of a task."""
+    text = f"{row.workflow}/{row.task} {row.state} {row.slot} {row.reason}".casefold()
     return all(word in text for word in find.casefold().split())
 
 
-def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[Json]:
+def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[TaskResult]:
     """Return a row for each task: the state of its best replica, and the results of its
     attempts."""
-    result: dict[tuple[str, str], Json] = {}
+    result: dict[tuple[str, str], TaskResult] = {}
     for placement in placements:
-        row = {
-            "workflow": placement["workflow"],
-            "task": placement["task"],
-            "state": placement["state"],
-            "slot": placement["slot"],
-            "attempts": 0,
-            "exit": None,
-            "seconds": None,
-            "times": None,
-            "site": "",
-            "reason": placement.get("reason") or "",
-        }
-        existing = result.setdefault((placement["workflow"], placement["task"]), row)
-        if _better(placement["state"], existing["state"]):
-            result[placement["workflow"], placement["task"]] = row
-    for placement in attempts:
-        row = result.setdefault(
-            (placement["workflow"], placement["task"]), dict(placement) | {"attempts": 0}
-        )
-        row["attempts"] += placement.get("count", 1)
-        if placement["state"] == row["state"]:
-            row |= {key: placement[key] for key in ("exit", "seconds", "times", "site", "slot")}
-            row["reason"] = placement["reason"] or ""
-    return sorted(result.values(), key=lambda r: (_rank(r["state"]), r["workflow"], r["task"]))
+        key = placement["workflow"], placement["task"]
+        existing = result.get(key)
+        if existing is None or _better(placement["state"], existing.state):
+            result[key] = TaskResult(
+                workflow=key[0],
+                task=key[1],
+                state=placement["state"],
+                slot=placement["slot"],
+                reason=placement.get("reason") or "",
+            )
+    for attempt in attempts:
+        key = attempt["workflow"], attempt["task"]
+        row = result.get(key) or TaskResult(workflow=key[0], task=key[1], state=attempt["state"])
+        row = replace(row, attempts=row.attempts + attempt.get("count", 1))
+        result[key] = _with_result(row, attempt) if attempt["state"] == row.state else row
+    return sorted(result.values(), key=lambda row: (_rank(row.state), row.workflow, row.task))
 
 
-def _rows_before(done: Iterable[Json]) -> list[Json]:
+def _with_result(row: TaskResult, attempt: Json) -> TaskResult:
+    return replace(
+        row,
+        exit=attempt["exit"],
+        seconds=attempt["seconds"],
+        times=attempt["times"] or {},
+        site=attempt["site"],
+        slot=attempt["slot"],
+        reason=attempt["reason"] or "",
+    )
+
+
+def _rows_before(done: Iterable[Json]) -> list[TaskResult]:
     """Return a row for each task that an earlier run did."""
-    nothing = {
-        "slot": "",
-        "attempts": 0,
-        "exit": None,
-        "seconds": None,
-        "times": None,
-        "site": "",
-        "state": "done",
-    }
-    return [{**nothing, **item, "reason": f"done before, in {item['run']}"} for item in done]
+    return [
+        TaskResult(
+            workflow=item["workflow"],
+            task=item["task"],
+            state="done",
+            reason=f"done before, in {item['run']}",
+        )
+        for item in done
+    ]
 
 
 def _better(name: str, other: str) -> bool:

@@ -111,6 +111,11 @@
         chart = new vgrads.Gantt(host, data, {why});
         key = vgrads.legend(document.getElementById("legend"), chart);
         window.vgrads.chart = chart;
+        const what = new URLSearchParams(location.search);
+        if (what.has("task") || what.has("slot")) {
+          chart.open(what.get("task"), what.get("slot"));
+          host.scrollIntoView();  // it had no height when the address led to it
+        }
       }
       key();
       decisions(data);
