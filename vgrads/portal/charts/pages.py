@@ -50,6 +50,7 @@ def environment(package: str) -> Environment:
         "day": day,
         "share": share,
         "prose": render_text,
+        "sentence": render_sentence,
         "hours": hours,
         "wait": wait_words,
         "breakable": breakable,
@@ -106,8 +107,13 @@ def breakable(text: str) -> Markup:
 
 def render_text(text: str) -> Markup:
     """Render the text of a description: paragraphs, and text between backticks as code."""
-    parts = (_CODE.sub(r"<code>\1</code>", str(escape(part))) for part in text.split("\n\n"))
-    return Markup("".join(f"<p>{part}</p>" for part in parts))
+    parts = map(render_sentence, text.split("\n\n"))
+    return Markup("").join(Markup("<p>{}</p>").format(part) for part in parts)
+
+
+def render_sentence(text: str) -> Markup:
+    """Render a text without paragraphs; what is between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def render(template: str, /, package: str = "vgrads.portal.charts", **values: object) -> str:

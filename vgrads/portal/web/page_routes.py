@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Form, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
@@ -20,7 +21,16 @@ from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
 
+if TYPE_CHECKING:
+    from vgrads.portal.web.api_reference import ApiReference
+
 Json = dict[str, Any]
+_SET = {
+    "name": "lead",
+    "deadline": "2h",
+    "at_least": 6,
+    "workflows": [{"file": "lead.json", "count": 8}],
+}
 
 
 class Login(Document):
@@ -139,24 +149,28 @@ def _add_api_page(app: FastAPI, service: Service) -> None:
         return RedirectResponse("/api", status_code=308)
 
     @app.get("/api", response_class=HTMLResponse, include_in_schema=False)
-    def api(request: Request) -> HTMLResponse:
-        result = app.openapi()
-        example = {
-            "name": "lead",
-            "deadline": "2h",
-            "at_least": 6,
-            "workflows": [{"file": "lead.json", "count": 8}],
-        }
+    def api(request: Request, find: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
+        description = app.openapi()
+        url = service.bounds.url or str(request.base_url).rstrip("/")
+        tokens = request.scope["state"]["principal"] is not EVERYBODY_HERE
         return page_of(
             request,
             "/api",
             "api.html",
-            about=result["info"]["description"],
-            paths=result["paths"],
-            example=example,
-            url=service.bounds.url or str(request.base_url).rstrip("/"),
-            tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
+            about=description["info"]["description"],
+            reference=reference(url, tokens).find(find),
+            find=find,
+            example=_SET,
+            url=url,
+            tokens=tokens,
         )
+
+    @lru_cache(maxsize=4)
+    def reference(url: str, tokens: bool) -> ApiReference:
+        # imported late: a page of its own needs it
+        from vgrads.portal.web.api_reference import read_reference
+
+        return read_reference(app.openapi(), url, tokens)
 
 
 def _add_entrance(app: FastAPI, service: Service) -> None:

@@ -14,7 +14,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.sets.task_table import TaskResult, task_rows
+from vgrads.portal.web.sets.task_table import ListedTask, task_rows
 
 if TYPE_CHECKING:
     from vgrads.workflows.sets import WorkflowSet
@@ -58,7 +58,7 @@ def graph_parts(
     }
 
 
-def _chosen(rows: list[TaskResult], parents: Parents) -> str:
+def _chosen(rows: list[ListedTask], parents: Parents) -> str:
     """Return the workflow that needs attention; where none does, the first one."""
     for state in _ATTENTION:
         for row in rows:

@@ -26,7 +26,7 @@ _OVERHEAD = ("waited_s", "in_s", "out_s", "commit_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskResult:
+class ListedTask:
     """A task: the state of its best replica, and the result of its last attempt in that state."""
 
     workflow: str
@@ -59,12 +59,12 @@ class TaskColumn:
     """A column of the table after that of the names."""
 
     label: str
-    text: Callable[[TaskResult], str]
+    text: Callable[[ListedTask], str]
     number: bool = False
-    tone: Callable[[TaskResult], str] = lambda _: ""
-    title: Callable[[TaskResult], str] = lambda _: ""
+    tone: Callable[[ListedTask], str] = lambda _: ""
+    title: Callable[[ListedTask], str] = lambda _: ""
 
-    def cell(self, result: TaskResult) -> TaskCell:
+    def cell(self, result: ListedTask) -> TaskCell:
         """Return the cell of a task."""
         text = self.text(result)
         return TaskCell(
@@ -102,7 +102,7 @@ def retry_key(service: Service, run: RunRow | None) -> str:
     return secrets.token_hex(16) if is_left(service, run) else ""
 
 
-def table_of(set_id: str, rows: Sequence[TaskResult], again: bool) -> list[list[TaskCell]]:
+def table_of(set_id: str, rows: Sequence[ListedTask], again: bool) -> list[list[TaskCell]]:
     """Return the cells of tasks, row by row, without the columns that have no value in any row.
     ``again``: tasks that are not done can be run again, from their pages."""
     columns = [column for column in _COLUMNS if any(map(column.text, rows))]
@@ -111,7 +111,7 @@ def table_of(set_id: str, rows: Sequence[TaskResult], again: bool) -> list[list[
     ]
 
 
-def _name_cell(set_id: str, row: TaskResult, again: bool) -> TaskCell:
+def _name_cell(set_id: str, row: ListedTask, again: bool) -> TaskCell:
     names = (quote(name, safe="") for name in (row.workflow, row.task))
     has_page = row.attempts or (again and row.state != "done")
     path = f"/sets/{set_id}/tasks/{'/'.join(names)}" if has_page else ""
@@ -124,18 +124,18 @@ def _elapsed(seconds: float | None) -> str:
     return format_duration(seconds) if seconds >= 60 else format_seconds(seconds)
 
 
-def _peak(row: TaskResult) -> str:
+def _peak(row: ListedTask) -> str:
     mib = row.times.get("peak_mib")
     return f"{mib:.0f} MiB" if mib else ""
 
 
-def _overhead(row: TaskResult) -> str:
+def _overhead(row: ListedTask) -> str:
     return (
         format_seconds(sum(row.times.get(name, 0.0) for name in _OVERHEAD), 2) if row.times else ""
     )
 
 
-def _parts_of_overhead(row: TaskResult) -> str:
+def _parts_of_overhead(row: ListedTask) -> str:
     spent = [(words, row.times.get(name, 0.0)) for name, words in SPENT if name not in _OF_TASK]
     return ", ".join(f"{format_seconds(seconds, 2)} {words}" for words, seconds in spent if seconds)
 
@@ -170,21 +170,21 @@ _COLUMNS = (
 )
 
 
-def _has(row: TaskResult, find: str) -> bool:
+def _has(row: ListedTask, find: str) -> bool:
     """Return True where all words occur in the displayed text of a task."""
     text = f"{row.workflow}/{row.task} {row.state} {row.slot} {row.reason}".casefold()
     return all(word in text for word in find.casefold().split())
 
 
-def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[TaskResult]:
+def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[ListedTask]:
     """Return a row for each task: the state of its best replica, and the results of its
     attempts."""
-    result: dict[tuple[str, str], TaskResult] = {}
+    result: dict[tuple[str, str], ListedTask] = {}
     for placement in placements:
         key = placement["workflow"], placement["task"]
         existing = result.get(key)
         if existing is None or _better(placement["state"], existing.state):
-            result[key] = TaskResult(
+            result[key] = ListedTask(
                 workflow=key[0],
                 task=key[1],
                 state=placement["state"],
@@ -193,13 +193,13 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[Task
             )
     for attempt in attempts:
         key = attempt["workflow"], attempt["task"]
-        row = result.get(key) or TaskResult(workflow=key[0], task=key[1], state=attempt["state"])
+        row = result.get(key) or ListedTask(workflow=key[0], task=key[1], state=attempt["state"])
         row = replace(row, attempts=row.attempts + attempt.get("count", 1))
         result[key] = _with_result(row, attempt) if attempt["state"] == row.state else row
     return sorted(result.values(), key=lambda row: (_rank(row.state), row.workflow, row.task))
 
 
-def _with_result(row: TaskResult, attempt: Json) -> TaskResult:
+def _with_result(row: ListedTask, attempt: Json) -> ListedTask:
     return replace(
         row,
         exit=attempt["exit"],
@@ -211,10 +211,10 @@ def _with_result(row: TaskResult, attempt: Json) -> TaskResult:
     )
 
 
-def _rows_before(done: Iterable[Json]) -> list[TaskResult]:
+def _rows_before(done: Iterable[Json]) -> list[ListedTask]:
     """Return a row for each task that an earlier run did."""
     return [
-        TaskResult(
+        ListedTask(
             workflow=item["workflow"],
             task=item["task"],
             state="done",

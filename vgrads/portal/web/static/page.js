@@ -349,6 +349,26 @@
     if (text.getAttribute("aria-invalid") !== "true" && !document.getElementById("problem").textContent.trim()) question();
   }
 
+  // The list of routes: what is typed selects among them; an address within opens its route.
+  function apiPage() {
+    const search = document.getElementById("find"), entries = [...document.querySelectorAll("details.route")];
+    const texts = new Map(entries.map(entry => [entry, entry.textContent.toLowerCase()]));
+    const show = () => {
+      const words = search.find.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const [entry, text] of texts) entry.hidden = !words.every(word => text.includes(word));
+      for (const part of document.querySelectorAll("main section")) part.hidden = !part.querySelector("details:not([hidden])");
+    };
+    const open = () => {
+      const entry = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("details");
+      if (!entry) return;
+      entry.open = true;
+      document.getElementById(decodeURIComponent(location.hash.slice(1))).scrollIntoView();
+    };
+    search.addEventListener("input", show);
+    addEventListener("hashchange", open);
+    open();
+  }
+
   clocks(document);
-  ({set: setPage, work: workPage, whatif: whatIfPage, submit: submitPage})[main?.dataset.page]?.();
+  ({set: setPage, work: workPage, whatif: whatIfPage, submit: submitPage, api: apiPage})[main?.dataset.page]?.();
 })();
