@@ -164,7 +164,11 @@ ROUTES = {
         DELETE /v1/alarm-targets/{name}
         POST /v1/alarm-targets/{name}/test
     """,
-    "operate": "POST /v1/sites/{site}/history",
+    "operate": """
+        POST /v1/sites/{site}/history
+        POST /tokens
+        POST /tokens/{token_id}/revoke
+    """,
     "metrics": "GET /metrics",
     "forecast": """
         GET /v1/sites/{site}/queues/{queue}/bound
@@ -204,6 +208,8 @@ ROUTES = {
         GET /pools/{name}
         GET /docs
         GET /api
+        GET /tokens
+        GET /tokens/{token_id}/revoke
         GET /login
         POST /login
         POST /login/form

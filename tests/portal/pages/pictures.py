@@ -73,6 +73,7 @@ def addresses(gallery: Gallery) -> dict[str, str]:
         "queue": "/sites/mercury/default",
         "scores": "/scores",
         "api": "/api",
+        "tokens": "/tokens",
         "login": "/login",
         "missing": "/sets/set-0000000000",
     }

@@ -20,6 +20,7 @@ from vgrads.portal.web.guard import COOKIE, Reader
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
+from vgrads.portal.web.token_pages import add_token_pages
 
 if TYPE_CHECKING:
     from vgrads.portal.web.api_reference import ApiReference
@@ -52,6 +53,7 @@ def add_page_routes(app: FastAPI, service: Service) -> None:
     _add_api_page(app, service)
     _add_entrance(app, service)
     _add_provider(app, service)
+    add_token_pages(app, service)
 
 
 def _add_health(app: FastAPI, service: Service) -> None:

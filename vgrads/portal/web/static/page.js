@@ -369,6 +369,17 @@
     open();
   }
 
+  function tokensPage() {
+    const secret = document.getElementById("secret"), copy = document.getElementById("copy");
+    if (!secret) return;
+    secret.select();
+    copy.hidden = !navigator.clipboard;
+    copy.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(secret.value);
+      say("copied", "Copied.");
+    });
+  }
+
   clocks(document);
-  ({set: setPage, work: workPage, whatif: whatIfPage, submit: submitPage, api: apiPage})[main?.dataset.page]?.();
+  ({set: setPage, work: workPage, whatif: whatIfPage, submit: submitPage, api: apiPage, tokens: tokensPage})[main?.dataset.page]?.();
 })();
