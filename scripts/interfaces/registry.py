@@ -105,6 +105,13 @@ COMMAND_MODULES: dict[str, tuple[Command, ...]] = {
             examples=("cancel run-0123456789",),
         ),
         Command(
+            words="archive",
+            request=runs.ArchiveRequest,
+            output=CommandOutput,
+            run=f"{_VERBS}:archive",
+            examples=("archive run-0123456789", "archive run-0123456789 --undo"),
+        ),
+        Command(
             words="status",
             request=runs.StatusRequest,
             output=TableOutput,

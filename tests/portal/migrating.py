@@ -20,7 +20,7 @@ from vgrads.portal.records.migrate import HEAD, STEPS, current, move, prepare
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 
-NEXT = "0305"
+NEXT = "0306"
 EARLIER = {
     None: "0.1",
     "0001": "0.1",

@@ -130,6 +130,10 @@ ROUTES = {
         PATCH /v1/workflow-sets/{set_id}/request
         POST /sets/{set_id}/request
         POST /sets/{set_id}/delete
+        POST /sets/{set_id}/archive
+        POST /bags/{bag_id}/archive
+        PUT /v1/work/{name}/archived
+        DELETE /v1/work/{name}/archived
         DELETE /v1/workflow-sets/{set_id}
         DELETE /v1/workflow-sets/{set_id}/records
         POST /v1/virtual-grids

@@ -130,6 +130,11 @@ class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
         """Cancel the run of a set."""
         self._ask("DELETE", f"/v1/workflow-sets/{set_id}")
 
+    def archive(self, name: str, *, archived: bool = True) -> None:
+        """Leave a set or bag that has ended out of lists of work, by its id or name; with
+        ``archived=False`` list it again."""
+        self._ask("PUT" if archived else "DELETE", f"/v1/work/{_quoted(name)}/archived")
+
     def delete_records(self, set_id: str) -> None:
         """Delete a set whose runs have ended; the folders of its results stay."""
         self._ask("DELETE", f"/v1/workflow-sets/{set_id}/records")

@@ -28,7 +28,7 @@ COMMANDS = {
     "cli.plans.commands": ("demo", "study"),
     "cli.plans.init_commands": ("init",),
     "cli.generated.runs": (
-        *("resume", "retry", "cancel", "status", "logs", "top", "explain", "gantt"),
+        *("resume", "retry", "cancel", "archive", "status", "logs", "top", "explain", "gantt"),
     ),
     "cli.plans.convert_commands": ("convert",),
     "cli.generated.pools": ("pool",),

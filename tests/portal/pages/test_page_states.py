@@ -32,8 +32,8 @@ def served(tmp_path, monkeypatch):
         yield client, store
 
 
-def application(store):
-    return make_app(store, load_catalog(embedded_data() / "sites.toml"))
+def application(store, limits=None):
+    return make_app(store, load_catalog(embedded_data() / "sites.toml"), limits=limits)
 
 
 def submit(client, document):

@@ -97,6 +97,7 @@ class SetSummary:
     state: Annotated[SetState, About("State of the set.", example="planned")]
     problem: Annotated[str | None, About("Why it could not be planned.")]
     revision: Annotated[int, About("Number of its plan; 0: there is none yet.", example=1)]
+    archived: Annotated[bool, About("Whether lists of work leave it out.", example=False)]
     needed: Annotated[int | None, About("Workflows that must end in time.", example=6)]
     deadline_s: Annotated[float | None, About("From the start of the run.", "s", 7200.0)]
     feasible: Annotated[bool | None, About("Whether enough workflows could be placed.")]

@@ -51,6 +51,14 @@ class WorkRetried:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkArchived:
+    """Whether lists of work leave out a set or a bag."""
+
+    id: Annotated[str, About("Id of the set or bag.", example="set-0123456789")]
+    archived: Annotated[bool, About("Whether it is archived.", example=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenDescription:
     """The token of a request."""
 

@@ -49,6 +49,14 @@ class CancelRunRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ArchiveRequest(Request):
+    """Archive a set or bag that has ended: lists of work leave it out, nothing is deleted."""
+
+    run: Annotated[str, About(_ID), _OF_RUN]
+    undo: Annotated[bool, About("List it again.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeRequest(GoalChange):
     """Change what a set or a bag with a goal has to keep while it runs: the remainder is planned
     again, what is done stays done. The new promise is shown before it is confirmed."""

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 GROUPS = {
     "Every day": ("run", "status", "logs", "plan", "forecast"),
-    "Runs and bags": ("resume", "retry", "cancel", "explain", "top"),
+    "Runs and bags": ("resume", "retry", "cancel", "archive", "explain", "top"),
     "Sets and bags": ("init", "demo", "bags", "size", "pool", "slurm", "runtimes"),
     "Queues and sites": ("score", "backtest", "sites"),
     "Service": ("serve", "token", "alarms", "db", "doctor"),

@@ -122,7 +122,11 @@ class BagStore:
 
     def reopen(self, bag_id: str) -> None:
         """Mark a bag as waiting again, whose tasks are to be retried."""
-        self._set([bag_id], state="waiting", stop="")
+        self._set([bag_id], state="waiting", stop="", archived_s=None)
+
+    def archive(self, bag_id: str, at_s: float | None) -> None:
+        """Mark a bag as archived at an instant; None: list it again."""
+        self._set([bag_id], archived_s=at_s)
 
     def remove(self, bag_id: str) -> None:
         """Remove the record of a bag, if it is terminal; its folder stays."""

@@ -70,6 +70,7 @@ LOSSES = {
     "0302": "the targets of alarms",
     "0303": "the rules of alarms of owners",
     "0304": "the sizes of sets that wait to be planned",
+    "0305": "which sets and bags are archived",
 }
 """Data lost when a step is reversed."""
 

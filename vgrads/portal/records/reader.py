@@ -22,7 +22,7 @@ from vgrads.kernel.earlier_versions import refuse_file
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.user_files import open_user_file, protect_database
 
-HEAD = "0304"
+HEAD = "0305"
 """The newest revision in ``portal/records/migrations/versions``."""
 BUSY_S = 10.0
 """How long SQLite waits for a lock, in seconds."""

@@ -16,8 +16,8 @@ from sqlmodel import Session, SQLModel, col, select
 from vgrads.api.config import run_folder, set_folder
 from vgrads.portal.records.collected import COLLECTED
 from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.records.reading.run_rows import GOES_ON, InapplicableError
-from vgrads.portal.records.sets import refuse_active_run
+from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.sets import refuse_unended_set
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import (
@@ -117,11 +117,7 @@ def remove_ended_set(store: Store, set_id: str) -> None:
     results. Its idempotency key may be used again. Raise InapplicableError while it is planned or a
     run of it has not ended."""
     with Session(store.engine) as session:
-        refuse_active_run(session, set_id)
-        planned = (col(SetRow.id) == set_id, col(SetRow.state) == "planning")
-        if session.exec(select(SetRow.id).where(*planned)).first():
-            fix = "wait until it is planned"
-            raise InapplicableError("the set is being planned", (set_id,), fix=fix)
+        refuse_unended_set(session, set_id)
         session.execute(delete(KeyRow).where(col(KeyRow.answer).contains(set_id)))
         _remove_set(session, set_id)
         session.commit()

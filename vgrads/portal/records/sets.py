@@ -17,7 +17,7 @@ from sqlmodel import Session, col, select
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.idempotency import Key, once
 from vgrads.portal.records.reader import new_id
-from vgrads.portal.records.reading.run_rows import GOES_ON, active_run
+from vgrads.portal.records.reading.run_rows import GOES_ON, InapplicableError, active_run
 from vgrads.portal.records.store import new_run, summary_of
 from vgrads.portal.records.tables import KeyRow, PlanRow, RunRow, SetRow, WorkRow
 from vgrads.portal.records.work import PLAN, RUN
@@ -38,6 +38,7 @@ _HEAD = (
     "real",
     "planned_s",
     "summary",
+    "archived_s",
 )
 
 
@@ -55,6 +56,7 @@ class Head:
     real: bool
     planned_s: float
     summary: Mapping[str, Any]
+    archived_s: float | None
 
     @property
     def cursor(self) -> str:
@@ -158,7 +160,7 @@ class Sets:
             row = session.get_one(SetRow, set_id)
             if row.revision != revision or row.state == "planning":
                 return False
-            row.state = "planning"
+            row.state, row.archived_s = "planning", None
             session.add(row)
             tasks = json.loads(row.summary).get("counts", {}).get("tasks")
             session.add(WorkRow(kind=PLAN, set_id=set_id, tasks=tasks))
@@ -253,6 +255,15 @@ def refuse_active_run(session: Session, set_id: str) -> None:
     goes_on = (col(RunRow.set_id) == set_id, col(RunRow.state).in_(GOES_ON))
     if active := session.exec(select(RunRow.id).where(*goes_on)).first():
         raise active_run(active)
+
+
+def refuse_unended_set(session: Session, set_id: str) -> None:
+    """Raise InapplicableError while a set is planned or a run of it has not ended."""
+    refuse_active_run(session, set_id)
+    planned = (col(SetRow.id) == set_id, col(SetRow.state) == "planning")
+    if session.exec(select(SetRow.id).where(*planned)).first():
+        fix = "wait until it is planned"
+        raise InapplicableError("the set is being planned", (set_id,), fix=fix)
 
 
 def _columns() -> list[Any]:

@@ -18,7 +18,8 @@ class SetRow(SQLModel, table=True):
 
     ``state``: planning, planned or failed (``problem`` has the reason); ``revision`` counts its
     plans; ``summary``: of the newest one, for lists; ``real``: on sites that were opened for its
-    owner; ``options``: of planning, that differ from their defaults.
+    owner; ``options``: of planning, that differ from their defaults; ``archived_s``: when it was
+    archived.
     """
 
     __tablename__ = "workflow_set"
@@ -36,8 +37,12 @@ class SetRow(SQLModel, table=True):
     real: bool = False
     planned_s: float = 0.0
     summary: str = "{}"
+    archived_s: float | None = None
     __table_args__ = (
-        Index("ix_workflow_set_list", "created", "id", "name", "owner", "state", "revision"),
+        Index(
+            "ix_workflow_set_list",
+            *("created", "id", "name", "owner", "state", "revision", "archived_s"),
+        ),
     )
 
 
@@ -204,7 +209,8 @@ class BagRow(SQLModel, table=True):
     """A submitted bag of tasks: waiting, running, done, failed, cancelled or interrupted.
 
     ``dispatcher``: its dispatcher, ``number``: its number there, and in its folder; ``stop``:
-    cancellation reason; ``summary``: its last status, for lists.
+    cancellation reason; ``summary``: its last status, for lists; ``archived_s``: when it was
+    archived.
     """
 
     __tablename__ = "bag"
@@ -218,6 +224,7 @@ class BagRow(SQLModel, table=True):
     tasks: int
     stop: str = ""
     summary: str = "{}"
+    archived_s: float | None = None
 
 
 class ManagerRow(SQLModel, table=True):

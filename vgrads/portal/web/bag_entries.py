@@ -79,6 +79,7 @@ def entry_of(row: BagEntry, status: Json) -> WorkEntry:
         goes_on=row.state not in ENDED,
         progress=_progress(row, status),
         spent_usd=goal.get("spent_usd"),
+        archived=row.archived_s is not None,
     )
 
 

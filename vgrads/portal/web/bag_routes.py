@@ -423,6 +423,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
             answer=answer_of(row, bag),
             d=hosts,
             live=row.state not in ENDED,
+            archived=row.archived_s is not None,
             last=_last(row),
             chart=rate_chart(hosts["rates"] or ()),
             goal=goal_view(bag, hosts["now_s"]),

@@ -23,6 +23,7 @@ from vgrads.portal.charts.exports import FORMATS, export
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
+from vgrads.portal.records.reading.archived import is_archived
 from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
@@ -377,11 +378,12 @@ def summary(service: Service, head: Head) -> Json:
         {
             "id": run.id,
             "state": run.state,
-            "started": run.started.isoformat(),
+            "started": run_start(run).isoformat(),
             "outcome": json.loads(run.outcome),
         }
         for run in service.store.list_runs(head.id)
     ]
+    newest_s = datetime.fromisoformat(runs[0]["started"]).timestamp() if runs else None
     payload = {
         name: head.summary.get(name)
         for name in ("needed", "deadline_s", "feasible", "promise", "cost_usd")
@@ -394,6 +396,7 @@ def summary(service: Service, head: Head) -> Json:
         "state": head.state,
         "problem": head.problem or None,
         "revision": head.revision,
+        "archived": is_archived(head.archived_s, newest_s),
         **payload,
         "runs": runs,
     }

@@ -31,7 +31,8 @@ class NewestRun:
 class WorkEntry:
     """A set or a bag. ``promise``: of a set's plan, or the goal of a bag; ``run``: the newest one
     of a set; ``probability``: now while it goes on, else as promised; ``due_s``: deadline, Unix
-    time; ``progress``: in words, of bags; ``spent_usd``: of bags."""
+    time; ``progress``: in words, of bags; ``spent_usd``: of bags; ``archived``: not listed with
+    the others."""
 
     kind: Literal["set", "bag"]
     id: str
@@ -46,6 +47,7 @@ class WorkEntry:
     goes_on: bool
     progress: str = ""
     spent_usd: float | None = None
+    archived: bool = False
 
     @property
     def path(self) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from vgrads.portal.records.reader import RecordReader
+from vgrads.portal.records.reading.archived import is_archived
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.web.bag_entries import BagEntries
 from vgrads.portal.web.set_display import (
@@ -48,7 +49,7 @@ class Overview:
         condition = "" if owner is None else "WHERE owner = :owner"
         values = {} if owner is None else {"owner": owner}
         rows = self._reader.rows(
-            "SELECT id, name, owner, created, state, revision FROM workflow_set "
+            "SELECT id, name, owner, created, state, revision, archived_s FROM workflow_set "
             f"{condition} ORDER BY created DESC, id DESC",
             **values,
         )
@@ -80,7 +81,7 @@ class Overview:
         taken: bool,
         current: CurrentPromise | None,
     ) -> WorkEntry:
-        id_, name, owner, created, state, _ = row
+        id_, name, owner, created, state, _, archived_s = row
         promise = self._promises.get(id_, (0, _NO_PROMISE))[1]
         word = current[0] if current else None
         display = display_state(state, run.state if run else None, promise, word, taken)
@@ -101,6 +102,7 @@ class Overview:
             probability=probability,
             due_s=due_s,
             goes_on=run is not None and run.goes_on,
+            archived=is_archived(archived_s, unix_s(run.started) if run is not None else None),
         )
 
     def _newest_runs(self) -> dict[str, tuple[Any, ...]]:

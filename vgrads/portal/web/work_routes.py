@@ -16,6 +16,7 @@ from vgrads.kernel.documents import Document
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.access import Principal
+from vgrads.portal.records.archived import archive_work
 from vgrads.portal.records.reading.run_rows import (
     GOES_ON,
     GONE,
@@ -194,6 +195,23 @@ def _add_actions(app: FastAPI, service: Service) -> None:
         if work.kind == "bag":
             return cancel_row(service, visible_bag(service, work.id, who), who)
         return cancel_run(service, work.set_id, who, _run_of(work))
+
+    @app.put(
+        "/v1/work/{name}/archived",
+        **answers("work.WorkArchived", operation="archive_work", tag="work", errors=(404, 409)),
+    )
+    def archive(name: WorkName, who: Submitter) -> Json:
+        """Archive a set or bag that has ended: lists of work leave it out, nothing is deleted. It
+        is listed again once something of it begins anew."""
+        return archive_work(service.store, _find(service, name, who, "archive"), True)
+
+    @app.delete(
+        "/v1/work/{name}/archived",
+        **answers("work.WorkArchived", operation="restore_work", tag="work", errors=(404, 409)),
+    )
+    def restore(name: WorkName, who: Submitter) -> Json:
+        """List an archived set or bag again."""
+        return archive_work(service.store, _find(service, name, who, "archive"), False)
 
     @app.post(
         "/v1/work/{name}/resume",

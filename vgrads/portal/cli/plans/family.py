@@ -37,10 +37,16 @@ def plan_of(name: str, for_bag: OfWork, for_pool: OfWork) -> str:
     return _work(name, "explain", for_bag, for_pool).id
 
 
-def _work(name: str, verb: str, for_bag: OfWork | None, for_pool: OfWork | None) -> NamedWork:
+def work_of(name: str, verb: str) -> NamedWork:
+    """Return what a name means. Raise InapplicableError where it does not have the action."""
     with open_reader() as reader:
         work = named(reader, name)
     refuse_inapplicable(work, verb)
+    return work
+
+
+def _work(name: str, verb: str, for_bag: OfWork | None, for_pool: OfWork | None) -> NamedWork:
+    work = work_of(name, verb)
     instead = {"bag": for_bag, "pool": for_pool}.get(work.kind)
     if instead is not None:
         _end_with(instead, work.id)

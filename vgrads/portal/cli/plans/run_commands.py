@@ -10,6 +10,7 @@ import typer
 
 from vgrads.kernel.errors import InputError
 from vgrads.operations.runs.requests import (
+    ArchiveRequest,
     CancelRunRequest,
     ChangeRequest,
     ExplainRequest,
@@ -64,6 +65,19 @@ def cancel(request: CancelRunRequest, output: CommandOutput) -> int:
 
     text = running.cancel_run(run_id, _choices(ChartOutput()))
     answer_with(output.as_json, {"run": run_id, "message": text}, lambda: text)
+    return 0
+
+
+def archive(request: ArchiveRequest, output: CommandOutput) -> int:
+    """``vgrads archive``."""
+    work = family.work_of(request.run, "archive")
+    from vgrads.portal.records.archived import archive_work
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        answer = archive_work(store, work, not request.undo)
+    text = f"{answer['id']} is {'listed again' if request.undo else 'archived'}"
+    answer_with(output.as_json, answer, lambda: text)
     return 0
 
 

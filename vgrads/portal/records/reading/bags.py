@@ -36,6 +36,7 @@ class BagEntry:
     tasks: int
     stop: str
     summary: str
+    archived_s: float | None = None
 
 
 _SELECT = f"SELECT {', '.join(field.name for field in fields(BagEntry))} FROM bag"

@@ -242,6 +242,7 @@ _NOT_FOR = {
         "a pool, which has no command to cancel it",
         "Ctrl-C ends 'vgrads pool run' and releases its nodes",
     ),
+    ("pool", "archive"): ("a pool, which is listed while it is there", "name a run, set or bag"),
     ("pool", "resume"): ("a pool", "start it again with 'vgrads pool run POOL.yaml'"),
     ("pool", "retry"): ("a pool, which has no tasks of its own", "name the run"),
 }

@@ -1,18 +1,20 @@
-"""REST and a form: do failed tasks of a bag again; drop those that wait."""
+"""REST and forms: do failed tasks of a bag again; drop those that wait; archive a bag."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Form
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import is_worked_on
+from vgrads.portal.records.archived import archive_work
 from vgrads.portal.records.reading.bags import HERE, BagEntry
+from vgrads.portal.records.reading.run_rows import NamedWork
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.guard import Submitter
@@ -41,7 +43,7 @@ class BagDrop(BaseModel):
 
 
 def add_bag_retries(app: FastAPI, service: Service) -> None:
-    """Add the route and the form."""
+    """Add the routes and the forms."""
 
     @app.post(
         "/v1/bags/{bag_id}/retry",
@@ -73,6 +75,14 @@ def add_bag_retries(app: FastAPI, service: Service) -> None:
             message = f"the dispatcher of bag '{bag_id}' did not answer within {_DROP_S:g} s"
             raise HTTPException(503, message, {"Retry-After": "1"}) from error
         return {"id": row.id, "tasks": dropped}
+
+    @app.post("/bags/{bag_id}/archive", include_in_schema=False)
+    def archive_form(
+        bag_id: BagId, who: Submitter, archived: Annotated[bool, Form()]
+    ) -> RedirectResponse:
+        visible_bag(service, bag_id, who)
+        archive_work(service.store, NamedWork("bag", bag_id), archived)
+        return RedirectResponse(f"/bags/{bag_id}", 303)
 
     @app.post("/bags/{bag_id}/retry", include_in_schema=False)
     def retry_form(bag_id: BagId, who: Submitter) -> RedirectResponse:

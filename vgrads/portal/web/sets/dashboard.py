@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from vgrads.kernel.errors import InputError
@@ -41,6 +42,7 @@ from vgrads.portal.web.work_overview import CurrentPromise, Overview, unix_s
 Json = dict[str, Any]
 Order = Literal["attention", "newest", "due", "name", "owner", "probability"]
 Kind = Literal["", "set", "bag"]
+Archived = Literal["", "yes"]
 _PAGE = 50
 _FOLDED = 32  # active runs whose progress the service follows
 _REFRESH_S = 3.0
@@ -75,24 +77,29 @@ _ACTIONS = {
 """What can be done next, by state: a label, and an address in which the set's stands."""
 
 
+class WorkView(BaseModel):
+    """What of all work is shown, and in which order; ``archived``: only what is archived, else only
+    the rest."""
+
+    find: Annotated[str, Field(max_length=200)] = ""
+    state: Annotated[str, Field(max_length=30)] = ""
+    kind: Kind = ""
+    order: Order = "attention"
+    archived: Archived = ""
+    page: Annotated[int, Field(ge=1, le=100_000)] = 1
+
+
 def add_dashboard(app: FastAPI, service: Service) -> None:
     """Add the front page."""
     overview, progress = service.overview, ActiveRuns(service)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    async def dashboard(
-        request: Request,
-        find: Annotated[str, Query(max_length=200)] = "",
-        state: Annotated[str, Query(max_length=30)] = "",
-        kind: Kind = "",
-        order: Order = "attention",
-        page: Annotated[int, Query(ge=1, le=100_000)] = 1,
-    ) -> HTMLResponse:
+    async def dashboard(request: Request, view: Annotated[WorkView, Query()]) -> HTMLResponse:
         who = reader_of(request)
         owner = None if who.operator else who.user
-        if state and state not in {s.word for s in STATES}:
-            raise InputError(f"'{state}' is no state", where="state", fix=", ".join(_words()))
-        choice = {"find": find, "state": state, "kind": kind, "order": order}
+        if view.state and view.state not in _words():
+            raise InputError(f"'{view.state}' is no state", where="state", fix=", ".join(_words()))
+        choice, page = view.model_dump(exclude={"page"}), view.page
         result = await run_in_threadpool(_list, overview, progress, owner, choice, page)
         if await progress.refresh(result["active"]):
             result = await run_in_threadpool(_list, overview, progress, owner, choice, page)
@@ -108,9 +115,10 @@ def _words() -> list[str]:
 def _list(
     overview: Overview, progress: ActiveRuns, owner: str | None, choice: Json, page: int
 ) -> Json:
-    entries = overview.entries(owner, progress.promise)
+    whole = overview.entries(owner, progress.promise)
     if choice["kind"]:
-        entries = [entry for entry in entries if entry.kind == choice["kind"]]
+        whole = [entry for entry in whole if entry.kind == choice["kind"]]
+    entries = [entry for entry in whole if entry.archived == bool(choice["archived"])]
     counts = Counter(entry.state.word for entry in entries)
     matching = [entry for entry in entries if _matches(entry, choice["find"])]
     shown = Counter(entry.state.word for entry in matching)
@@ -127,6 +135,7 @@ def _list(
     return {
         "groups": _groups(rows, matching, is_grouped=choice["order"] == "attention"),
         "total": len(entries),
+        "apart": len(whole) - len(entries),
         "matching": len(matching),
         "states": [(s.word, s.tone, shown[s.word]) for s in STATES if counts[s.word]],
         "page": page,

@@ -14,6 +14,8 @@ from starlette.concurrency import run_in_threadpool
 
 from vgrads.operations.plans.requests import stored_options
 from vgrads.portal.jobs.run_status import run_status
+from vgrads.portal.records.archived import archive_work
+from vgrads.portal.records.reading.run_rows import NamedWork
 from vgrads.portal.records.retention import remove_ended_set
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.live_routes import cancel_run
@@ -61,6 +63,7 @@ def add_set_forms(app: FastAPI, service: Service) -> None:
     """Add what costs something, with its confirmation, and changed sets."""
     _add_confirmations(app, service)
     _add_actions(app, service)
+    _add_archive(app, service)
     _add_changes(app, service)
 
 
@@ -133,6 +136,16 @@ def _add_actions(app: FastAPI, service: Service) -> None:
         service.visible(set_id, who)
         remove_ended_set(service.store, set_id)
         return RedirectResponse("/", 303)
+
+
+def _add_archive(app: FastAPI, service: Service) -> None:
+    @app.post("/sets/{set_id}/archive", include_in_schema=False)
+    def archive(
+        set_id: SetId, who: Submitter, archived: Annotated[bool, Form()]
+    ) -> RedirectResponse:
+        service.visible(set_id, who)
+        archive_work(service.store, NamedWork("set", set_id, set_id), archived)
+        return RedirectResponse(f"/sets/{set_id}", 303)
 
 
 def _add_changes(app: FastAPI, service: Service) -> None:
