@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_text
-from vgrads.kernel.report_page import report_page, scrolling
+from vgrads.kernel.report_page import figure_of, report_page, scrolling
 from vgrads.qbets.views import FULL, VIEWS
 from vgrads.research.picture import picture_file
 from vgrads.traces.history import read_history
@@ -115,8 +115,7 @@ def picture(draw: Callable[[Path], None]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "picture.svg"
         draw(path)
-        text = path.read_text(encoding="utf-8")
-    return f"<figure>{text[text.index('<svg') :]}</figure>"
+        return figure_of(path.read_text(encoding="utf-8"))
 
 
 def write_page(path: Path, title: str, conclusion: str, parts: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_text
-from vgrads.kernel.report_page import report_page, scrolling
+from vgrads.kernel.report_page import figure_of, report_page, scrolling
 from vgrads.kernel.units import format_count, format_duration, format_share
 from vgrads.qbets.backtest import WINDOW, BacktestRow, Trial, rolling_coverage
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _MOST_POINTS = 6000
 _TOLERANCE = 0.01  # of coverage
-_COVERED, _MISSED, _BOUND, _CHANGE = "#3b7dd8", "#d22f2f", "#1c2430", "#c58a00"
+_COVERED, _MISSED, _BOUND, _CHANGE = "#3b7dd8", "#d22f2f", "#9a5fd0", "#c58a00"
+"""All are visible on bright and on dark pages: many points are a picture within the picture."""
+_INK = "#1c2430"  # becomes that of the page
 
 
 def write_report(path: Path, trials: Sequence[Trial]) -> None:
@@ -94,7 +96,7 @@ def _coverage_figure(trials: Sequence[Trial]) -> Figure:
         covered, count = int(_covered(trial).sum()), int(trial.scored.sum())
         low, high = proportion_confint(covered, count, method="wilson")
         axes.plot([low, high], [height, height], color=_COVERED, linewidth=5, solid_capstyle="butt")
-        axes.plot(covered / count, height, "o", color=_BOUND, markersize=4)
+        axes.plot(covered / count, height, "o", color=_INK, markersize=4)
     names = [f"{t.history} {t.queue if t.queue != '*' else ''}" for t in reversed(shown)]
     axes.set_yticks(range(len(shown)), names)
     for level in {trial.probability for trial in shown}:
@@ -201,8 +203,7 @@ def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", dpi=130)
     _pyplot().close(figure)
-    text = buffer.getvalue()
-    return f"<figure>{text[text.index('<svg') :]}</figure>"
+    return figure_of(buffer.getvalue())
 
 
 _INTRODUCTION = (

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-from html import escape
 from pathlib import Path
 
 import numpy as np
 
 from vgrads.kernel.extras import require
-from vgrads.kernel.files import write_text
+from vgrads.kernel.report_page import figure_of
+from vgrads.kernel.units import format_count
 from vgrads.research.bags.answers import FittedHistory
+from vgrads.research.report import html_table, paragraph, write_page
 
 
 def write_report(path: Path, fitted: FittedHistory) -> None:
@@ -44,33 +45,17 @@ def write_report(path: Path, fitted: FittedHistory) -> None:
     figure.tight_layout()
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg")
-    svg = buffer.getvalue()
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{len(fit.values):,}</td><td>{escape(str(fit.best.distribution))}</td><td>{fit.best.d:.3f}</td></tr>"
+    rows = [
+        [name, f"{len(fit.values):,}", str(fit.best.distribution), f"{fit.best.d:.3f}"]
         for name, fit in fitted.fits.items()
-    )
-    write_text(
-        path,
-        _PAGE.format(
-            name=escape(fitted.name),
-            rows=rows,
-            svg=svg[svg.index("<svg") :],
-            bags=f"{len(fitted.bags):,}",
-        ),
-    )
+    ]
+    table = html_table(["characteristic", "values", "best fit", "D"], rows)
+    conclusion = f"{format_count(len(fitted.bags), 'bag')}: the distributions that fit them best."
+    parts = [paragraph(_UNITS), table, figure_of(buffer.getvalue())]
+    write_page(path, f"Bags of {fitted.name}", conclusion, parts)
 
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Bags of {name} · vgrads</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff;
-  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; }}
-th, td {{ text-align: left; padding: .25rem .8rem; border-bottom: 1px solid #ddd; }}
-svg {{ max-width: 100%; height: auto; }}
-</style></head><body>
-<h1>Bags of {name}</h1><p>{bags} bags. Times and sizes are logarithms
-to base 2, the daily cycle counts half hours.
-D is the largest distance between the two distribution functions (Kolmogorov–Smirnov).</p>
-<table><tr><th>characteristic</th><th>values</th><th>best fit</th><th>D</th></tr>
-{rows}</table>{svg}</body></html>
-"""
+_UNITS = (
+    "Times and sizes are logarithms to base 2, the daily cycle counts half hours. D is the largest "
+    "distance between the two distribution functions (Kolmogorov–Smirnov)."
+)

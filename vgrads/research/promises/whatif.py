@@ -164,7 +164,7 @@ def draw(cells: Sequence[WhatIfCell], path: Path) -> None:
                     ha="center",
                     va="center",
                     fontsize=8,
-                    color="w" if dark else "k",
+                    color="#fefefe" if dark else "#111111",
                 )
             axis.set_xticks(range(len(deadlines)), [format_duration(d) for d in deadlines])
             axis.set_yticks(range(len(NEEDED)), [f"{n} of {COUNT}" for n in NEEDED])
