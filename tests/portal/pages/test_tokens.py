@@ -45,8 +45,8 @@ def test_an_operator_creates_a_token_that_is_shown_once_and_revokes_it(store):
     page = client.get("/tokens").text
     assert secret not in page
     assert "laptop &lt;b&gt;" in page
-    asked = client.get(f"/tokens/{row.id}/revoke").text
-    assert f"Revoke {row.id} of bob?" in asked
+    question = client.get(f"/tokens/{row.id}/revoke").text
+    assert f"Revoke {row.id} of bob?" in question
     assert access.find(secret) is not None  # asking changes nothing
     assert client.post(f"/tokens/{row.id}/revoke").headers["location"] == "/tokens"
     assert access.find(secret) is None

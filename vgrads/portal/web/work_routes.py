@@ -69,6 +69,7 @@ def add_work_routes(app: FastAPI, service: Service) -> None:
     """Add the common routes of sets, runs, bags, matrices and pools."""
     _add_reading(app, service)
     _add_actions(app, service)
+    _add_archive(app, service)
 
 
 def _find(service: Service, name: str, who: Principal, verb: str) -> NamedWork:
@@ -196,23 +197,6 @@ def _add_actions(app: FastAPI, service: Service) -> None:
             return cancel_row(service, visible_bag(service, work.id, who), who)
         return cancel_run(service, work.set_id, who, _run_of(work))
 
-    @app.put(
-        "/v1/work/{name}/archived",
-        **answers("work.WorkArchived", operation="archive_work", tag="work", errors=(404, 409)),
-    )
-    def archive(name: WorkName, who: Submitter) -> Json:
-        """Archive a set or bag that has ended: lists of work leave it out, nothing is deleted. It
-        is listed again once something of it begins anew."""
-        return archive_work(service.store, _find(service, name, who, "archive"), True)
-
-    @app.delete(
-        "/v1/work/{name}/archived",
-        **answers("work.WorkArchived", operation="restore_work", tag="work", errors=(404, 409)),
-    )
-    def restore(name: WorkName, who: Submitter) -> Json:
-        """List an archived set or bag again."""
-        return archive_work(service.store, _find(service, name, who, "archive"), False)
-
     @app.post(
         "/v1/work/{name}/resume",
         status_code=202,
@@ -251,6 +235,25 @@ def _add_actions(app: FastAPI, service: Service) -> None:
                 )
             )
         return {"run": await retry_run(service, work.set_id, who, tasks, key)}
+
+
+def _add_archive(app: FastAPI, service: Service) -> None:
+    @app.put(
+        "/v1/work/{name}/archived",
+        **answers("work.WorkArchived", operation="archive_work", tag="work", errors=(404, 409)),
+    )
+    def archive(name: WorkName, who: Submitter) -> Json:
+        """Archive a set or bag that has ended: lists of work leave it out, nothing is deleted. It
+        is listed again once something of it begins anew."""
+        return archive_work(service.store, _find(service, name, who, "archive"), True)
+
+    @app.delete(
+        "/v1/work/{name}/archived",
+        **answers("work.WorkArchived", operation="restore_work", tag="work", errors=(404, 409)),
+    )
+    def restore(name: WorkName, who: Submitter) -> Json:
+        """List an archived set or bag again."""
+        return archive_work(service.store, _find(service, name, who, "archive"), False)
 
 
 def _resume_run(service: Service, set_id: str, run_id: str) -> str:
