@@ -144,7 +144,8 @@
       this.focus = task ? find() : -1;
       const bar = this.focused(), place = this.tops.get(bar ? bar.item.slot : slot);
       if (bar) {
-        const from = this.u(bar.start), to = this.u(bar.end), around = Math.max(2 * (to - from), this.total / 20);
+        const from = this.u(bar.start), to = this.u(bar.end);
+        const around = Math.max(2 * (to - from), this.total / 20);
         this.setView(from - around, to + around);
         this.detail.textContent = this.describe(bar);
       }
@@ -286,7 +287,9 @@
           `state ${s.state}${seen.reason ? ": " + seen.reason : ""}`].filter(Boolean).join("\n");
       }
       const p = thing.item;
-      return [`${p.workflow} · ${p.task}${p.copy ? ` (replica ${p.copy + 1})` : ""}`, `${duration(thing.start)} to ${duration(thing.end)}, ${count(p.procs, "processor")}`,
+      const replica = p.copy ? ` (replica ${p.copy + 1})` : "";
+      return [`${p.workflow} · ${p.task}${replica}`,
+        `${duration(thing.start)} to ${duration(thing.end)}, ${count(p.procs, "processor")}`,
         `planned ${duration(p.start_s)} to ${duration(p.end_s)} in ${p.slot}`, `probability ${(100 * p.probability).toFixed(1)} %`,
         `state ${p.state}${p.reason ? ": " + p.reason : ""}`].join("\n");
     }

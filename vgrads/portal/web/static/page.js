@@ -356,7 +356,8 @@
     const show = () => {
       const words = search.find.value.toLowerCase().split(/\s+/).filter(Boolean);
       for (const [entry, text] of texts) entry.hidden = !words.every(word => text.includes(word));
-      for (const part of document.querySelectorAll("main section")) part.hidden = !part.querySelector("details:not([hidden])");
+      for (const part of document.querySelectorAll("main section"))
+        part.hidden = !part.querySelector("details:not([hidden])");
     };
     const open = () => {
       const entry = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("details");
@@ -381,5 +382,7 @@
   }
 
   clocks(document);
-  ({set: setPage, work: workPage, whatif: whatIfPage, submit: submitPage, api: apiPage, tokens: tokensPage})[main?.dataset.page]?.();
+  const pages = {set: setPage, work: workPage, whatif: whatIfPage, submit: submitPage, api: apiPage,
+    tokens: tokensPage};
+  pages[main?.dataset.page]?.();
 })();
