@@ -84,7 +84,7 @@ def reliability_chart(points: Sequence[tuple[float, float, float, float]]) -> Cu
         points=tuple((stated, share) for stated, share, _, _ in points),
         intervals=tuple((stated, low, high) for stated, _, low, high in points),
         colour=BLUE,
-        dots=True,
+        dots=3.5,
     )
     return CurveChart(
         title="Reliability of the bounds",

@@ -85,7 +85,7 @@ def settled(page: Page) -> None:
     if page.locator("#gantt").count():
         page.wait_for_selector("#gantt[data-drawn]")
         until(lambda: page.evaluate(PAINTED), "the chart")
-    if page.locator("#answer").count():  # the curve of the alternatives
+    if page.locator("#answer").count():
         page.locator("#answer[data-ready=yes]").wait_for(state="attached")
     if page.locator("#status[data-stored=running]").count():
         page.locator("#status .sentence strong", has_text=" now").wait_for()
@@ -110,6 +110,8 @@ def take(gallery: Gallery, url: str, folder: Path, only: str = "", full: bool = 
                 if shown and only in f"{name}-{view.name}":
                     page.goto(path)
                     settled(page)
+                    if page.locator("#computed").count():  # a plan for each point of the curves
+                        page.locator("#computed[data-again=no]").wait_for(timeout=240_000)
                     save(page, folder / f"{name}-{view.name}.webp", full)
         browser.close()
 

@@ -1,5 +1,6 @@
 """The pages of sets and bags in every state in which somebody may open them."""
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -91,7 +92,9 @@ def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(
     assert "Below the request:" in page
     assert page.count(f'action="/sets/{below}/change"') >= 1
     page = open_page(client, f"/sets/{below}/what-if")
-    assert '<b id="probability">…</b>' in page  # scripts request it
+    assert re.search(r'class="chance"><strong>\d+\s%</strong>', page)  # that of its plan
+    assert "97\u202f% requested" not in page
+    assert 'data-again="no"' in page  # nothing is computed before somebody asks
     # it counts on the wider slots of the set's plan, which are not offered at first
     other = client.post(f"/v1/workflow-sets/{below}/what-if", json={"deadline": "99m"}).json()
     assert other["promise"]["probability"] > promise["probability"] - 0.1  # it is planned briefly
@@ -103,14 +106,22 @@ def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(
 def test_other_values_are_computed_without_scripts(served):
     client, _ = served
     set_id = submit(client, SMALL | {"budget_usd": 5})
-    page = open_page(client, f"/sets/{set_id}/what-if?deadline_s=3600&needed=1&unlimited=true")
-    assert re.search(r'<b id="probability">[\w\s]*\d+\s%</b>', page)
+    query = "deadline_s=3600&needed=1&unlimited=true&key=page"
+    page = open_page(client, f"/sets/{set_id}/what-if?{query}")
+    assert re.search(r'class="chance"><strong>[\w\s]*\d+\s%</strong>', page)
     assert '<output id="deadline-text">1h</output>' in page
-    assert '<output id="budget-text">unlimited</output>' in page
+    assert '<output id="budget-text">no limit</output>' in page
+    renews = re.compile(r'http-equiv="refresh" content="3;url=([^"]+)"')
+    rows = []
+    while renewed := renews.search(page):  # one point more each time
+        rows.append(page.count("<td>…</td>"))
+        page = open_page(client, html.unescape(renewed[1]))
+    assert rows == sorted(rows, reverse=True)
+    assert len(set(rows)) == len(rows) >= 10
+    assert "All 15 points are computed." in page
     page = open_page(client, f"/sets/{set_id}/what-if?deadline_s=1")
-    assert '<b id="probability">cannot be promised</b>' in page
+    assert re.search("<strong>Cannot be promised</strong></p><p>[^<]+: time: ", page)
     assert '<output id="budget-text">$5.00</output>' in page  # unchanged
-    assert re.search(r'<p id="lacking" class="error">[^<]+</p>', page)
     wrong = client.get(f"/sets/{set_id}/what-if?deadline_s=-1", headers=PAGE)
     assert (wrong.status_code, "deadline_s" in wrong.text) == (422, True)
 

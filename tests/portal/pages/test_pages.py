@@ -209,30 +209,38 @@ def test_hovering_and_clicking_tell_what_and_why(page, service):
     assert page.evaluate("vgrads.chart.only") == "lead-1"
 
 
-CURVE = "document.querySelector('#curve polyline.line')?.getAttribute('points') ?? ''"
-"""The points of the curve; each of the nine needs a plan of its own, which takes seconds beside
-other work: they are awaited singly."""
+def wait_for_points(page):
+    """Until all points are computed: each needs a plan of its own, in a process whose priority is
+    below that of all else here."""
+    wait_for(page, "document.getElementById('computed').dataset.again === 'no'", seconds=240)
 
 
-def wait_for_curve(page, before):
-    wait_for(page, f"before => {CURVE} !== before", before)
-    for count in range(1, 10):
-        wait_for(page, f"n => {CURVE}.split(',').length > n", count)
-    # a plan for each point, in processes whose priority is below that of all else here
-    wait_for(page, "() => document.getElementById('answer').dataset.ready === 'yes'", seconds=240)
-
-
-def test_what_if_redraws_the_curve_that_people_decide_by(page, service):
+def test_what_if_draws_the_promise_against_deadline_and_budget(page, service):
     page.goto(f"/sets/{planned(service, STORM)}/what-if")
-    wait_for_curve(page, "")
-    before, curve = page.text_content("#probability"), page.evaluate(CURVE)
-    assert curve.count(",") == 9
+    shown = set()  # while the points appear one after the other
+
+    def are_complete():
+        shown.add(page.text_content("#progress"))
+        return page.locator("#progress", has_text="All ").count()
+
+    until(are_complete, "all points", 240)
+    assert len({words for words in shown if "are computed;" in words}) >= 3
+    deadlines, budgets = (page.locator(".curves section").nth(n) for n in (0, 1))
+    for curve, least in ((deadlines, 8), (budgets, 7)):
+        assert curve.locator("circle title").count() >= least
+        label = curve.locator("svg").get_attribute("aria-label")
+        assert all(
+            row.inner_text().split("\t")[0] in label for row in curve.locator("tbody tr").all()
+        )
+    before = page.text_content("#answer")
     page.focus("[name=needed]")
     page.keyboard.press("Home")
-    wait_for_curve(page, curve)
-    assert page.evaluate(CURVE).count(",") == 9
+    assert page.get_attribute("#computed", "aria-busy") == "true"
+    page.locator("#answer", has_text="1 of 8 workflows").wait_for()
+    wait_for_points(page)
     assert page.text_content("#needed-text") == "1 of 8"
-    assert page.text_content("#probability") != before
+    assert page.text_content("#answer") != before
+    assert "The set as it is" in page.text_content("#answer")
 
 
 def test_a_queue_shows_its_bounds_and_its_record(page):

@@ -26,7 +26,8 @@ from vgrads.portal.records.access import EVERYBODY_HERE
 from vgrads.portal.records.tables import RunRow, SetRow, WorkRow
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
-from vgrads.portal.web.sets.promise_questions import PromiseQuestions, StillWaiting, WrittenSet
+from vgrads.portal.web.sets.promise_questions import PromiseQuestions, WrittenSet
+from vgrads.portal.web.sets.questions import StillWaiting
 from vgrads.portal.web.sets.submission import SubmissionForm, mistake_of
 from vgrads.portal.web.sets.submit_pages import TEMPLATES
 from vgrads.vgrid.catalog import load_catalog
@@ -173,16 +174,19 @@ class Computations:
         return self.futures.index(future)
 
 
-def questions_over(computations, catalog):
-    return PromiseQuestions(
-        SimpleNamespace(
-            supervisor=computations,
-            catalog=catalog,
-            granted=lambda _: frozenset(),
-            store=SimpleNamespace(url=""),
-            bounds=Bounds(),
-        )
+def service_over(computations, catalog):
+    """A service with these computations."""
+    return SimpleNamespace(
+        supervisor=computations,
+        catalog=catalog,
+        granted=lambda _: frozenset(),
+        store=SimpleNamespace(url=""),
+        bounds=Bounds(),
     )
+
+
+def questions_over(computations, catalog):
+    return PromiseQuestions(service_over(computations, catalog))
 
 
 def test_the_newest_question_of_a_form_counts(gallery):

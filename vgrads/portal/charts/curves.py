@@ -25,13 +25,15 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 284, 52, 18, 38, 54
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A line through points; ``dots``: mark each point; ``intervals``: (x, low, high) bars."""
+    """A line through points; ``dots``: mark each point, with this radius (0: none), and a tooltip
+    (``titles``); ``intervals``: (x, low, high) bars."""
 
     label: str
     points: tuple[Point, ...]
     colour: str = BLUE
     dashed: bool = False
-    dots: bool = False
+    dots: float = 0.0
+    titles: tuple[str, ...] = ()
     intervals: tuple[tuple[float, float, float], ...] = ()
 
 
@@ -41,8 +43,9 @@ class CurveChart:
     from 0 to about ``y_most``, with ticks at whole numbers if that is whole. What is beyond the
     axis is drawn at its edge.
 
-    ``marks``: (x, text) of vertical lines. ``y_least``: where the axis of probabilities begins.
-    ``x_names``: (x, text) of ticks, where x is neither.
+    ``x_labels``: ticks of an x axis of anything else. ``marks``: (x, text) of vertical lines,
+    ``levels``: (y, text) of horizontal ones. ``y_least``: where the axis of probabilities begins.
+    ``in_words``: what the chart shows, for those who do not see it; else its title.
     """
 
     title: str
@@ -51,17 +54,20 @@ class CurveChart:
     curves: tuple[Curve, ...]
     x_range: tuple[float, float]
     x_is_time: bool = True
+    x_labels: tuple[tuple[float, str], ...] = ()
     y_least: float = 0.0
     y_most: float | None = None
     marks: tuple[tuple[float, str], ...] = ()
-    x_names: tuple[tuple[float, str], ...] = ()
+    mark_colour: str = _RED_OF_PAGE
+    levels: tuple[tuple[float, str], ...] = ()
+    in_words: str = ""
 
     @property
     def x_ticks(self) -> list[tuple[float, str]]:
         """Positions and labels of the x axis."""
         low, high = self.x_range
-        if self.x_names:
-            return list(self.x_names)
+        if self.x_labels:
+            return list(self.x_labels)
         if not self.x_is_time:
             return [(value, f"{value:g}") for value in _shares(low)]
         step = tick(1.7 * high)  # about six labels fit
@@ -115,13 +121,15 @@ def curves_svg(charts: Sequence[CurveChart]) -> str:
 def _svg(chart: CurveChart) -> str:
     parts = [
         *_grid(chart),
+        *(part for level in chart.levels for part in _level(chart, *level)),
         *(part for curve in chart.curves for part in _curve(chart, curve)),
         *(part for mark in chart.marks for part in _mark(chart, *mark)),
         *_legend(chart),
     ]
+    words = escape(chart.in_words or chart.title)
     return (
         f'<svg class="curve" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'role="img" aria-label="{escape(chart.title)}" font-family="system-ui, sans-serif" '
+        f'role="img" aria-label="{words}" font-family="system-ui, sans-serif" '
         f'font-size="11" width="100%">{"".join(parts)}</svg>'
     )
 
@@ -169,10 +177,22 @@ def _curve(chart: CurveChart, curve: Curve) -> list[str]:
         at = _x(chart, x)
         parts.append(_line((at, _y(chart, low)), (at, _y(chart, high)), curve.colour, 4, 0.35))
     if curve.dots:
+        titles = curve.titles or ("",) * len(places)
         parts += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{curve.dots:g}" fill="{curve.colour}">'
+            f"{f'<title>{escape(title)}</title>' if title else ''}</circle>"
+            for (x, y), title in zip(places, titles, strict=True)
         ]
     return parts
+
+
+def _level(chart: CurveChart, value: float, text: str) -> list[str]:
+    y, right = _y(chart, value), _WIDTH - _RIGHT
+    return [
+        f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{_RED_OF_PAGE}" '
+        f'stroke-dasharray="4 3"/>',
+        _text(right, _TOP - 6, f"- - {text}", "end", _RED_OF_PAGE),  # no curve is up there
+    ]
 
 
 def _mark(chart: CurveChart, value: float, text: str) -> list[str]:
@@ -180,8 +200,8 @@ def _mark(chart: CurveChart, value: float, text: str) -> list[str]:
     anchor, shift = ("end", -5) if x > _WIDTH / 2 else ("start", 5)
     y = _HEIGHT - _BOTTOM - 8
     return [
-        _line((x, _TOP), (x, _HEIGHT - _BOTTOM), _RED_OF_PAGE),
-        _text(x + shift, y, text, anchor, _RED_OF_PAGE),
+        _line((x, _TOP), (x, _HEIGHT - _BOTTOM), chart.mark_colour),
+        _text(x + shift, y, text, anchor, chart.mark_colour),
     ]
 
 
@@ -189,7 +209,7 @@ def _legend(chart: CurveChart) -> list[str]:
     if len(chart.curves) < 2:
         return []
     parts, x, y = [], float(_LEFT), _HEIGHT - 6
-    for curve in chart.curves:
+    for curve in filter(lambda curve: curve.label, chart.curves):
         parts += [_line((x, y - 4), (x + 16, y - 4), curve.colour), _text(x + 21, y, curve.label)]
         x += 40 + 5.8 * len(curve.label)
     return parts
@@ -240,6 +260,8 @@ def _draw(axes: Axes, chart: CurveChart) -> None:
         )
         for x, low, high in curve.intervals:
             axes.plot([x, x], [low, high], color=curve.colour, linewidth=4, alpha=0.35)
+    for value, _ in chart.levels:
+        axes.axhline(value, color=RED, linewidth=1, linestyle="--")
     for value, text in chart.marks:
         axes.axvline(value, color=RED, linewidth=1)
         axes.annotate(text, (value, chart.y_least + 0.02), color=RED, fontsize=8, ha="right")

@@ -6,7 +6,7 @@ processes are forked from one that has all of it loaded (:mod:`vgrads.portal.job
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from vgrads.vgrid.catalog import Catalog
 
 Json = dict[str, Any]
+Call = tuple[Callable[..., Json], tuple[Any, ...]]
+"""A function of this module, and its arguments."""
 
 
 def warm(catalog: Catalog) -> None:

@@ -21,6 +21,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.operations.plans.requests import PlanningOptions, StoredRunOptions, changed_options
 from vgrads.portal.charts.exports import FORMATS, export
 from vgrads.portal.jobs import children
+from vgrads.portal.jobs.children import Call
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.records.reading.archived import is_archived
@@ -325,12 +326,15 @@ async def changed_promise(service: Service, head: Head, wishes: WhatIf) -> Json:
     change = wishes.model_dump(exclude_unset=True)
     if is_as_planned(head.summary, json.loads(text), change):
         return dict(head.summary)
-    catalog = usable(service.catalog, service.granted(head.owner))[0]
-    think = service.supervisor.think
-    answer: Json = await think(
-        children.what_if, service.store.url, catalog, (head.id, text, head.owner), change
-    )
+    function, arguments = promise_call(service, head, text, change)
+    answer: Json = await service.supervisor.think(function, *arguments)
     return answer
+
+
+def promise_call(service: Service, head: Head, text: str, change: Json) -> Call:
+    """Return what computes the promise of a set, whose document is ``text``, with other options."""
+    catalog = usable(service.catalog, service.granted(head.owner))[0]
+    return children.what_if, (service.store.url, catalog, (head.id, text, head.owner), change)
 
 
 def _add_runs(app: FastAPI, service: Service) -> None:

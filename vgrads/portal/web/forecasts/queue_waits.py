@@ -136,7 +136,7 @@ def trend_chart(opened: OpenQueue) -> str:
         ),
         x_range=(begin, 0.0),
         y_most=max(longest_s / size, 0.001),
-        x_names=tuple((-float(week), f"{week}") for week in _named_weeks(-begin)),
+        x_labels=tuple((-float(week), f"{week}") for week in _named_weeks(-begin)),
     )
     return curves_svg([chart])
 

@@ -26,7 +26,6 @@ from vgrads.portal.web.set_display import read_summary
 from vgrads.portal.web.set_document import changed_document
 from vgrads.portal.web.set_routes import (
     SetId,
-    WhatIf,
     begin_run,
     request_plan,
     summary,
@@ -49,14 +48,6 @@ class ChangeForm(OtherValues):
     """Other values of a set that is submitted with them."""
 
     key: Annotated[str, Field(max_length=200)]
-
-
-def what_if_of(values: OtherValues, workflows: int) -> WhatIf:
-    """Return the options for which a promise is computed; ``workflows``: of the set."""
-    needed = None if values.needed is None else f"{min(values.needed, workflows)}/{workflows}"
-    stated = {"deadline": values.deadline_s, "fraction": needed, "budget_usd": values.budget_usd}
-    change = {name: value for name, value in stated.items() if value is not None}
-    return WhatIf.model_validate(change | ({"budget_usd": None} if values.unlimited else {}))
 
 
 def add_set_forms(app: FastAPI, service: Service) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import secrets
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 
 from vgrads.portal.charts.exports import available
 from vgrads.portal.charts.gantt import render_svg
@@ -18,16 +16,10 @@ from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import Service
-from vgrads.portal.web.set_display import read_summary
 from vgrads.portal.web.set_document import workflow_count
-from vgrads.portal.web.set_routes import (
-    SetId,
-    changed_promise,
-    gantt,
-    summary,
-)
+from vgrads.portal.web.set_routes import SetId, gantt
+from vgrads.portal.web.sets.alternative_page import add_alternative_page
 from vgrads.portal.web.sets.answer import answer_parts
-from vgrads.portal.web.sets.forms import OtherValues, what_if_of
 from vgrads.portal.web.sets.graph_part import WorkflowName, graph_parts
 from vgrads.portal.web.sets.history_page import add_history_page
 from vgrads.portal.web.sets.task_page import add_task_page
@@ -43,7 +35,7 @@ def add_set_pages(app: FastAPI, service: Service) -> None:
     name."""
     _add_whole(app, service)
     _add_parts(app, service)
-    _add_alternatives(app, service)
+    add_alternative_page(app, service)
     add_task_page(app, service)
     add_history_page(app, service)
 
@@ -93,51 +85,6 @@ async def _current(
         return head, run, gantt(service, head, run) if head.revision else None
 
     return await run_in_threadpool(read)
-
-
-def _add_alternatives(app: FastAPI, service: Service) -> None:
-    @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)
-    async def what_if(
-        set_id: SetId, request: Request, wishes: Annotated[OtherValues, Query()]
-    ) -> HTMLResponse:
-        head = await run_in_threadpool(service.visible, set_id, reader_of(request))
-        if not head.revision:
-            raise HTTPException(409, "the set has no plan yet")
-        document = json.loads(await run_in_threadpool(service.sets.text, set_id, "document"))
-        answer = None
-        if wishes != OtherValues():  # scripts request the answers themselves
-            options = what_if_of(wishes, workflow_count(document))
-            answer = await changed_promise(service, head, options)
-        return await run_in_threadpool(
-            _what_if_page, service, head, request, (document, wishes, answer)
-        )
-
-
-def _what_if_page(
-    service: Service, head: Head, request: Request, parts: tuple[Json, OtherValues, Json | None]
-) -> HTMLResponse:
-    """Return the page of a set's alternatives. ``parts``: the document of the set; the values that
-    are shown, and the answer to them: none without scripts at first."""
-    document, wishes, answer = parts
-    budget = document.get("budget_usd")
-    most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
-    if wishes.unlimited or wishes.budget_usd is not None:
-        budget = None if wishes.unlimited else wishes.budget_usd
-    row = summary(service, head)
-    return page_of(
-        request,
-        "",
-        "whatif.html",
-        s=row,
-        promise=read_summary(head.summary),
-        workflows=workflow_count(document),
-        key=secrets.token_hex(16),
-        most_usd=most,
-        deadline_s=wishes.deadline_s or row["deadline_s"],
-        needed=wishes.needed or row["needed"],
-        budget_usd=budget,
-        answer=answer,
-    )
 
 
 def _set_page(

@@ -20,16 +20,11 @@ from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import PLANNING_S, Service
-from vgrads.portal.web.set_display import (
-    BELOW,
-    IMPOSSIBLE,
-    READY,
-    PromiseSummary,
-    display_state,
-    read_summary,
-)
+from vgrads.portal.web.set_display import PromiseSummary, read_summary
 from vgrads.portal.web.set_routes import begin_run, patience
-from vgrads.portal.web.sets.promise_questions import PromiseQuestions, StillWaiting, WrittenSet
+from vgrads.portal.web.sets.promise_parts import CENT, promise_parts
+from vgrads.portal.web.sets.promise_questions import PromiseQuestions, WrittenSet
+from vgrads.portal.web.sets.questions import StillWaiting
 from vgrads.portal.web.sets.remedies import Remedy, remedies
 from vgrads.portal.web.sets.submission import (
     Mistake,
@@ -50,8 +45,6 @@ TEMPLATES = {
 TemplateName = Literal["storm", "commands", "bag"]
 _FIELDS = {"deadline_s": "deadline", "needed": "at_least", "budget_usd": "budget_usd"}
 """Field of a remedy → that of the form."""
-_CENT = 0.005
-"""Less is no cost, in dollars: prices are shown to the cent."""
 
 
 def add_submit_pages(app: FastAPI, service: Service) -> None:
@@ -143,7 +136,7 @@ async def _run_as_shown(
     if head is None or head.state != "planned":
         return page
     promise = read_summary(head.summary)
-    dearer = (promise.cost_usd or 0.0) > most_usd + _CENT
+    dearer = (promise.cost_usd or 0.0) > most_usd + CENT
     if not promise.feasible or promise.below or dearer:
         return f"{page}/run"
     how = {"engine": "vgrads", "speed": None}
@@ -192,14 +185,8 @@ def _page(
 def _promise_parts(answer: Json | None) -> Json:
     """Return the values of the template that show a promise; None: there is none."""
     promise = read_summary(answer or {})
-    state = display_state("planned", None, promise)
-    return {
-        "promise": promise if answer else None,
-        "tone": {READY: "good", BELOW: "warn", IMPOSSIBLE: "bad"}[state] if answer else "soft",
-        "met": state == READY,
-        "free": (promise.cost_usd or 0.0) < _CENT,
+    return promise_parts(answer) | {
         "workflows": (answer or {}).get("workflows"),
-        "lacking": (answer or {}).get("lacking") or "",
         "stated": _stated(promise) if answer else {},
         "remedies": [(_FIELDS[r.field], _written(r), r) for r in remedies(answer or {}, promise)],
     }

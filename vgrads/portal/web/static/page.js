@@ -2,7 +2,6 @@
 "use strict";
 (() => {
   const main = document.querySelector("main"), say = (id, text) => { const e = document.getElementById(id); if (e) e.textContent = text; };
-  const percent = p => p == null ? "–" : (100 * p).toFixed(1) + " %", usd = x => x == null ? "–" : "$" + x.toFixed(2);
 
   async function ask(path, options = {}) {
     const answer = await fetch(path, {cache: "no-cache", ...options,
@@ -13,7 +12,7 @@
   }
 
   // A line chart: series of [x, y] in 0..1 on y, with names on the axes.
-  function lines(host, series, {xmax, xlabel, y2max, requested, mark}) {
+  function lines(host, series, {xmax, xlabel, requested}) {
     const W = 460, H = 190, L = 46, B = 26, R = 44, ns = "http://www.w3.org/2000/svg";
     const svg = document.createElementNS(ns, "svg");
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
@@ -29,7 +28,6 @@
     for (const v of [0, .25, .5, .75, 1]) {
       add("line", {class: "axis", x1: L, x2: W - R, y1: y(v), y2: y(v)});
       add("text", {class: "label", x: L - 6, y: y(v) + 4, "text-anchor": "end"}, Math.round(100 * v) + "%");
-      if (y2max) add("text", {class: "label", x: W - R + 6, y: y(v) + 4}, "$" + (v * y2max).toFixed(0));
     }
     for (const v of [0, .5, 1]) add("text", {class: "label", x: x(v * xmax), y: H - 8, "text-anchor": "middle"}, xlabel(v * xmax));
     if (requested != null) add("line", {class: "requested", x1: L, x2: W - R, y1: y(requested), y2: y(requested)});
@@ -39,7 +37,6 @@
       add("polyline", {class: className, points: drawn.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
       if (dots) for (const [a, b] of points) add("circle", {class: "mark", cx: x(a), cy: y(b), r: 2.5});
     }
-    if (mark) add("circle", {class: "mark", cx: x(mark[0]), cy: y(mark[1]), r: 6});
     host.replaceChildren(svg);
   }
 
@@ -198,54 +195,66 @@
     livePage("work");
   }
 
+  // The promise and the curves follow the sliders: the server adds one point in each answer.
   function whatIfPage() {
-    const base = `/v1/workflow-sets/${main.dataset.set}`, form = document.getElementById("wishes");
-    const requested = Number(main.dataset.requested), most = Number(main.dataset.budget);
-    const wishes = () => {
-      const budget_usd = form.unlimited.checked ? null : Number(form.budget_usd.value);
-      return {deadline: Number(form.deadline_s.value), fraction: `${form.needed.value}/${main.dataset.workflows}`, budget_usd};
-    };
+    const form = document.getElementById("wishes"), path = `/sets/${main.dataset.set}/what-if`;
+    const computed = document.getElementById("computed");
+    let round = 0, stop = null, timer = null;
     const show = () => {
       say("deadline-text", vgrads.duration(Number(form.deadline_s.value)));
       say("needed-text", `${form.needed.value} of ${main.dataset.workflows}`);
-      say("budget-text", form.unlimited.checked ? "unlimited" : usd(Number(form.budget_usd.value)));
+      say("budget-text", form.unlimited.checked ? "no limit" : `$${Number(form.budget_usd.value).toFixed(2)}`);
     };
-    let round = 0, stop = null;
-    const draw = async () => {
+    const answer = () => document.getElementById("answer");
+    const explain = problem => {
+      const p = document.createElement("p");
+      p.className = "error";
+      p.textContent = problem;
+      answer().replaceChildren(p);
+      answer().className = "answer tone-bad";
+      say("progress", "");
+      Object.assign(computed.dataset, {again: "no", failed: "yes"});
+    };
+    const question = async () => {
       const mine = ++round;
+      clearTimeout(timer);
       stop?.abort();
       stop = new AbortController();
-      const answer = document.getElementById("answer");
-      answer.dataset.ready = "no";
-      const compute = async values => ask(`${base}/what-if`, {method: "POST", body: JSON.stringify(values), signal: stop.signal});
+      computed.dataset.again = "yes";
+      const fields = new FormData(form), headers = {Accept: "text/html", Prefer: "wait=1"};
+      if (form.unlimited.checked) fields.delete("budget_usd");
+      const query = new URLSearchParams(fields);
       try {
-        const values = wishes(), here = await compute(values);
-        say("probability", here.feasible ? percent(here.promise.probability) : "cannot be promised");
-        say("cost", here.feasible ? usd(here.cost_usd) : "–");
-        say("scheduled", here.feasible ? String(here.scheduled) : "0");
-        say("lacking", here.lacking || "");
-        const points = [], costs = [];
-        const steps = 8;
-        const better = (a, b) => b.feasible && !(a.feasible && a.promise.probability >= b.promise.probability) ? b : a;
-        let at = {feasible: false};
-        for (let i = 0; i <= steps; i++) {
-          const budget = most * i / steps;
-          at = better(at, await compute({...values, budget_usd: budget}));  // a plan for less money is one for more, too
+        do {
+          const reply = await fetch(`${path}?${query}`, {headers, cache: "no-cache", signal: stop.signal});
+          const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
           if (mine !== round) return;
-          if (here.cost_usd <= budget) at = better(at, here);
-          points.push([budget, at.feasible ? at.promise.probability : 0]);
-          costs.push([budget, at.feasible ? at.cost_usd / most : 0]);
-          lines(document.getElementById("curve"), [{points: costs, className: "cost"}, {points, className: "line", dots: true}],
-            {xmax: most, xlabel: x => "$" + x.toFixed(0), y2max: most, requested,
-              mark: here.feasible ? [Math.min(most, values.budget_usd ?? most), here.promise.probability] : null});
-        }
-        answer.dataset.ready = "yes";
-      } catch (error) { if (error.name !== "AbortError") say("lacking", error.message); }
+          const part = fresh.getElementById("computed");
+          if (part) {
+            computed.replaceChildren(...part.childNodes);
+            Object.assign(computed.dataset, {...part.dataset, failed: "no"});
+          } else if (reply.status === 404) explain("This set was deleted.");
+          else {  // another page: logged out, too many questions
+            explain(fresh.querySelector(".message")?.textContent || `The service answers: ${reply.statusText}.`);
+            const pause_s = Number(reply.headers.get("Retry-After")) || 10;
+            if (reply.status === 429) timer = setTimeout(question, 1000 * pause_s);
+          }
+          computed.setAttribute("aria-busy", "false");
+        } while (computed.dataset.again === "yes");
+      } catch (error) {
+        if (mine !== round || error.name === "AbortError") return;
+        explain("The service does not answer. Change a value to ask it again.");
+      }
     };
-    form.addEventListener("input", show);
-    form.addEventListener("change", draw);
+    const soon = () => {
+      show();
+      computed.setAttribute("aria-busy", "true");
+      clearTimeout(timer);
+      timer = setTimeout(question, 300);
+    };
+    form.addEventListener("input", soon);
     show();
-    draw();
+    question();
   }
 
   // The form of a set: the promise beside it follows what is typed. Its newest question counts, answers to older ones are ignored.
