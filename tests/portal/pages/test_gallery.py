@@ -9,9 +9,11 @@ from tests.portal.pages.barriers import COLOURS, barriers
 from tests.portal.pages.charts import PAINTED, large_chart
 from tests.portal.pages.gallery import STORM
 from tests.portal.pages.pictures import DESKTOP, PHONE, VIEWS, addresses, settled
+from tests.portal.serving import SMALL
 from tests.waiting import until
 from vgrads.portal.charts.exports import export
 from vgrads.portal.jobs.worker import plan_stored_set
+from vgrads.portal.records.retention import remove_ended_set
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.services
@@ -102,6 +104,31 @@ def test_every_lane_is_reached_with_the_button_that_counts_those_below(browser, 
     page.close()
 
 
+def test_shortened_names_of_lanes_stay_different_and_rare_slots_say_why(browser, tmp_path):
+    data = large_chart(4, 40)
+    page = chart_page(browser, tmp_path, data)
+    shorten = "([names, most]) => [...vgrads.shorten(names, text => text.length <= most).values()]"
+    queues = [f"kittyhawk-default-{n}" for n in (1, 2)] + ["mercury-default-1", "uheuca-1"]
+    assert page.evaluate(shorten, [queues, 30]) == queues
+    assert page.evaluate(shorten, [queues, 12])[:2] == ["kittyhawk-…1", "kittyhawk-…2"]
+    long = [f"{'cluster-' * 12}{name}" for name in ("ant", "bee", "cat")]
+    assert page.evaluate(shorten, [long, 12]) == ["…ant", "…bee", "…cat"]
+    tails = [f"{name}-{'default-' * 12}end" for name in ("ant", "bee")]
+    assert page.evaluate(shorten, [tails, 12]) == ["ant…", "bee…"]
+    assert page.evaluate(shorten, [["x" * 200], 12]) == ["x" * 200]  # cut where it is drawn
+    late = data["slots"][0] | {"probability": 0.001, "start_s": 60.0, "ready_p50_s": 660.0}
+    why = "([data, slot]) => vgrads.unlikely(data, slot)"
+    assert page.evaluate(why, [data, late]) == "likely ready 10m later: its tasks begin then"
+    never = late | {"ready_p50_s": None}
+    replicas = [p | {"slot": "s-1", "copy": 1} for p in data["placements"]]
+    data["placements"] = [p for p in data["placements"] if p["slot"] != "s-1"] + replicas
+    assert page.evaluate(why, [data, never]) == (
+        "perhaps never ready: used only for tasks that are not done in another slot by then"
+    )
+    assert page.evaluate(why, [data, late | {"probability": 0.3}]) == ""
+    page.close()
+
+
 def test_a_chart_draws_the_clock_lost_slots_and_joins_replicas(browser, tmp_path):
     data = large_chart(4, 40) | {"now_s": 8000.0, "state": "running"}
     data["started"] = "2026-03-02T10:00:00+00:00"
@@ -163,6 +190,27 @@ def test_a_set_that_is_deleted_while_its_page_is_open_says_so(browser, gallery, 
     assert "Received." in page.text_content(".sentence")
     page.goto(f"/sets/{set_id}")
     assert "no workflow set" in page.text_content("main")
+    page.context.close()
+
+
+def test_what_if_reports_a_mistake_and_the_end_of_its_set_in_place_of_the_answer(
+    browser, gallery, gallery_url
+):
+    set_id = gallery.planned(SMALL | {"name": "short-lived"})
+    page = DESKTOP.open(browser, gallery_url)
+    page.goto(f"/sets/{set_id}/what-if")
+    page.locator("#answer[data-ready=yes]", has_text="1 of 1 workflow").wait_for()
+    move = """([least, value]) => { const slider = document.querySelector("[name=needed]");
+      slider.min = least; slider.value = value;
+      slider.dispatchEvent(new Event("input", {bubbles: true})); }"""
+    page.evaluate(move, [0, 0])
+    page.locator("#answer .error", has_text="needed").wait_for()
+    page.evaluate(move, [1, 1])
+    page.locator("#answer .chance").wait_for()
+    remove_ended_set(gallery.store, set_id)
+    page.check("[name=unlimited]")
+    page.locator("#answer .error", has_text="This set was deleted").wait_for()
+    assert page.get_attribute("#computed", "aria-busy") == "false"
     page.context.close()
 
 

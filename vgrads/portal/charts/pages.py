@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vgrads.kernel.units import format_count, format_duration, format_seconds, format_share
+from vgrads.kernel.units import format_count, format_duration, format_share
 from vgrads.portal.charts.wait_axis import wait_words
 
 _METHODS = ("get", "items")
@@ -41,7 +41,7 @@ def environment(package: str) -> Environment:
     )
     templates.filters |= {
         "duration": format_duration,
-        "seconds": format_seconds,
+        "seconds": brief_seconds,
         "coverage": format_share,
         "with_noun": format_count,
         "clock": clock,
@@ -87,6 +87,17 @@ def share(chance: float) -> str:
     """Format a probability in whole percents; never 0 % or 100 %."""
     whole = round(100 * chance)
     return "over 99\u202f%" if whole > 99 else "under 1\u202f%" if whole < 1 else f"{whole}\u202f%"
+
+
+def brief_seconds(seconds: float) -> str:
+    """Format a time with two digits.
+
+    >>> [brief_seconds(seconds) for seconds in (0.0, 0.0004, 0.0456, 0.25, 12.3456, 5224.0)]
+    ['0 s', '0.4 ms', '46 ms', '0.25 s', '12s', '1h 27m']
+    """
+    if 0 < seconds < 0.1:
+        return f"{1000 * seconds:.2g} ms"
+    return f"{seconds:.2g} s" if seconds < 9.95 else format_duration(seconds)
 
 
 def hours(seconds: float) -> str:

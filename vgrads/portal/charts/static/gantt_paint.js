@@ -2,7 +2,8 @@
 // state along the lower edge; queue waits are intervals (5-95 %).
 "use strict";
 (() => {
-  const {STATES, FOOT, duration, readable} = window.vgrads, clamp = (x, low, high) => Math.min(Math.max(x, low), high);
+  const {STATES, FOOT, duration, readable, percent, shorten} = window.vgrads;
+  const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 
   class Painting {
     paint() {
@@ -87,16 +88,27 @@
       this.paintCopies(g);
       g.restore();
       g.textAlign = "right";
+      const names = this.shortNames(g);
       for (const slot of this.data.slots) {
         const {top, height} = this.tops.get(slot.id);
         if (top + height < this.scroll || top > this.scroll + this.height) continue;
         g.fillStyle = this.ink;
-        g.fillText(this.cut(g, slot.id), this.left - 10, top + 12);
+        g.fillText(this.cut(g, names.get(slot.id)), this.left - 10, top + 12);
         g.fillStyle = this.soft;
         const price = slot.cost_usd ? ` · $${slot.cost_usd.toFixed(2)}` : "";
-        if (height > 24) g.fillText(this.cut(g, `${slot.procs}p · ${Math.round(100 * slot.probability)}%${price}`), this.left - 10, top + 26);
+        const words = `${slot.procs}p · ${percent(slot.probability)}${price}`;
+        if (height > 24) g.fillText(this.cut(g, words), this.left - 10, top + 26);
       }
       g.textAlign = "left";
+    }
+
+    // Names of lanes, made again only where the chart or its room changes.
+    shortNames(g) {
+      if (this.namesOf !== this.data || this.namesLeft !== this.left) {
+        [this.namesOf, this.namesLeft] = [this.data, this.left];
+        this.names = shorten(this.data.slots.map(s => s.id), text => g.measureText(text).width <= this.left - 14);
+      }
+      return this.names;
     }
 
     // A label that is as long as there is room for, its beginning and its end kept.

@@ -76,6 +76,44 @@
     return data.deadline_s > 1.25 * seen ? 1.04 * seen : 1.02 * Math.max(seen, data.deadline_s);
   }
 
+  // A probability in whole percents; never 0 % or 100 %.
+  function percent(p) {
+    const whole = Math.round(100 * p);
+    return whole > 99 ? "> 99 %" : whole < 1 ? "< 1 %" : `${whole} %`;
+  }
+
+  // Why a slot is in the plan although it is hardly ever ready when it is needed.
+  function unlikely(data, slot) {
+    if (Math.round(100 * slot.probability) >= 1) return "";
+    const named = p => `${p.workflow}/${p.task}`, others = new Set(), own = [];
+    for (const p of data.placements) if (p.slot === slot.id) own.push(named(p)); else others.add(named(p));
+    const late_s = slot.ready_p50_s == null ? 0 : slot.ready_p50_s - slot.start_s;
+    const late = late_s > 0 ? `likely ready ${duration(late_s)} later` : "perhaps never ready";
+    const use = own.every(task => others.has(task)) ? "used only for tasks that are not done in another slot by then"
+      : "its tasks begin then";
+    return `${late}: ${use}`;
+  }
+
+  // Names of lanes as long as there is room (`fits`): what all have in common goes first, so they stay different.
+  function shorten(names, fits) {
+    const common = (a, b) => { let n = 0; while (n < Math.min(a.length, b.length) && a[n] === b[n]) n++; return n; };
+    const atWord = (text, n) => Math.max(...[..."-_./:@ "].map(sign => text.lastIndexOf(sign, n - 1) + 1));
+    const turned = text => [...text].reverse().join("");
+    const shared = texts => texts.length < 2 ? 0
+      : atWord(texts[0], Math.min(...texts.slice(1).map(text => common(texts[0], text))));
+    const head = shared(names), tail = shared(names.map(turned));
+    const parts = name => name.slice(head, Math.max(head + 1, name.length - tail)).split(/(?<=[-_./:@ ])/);
+    const how = [
+      name => name,
+      name => (head ? "…" : "") + name.slice(head),
+      name => (head ? "…" : "") + parts(name).join("") + (tail ? "…" : ""),
+      name => parts(name).length < 3 ? name.slice(head) : `${parts(name)[0]}…${parts(name).at(-1)}`,
+    ];
+    const differ = texts => new Set(texts).size === new Set(names).size;
+    const ways = how.filter(way => differ(names.map(way)));
+    return new Map(names.map(name => [name, (ways.find(way => fits(way(name))) || ways.at(-1))(name)]));
+  }
+
   // The key of workflows and states under a chart; a click picks one workflow out.
   function legend(host, gantt) {
     const paint = () => {
@@ -112,5 +150,6 @@
     return paint;
   }
 
-  window.vgrads = {TOP, GAP, FOOT, STATES, duration, count, colours, readable, planned, actual, lanes, horizon, legend};
+  window.vgrads = {TOP, GAP, FOOT, STATES, duration, count, colours, readable, planned, actual, lanes, horizon, legend,
+    percent, unlikely, shorten};
 })();

@@ -28,6 +28,7 @@ from vgrads.portal.web.set_display import (
 )
 from vgrads.portal.web.set_document import request_in_words
 from vgrads.portal.web.set_routes import summary
+from vgrads.portal.web.sets.limits import limit_in_words
 from vgrads.portal.web.sets.remedies import remedies
 
 Json = dict[str, Any]
@@ -59,6 +60,7 @@ def _parts(service: Service, head: Head, run: RunRow | None, now: Json) -> Json:
         "promise": promise,
         "request_words": _request(service, head, state),
         "lacking": head.summary.get("lacking") or "",
+        "limit": limit_in_words(_plan(service, head)) if state == BELOW else "",
         "notes": head.summary.get("notes") or (),
         "planning": planning,
         "planning_s": _elapsed_s(planning),
@@ -75,6 +77,11 @@ def _request(service: Service, head: Head, state: DisplayState) -> str:
     if head.revision and state != IMPOSSIBLE:
         return ""
     return request_in_words(json.loads(service.sets.text(head.id, "document")))
+
+
+def _plan(service: Service, head: Head) -> Json:
+    plan: Json = json.loads(service.sets.text(head.id, "plan"))
+    return plan
 
 
 def _elapsed_s(planning: PlanningProgress | None) -> float | None:
