@@ -149,6 +149,7 @@ ROUTES = {
         POST /v1/bags/{bag_id}/retry
         PATCH /v1/bags/{bag_id}/goal
         POST /bags/{bag_id}/retry
+        POST /bags/{bag_id}/goal
         DELETE /v1/bags/{bag_id}
         DELETE /v1/bags/{bag_id}/records
         POST /submit

@@ -1,13 +1,16 @@
 """A bag's goal that is changed while it works: applied once, kept, journalled, refused with the
 reason; by the command line's function and by REST."""
 
+import html
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -429,7 +432,8 @@ def test_a_goal_is_changed_over_http_by_those_who_have_its_present_tag(service, 
     assert (goal["goal"]["required"], goal["goal"]["state"]) == (2, "on track")
     with urllib.request.urlopen(f"{service.url}/bags/{bag_id}") as page:
         text = page.read().decode()
-    assert "at least none → 2" in text and '<strong class="good">on track' in text
+    assert "at least none → 2" in text
+    assert re.search("2 of 4 tasks are (to be )?done by <time", text)
     assert patch(service, plain, {"deadline": "2h"}, If_Match="*")[:2] == (
         409,
         f"{plain}: has no goal that could be changed: no deadline with a probability, share or "
@@ -440,3 +444,61 @@ def test_a_goal_is_changed_over_http_by_those_who_have_its_present_tag(service, 
     assert patch(service, bag_id, {"deadline": "2h"}, If_Match=fresh)[0] == 409
     assert client.read_bag(bag_id)["goal"]["state"] == "met"
     client.cancel_bag(plain)
+
+
+def post(service, bag_id, **fields):
+    """The page that answers a form: its status, and its text."""
+    request = urllib.request.Request(
+        f"{service.url}/bags/{bag_id}/goal",
+        urllib.parse.urlencode(fields).encode(),
+        {"Accept": "text/html"},
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+WRONG = [
+    ("deadline", "soon"),
+    ("deadline", "1970-01-01T00:00:00Z"),
+    ("at_least", "5"),
+    ("at_least", "150%"),
+    ("probability", "2"),
+    ("budget_usd", "much"),
+    ("budget_usd", "-1"),
+]
+
+
+def test_a_goal_is_changed_with_the_form_of_its_page(service, tmp_path):
+    client = service.client()
+    bag_id = client.submit_bag(slow(tmp_path, tasks=4))
+    until(lambda: (tag_of(service, bag_id)[0].get("goal") or {}).get("promise"))
+    _, tag = tag_of(service, bag_id)
+    with urllib.request.urlopen(f"{service.url}/bags/{bag_id}") as page:
+        text = page.read().decode()
+    assert f'name="etag" value="{html.escape(tag, quote=True)}"' in text.replace("&#34;", "&quot;")
+    assert "the probability that 4 of 4 tasks are done by <time" in text
+    for field, value in WRONG:
+        status, text = post(service, bag_id, etag=tag, **{field: value})
+        assert (field, value, status) == (field, value, 422)
+        entry = re.search(f'<input id="{field}"[^>]*>.*?</div>', text, re.DOTALL)[0]
+        assert 'aria-invalid="true"' in entry and 'id="problem"' in entry
+        assert text.count('id="problem"') == 1
+        assert f'value="{value}"' in entry
+    status, text = post(service, bag_id, etag=tag)
+    assert (status, "nothing is to be changed" in text) == (422, True)
+    assert post(service, bag_id, etag='"goal-7"', deadline="2h")[0] == 412
+    assert post(service, bag_id, etag=tag, colour="red")[0] == 422
+    status, _ = post(service, bag_id, etag=tag, at_least="50%", deadline="2h")
+    assert status == 200  # after its redirection
+    until(lambda: tag_of(service, bag_id)[0]["goal"]["changes"])
+    assert tag_of(service, bag_id)[0]["goal"]["required"] == 2
+    (tmp_path / "go").touch()
+    until(lambda: client.read_bag(bag_id)["state"] == "done")
+    fresh = tag_of(service, bag_id)[1]
+    assert post(service, bag_id, etag=fresh, deadline="2h")[0] == 409
+    with urllib.request.urlopen(f"{service.url}/bags/{bag_id}") as page:
+        assert 'id="change-goal"' not in page.read().decode()

@@ -40,11 +40,26 @@ def answer(state, **status):
 def test_a_bag_with_a_goal_is_answered_as_a_set():
     result = answer("running", goal=GOAL)
     assert (result.word, result.tone, result.due) == ("at risk", "warn", GOAL["due"])
-    assert result.words == ("30 of 100 tasks done, 90 needed within 10m; 42\u202f% that it is met")
+    assert result.chance == "42\u202f% now"
+    assert result.goal == "the probability that 90 of 100 tasks are done"
+    assert result.requested == "90\u202f%"
+    assert result.words == (
+        "30 are done so far; at 2 a second the rest takes 35s; $1.50 spent of $4.00"
+    )
+    assert result.in_danger
     assert ("$1.50 of $4.00", "spent") in result.facts
     met = answer("done", done=100, goal=GOAL | {"state": "met", "reached_s": 130.0})
     assert (met.word, met.tone, met.due) == ("met", "good", None)
+    assert (met.chance, met.goal, met.in_danger) == ("", "", False)
     assert met.words == "100 of 100 tasks done, 90 needed within 10m; that took 2m"
+
+
+def test_a_goal_without_a_promise_yet_says_what_is_requested():
+    result = answer("running", goal=GOAL | {"state": "on track", "promise": None}, left_s=None)
+    assert (result.word, result.chance, result.due) == ("on track", "", GOAL["due"])
+    assert result.goal == "90 of 100 tasks are to be done"
+    missed = answer("failed", goal=GOAL | {"state": "missed"})
+    assert missed.words == "30 of 100 tasks done, 90 needed within 10m"
 
 
 def test_numbers_have_two_digits_and_none_is_shown_without_a_meaning():

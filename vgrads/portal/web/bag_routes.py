@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Form, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -30,7 +30,8 @@ from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.bags.answer import answer_of
 from vgrads.portal.web.bags.goal import goal_view
-from vgrads.portal.web.bags.goal_routes import goal_tag
+from vgrads.portal.web.bags.goal_form import GoalForm, GoalMistake, change_by_form
+from vgrads.portal.web.bags.goal_routes import goal_tag, undecided
 from vgrads.portal.web.bags.liveness import note_client_of, while_connected
 from vgrads.portal.web.bags.news import NewsOfEnds
 from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of, turn_of
@@ -414,20 +415,46 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/bags/{bag_id}", response_class=HTMLResponse, include_in_schema=False)
     def bag_page(bag_id: BagId, request: Request) -> HTMLResponse:
         row = visible_bag(service, bag_id, reader_of(request))
-        bag, hosts = _row_of(row), _hosts_of(row)
-        return page_of(
-            request,
-            "/",
-            "bag.html",
-            b=bag,
-            answer=answer_of(row, bag),
-            d=hosts,
-            live=row.state not in ENDED,
-            archived=row.archived_s is not None,
-            last=_last(row),
-            chart=rate_chart(hosts["rates"] or ()),
-            goal=goal_view(bag, hosts["now_s"]),
-        )
+        return _bag_page(request, row, GoalForm(etag=goal_tag(row)))
+
+    @app.post(
+        "/bags/{bag_id}/goal",
+        response_class=HTMLResponse,
+        include_in_schema=False,
+        response_model=None,
+    )
+    def change_goal(
+        bag_id: BagId, request: Request, who: Submitter, form: Annotated[GoalForm, Form()]
+    ) -> Response:
+        row = visible_bag(service, bag_id, who)
+        mistake = change_by_form(service, row, form)
+        if mistake is None:
+            return RedirectResponse(f"/bags/{bag_id}", 303)
+        return _bag_page(request, row, form, mistake)
+
+
+def _bag_page(
+    request: Request, row: BagEntry, form: GoalForm, mistake: GoalMistake | None = None
+) -> HTMLResponse:
+    bag, hosts = _row_of(row), _hosts_of(row)
+    goal = goal_view(bag, hosts["now_s"])
+    return page_of(
+        request,
+        "/",
+        "bag.html",
+        422 if mistake else 200,
+        b=bag,
+        answer=answer_of(row, bag),
+        d=hosts,
+        live=row.state not in ENDED,
+        archived=row.archived_s is not None,
+        last=_last(row),
+        chart=rate_chart(hosts["rates"] or ()),
+        goal=goal,
+        form=form,
+        mistake=mistake,
+        pending=undecided(row, bag) if goal else 0,
+    )
 
 
 def _last(row: BagEntry) -> list[Json]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vgrads.dispatch.storage.goal_age import change_text, promise_text
+from vgrads.dispatch.storage.goal_age import change_text
 from vgrads.kernel.promise_state import PromiseState
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.portal.charts.curves import (
@@ -22,6 +22,7 @@ from vgrads.portal.charts.curves import (
     step_points,
 )
 from vgrads.portal.charts.layout import axis_end
+from vgrads.portal.charts.pages import share
 from vgrads.portal.charts.promise_chart import promise_chart
 
 TONES = {
@@ -53,11 +54,12 @@ def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | N
     return {
         "what": (
             f"{goal['required']:,} of {format_count(bag['tasks'], 'task')} within "
-            f"{format_duration(due_s - came_s)}, with probability {goal['requested']:g}: {state}"
+            f"{format_duration(due_s - came_s)}, with a probability of "
+            f"{share(goal['requested'])}: {state}"
         ),
         "state": goal["state"],
         "tone": TONES[PromiseState(goal["state"])],
-        "promise": promise_text(goal),
+        "reason": goal.get("state_reason") or "",
         "changes": [change_text(change, came_s) for change in goal["changes"]],
         "why": goal["why"],
         "chart": promise_chart(promises, end_s - came_s, due_s - came_s, _NONE_YET),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Response
@@ -59,12 +60,20 @@ def add_goal_routes(app: FastAPI, service: Service) -> None:
         row = visible_bag(service, bag_id, who)
         if if_match is None:
             raise HTTPException(428, "If-Match: the ETag of the bag is needed")
-        refuse_unattended(row, "resume")
-        number = _change(row, change, _expected(row, if_match))
-        service.supervisor.notify()
+        number = send_goal_change(service, row, change, if_match)
         response.headers["ETag"] = goal_tag(row)
         text = message("asked its dispatcher to change the goal")
         return {"id": row.id, "request": number, **text}
+
+
+def send_goal_change(service: Service, row: BagEntry, change: BagGoalPatch, if_match: str) -> int:
+    """Have the dispatcher of a bag change its goal; return the number of the request. ``if_match``:
+    the tag of the goal that is to be changed. Raise InputError for what is refused, HTTPException
+    409 or 412."""
+    refuse_unattended(row, "resume")
+    number = _change(row, change, _expected(row, if_match))
+    service.supervisor.notify()
+    return number
 
 
 def _change(row: BagEntry, change: BagGoalPatch, expected: int | None) -> int:
@@ -89,6 +98,13 @@ def goal_tag(row: BagEntry) -> str:
     """Return the tag of a bag's goal: it changes with each request to change it."""
     requests = goal_requests(dispatcher_folder(row.dispatcher), row.number)
     return f'"goal-{len(requests)}"'
+
+
+def undecided(row: BagEntry, bag: Mapping[str, Any]) -> int:
+    """Return how many requests to change the goal of a bag, with this status, its dispatcher has
+    not decided yet."""
+    requests = goal_requests(dispatcher_folder(row.dispatcher), row.number)
+    return max(0, len(requests) - len((bag.get("goal") or {}).get("changes", ())))
 
 
 def _expected(row: BagEntry, if_match: str) -> int | None:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.run_changes import request_history
 from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.web.form_numbers import read_probability, read_usd
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.request_routes import RequestPatch, changed, request_tag, requested
@@ -42,21 +43,9 @@ class RequestForm(BaseModel):
         return RequestPatch(
             deadline=self.deadline.strip() or None,
             at_least=self.at_least.strip() or None,
-            budget_usd=_number(self.budget_usd, "budget"),
-            probability=_number(self.probability, "probability"),
+            budget_usd=read_usd(self.budget_usd, "budget"),
+            probability=read_probability(self.probability, "probability"),
         )
-
-
-def _number(text: str, name: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        value = float(text.strip().removeprefix("$"))
-    except ValueError as error:
-        raise InputError(f"'{text}' is no number", where=name) from error
-    if not 0 <= value < (1.0 if name == "probability" else float("inf")):
-        raise InputError(f"{text} is outside its range", where=name)
-    return value
 
 
 def add_request_pages(app: FastAPI, service: Service) -> None:
