@@ -50,7 +50,7 @@ def history_chart(runs: Sequence[PastRun]) -> Markup:
     label = f"{kept} of {len(runs)} runs kept their promise; the table below has all numbers"
     return Markup(
         f'<svg class="history" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{label}">'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="group" aria-label="{label}">'
         f"{''.join(parts)}</svg>"
     )
 
