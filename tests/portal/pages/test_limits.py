@@ -30,12 +30,12 @@ def plan(by_workflow, placements, needed=1):
     [
         (
             ["a fast", "b slow"],
-            "slow's slot is ready for its task 'b' with 20\u202f%, and no other",
+            "slow's slot is ready at the planned start of its task 'b' with 20\u202f%, and no",
         ),
         (
             ["a slow", "a fast"],
-            "fast's slot is ready for its task 'a' with 80\u202f%, the slots of its replicas, at "
-            "slow, with at most 20\u202f%",
+            "fast's slot is ready at the planned start of its task 'a' with 80\u202f%, the slots "
+            "of its replicas, at slow, with at most 20\u202f%",
         ),
         (["a slow", "a sure"], ""),
         ([], ""),

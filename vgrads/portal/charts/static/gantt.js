@@ -1,7 +1,8 @@
 // The Gantt chart: a lane per slot, as high as its processors; plan and reality; what the reader does with it.
 "use strict";
 (() => {
-  const {TOP, GAP, FOOT, duration, count, colours, planned, actual, lanes, horizon, percent, unlikely} = window.vgrads;
+  const {TOP, GAP, FOOT, duration, count, colours, planned, actual, lanes, horizon} = window.vgrads;
+  const {percent, unlikely} = window.vgrads;
   const grouped = bars => {
     const map = new Map();
     for (const bar of bars) if (map.has(bar.item.slot)) map.get(bar.item.slot).push(bar); else map.set(bar.item.slot, [bar]);
@@ -283,7 +284,8 @@
           + (s.ready_p50_s == null ? "" : `likely ready at ${duration(s.ready_p50_s)}, `) + `needed from ${duration(s.start_s)}`,
           s.ready_p5_s == null ? "" : `ready ${duration(s.ready_p5_s)} to ${s.ready_p95_s == null ? "perhaps never" : duration(s.ready_p95_s)} (5–95 %)`,
           seen.ready_s != null ? `was ready at ${duration(seen.ready_s)}` : "",
-          `ready when it is needed with ${percent(s.probability)}` + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),
+          `ready when it is needed with ${percent(s.probability)}`
+            + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),
           unlikely(this.data, s),
           `state ${s.state}${seen.reason ? ": " + seen.reason : ""}`].filter(Boolean).join("\n");
       }
@@ -291,7 +293,8 @@
       const replica = p.copy ? ` (replica ${p.copy + 1})` : "";
       return [`${p.workflow} · ${p.task}${replica}`,
         `${duration(thing.start)} to ${duration(thing.end)}, ${count(p.procs, "processor")}`,
-        `planned ${duration(p.start_s)} to ${duration(p.end_s)} in ${p.slot}`, `probability ${percent(p.probability)}`,
+        `planned ${duration(p.start_s)} to ${duration(p.end_s)} in ${p.slot}`,
+        `probability ${percent(p.probability)}`,
         `state ${p.state}${p.reason ? ": " + p.reason : ""}`].join("\n");
     }
 

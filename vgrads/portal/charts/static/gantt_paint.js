@@ -106,7 +106,8 @@
     shortNames(g) {
       if (this.namesOf !== this.data || this.namesLeft !== this.left) {
         [this.namesOf, this.namesLeft] = [this.data, this.left];
-        this.names = shorten(this.data.slots.map(s => s.id), text => g.measureText(text).width <= this.left - 14);
+        const fits = text => g.measureText(text).width <= this.left - 14;
+        this.names = shorten(this.data.slots.map(s => s.id), fits);
       }
       return this.names;
     }

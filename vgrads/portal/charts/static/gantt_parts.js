@@ -89,14 +89,19 @@
     for (const p of data.placements) if (p.slot === slot.id) own.push(named(p)); else others.add(named(p));
     const late_s = slot.ready_p50_s == null ? 0 : slot.ready_p50_s - slot.start_s;
     const late = late_s > 0 ? `likely ready ${duration(late_s)} later` : "perhaps never ready";
-    const use = own.every(task => others.has(task)) ? "used only for tasks that are not done in another slot by then"
-      : "its tasks begin then";
+    const use = own.every(task => others.has(task))
+      ? "used only for tasks that are not done in another slot by then" : "its tasks begin then";
     return `${late}: ${use}`;
   }
 
-  // Names of lanes as long as there is room (`fits`): what all have in common goes first, so they stay different.
+  // Names of lanes as long as there is room (`fits`): what all have in common is left out first, so they
+  // stay different.
   function shorten(names, fits) {
-    const common = (a, b) => { let n = 0; while (n < Math.min(a.length, b.length) && a[n] === b[n]) n++; return n; };
+    const common = (a, b) => {
+      let n = 0;
+      while (n < Math.min(a.length, b.length) && a[n] === b[n]) n++;
+      return n;
+    };
     const atWord = (text, n) => Math.max(...[..."-_./:@ "].map(sign => text.lastIndexOf(sign, n - 1) + 1));
     const turned = text => [...text].reverse().join("");
     const shared = texts => texts.length < 2 ? 0
@@ -150,6 +155,6 @@
     return paint;
   }
 
-  window.vgrads = {TOP, GAP, FOOT, STATES, duration, count, colours, readable, planned, actual, lanes, horizon, legend,
-    percent, unlikely, shorten};
+  window.vgrads = {TOP, GAP, FOOT, STATES, duration, count, colours, readable, planned, actual, lanes,
+    horizon, legend, percent, unlikely, shorten};
 })();

@@ -42,8 +42,8 @@ def _slot_in_words(plan: Json, workflow: str, requested: float) -> str:
         return ""
     sites = {slot["id"]: str(slot["site"]) for slot in plan["slots"]}
     words = (
-        f"{sites[limiting['slot']]}'s slot is ready for its task '{limiting['task']}' with "
-        f"{share(_probability(limiting))}"
+        f"{sites[limiting['slot']]}'s slot is ready at the planned start of its task "
+        f"'{limiting['task']}' with {share(_probability(limiting))}"
     )
     others = [p for p in tasks[limiting["task"]] if p is not limiting]
     if not others:

@@ -203,15 +203,24 @@
     const show = () => {
       say("deadline-text", vgrads.duration(Number(form.deadline_s.value)));
       say("needed-text", `${form.needed.value} of ${main.dataset.workflows}`);
-      say("budget-text", form.unlimited.checked ? "no limit" : `$${Number(form.budget_usd.value).toFixed(2)}`);
+      const budget = Number(form.budget_usd.value);
+      say("budget-text", form.unlimited.checked ? "no limit" : `$${budget.toFixed(2)}`);
     };
-    const answer = () => document.getElementById("answer");
+    const answer = document.getElementById("answer");
+    // Only what has changed, so the answer is read aloud once.
+    const replace = fresh => {
+      const host = fresh && document.getElementById(fresh.id);
+      if (!host || host.innerHTML === fresh.innerHTML) return;
+      host.className = fresh.className;
+      Object.assign(host.dataset, fresh.dataset);
+      host.replaceChildren(...fresh.childNodes);
+    };
     const explain = problem => {
       const p = document.createElement("p");
       p.className = "error";
       p.textContent = problem;
-      answer().replaceChildren(p);
-      answer().className = "answer tone-bad";
+      answer.replaceChildren(p);
+      answer.className = "answer tone-bad";
       say("progress", "");
       Object.assign(computed.dataset, {again: "no", failed: "yes"});
     };
@@ -231,11 +240,12 @@
           if (mine !== round) return;
           const part = fresh.getElementById("computed");
           if (part) {
-            computed.replaceChildren(...part.childNodes);
+            for (const id of ["answer", "progress", "curves"]) replace(fresh.getElementById(id));
             Object.assign(computed.dataset, {...part.dataset, failed: "no"});
           } else if (reply.status === 404) explain("This set was deleted.");
           else {  // another page: logged out, too many questions
-            explain(fresh.querySelector(".message")?.textContent || `The service answers: ${reply.statusText}.`);
+            const message = fresh.querySelector(".message")?.textContent;
+            explain(message || `The service answers: ${reply.statusText}.`);
             const pause_s = Number(reply.headers.get("Retry-After")) || 10;
             if (reply.status === 429) timer = setTimeout(question, 1000 * pause_s);
           }
