@@ -5,7 +5,10 @@
   const {percent, unlikely} = window.vgrads;
   const grouped = bars => {
     const map = new Map();
-    for (const bar of bars) if (map.has(bar.item.slot)) map.get(bar.item.slot).push(bar); else map.set(bar.item.slot, [bar]);
+    for (const bar of bars) {
+      if (map.has(bar.item.slot)) map.get(bar.item.slot).push(bar);
+      else map.set(bar.item.slot, [bar]);
+    }
     return map;
   };
   const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
@@ -51,8 +54,10 @@
       button("+", "Zoom in", () => this.zoom(1 / 1.5));
       button("−", "Zoom out", () => this.zoom(1.5));
       button("Fit", "Show all that happened", () => { this.setWhole(false); });
-      this.span = button("To the deadline", "Show the whole time up to the deadline, or what happened", () => this.setWhole(!this.whole));
-      this.fold = button("Fold idle time", "Draw stretches without any slot short", () => this.setFolded(!this.folded));
+      this.span = button("To the deadline", "Show the whole time up to the deadline, or what happened",
+        () => this.setWhole(!this.whole));
+      this.fold = button("Fold idle time", "Draw stretches without any slot short",
+        () => this.setFolded(!this.folded));
       button("PNG", "Save as a picture", () => this.save());
       this.canvas = make("canvas", "gantt-canvas");
       this.canvas.tabIndex = 0;
@@ -175,7 +180,12 @@
     }
 
     show(mode) { this.mode = mode; this.chosen = true; this.arrange(); if (this.fitted) this.fit(); this.draw(); }
-    setWhole(whole) { this.whole = whole; this.span.setAttribute("aria-pressed", String(whole)); this.fit(); this.draw(); }
+    setWhole(whole) {
+      this.whole = whole;
+      this.span.setAttribute("aria-pressed", String(whole));
+      this.fit();
+      this.draw();
+    }
     setFolded(folded) { this.folded = folded; this.arrange(); this.fit(); this.draw(); }
 
     arrange() {
@@ -188,8 +198,10 @@
       this.end = Math.max(data.deadline_s, data.now_s ?? 0, ...ends, 1) * 1.02;
       this.makeScale();
       this.horizon_s = horizon(data, parts);
-      const widest = Math.max(1, ...data.slots.map(s => s.procs)), all = data.slots.reduce((sum, s) => sum + s.procs, 0) * parts.length;
-      this.per = clamp(Math.min(74 / widest, (this.most() - this.top - FOOT - data.slots.length * GAP) / Math.max(1, all)), 1, 26);
+      const widest = Math.max(1, ...data.slots.map(s => s.procs));
+      const all = Math.max(1, data.slots.reduce((sum, s) => sum + s.procs, 0) * parts.length);
+      const room = this.most() - this.top - FOOT - data.slots.length * GAP;
+      this.per = clamp(Math.min(74 / widest, room / all), 1, 26);
       this.tops = new Map();
       let y = this.top;
       for (const slot of data.slots) {
@@ -201,7 +213,8 @@
       for (const [mode, b] of this.modes) b.setAttribute("aria-pressed", String(mode === this.mode));
       this.fold.setAttribute("aria-pressed", String(this.folded));
       this.canvas.setAttribute("aria-label", `Gantt chart of ${data.name}: ${count(data.slots.length, "slot")}, ` +
-        `${count(data.placements.length, "task")}. Arrows move, plus and minus zoom, n and p go from task to task, Enter explains.`);
+        `${count(data.placements.length, "task")}. Arrows move, plus and minus zoom, n and p go from task to task, ` +
+        "Enter explains.");
     }
 
     // Seconds to a scale in which long stretches without slots may be short: pieces [t0, t1, u0, u1].
@@ -223,7 +236,9 @@
     }
 
     u(t) {
-      for (const [t0, t1, u0, u1] of this.pieces) if (t <= t1) return u0 + (Math.max(t, t0) - t0) / (t1 - t0) * (u1 - u0);
+      for (const [t0, t1, u0, u1] of this.pieces) {
+        if (t <= t1) return u0 + (Math.max(t, t0) - t0) / (t1 - t0) * (u1 - u0);
+      }
       return this.total;
     }
 
@@ -236,7 +251,8 @@
 
     inner() { return Math.max(60, this.canvas.clientWidth - this.left - 12); }
     x(t) { return this.left + (this.u(t) - this.view[0]) / (this.view[1] - this.view[0]) * this.inner(); }
-    fit() { this.view = [0, this.whole ? this.total : Math.min(this.total, this.u(this.horizon_s))]; this.fitted = true; }
+    fit() { this.view = [0, this.whole ? this.total : Math.min(this.total, this.u(this.horizon_s))];
+      this.fitted = true; }
 
     setView(from, to) {
       const width = clamp(to - from, this.total / 5000, this.total);
@@ -245,7 +261,8 @@
       this.fitted = false;
     }
 
-    pan(share) { const by = share * (this.view[1] - this.view[0]); this.setView(this.view[0] + by, this.view[1] + by); this.draw(); }
+    pan(share) { const by = share * (this.view[1] - this.view[0]); this.setView(this.view[0] + by, this.view[1] + by);
+      this.draw(); }
 
     zoom(factor, x) {
       const [a, b] = this.view, share = x == null ? 0.5 : clamp((x - this.left) / this.inner(), 0, 1);
@@ -280,9 +297,11 @@
     describe(thing) {
       if (thing.slot) {
         const s = thing.slot, seen = s.actual || {};
-        return [`${s.id} (${s.kind}, ${count(s.procs, "processor")})`, `requested at ${duration(s.submit_s)}, `
-          + (s.ready_p50_s == null ? "" : `likely ready at ${duration(s.ready_p50_s)}, `) + `needed from ${duration(s.start_s)}`,
-          s.ready_p5_s == null ? "" : `ready ${duration(s.ready_p5_s)} to ${s.ready_p95_s == null ? "perhaps never" : duration(s.ready_p95_s)} (5–95 %)`,
+        const likely = s.ready_p50_s == null ? "" : `likely ready at ${duration(s.ready_p50_s)}, `;
+        const late = s.ready_p95_s == null ? "perhaps never" : duration(s.ready_p95_s);
+        return [`${s.id} (${s.kind}, ${count(s.procs, "processor")})`,
+          `requested at ${duration(s.submit_s)}, ${likely}needed from ${duration(s.start_s)}`,
+          s.ready_p5_s == null ? "" : `ready ${duration(s.ready_p5_s)} to ${late} (5–95 %)`,
           seen.ready_s != null ? `was ready at ${duration(seen.ready_s)}` : "",
           `ready when it is needed with ${percent(s.probability)}`
             + (s.cost_usd ? `, $${s.cost_usd.toFixed(2)}` : ""),

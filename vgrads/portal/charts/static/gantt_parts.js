@@ -4,7 +4,8 @@
   const TOP = 46, GAP = 14, FOOT = 12;  // pixels above, between and below lanes
   const STATES = {planned: "#8a8f98", waiting: "#8a8f98", running: "#0072b2", done: "#4a5058", failed: "#d55e00",
     cancelled: "#e69f00", skipped: "#b9bec7"};
-  // As Okabe and Ito chose them, for eyes of every kind; softened, and where there are more workflows, lighter and darker.
+  // As Okabe and Ito chose them, for eyes of every kind; softened, and where there are more workflows, lighter and
+  // darker.
   const HUES = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#f0e442"];
   const SHADES = [[255, 0.3], [255, 0.62], [0, 0.25]];
 
@@ -35,7 +36,8 @@
 
   // Black or white, whichever is read more easily on a colour.
   function readable(colour) {
-    const [r, g, b] = channels(colour).map(c => c / 255).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const linear = c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const [r, g, b] = channels(colour).map(c => linear(c / 255));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#101418" : "#ffffff";
   }
 
@@ -143,13 +145,19 @@
         one.setAttribute("aria-pressed", "false");
         one.addEventListener("click", () => {
           const only = gantt.pick(name);
-          host.querySelectorAll(".key").forEach(k => k.setAttribute("aria-pressed", String(k === one && only === name)));
+          host.querySelectorAll(".key").forEach(k => k.setAttribute("aria-pressed",
+            String(k === one && only === name)));
         });
       }
-      for (const state of ["planned", "running", "done", "failed", "cancelled", "skipped"]) chip("span", state, STATES[state]);
-      for (const [kind, text] of [["slot", "slot, as high as its processors; % ready when it is needed"], ["wait", "when its queue may start it: 5–95 %, tick at the median"],
-        ["copy", "a replica of a task"], ["lost", "a slot that was lost"], ["deadline", "deadline"], ["now", "now"]]) chip("span", text, "").firstChild.className = kind;
-      if (before.length) chip("span", `${before.length} done before, in ${runs.length === 1 ? runs[0] : count(runs.length, "run")}`, STATES.done);
+      for (const state of ["planned", "running", "done", "failed", "cancelled", "skipped"]) {
+        chip("span", state, STATES[state]);
+      }
+      for (const [kind, text] of [["slot", "slot, as high as its processors; % ready when it is needed"],
+        ["wait", "when its queue may start it: 5–95 %, tick at the median"],
+        ["copy", "a replica of a task"], ["lost", "a slot that was lost"], ["deadline", "deadline"],
+        ["now", "now"]]) chip("span", text, "").firstChild.className = kind;
+      if (before.length) chip("span",
+        `${before.length} done before, in ${runs.length === 1 ? runs[0] : count(runs.length, "run")}`, STATES.done);
     };
     paint();
     return paint;

@@ -1,7 +1,8 @@
 // What the pages do beyond what the server wrote: live charts, runs, what-if, handing over, logging in.
 "use strict";
 (() => {
-  const main = document.querySelector("main"), say = (id, text) => { const e = document.getElementById(id); if (e) e.textContent = text; };
+  const main = document.querySelector("main");
+  const say = (id, text) => { const e = document.getElementById(id); if (e) e.textContent = text; };
 
   async function ask(path, options = {}) {
     const answer = await fetch(path, {cache: "no-cache", ...options,
@@ -29,12 +30,14 @@
       add("line", {class: "axis", x1: L, x2: W - R, y1: y(v), y2: y(v)});
       add("text", {class: "label", x: L - 6, y: y(v) + 4, "text-anchor": "end"}, Math.round(100 * v) + "%");
     }
-    for (const v of [0, .5, 1]) add("text", {class: "label", x: x(v * xmax), y: H - 8, "text-anchor": "middle"}, xlabel(v * xmax));
+    for (const v of [0, .5, 1]) add("text", {class: "label", x: x(v * xmax), y: H - 8, "text-anchor": "middle"},
+      xlabel(v * xmax));
     if (requested != null) add("line", {class: "requested", x1: L, x2: W - R, y1: y(requested), y2: y(requested)});
     for (const {points, className, dots, steps} of series) {
       if (!points.length) continue;
       const drawn = steps ? points.flatMap(([a, b], i) => i ? [[a, points[i - 1][1]], [a, b]] : [[a, b]]) : points;
-      add("polyline", {class: className, points: drawn.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
+      add("polyline",
+        {class: className, points: drawn.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
       if (dots) for (const [a, b] of points) add("circle", {class: "mark", cx: x(a), cy: y(b), r: 2.5});
     }
     host.replaceChildren(svg);
@@ -45,7 +48,8 @@
     const answer = await fetch(path, {cache: "no-cache", headers: {Accept: "text/html"}});
     if (answer.status === 404) return false;
     if (!answer.ok) return true;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html"), host = document.getElementById(id);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html"),
+      host = document.getElementById(id);
     const part = fresh.getElementById(id);
     if (part) for (const {name, value} of part.attributes) host.setAttribute(name, value);
     host.replaceChildren(...(part || fresh.body).childNodes);
@@ -56,7 +60,8 @@
   // Instants in the zone of whoever reads.
   function clocks(host) {
     const hours = {hour: "2-digit", minute: "2-digit"}, days = {weekday: "short", day: "numeric", month: "short"};
-    const today = new Intl.DateTimeFormat(undefined, hours), near = new Intl.DateTimeFormat(undefined, {...days, ...hours});
+    const today = new Intl.DateTimeFormat(undefined, hours);
+    const near = new Intl.DateTimeFormat(undefined, {...days, ...hours});
     const far = new Intl.DateTimeFormat(undefined, {...days, ...hours, year: "numeric"});
     const full = new Intl.DateTimeFormat(undefined, {...days, ...hours, year: "numeric", timeZoneName: "short"});
     const now = new Date();
@@ -89,7 +94,10 @@
 
   async function setPage() {
     const id = main.dataset.set, base = `/v1/workflow-sets/${id}`, host = document.getElementById("gantt");
-    const why = async item => (await ask(`${base}/explain?` + new URLSearchParams({task: `${item.workflow}/${item.task}`}))).text;
+    const why = async item => {
+      const which = new URLSearchParams({task: `${item.workflow}/${item.task}`});
+      return (await ask(`${base}/explain?${which}`)).text;
+    };
     const status = () => document.getElementById("status").dataset;
     let chart = null, key = null, source = null, timer = null, gone = false;
     const deleted = () => {
@@ -130,10 +138,12 @@
     };
     const soon = () => { timer ??= setTimeout(refresh, 600); };
     const search = document.getElementById("find");
-    const tasks = async () => search && renew("tasks", `/sets/${id}/tasks?` + new URLSearchParams({find: search.find.value}));
+    const tasks = async () => search
+      && renew("tasks", `/sets/${id}/tasks?` + new URLSearchParams({find: search.find.value}));
     const graph = async () => {
       const choice = document.querySelector("#choose select");
-      if (document.getElementById("graph")) await renew("graph", `/sets/${id}/graph` + (choice ? "?" + new URLSearchParams({workflow: choice.value}) : ""));
+      if (document.getElementById("graph")) await renew("graph",
+        `/sets/${id}/graph` + (choice ? "?" + new URLSearchParams({workflow: choice.value}) : ""));
     };
     const parts = async () => {
       if (gone) return;
@@ -175,13 +185,24 @@
       const since = Date.now();
       const looks = setInterval(parts, 3000);
       let drawn = 0;
-      for (const kind of ["slot", "again", "copy", "replan", "cancel", "silent", "tick"]) source.addEventListener(kind, () => {
+      const kinds = ["slot", "again", "copy", "replan", "cancel", "silent", "tick"];
+      for (const kind of kinds) source.addEventListener(kind, () => {
         soon();
         if (Date.now() - drawn > 4000) { drawn = Date.now(); promise(); }
       });
-      source.addEventListener("end", () => { source.close(); clearInterval(looks); over(); host.dataset.ended = String(Date.now() - since); refresh(); promise(); });
+      source.addEventListener("end", () => {
+        source.close();
+        clearInterval(looks);
+        over();
+        host.dataset.ended = String(Date.now() - since);
+        refresh();
+        promise();
+      });
     };
-    for (const act of ["run", "cancel"]) if (document.getElementById(act)) confirmed(document.getElementById(act), document.getElementById(`ask-${act}`));
+    for (const act of ["run", "cancel"]) {
+      const button = document.getElementById(act);
+      if (button) confirmed(button, document.getElementById(`ask-${act}`));
+    }
     for (const hint of document.querySelectorAll(".script")) hint.hidden = false;
     await refresh();
     if (main.dataset.state === "planning") setTimeout(planned, 1000);
@@ -267,13 +288,19 @@
     question();
   }
 
-  // The form of a set: the promise beside it follows what is typed. Its newest question counts, answers to older ones are ignored.
+  // The form of a set: the promise beside it follows what is typed. Its newest question counts, answers to older
+  // ones are ignored.
   function submitPage() {
-    const form = document.getElementById("hand-over"), text = form.elements.text, run = document.getElementById("run");
+    const form = document.getElementById("hand-over"), text = form.elements.text,
+      run = document.getElementById("run");
     const answer = document.getElementById("answer"), choice = document.getElementById("template");
-    const fields = ["deadline", "due", "at_least", "probability", "budget_usd"].map(id => document.getElementById(id));
+    const names = ["deadline", "due", "at_least", "probability", "budget_usd"];
+    const fields = names.map(id => document.getElementById(id));
     const due = document.getElementById("due");
-    const stateZone = () => { form.elements.zone_min.value = -(due.value ? new Date(due.value) : new Date()).getTimezoneOffset() || 0; };
+    const stateZone = () => {
+      const at = due.value ? new Date(due.value) : new Date();
+      form.elements.zone_min.value = -at.getTimezoneOffset() || 0;
+    };
     let round = 0, stop = null, timer = null;
     const copy = (from, to, names) => { for (const name of names) {
       if (from.hasAttribute(name)) to.setAttribute(name, from.getAttribute(name)); else to.removeAttribute(name);
@@ -285,8 +312,11 @@
         choice.options[0].dataset.text = text.value;
         choice.selectedIndex = 0;
       }
-      for (const e of [text, ...fields]) copy(fresh.getElementById(e.id), e, ["aria-invalid", "aria-describedby", "placeholder"]);
-      for (const e of [answer, document.getElementById("problem")]) e.replaceChildren(...fresh.getElementById(e.id).childNodes);
+      const stated = ["aria-invalid", "aria-describedby", "placeholder"];
+      for (const e of [text, ...fields]) copy(fresh.getElementById(e.id), e, stated);
+      for (const id of ["answer", "problem"]) {
+        document.getElementById(id).replaceChildren(...fresh.getElementById(id).childNodes);
+      }
       const next = fresh.getElementById("answer"), offer = fresh.getElementById("run");
       copy(next, answer, ["class", "data-again"]);
       if (next.dataset.again === "yes") return;
@@ -303,7 +333,11 @@
       answer.replaceChildren(p);
       answer.setAttribute("aria-busy", "false");
     };
-    const stale = () => { run.disabled = true; answer.setAttribute("aria-busy", "true"); answer.dataset.ready = "no"; };
+    const stale = () => {
+      run.disabled = true;
+      answer.setAttribute("aria-busy", "true");
+      answer.dataset.ready = "no";
+    };
     const question = async () => {
       const mine = ++round;
       clearTimeout(timer);
@@ -321,14 +355,20 @@
           else {  // another page: logged out, too many questions
             answer.dataset.again = "no";
             explain(fresh.querySelector("main")?.textContent.trim() || reply.statusText);
-            if (reply.status === 429) timer = setTimeout(question, 1000 * (Number(reply.headers.get("Retry-After")) || 10));
+            const later_s = Number(reply.headers.get("Retry-After")) || 10;
+            if (reply.status === 429) timer = setTimeout(question, 1000 * later_s);
           }
         } while (answer.dataset.again === "yes");
-      } catch (error) { if (mine === round && error.name !== "AbortError") explain("The service does not answer. Change something to ask it again."); }
+      } catch (error) {
+        if (mine === round && error.name !== "AbortError") {
+          explain("The service does not answer. Change something to ask it again.");
+        }
+      }
     };
     const soon = () => { stale(); clearTimeout(timer); timer = setTimeout(question, 600); };
     const replace = value => { text.value = value; text.setSelectionRange(0, 0); text.scrollTop = 0; question(); };
-    text.addEventListener("input", () => { choice.options[0].dataset.text = text.value; choice.selectedIndex = 0; soon(); });
+    text.addEventListener("input", () => { choice.options[0].dataset.text = text.value; choice.selectedIndex = 0;
+      soon(); });
     for (const e of fields) {
       e.addEventListener("input", soon);
       e.addEventListener("keydown", key => { if (key.key === "Enter") { key.preventDefault(); question(); } });
@@ -338,7 +378,8 @@
     document.getElementById("file").addEventListener("change", async e => {
       const file = e.target.files[0];
       if (!file) return;
-      if (file.size > 1e6) { explain(`${file.name} has more than 1 MB: submit it with the command or over REST.`); return; }
+      if (file.size > 1e6) { explain(`${file.name} has more than 1 MB: submit it with the command or over REST.`);
+        return; }
       choice.options[0].dataset.text = await file.text();
       choice.selectedIndex = 0;
       replace(choice.options[0].dataset.text);
@@ -365,7 +406,8 @@
     form.addEventListener("submit", stateZone);
     for (const part of document.querySelectorAll(".script")) part.hidden = false;
     document.getElementById("zone").textContent = "your time";
-    if (text.getAttribute("aria-invalid") !== "true" && !document.getElementById("problem").textContent.trim()) question();
+    if (text.getAttribute("aria-invalid") !== "true"
+      && !document.getElementById("problem").textContent.trim()) question();
   }
 
   // The list of routes: what is typed selects among them; an address within opens its route.
