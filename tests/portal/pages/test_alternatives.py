@@ -56,7 +56,7 @@ def test_the_answer_comes_first_and_then_one_point_with_each_request(gallery, pl
 
     async def look(computations, ask):
         states = [await ask()]
-        for number in range(16):
+        for number in range(20):
             if number < len(computations.futures):
                 computations.futures[number].set_result(promised(0.5))
             states.append(await ask())

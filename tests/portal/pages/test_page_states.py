@@ -118,7 +118,7 @@ def test_other_values_are_computed_without_scripts(served):
         page = open_page(client, html.unescape(renewed[1]))
     assert rows == sorted(rows, reverse=True)
     assert len(set(rows)) == len(rows) >= 10
-    assert "All 15 points are computed." in page
+    assert "All 17 points are computed." in page
     page = open_page(client, f"/sets/{set_id}/what-if?deadline_s=1")
     assert re.search("<strong>Cannot be promised</strong></p><p>[^<]+: time: ", page)
     assert '<output id="budget-text">$5.00</output>' in page  # unchanged

@@ -226,7 +226,7 @@ def test_what_if_draws_the_promise_against_deadline_and_budget(page, service):
     until(are_complete, "all points", 240)
     assert len({words for words in shown if "are computed;" in words}) >= 3
     deadlines, budgets = (page.locator(".curves section").nth(n) for n in (0, 1))
-    for curve, least in ((deadlines, 8), (budgets, 7)):
+    for curve, least in ((deadlines, 8), (budgets, 9)):
         assert curve.locator("circle title").count() >= least
         label = curve.locator("svg").get_attribute("aria-label")
         assert all(

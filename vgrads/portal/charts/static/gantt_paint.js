@@ -96,8 +96,9 @@
         g.fillText(this.cut(g, names.get(slot.id)), this.left - 10, top + 12);
         g.fillStyle = this.soft;
         const price = slot.cost_usd ? ` · $${slot.cost_usd.toFixed(2)}` : "";
-        const words = `${slot.procs}p · ${percent(slot.probability)}${price}`;
-        if (height > 24) g.fillText(this.cut(g, words), this.left - 10, top + 26);
+        const chance = `${slot.procs}p · ${percent(slot.probability)}`, all = chance + price;
+        const words = g.measureText(all).width <= this.left - 14 ? all : this.cut(g, chance);
+        if (height > 24) g.fillText(words, this.left - 10, top + 26);
       }
       g.textAlign = "left";
     }

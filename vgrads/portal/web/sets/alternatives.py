@@ -23,7 +23,7 @@ _RATE = "600/minute"  # one point after the other: a user's never occupy more th
 _RETAINED_S = 60.0  # after the last request for them
 _DEADLINES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
 """Points of the curve, in times of the set's own deadline."""
-_PARTS = 6  # of the range of budgets
+_PARTS = 8  # of the range of budgets
 _LEAST_USD = 20.0  # the range of budgets for a set at no cost
 MOST_TASKS = 1000
 """Of a set whose curves are computed: a point of a larger one takes minutes."""
