@@ -36,6 +36,7 @@ SCRIPTS = sorted(path for path in (ROOT / TOP).rglob("*.js"))
 LONG_FUNCTIONS = {"run_manager", "replay_compiled"}  # compiled loops that say why they are one
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 500, 60
 MOST_LINES_OF_A_CLASS, MOST_ANY = 200, 150
+MOST_WIDE = 120
 
 
 def shown(path):
@@ -53,6 +54,19 @@ def test_files_are_small_and_documented():
     assert {name: lines for name, lines in long.items() if lines > MOST_LINES} == {}
     undocumented = [shown(path) for path in SOURCES if not ast.get_docstring(nodes_of(path)[0])]
     assert [name for name in undocumented if not name.endswith("__main__.py")] == []
+
+
+def test_lines_of_pages_are_short():
+    """Templates, scripts and styles; Python's are limited by ruff."""
+    kinds = (".html", ".js", ".css")
+    long = {
+        f"{shown(path)}:{number}": len(line)
+        for path in TRACKED
+        if path.suffix in kinds and TOP in path.parts and path.is_file()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > MOST_WIDE
+    }
+    assert long == {}
 
 
 def test_functions_and_classes_are_small():

@@ -38,7 +38,8 @@
     }
 
     ticks() {
-      const nice = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
+      const nice = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800,
+        604800];
       const span = this.view[1] - this.view[0];
       return nice.find(n => span / n <= this.inner() / 80) || Math.ceil(span / 8 / 86400) * 86400;
     }
@@ -47,7 +48,8 @@
       g.fillStyle = "#8882";
       for (const [t0, t1, u0, u1] of this.pieces) if (u1 - u0 < (t1 - t0) * 0.9) {
         const a = this.x(t0), b = this.x(t1);
-        if (b > this.left && a < width) g.fillRect(Math.max(a, this.left), this.top - 6, b - Math.max(a, this.left), this.content);
+        if (b > this.left && a < width) g.fillRect(Math.max(a, this.left), this.top - 6, b - Math.max(a, this.left),
+          this.content);
       }
       const step = this.ticks();
       g.strokeStyle = "#9993";
@@ -134,7 +136,8 @@
 
     // A slot that was lost: a cross where it ended, or would have begun.
     paintLost(g, lane, y) {
-      const x = clamp(this.x(lane.slot.actual?.ended_s ?? lane.slot.start_s), this.left + 8, this.canvas.clientWidth - 20);
+      const x = clamp(this.x(lane.slot.actual?.ended_s ?? lane.slot.start_s), this.left + 8,
+        this.canvas.clientWidth - 20);
       for (const [colour, wide] of [[this.page, 6], [this.bad, 2.5]]) {
         g.strokeStyle = colour;
         g.lineWidth = wide;
@@ -148,7 +151,8 @@
     box(bar, index) {
       const item = bar.item, place = this.tops.get(item.slot);
       const per = place.one / Math.max(1, this.slot(item.slot).procs);
-      const h = Math.max(2, item.procs * per), y = place.top + index * (place.one + 3) + place.one - bar.row * per - h;
+      const h = Math.max(2, item.procs * per),
+        y = place.top + index * (place.one + 3) + place.one - bar.row * per - h;
       const x = this.x(bar.start);
       return [x, y, Math.max(1.5, this.x(bar.end) - x), h];
     }
@@ -233,8 +237,12 @@
       };
       const now = this.data.now_s, goes = this.data.state === "running" || this.data.state === "interrupted";
       const at = this.view[1] >= this.total ? this.end : this.until(this.view[1]);
-      line(deadline, this.bad, `deadline ${duration(deadline)}` + (beyond ? `, ${duration(deadline - at)} beyond →` : ""), beyond ? [2, 4] : [], this.top - 12);
-      if (goes && now != null) line(now, this.good, "now", [4, 3], Math.abs(this.x(now) - this.x(deadline)) < 120 ? this.top - 22 : this.top - 12);
+      const far = beyond ? `, ${duration(deadline - at)} beyond →` : "";
+      line(deadline, this.bad, `deadline ${duration(deadline)}${far}`, beyond ? [2, 4] : [], this.top - 12);
+      if (goes && now != null) {
+        const isClose = Math.abs(this.x(now) - this.x(deadline)) < 120;
+        line(now, this.good, "now", [4, 3], this.top - (isClose ? 22 : 12));
+      }
     }
 
     paintHead(g, width) {
@@ -249,12 +257,15 @@
 
     // The clock under the durations, in the zone of the reader; the day where it changes.
     paintClock(g, width) {
-      const clock = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", ...(this.ticks() < 60 ? {second: "2-digit"} : {})});
+      const clock = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit",
+        ...(this.ticks() < 60 ? {second: "2-digit"} : {})});
       const day = new Intl.DateTimeFormat(undefined, {weekday: "short", day: "numeric"});
-      const dayOf = t => day.format(new Date(this.began + 1000 * t)), first = this.labels.length ? dayOf(this.labels[0][1]) : "";
+      const dayOf = t => day.format(new Date(this.began + 1000 * t));
+      const first = this.labels.length ? dayOf(this.labels[0][1]) : "";
       let last = first, free = -1e9;
       for (const [at, t] of this.labels) {
-        const time = clock.format(new Date(this.began + 1000 * t)), text = dayOf(t) === last ? time : `${dayOf(t)} ${time}`;
+        const time = clock.format(new Date(this.began + 1000 * t));
+        const text = dayOf(t) === last ? time : `${dayOf(t)} ${time}`;
         const half = this.wide(g, text) / 2, x = Math.max(at, this.left + half - 4);
         if (x + half >= width || x - half < free) continue;
         g.fillText(text, x, 29);
@@ -269,7 +280,8 @@
     // How many lanes are below what is visible.
     countBelow() {
       const edge = this.scroll + this.height - 4;
-      const below = this.data.slots.filter(s => { const p = this.tops.get(s.id); return p.top + p.height / 2 > edge; }).length;
+      const middle = slot => { const p = this.tops.get(slot.id); return p.top + p.height / 2; };
+      const below = this.data.slots.filter(s => middle(s) > edge).length;
       this.below.hidden = !below;
       this.below.textContent = `${below} more ${below === 1 ? "lane" : "lanes"} below ↓`;
     }
