@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from vgrads.kernel.units import format_chance
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.promise.posterior import ObservedError, PosteriorErrors, left_of, update_errors
@@ -136,15 +137,14 @@ def replan(
     if not fresh.feasible:
         return (
             None,
-            f"no plan for the remainder: {fresh.lacking}; the current plan promises {staying:.3f}"
-            f"{ended}",
+            f"no plan for the remainder: {fresh.lacking}; the current plan promises "
+            f"{format_chance(staying)}{ended}",
         )
     promised = with_promise(remainder, _where_they_run(fresh, current, progress)).promise
     gain = promised.probability - staying
     text = (
-        f"the current plan promises {staying:.3f}, planned again "
-        f"{promised.probability:.3f} for "
-        f"{fresh.cost_usd:.2f} USD more{ended}"
+        f"the current plan promises {format_chance(staying)}, planned again "
+        f"{format_chance(promised.probability)} for ${fresh.cost_usd:.2f} more{ended}"
     )
     if gain < _GAIN:
         return None, f"{text}: the current plan continues"

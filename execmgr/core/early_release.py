@@ -11,7 +11,7 @@ from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import LIVE, Delivery, ReplicaRecord, SlotRecord
 from vgrads.kernel.arrays import Bools
-from vgrads.kernel.units import format_count
+from vgrads.kernel.units import format_chance, format_count
 from vgrads.planner.plan import EVERYTHING, in_order
 from vgrads.planner.rules import superfluous
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
@@ -52,7 +52,7 @@ def released_early(
         "available slots, "
         f"{plan.needed} are needed: "
         "the rest is released early; with this rule the plan promised "
-        f"{plan.promise.probability:.3f}"
+        f"{format_chance(plan.promise.probability)}"
     )
     return _superfluous(execution, run, whole), words
 

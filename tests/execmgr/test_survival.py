@@ -271,7 +271,7 @@ def test_the_rest_is_planned_anew_when_too_few_workflows_are_left():
     check_ended_well(world, state, journal)
     replanned = [e for e in journal.events if isinstance(e, Replanned)]
     assert [e.version for e in replanned] == [1]
-    assert "the current plan promises 0.000, planned again" in replanned[0].reason
+    assert "the current plan promises under 1\u202f%, planned again" in replanned[0].reason
     assert workflows_done(execution, state).keys() == {"w"}
     again = [
         key

@@ -263,6 +263,16 @@ def format_share(value: float | None, cases: int = _FEW) -> str:
     return f"{value:.3f}" if cases >= _FEW else f"{round(value * cases)} of {cases}"
 
 
+def format_chance(chance: float) -> str:
+    """Format a probability in whole percents; never 0 % or 100 %.
+
+    >>> [format_chance(p).replace(chr(0x202F), " ") for p in (0.0, 0.954, 0.999)]
+    ['under 1 %', '95 %', 'over 99 %']
+    """
+    whole = round(100 * chance)
+    return "over 99\u202f%" if whole > 99 else "under 1\u202f%" if whole < 1 else f"{whole}\u202f%"
+
+
 def format_seconds(seconds: float, digits: int = 3) -> str:
     """Format a duration of which fractions of a second matter, to so many significant digits.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.kernel.units import format_chance, format_count, format_duration, format_usd
 from vgrads.portal.charts.layout import (
     Bar,
     Lane,
@@ -26,7 +26,7 @@ from vgrads.portal.charts.layout import (
     planned_bars,
     planned_lanes,
 )
-from vgrads.portal.charts.pages import render, share, static
+from vgrads.portal.charts.pages import render, static
 
 Json = Mapping[str, Any]
 _SCRIPTS = ("gantt_parts.js", "gantt_paint.js", "gantt.js")
@@ -180,7 +180,7 @@ def tick(end_s: float) -> float:
 def _lane(lane: Lane, top: float, scale: _Scale) -> str:
     slot, height = lane.slot, _lane_height(lane.procs, scale)
     x, right = scale.x(lane.start_s), scale.x(lane.end_s)
-    chance = share(slot["probability"])
+    chance = format_chance(slot["probability"])
     price = f" · {format_usd(slot['cost_usd'])}" if slot["cost_usd"] else ""
     end = (slot.get("actual") or {}).get("reason") or ""
     title = (
@@ -264,7 +264,7 @@ def _bar_title(bar: Bar) -> str:
         f"{format_duration(bar.end_s)}, "
         f"{format_count(item['procs'], 'processor')}\nplanned {format_duration(item['start_s'])} – "
         f"{format_duration(item['end_s'])}, "
-        f"probability {share(item['probability'])}\nstate {item['state']}{reason}"
+        f"probability {format_chance(item['probability'])}\nstate {item['state']}{reason}"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from vgrads.kernel.units import format_count, format_duration, format_share
+from vgrads.kernel.units import format_chance, format_count, format_duration, format_share
 from vgrads.portal.charts.wait_axis import wait_words
 
 _METHODS = ("get", "items")
@@ -48,7 +48,7 @@ def environment(package: str) -> Environment:
         "instant": instant_clock,
         "unix_clock": unix_clock,
         "day": day,
-        "share": share,
+        "share": format_chance,
         "prose": render_text,
         "sentence": render_sentence,
         "hours": hours,
@@ -81,12 +81,6 @@ def instant_clock(instant: datetime | str) -> Markup:
 def day(instant: str) -> str:
     """Format an RFC 3339 instant, perhaps of another year, in UTC."""
     return f"{datetime.fromisoformat(instant).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def share(chance: float) -> str:
-    """Format a probability in whole percents; never 0 % or 100 %."""
-    whole = round(100 * chance)
-    return "over 99\u202f%" if whole > 99 else "under 1\u202f%" if whole < 1 else f"{whole}\u202f%"
 
 
 def brief_seconds(seconds: float) -> str:

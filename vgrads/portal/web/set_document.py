@@ -10,6 +10,7 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import (
+    format_chance,
     format_count,
     format_duration,
     format_usd,
@@ -17,7 +18,6 @@ from vgrads.kernel.units import (
     parse_duration,
     parse_fraction,
 )
-from vgrads.portal.charts.pages import share
 from vgrads.portal.web.set_display import read_summary
 
 Json = dict[str, Any]
@@ -42,7 +42,7 @@ def request_in_words(document: Json) -> str:
     money = "" if budget is None else f", for at most {format_usd(budget)}"
     return (
         f"{needed} of {format_count(total, 'workflow')} within {deadline}, with a probability of "
-        f"{share(document.get('probability', 0.9))}{money}"
+        f"{format_chance(document.get('probability', 0.9))}{money}"
     )
 
 

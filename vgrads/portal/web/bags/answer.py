@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vgrads.kernel.units import format_count, format_duration, format_usd
-from vgrads.portal.charts.pages import brief_seconds, share
+from vgrads.kernel.units import format_chance, format_count, format_duration, format_usd
+from vgrads.portal.charts.pages import brief_seconds
 from vgrads.portal.records.reading.bags import BagEntry
 from vgrads.portal.web.bag_entries import entry_of
 from vgrads.portal.web.set_display import AT_RISK, CANNOT_BE_MET
@@ -59,7 +59,7 @@ def answer_of(row: BagEntry, bag: Json) -> BagAnswer:
     if not entry.goes_on:
         words = f"{entry.progress}, {goal['required']:,} needed within {_time_of(goal, bag)}"
         return replace(answer, words=words)
-    chance = "" if entry.probability is None else f"{share(entry.probability)} now"
+    chance = "" if entry.probability is None else f"{format_chance(entry.probability)} now"
     return replace(
         answer,
         chance=chance,
@@ -69,7 +69,7 @@ def answer_of(row: BagEntry, bag: Json) -> BagAnswer:
             else f"{goal['required']:,} of {tasks} are to be done"
         ),
         due=goal.get("due"),
-        requested=share(goal["requested"]),
+        requested=format_chance(goal["requested"]),
         words=f"{bag['done']:,} are done so far{rest}{_money(goal)}",
     )
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from vgrads.dispatch.storage.goal_age import change_text
 from vgrads.kernel.promise_state import PromiseState
-from vgrads.kernel.units import format_count, format_duration
+from vgrads.kernel.units import format_chance, format_count, format_duration
 from vgrads.portal.charts.curves import (
     AMBER,
     BLUE,
@@ -22,7 +22,6 @@ from vgrads.portal.charts.curves import (
     step_points,
 )
 from vgrads.portal.charts.layout import axis_end
-from vgrads.portal.charts.pages import share
 from vgrads.portal.charts.promise_chart import promise_chart
 
 TONES = {
@@ -55,7 +54,7 @@ def goal_view(bag: Mapping[str, Any], now_s: float | None) -> dict[str, Any] | N
         "what": (
             f"{goal['required']:,} of {format_count(bag['tasks'], 'task')} within "
             f"{format_duration(due_s - came_s)}, with a probability of "
-            f"{share(goal['requested'])}: {state}"
+            f"{format_chance(goal['requested'])}: {state}"
         ),
         "state": goal["state"],
         "tone": TONES[PromiseState(goal["state"])],

@@ -16,11 +16,11 @@ from markupsafe import Markup
 from vgrads.api.queues import queries
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_count, format_duration, parse_duration
+from vgrads.kernel.units import format_chance, format_count, format_duration, parse_duration
 from vgrads.operations.forecasts import downtime_json
 from vgrads.operations.queue_questions import OpenQueue, closure_of
 from vgrads.operations.recommended_submission import recommend
-from vgrads.portal.charts.pages import share, unix_clock
+from vgrads.portal.charts.pages import unix_clock
 from vgrads.portal.charts.wait_axis import WaitAxis, minute_words, wait_words
 from vgrads.portal.charts.wait_curve import WaitCurve
 from vgrads.portal.web.forecasts.queue_waits import (
@@ -179,9 +179,13 @@ def submission_sentence(best: Json, start: Markup, probability: float, level: fl
     ``probability``: of that, as requested; ``level``: what an instant must reach for it."""
     if not best["suffices"]:
         at = f"in {best['until']}" if best["until"] else "now"
-        reaches = f", {at}, reaches {share(best['probability'])}" if best["permitted"] else " has 0"
+        reaches = (
+            f", {at}, reaches {format_chance(best['probability'])}"
+            if best["permitted"]
+            else " has 0"
+        )
         return Markup("No instant reaches a probability of {} of a start {}: the best{}.").format(
-            share(level), start, reaches
+            format_chance(level), start, reaches
         )
     when = "now"
     if best["until"]:
@@ -191,5 +195,5 @@ def submission_sentence(best: Json, start: Markup, probability: float, level: fl
         if best["from"] == best["until"]:
             when = f"in {best['until']}"
     return Markup("Submit {} to start {} with a probability of {}.").format(
-        when, start, share(probability)
+        when, start, format_chance(probability)
     )

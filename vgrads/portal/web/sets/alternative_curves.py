@@ -8,9 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vgrads.kernel.units import format_duration
+from vgrads.kernel.units import format_chance, format_duration
 from vgrads.portal.charts.curves import BLUE, GREY, Curve, CurveChart, curves_svg
-from vgrads.portal.charts.pages import share
 from vgrads.portal.web.set_display import read_summary
 from vgrads.portal.web.sets.alternatives import Alternatives, SetPlan
 
@@ -101,7 +100,7 @@ def _written(answer: Json | None) -> tuple[float | None, str, str]:
     if not promise.feasible or promise.probability is None:
         return 0.0, "cannot be promised", ""
     cost = promise.cost_usd or 0.0
-    return promise.probability, share(promise.probability), f"${cost:,.2f}"
+    return promise.probability, format_chance(promise.probability), f"${cost:,.2f}"
 
 
 def _drawn(
@@ -128,8 +127,8 @@ def _drawn(
         x_labels=x_labels,
         mark_colour=f"var(--soft, {GREY})",
         marks=tuple((point.x, point.value) for point in points if point.chosen),
-        levels=((requested, f"{share(requested)} requested"),),
-        in_words=f"{title}: {words}. {share(requested)} is requested.",
+        levels=((requested, f"{format_chance(requested)} requested"),),
+        in_words=f"{title}: {words}. {format_chance(requested)} is requested.",
     )
     return Markup(curves_svg([chart]))
 

@@ -12,9 +12,8 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.units import format_count, format_duration, format_usd
+from vgrads.kernel.units import format_chance, format_count, format_duration, format_usd
 from vgrads.portal.charts.history_chart import PastRun, history_chart
-from vgrads.portal.charts.pages import share
 from vgrads.portal.records.reading.run_list import runs_of_name
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.web.page_context import page_of, reader_of
@@ -87,7 +86,7 @@ def sentence_of(runs: Sequence[PastRun]) -> str:
     words = f"{kept} of the last {format_count(len(judged), 'run')} kept the deadline"
     promised = [run.promised for run in judged if run.promised is not None]
     if promised:
-        words += f"; {share(sum(promised) / len(promised))} was promised on average"
+        words += f"; {format_chance(sum(promised) / len(promised))} was promised on average"
     took = [run.took_s for run in judged if run.took_s is not None]
     if took:
         words += f". Half of them took less than {format_duration(median(took))}"

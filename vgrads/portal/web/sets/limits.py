@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vgrads.kernel.units import format_count
-from vgrads.portal.charts.pages import share
+from vgrads.kernel.units import format_chance, format_count
 
 Json = Mapping[str, Any]
 
@@ -20,7 +19,7 @@ def limit_in_words(plan: Json) -> str:
     if not best:
         return ""
     weakest = best[-1]
-    words = f"'{weakest}' is in time with {share(chances[weakest])}"
+    words = f"'{weakest}' is in time with {format_chance(chances[weakest])}"
     if len(best) > 1:
         needed = format_count(len(best), "workflow")
         words = f"the least probable of the {needed} needed, {words}"
@@ -43,12 +42,12 @@ def _slot_in_words(plan: Json, workflow: str, requested: float) -> str:
     sites = {slot["id"]: str(slot["site"]) for slot in plan["slots"]}
     words = (
         f"{sites[limiting['slot']]}'s slot is ready at the planned start of its task "
-        f"'{limiting['task']}' with {share(_probability(limiting))}"
+        f"'{limiting['task']}' with {format_chance(_probability(limiting))}"
     )
     others = [p for p in tasks[limiting["task"]] if p is not limiting]
     if not others:
         return f"{words}, and no other slot has that task"
-    at_most = share(max(map(_probability, others)))
+    at_most = format_chance(max(map(_probability, others)))
     return (
         f"{words}, the slots of its replicas, at {_joined(sites, others)}, with at most {at_most}"
     )
