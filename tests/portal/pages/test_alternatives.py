@@ -40,7 +40,7 @@ def plan(gallery):
     return SetPlan(replace(head, summary=summary), json.dumps(STORM))
 
 
-def asked(gallery, plan, values, act):
+def result_of_questions(gallery, plan, values, act):
     """What ``act`` returns, with the computations of questions and a function that asks them."""
     computations = Computations()
     questions = AlternativeQuestions(service_over(computations, gallery.catalog))
@@ -63,7 +63,7 @@ def test_the_answer_comes_first_and_then_one_point_with_each_request(gallery, pl
             states.append(await ask())
         return states, len(computations.futures)
 
-    states, computed = asked(gallery, plan, values, look)
+    states, computed = result_of_questions(gallery, plan, values, look)
     assert (states[0].here, states[0].done, states[0].ahead) == (None, 0, 0)
     assert states[1].here is not None
     assert [state.done for state in states] == sorted(state.done for state in states)
@@ -81,7 +81,7 @@ def test_a_question_tells_its_place_in_line_and_a_new_one_replaces_it(gallery, p
         cancelled = [future.cancelled() for future in computations.futures]
         return first, other, [*cancelled, before.done()]
 
-    first, other, ended = asked(gallery, plan, replace(OWN, needed=8), look)
+    first, other, ended = result_of_questions(gallery, plan, replace(OWN, needed=8), look)
     assert (first.ahead, other.ahead) == (1, 2)
     assert ended == [False, True, False, False]
 

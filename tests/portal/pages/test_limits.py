@@ -43,10 +43,10 @@ def plan(by_workflow, placements, needed=1):
 )
 def test_the_task_without_a_probable_slot_is_named(placements, words):
     placed = [("w", *text.split()) for text in placements]
-    said = limit_in_words(plan({"w": 0.5}, placed))
-    assert said.startswith("'w' is in time with 50\u202f%")
-    assert words in said
-    assert ("slot" in said) == bool(words)
+    words_of_it = limit_in_words(plan({"w": 0.5}, placed))
+    assert words_of_it.startswith("'w' is in time with 50\u202f%")
+    assert words in words_of_it
+    assert ("slot" in words_of_it) == bool(words)
 
 
 def test_the_least_probable_of_those_that_are_needed_is_named():
